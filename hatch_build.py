@@ -64,12 +64,12 @@ def _run_protoc(root: Path, protos: list[str], out: Path) -> None:
         f"--proto_path={importlib.resources.files('grpc_tools') / '_proto'}",
     ]
     messages = [f"--python_out={out}", f"--plugin={_plugin('protoc-gen-mypy')}"]
-    messages.append(f"--mypy_out={out}")
+    messages.append(f"--mypy_out=quiet:{out}")
     _protoc(protoc, [*includes, *messages, *protos])
 
     services = [p for p in protos if _DECLARES_SERVICE.search((root / p).read_text("utf-8"))]
     if services:
-        stubs = [f"--plugin={_plugin('protoc-gen-mypy_grpc')}", f"--mypy_grpc_out={out}"]
+        stubs = [f"--plugin={_plugin('protoc-gen-mypy_grpc')}", f"--mypy_grpc_out=quiet:{out}"]
         _protoc(protoc, [*includes, f"--grpc_python_out={out}", *stubs, *services])
 
 
