@@ -1,0 +1,285 @@
+"""The store's contract: objects, a change log, and atomic conditional writes.
+
+One cluster is one history: a totally ordered log of transactions. A transaction is one atomic step that writes
+objects and appends its changes; it has a number ``n`` (dense, growing by one) and a random tag, and names the tag
+of the transaction before it, so that two histories that used the same numbers can be told apart. Followers list
+the objects once, then follow the log.
+
+The protocols are narrow and composed: take the smallest that does. Every method raises
+:class:`~topospread.errors.StoreUnavailable` when the backend cannot answer within the time-out; nothing was
+written then *as far as the caller can know*: a write that timed out may have happened and is safe to repeat,
+because identical bytes are not written twice. Other errors stand at the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Final, Protocol
+
+MAX_CHANGES: Final = 500
+"""Changes in one apply: bounds how long the store is held by one script or transaction."""
+
+
+class Kind(IntEnum):
+    """What can be stored. The numbers are part of the stored format."""
+
+    NODE = 1
+    POD = 2
+    SERVICE = 3
+    REPLICATION_CONTROLLER = 4
+    REPLICA_SET = 5
+    STATEFUL_SET = 6
+    RESERVATION = 7
+
+
+class Outcome(StrEnum):
+    """What became of one change."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    IGNORED_STALE = "ignored_stale"
+    DELETED = "deleted"
+    NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A point in a cluster's history: the state after transaction ``number``. 0 with an empty tag: nothing yet."""
+
+    number: int = 0
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Names an object within a cluster; ``namespace`` is empty for nodes."""
+
+    kind: Kind
+    namespace: str
+    name: str
+
+    @property
+    def scope(self) -> str:
+        """Where a change of this object is relevant: its namespace, or ``nodes/`` for nodes."""
+        return "nodes/" if self.kind is Kind.NODE else self.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object in the form in which it is stored.
+
+    Attributes:
+        resource_version: decimal string of any length, or empty (then it is always applied).
+        digest: 8 bytes over the fields that matter to spreading decisions; equal digests mean that no decision
+            can differ, so the write does not count as relevant.
+        uid: for tombstones.
+        payload: trimmed protobuf bytes; opaque to the store.
+    """
+
+    key: Key
+    payload: bytes
+    digest: bytes
+    resource_version: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write this object."""
+
+    object: StoredObject
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete the object with this key.
+
+    Attributes:
+        uid: when given, only an object with this uid is deleted (else NOT_FOUND).
+        up_to_version: when given, only an object whose version is empty or at most this is deleted
+            (else IGNORED_STALE). A tombstone with this version is left for a bounded time, so that an
+            older Put that comes late is IGNORED_STALE.
+    """
+
+    key: Key
+    uid: str = ""
+    up_to_version: str = ""
+
+
+Change = Put | Remove
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """Precondition: nothing relevant to ``scopes`` happened since ``revision``, which is still in the log.
+
+    Attributes:
+        revision: the state that the decision was made at.
+        scopes: scopes (see Key.scope) whose last relevant change must be at most ``revision.number``.
+    """
+
+    revision: Revision
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The result of a write.
+
+    Attributes:
+        revision: contains the write; the head when nothing needed writing.
+        previous: the head just before; equals ``revision`` when nothing was written.
+        outcomes: one for each change, in order.
+    """
+
+    revision: Revision
+    previous: Revision
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One change of one transaction; ``object`` is None for a deletion.
+
+    Attributes:
+        relevant: False when only fields changed that no spreading decision looks at.
+    """
+
+    key: Key
+    object: StoredObject | None
+    relevant: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """The changes that one write made, in order."""
+
+    revision: Revision
+    previous_tag: str
+    entries: tuple[LogEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest point of a cluster's history.
+
+    Attributes:
+        identity: random, made once when the cluster is created in a store; empty when it does not exist.
+        oldest: number of the oldest transaction that the log still holds; follow() works after ``oldest - 1``.
+    """
+
+    identity: str
+    revision: Revision
+    oldest: int = 0
+
+
+class Reader(Protocol):
+    """Reads a cluster."""
+
+    def head(self, cluster: str) -> Head:
+        """The newest revision. An unknown cluster has an empty identity and revision 0."""
+        ...
+
+    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+        """All objects in pages, in no order, each as new as the call or newer.
+
+        Pages are not one snapshot: whoever needs one notes head() before, and follows the log to the head
+        seen after the last page. A value that cannot be read is yielded with an empty digest and its raw
+        bytes as payload; it is the caller's to count and skip.
+        """
+        ...
+
+    def get(self, cluster: str, key: Key) -> StoredObject | None:
+        """One object as it is now."""
+        ...
+
+    def clusters(self) -> Sequence[str]:
+        """Names of the clusters that exist, sorted."""
+        ...
+
+
+class Follower(Protocol):
+    """Follows a cluster's log."""
+
+    def follow(
+        self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
+    ) -> Sequence[Transaction]:
+        """Whole transactions after a revision, in order; empty when none came within ``wait`` seconds.
+
+        Args:
+            cluster: its name.
+            identity: the identity that ``after`` belongs to.
+            after: the revision the follower has; the first transaction returned names its tag.
+            wait: seconds to block for; 0 asks once. May return early and empty (see wake()).
+            limit: about how many log entries at once; a transaction is never split.
+
+        Raises:
+            RevisionUnavailable: the log was trimmed past ``after``, or holds another tag there (a history
+                that lost writes). Rebuild.
+            IdentityChanged: the cluster is missing or has another identity.
+        """
+        ...
+
+    def wake(self, cluster: str) -> None:
+        """Make a follow() of this cluster that blocks in another thread return soon. Never blocks, never fails."""
+        ...
+
+
+class Writer(Protocol):
+    """Writes a cluster."""
+
+    def apply(
+        self,
+        cluster: str,
+        changes: Sequence[Change],
+        *,
+        precondition: Unchanged | None = None,
+        identity: str = "",
+        force: bool = False,
+        timeout: float | None = None,
+    ) -> Applied:
+        """One atomic step: check everything, write the objects, append one transaction to the log.
+
+        Identical bytes are not written (UNCHANGED). A Put whose version is older than the stored one, or not
+        newer than a tombstone's, is IGNORED_STALE unless ``force``; a Put without a version is always applied.
+        Nothing is appended when no change had an effect. The cluster is created on its first write.
+
+        Args:
+            cluster: a DNS label.
+            changes: at most MAX_CHANGES, each key at most once.
+            precondition: refuse unless it holds.
+            identity: when given, refuse unless the store's identity is this one.
+            force: write older versions, too.
+            timeout: seconds; None is the backend's default.
+
+        Raises:
+            Conflict: the precondition did not hold.
+            RevisionUnavailable: the precondition's revision is not part of the log any more.
+            IdentityChanged: the identity differs.
+            LimitExceeded: too many changes.
+        """
+        ...
+
+    def drop(self, cluster: str) -> int:
+        """Forget a cluster: objects, log, tombstones; a later write makes a new identity. Returns the objects."""
+        ...
+
+
+class Store(Reader, Follower, Writer, Protocol):
+    """All of it."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, without secrets: for `status` and logs."""
+        ...
+
+    def ping(self) -> None:
+        """Raise StoreUnavailable when it cannot be reached."""
+        ...
+
+    def close(self) -> None:
+        """Release connections; blocked follow() calls end."""
+        ...
