@@ -1,0 +1,1 @@
+"""Typed clients, sync and aio, that need grpcio and protobuf only."""

@@ -1,0 +1,1 @@
+"""The protobuf modules of the topospread API; all but this file are generated."""

@@ -1,0 +1,1 @@
+"""One pod-topology-spread engine that schedulers, autoscalers and controllers share over gRPC."""

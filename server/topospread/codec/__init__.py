@@ -1,0 +1,1 @@
+"""Protobuf bytes to Kubernetes values and back; knows neither gRPC nor the store."""

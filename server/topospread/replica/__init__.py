@@ -1,0 +1,1 @@
+"""Lists the store, then follows its log, and answers how fresh the snapshot is."""

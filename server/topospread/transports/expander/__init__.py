@@ -1,0 +1,1 @@
+"""The gRPC way in that cluster-autoscaler's expander protocol describes."""

@@ -1,0 +1,1 @@
+"""The gRPC way in: servicers, interceptors, thread pools, error mapping."""

@@ -1,0 +1,1 @@
+"""The HTTP way in: scheduler extender, metrics, health and the page."""
