@@ -14,12 +14,39 @@ PROJECT := $(VENV)/.stamp-project
 PROTO := $(VENV)/.stamp-proto
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup proto lock clean
+.PHONY: help setup demo serve test test-faults lint bench proto lock redis clean
+
+ARGS ?=
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  \1\t/' | expand -t 16
 
 setup: $(PROTO) ## make .venv with the locked dependencies and the project in it
+
+demo: setup ## start a server on a sample cluster, ask it questions, end
+	@$(BIN)/python -m examples.demo $(ARGS)
+
+serve: setup ## leave a server running (ARGS="--listen ... --store ...")
+	@$(BIN)/topospread serve $(ARGS)
+
+test: setup redis ## run the tests (ARGS="-k skew -x")
+	@$(BIN)/python -m pytest -m 'not faults' $(ARGS)
+
+test-faults: setup redis ## run the tests that kill, pause and cut off servers
+	@$(BIN)/python -m pytest -m faults $(ARGS)
+
+lint: setup ## ruff, mypy and the import contracts; all of them, whichever fails
+	@status=0; \
+	for check in 'ruff check --quiet .' 'ruff format --quiet --check .' mypy 'lint-imports --no-logo'; do \
+	  $(BIN)/$$check || { status=1; echo "lint: $$check: failed"; }; \
+	done; \
+	exit $$status
+
+bench: setup redis ## measure the targets and write docs/benchmarks.md
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+redis: setup ## make sure that tests find a redis-server
+	@tools/ensure-redis
 
 proto: $(PROJECT) ## regenerate the protobuf modules
 	@$(BIN)/python hatch_build.py
@@ -40,6 +67,17 @@ $(PROJECT): $(DEPS) pyproject.toml hatch_build.py
 $(PROTO): $(PROJECT) $(PROTO_FILES)
 	@$(BIN)/python hatch_build.py
 	@touch $@
+
+# Newer versions only on request: `make lock UPGRADE=1`. Both locks come from one resolution.
+COMPILE = .tools/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --native-tls $(if $(UPGRADE),--upgrade)
+lock: $(DEPS) ## resolve pyproject.toml into requirements/ again (UPGRADE=1: newest versions)
+	@test -x .tools/uv/bin/uv || $(PYTHON) -m venv .tools/uv
+	@.tools/uv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/uv.lock
+	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra dev -o requirements/dev.lock
+	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra server \
+	  --constraint requirements/dev.lock -o requirements/server.lock
+	@git diff --stat -- requirements
 
 clean: ## remove what was built, and .venv
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Programs that use topospread as a caller would; the tests run them."""
