@@ -1,15 +1,18 @@
 """Kubernetes objects as frozen values: only the fields that spreading, fitting and ranking look at.
 
-Values compare and hash by content, so equal pod parts can be interned and used as cache keys. ``None`` and
-empty differ wherever they differ upstream (a nil label selector matches nothing, an empty one everything).
-Mappings are plain dicts that nobody changes after construction; types that are used as keys hold tuples.
+Values compare and hash by content, so equal pod parts can be interned and used as cache keys.
+``None`` and empty differ wherever they differ upstream (a nil label selector matches nothing, an
+empty one everything). Mappings are plain dicts that nobody changes after construction; types that
+are used as keys hold tuples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -96,7 +99,8 @@ class NodeRequirements:
 
     Attributes:
         node_selector: sorted (key, value) pairs; all must hold.
-        terms: None without required affinity; otherwise one term must hold (an empty tuple matches nothing).
+        terms: None without required affinity; otherwise one term must hold (an empty tuple
+            matches nothing).
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()

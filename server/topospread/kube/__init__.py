@@ -1,0 +1,4 @@
+"""Kubernetes objects as frozen values: matching, the API server's validation, upstream's texts.
+
+Pure functions of their arguments: no I/O, no state, nothing of gRPC, protobuf or any store.
+"""

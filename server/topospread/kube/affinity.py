@@ -1,0 +1,96 @@
+"""Node selector and required node affinity, compiled.
+
+Source: component-helpers' ``nodeaffinity`` package; upstream facts 20 and 21. What does not parse
+is dropped here, once, so that matching cannot fail: upstream skips such a term, too, and the others
+still count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from topospread.kube.selectors import IN, NOT_IN, Requirement, SelectorError, compile_requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from topospread.kube.objects import NodeExpression, NodeRequirements, NodeTerm
+
+NAME_FIELD: Final = "metadata.name"
+"""The only field that nodes can be selected by; others have the value ``""``."""
+
+NodeLabelRequirement = Requirement
+"""A condition on a node's label or field: ``key`` and ``accepts(value)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledTerm:
+    """A term that parses and is not empty: all conditions must hold.
+
+    Attributes:
+        labels: conditions on labels.
+        fields: conditions on fields, In or NotIn with one value each.
+    """
+
+    labels: tuple[NodeLabelRequirement, ...] = ()
+    fields: tuple[NodeLabelRequirement, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node fulfils the term."""
+        return all(label.accepts(labels.get(label.key)) for label in self.labels) and all(
+            field.accepts(name if field.key == NAME_FIELD else "") for field in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRequirements:
+    """Where a pod may run.
+
+    Attributes:
+        node_selector: sorted (key, value) pairs; all must hold.
+        terms: None without required affinity; otherwise one must hold (an empty tuple: no node).
+    """
+
+    node_selector: tuple[tuple[str, str], ...] = ()
+    terms: tuple[CompiledTerm, ...] | None = None
+
+    @property
+    def matches_all(self) -> bool:
+        """Whether every node will do."""
+        return not self.node_selector and self.terms is None
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node with this name and these labels will do."""
+        if any(labels.get(key) != value for key, value in self.node_selector):
+            return False
+        return self.terms is None or any(term.matches(name, labels) for term in self.terms)
+
+
+def compile_requirements(requirements: NodeRequirements) -> CompiledRequirements:
+    """Compile where a pod may run; terms that are empty or do not parse match no node and go."""
+    terms = None
+    if requirements.terms is not None:
+        compiled = (_compile_term(term) for term in requirements.terms)
+        terms = tuple(term for term in compiled if term is not None)
+    return CompiledRequirements(tuple(sorted(requirements.node_selector)), terms)
+
+
+def _compile_term(term: NodeTerm) -> CompiledTerm | None:
+    if not term.match_expressions and not term.match_fields:
+        return None
+    try:
+        labels = tuple(
+            compile_requirement(e.key, e.operator, e.values) for e in term.match_expressions
+        )
+    except SelectorError:
+        return None
+    if not all(map(_is_field_requirement, term.match_fields)):
+        return None
+    fields = tuple(Requirement(e.key, e.operator, e.values) for e in term.match_fields)
+    return CompiledTerm(labels, fields)
+
+
+def _is_field_requirement(expression: NodeExpression) -> bool:
+    # The key and the value are not checked: an unknown field is one without a value.
+    return expression.operator in (IN, NOT_IN) and len(expression.values) == 1
