@@ -71,7 +71,7 @@ $(PROTO): $(PROJECT) $(PROTO_FILES)
 # Newer versions only on request: `make lock UPGRADE=1`. Both locks come from one resolution.
 COMPILE = .tools/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --native-tls $(if $(UPGRADE),--upgrade)
-lock: $(DEPS) ## resolve pyproject.toml into requirements/ again (UPGRADE=1: newest versions)
+lock: ## resolve pyproject.toml into requirements/ again (UPGRADE=1: newest versions)
 	@test -x .tools/uv/bin/uv || $(PYTHON) -m venv .tools/uv
 	@.tools/uv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/uv.lock
 	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra dev -o requirements/dev.lock

@@ -1,0 +1,82 @@
+"""What every room's tests may ask for: hypothesis profiles and real Redis servers."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.redis_server import RedisNotFoundError, RedisProcess, default_redis_binary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# No deadline anywhere: a machine's mood is not a property of the code. HYPOTHESIS_PROFILE or
+# --hypothesis-profile choose another; `thorough` is for a run by hand.
+settings.register_profile("dev", deadline=None, max_examples=100)
+settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True, print_blob=True)
+settings.register_profile(
+    "thorough",
+    deadline=None,
+    max_examples=20_000,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") == "true" else "dev")
+)
+
+FAULTS = Path(__file__).parent / "faults"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(FAULTS):
+            item.add_marker(pytest.mark.faults)
+
+
+@pytest.fixture(scope="session")
+def redis_binary() -> Path:
+    """The redis-server to run; without one, a skip on a laptop and a failure in CI."""
+    try:
+        return default_redis_binary()
+    except RedisNotFoundError as missing:
+        if os.environ.get("CI") == "true" or os.environ.get("REDIS_REQUIRED") == "1":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def redis_server(
+    redis_binary: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RedisProcess]:
+    """One server for the whole run, without persistence. Tests share it: see `redis_url`."""
+    with RedisProcess(tmp_path_factory.mktemp("redis"), binary=redis_binary) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisProcess) -> str:
+    """The URL of the shared server, emptied for this test."""
+    with redis_server.client() as client:
+        client.flushall()
+        client.script_flush()
+    return redis_server.url
+
+
+@pytest.fixture
+def start_redis(redis_binary: Path, tmp_path: Path) -> Iterator[Callable[..., RedisProcess]]:
+    """Starts servers of the test's own, with `RedisProcess`'s arguments, and ends them with it."""
+    directories = (tmp_path / f"redis-{number}" for number in count())
+    with ExitStack() as running:
+
+        def start(**arguments: Any) -> RedisProcess:
+            wanted = {"binary": redis_binary, **arguments}
+            return running.enter_context(RedisProcess(next(directories), **wanted))
+
+        yield start
