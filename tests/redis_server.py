@@ -15,9 +15,11 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -149,14 +151,16 @@ class RedisProcess:
         return path.read_text("utf-8", errors="replace") if path.exists() else ""
 
     def client(self) -> redis.Redis:
-        """A new connection that gives up quickly; close it, or use it in a `with`."""
+        """A new connection that tries once; close it, or use it in a `with`."""
+        verify: dict[str, Any] = {}
         if self.tls:
-            verify = {"ssl_ca_certs": str(self.tls.ca)}
+            verify["ssl_ca_certs"] = str(self.tls.ca)
             if self.tls.ask_for_client_certificate:
                 verify["ssl_certfile"] = str(self.tls.certificate)
                 verify["ssl_keyfile"] = str(self.tls.key)
-            return redis.Redis.from_url(self.url, socket_timeout=5, **verify)
-        return redis.Redis.from_url(self.url, socket_timeout=5)
+        return redis.Redis.from_url(
+            self.url, socket_timeout=5, retry=Retry(NoBackoff(), 0), **verify
+        )
 
     def start(self) -> Self:
         """Run the server and return once it answers.

@@ -62,8 +62,8 @@ def test_a_server_with_tls_answers_only_over_tls(start_redis, tls_files):
     server = start_redis(tls=tls_files)
     with server.client() as client:
         assert client.ping()
-    plain = redis.Redis(port=server.port, socket_timeout=2)
-    with plain, pytest.raises(redis.ConnectionError):
+    server.tls = None
+    with server.client() as plain, pytest.raises(redis.ConnectionError):
         plain.ping()
 
 
