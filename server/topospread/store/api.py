@@ -1,25 +1,34 @@
 """The store's contract: objects, a change log, and atomic conditional writes.
 
-One cluster is one history: a totally ordered log of transactions. A transaction is one atomic step that writes
-objects and appends its changes; it has a number ``n`` (dense, growing by one) and a random tag, and names the tag
-of the transaction before it, so that two histories that used the same numbers can be told apart. Followers list
-the objects once, then follow the log.
+One cluster is one history: a totally ordered log of transactions. A transaction is one atomic step
+that writes objects and appends its changes; it has a number ``n`` (dense, growing by one) and a
+random tag, and names the tag of the transaction before it, so that two histories that used the same
+numbers can be told apart. Followers list the objects once, then follow the log.
 
 The protocols are narrow and composed: take the smallest that does. Every method raises
-:class:`~topospread.errors.StoreUnavailable` when the backend cannot answer within the time-out; nothing was
-written then *as far as the caller can know*: a write that timed out may have happened and is safe to repeat,
-because identical bytes are not written twice. Other errors stand at the method.
+:class:`~topospread.errors.StoreUnavailable` when the backend cannot answer within the time-out;
+nothing was written then *as far as the caller can know*: a write that timed out may have happened
+and is safe to repeat, because identical bytes are not written twice. Other errors stand at the
+method.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 MAX_CHANGES: Final = 500
 """Changes in one apply: bounds how long the store is held by one script or transaction."""
+
+MAX_OBJECT_BYTES: Final = 1_572_864
+"""Payload of one object: what etcd takes by default, so whatever the API server holds fits."""
+
+MAX_APPLY_BYTES: Final = 16 * 1024 * 1024
+"""Payloads of one apply together, for the reason of MAX_CHANGES."""
 
 
 class Kind(IntEnum):
@@ -47,7 +56,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A point in a cluster's history: the state after transaction ``number``. 0 with an empty tag: nothing yet."""
+    """The state after transaction ``number`` of a cluster. 0 with an empty tag: nothing yet."""
 
     number: int = 0
     tag: str = ""
@@ -72,9 +81,10 @@ class StoredObject:
     """An object in the form in which it is stored.
 
     Attributes:
-        resource_version: decimal string of any length, or empty (then it is always applied).
-        digest: 8 bytes over the fields that matter to spreading decisions; equal digests mean that no decision
-            can differ, so the write does not count as relevant.
+        resource_version: decimal string of up to 255 digits, far above any integer type, or empty
+            (then the object is always applied). Compared only with versions of the same key.
+        digest: 8 bytes over the fields that matter to spreading decisions; equal digests mean that
+            no decision can differ, so the write does not count as relevant.
         uid: for tombstones.
         payload: trimmed protobuf bytes; opaque to the store.
     """
@@ -98,10 +108,12 @@ class Remove:
     """Delete the object with this key.
 
     Attributes:
-        uid: when given, only an object with this uid is deleted (else NOT_FOUND).
+        uid: when given, only an object with this uid is deleted (else NOT_FOUND, and no tombstone).
         up_to_version: when given, only an object whose version is empty or at most this is deleted
-            (else IGNORED_STALE). A tombstone with this version is left for a bounded time, so that an
-            older Put that comes late is IGNORED_STALE.
+            (else IGNORED_STALE; ``force`` deletes it all the same). A tombstone with this version
+            is left for a bounded time, also when there was nothing to delete, so that an older Put
+            that comes late is IGNORED_STALE. Without it no tombstone is left: writing the object
+            again brings it back.
     """
 
     key: Key
@@ -114,11 +126,12 @@ Change = Put | Remove
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """Precondition: nothing relevant to ``scopes`` happened since ``revision``, which is still in the log.
+    """Precondition: nothing relevant to ``scopes`` came after ``revision``, still in the log.
 
     Attributes:
         revision: the state that the decision was made at.
-        scopes: scopes (see Key.scope) whose last relevant change must be at most ``revision.number``.
+        scopes: scopes (see Key.scope) whose last relevant change must be at most
+            ``revision.number``.
     """
 
     revision: Revision
@@ -167,13 +180,18 @@ class Head:
     """The newest point of a cluster's history.
 
     Attributes:
-        identity: random, made once when the cluster is created in a store; empty when it does not exist.
-        oldest: number of the oldest transaction that the log still holds; follow() works after ``oldest - 1``.
+        identity: random, made once when the cluster is created in a store; empty when it does not
+            exist.
+        oldest: number of the oldest transaction that the log still holds; follow() works after
+            ``oldest - 1``.
+        dropped: identities that drop() ended here within the last day, newest first, at most 8:
+            whoever holds one of them lost its history on purpose, not by an accident of the store.
     """
 
     identity: str
     revision: Revision
     oldest: int = 0
+    dropped: tuple[str, ...] = ()
 
 
 class Reader(Protocol):
@@ -184,16 +202,22 @@ class Reader(Protocol):
         ...
 
     def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
-        """All objects in pages, in no order, each as new as the call or newer.
+        """All objects in pages of about ``page``, in no order, each as new as the call or newer.
 
-        Pages are not one snapshot: whoever needs one notes head() before, and follows the log to the head
-        seen after the last page. A value that cannot be read is yielded with an empty digest and its raw
-        bytes as payload; it is the caller's to count and skip.
+        Pages are not one snapshot: whoever needs one notes head() before, and follows the log to
+        the head seen after the last page. An object may come twice while others write; the later
+        one is the newer. A value that cannot be read is yielded with an empty digest and its raw
+        bytes as payload; it is the caller's to count and skip. After StoreUnavailable begin again:
+        a scan cannot be resumed.
         """
         ...
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
-        """One object as it is now."""
+        """One object as it is now.
+
+        Raises:
+            CorruptValue: it is there and cannot be read.
+        """
         ...
 
     def clusters(self) -> Sequence[str]:
@@ -207,24 +231,30 @@ class Follower(Protocol):
     def follow(
         self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
     ) -> Sequence[Transaction]:
-        """Whole transactions after a revision, in order; empty when none came within ``wait`` seconds.
+        """Whole transactions after a revision, in order; none when none came in ``wait`` seconds.
 
         Args:
             cluster: its name.
             identity: the identity that ``after`` belongs to.
             after: the revision the follower has; the first transaction returned names its tag.
-            wait: seconds to block for; 0 asks once. May return early and empty (see wake()).
+            wait: seconds to block for; 0 asks once. May return early and empty (see wake()). A
+                cluster that is dropped meanwhile is noticed within a second.
             limit: about how many log entries at once; a transaction is never split.
 
         Raises:
-            RevisionUnavailable: the log was trimmed past ``after``, or holds another tag there (a history
-                that lost writes). Rebuild.
+            RevisionUnavailable: the log was trimmed past ``after``, or holds another tag there (a
+                history that lost writes). Rebuild.
             IdentityChanged: the cluster is missing or has another identity.
         """
         ...
 
     def wake(self, cluster: str) -> None:
-        """Make a follow() of this cluster that blocks in another thread return soon. Never blocks, never fails."""
+        """Make a follow() of this cluster that blocks in another thread return soon.
+
+        With none under way, the next one returns without blocking, so that no wake is lost between
+        two calls. It also says that somebody waits for news: a backend that has to poll does so
+        faster for a second. Never blocks, never fails.
+        """
         ...
 
 
@@ -243,28 +273,39 @@ class Writer(Protocol):
     ) -> Applied:
         """One atomic step: check everything, write the objects, append one transaction to the log.
 
-        Identical bytes are not written (UNCHANGED). A Put whose version is older than the stored one, or not
-        newer than a tombstone's, is IGNORED_STALE unless ``force``; a Put without a version is always applied.
-        Nothing is appended when no change had an effect. The cluster is created on its first write.
+        Identical bytes are not written (UNCHANGED). A Put whose version is older than the stored
+        one, or not newer than a tombstone's, is IGNORED_STALE unless ``force``; a Put without a
+        version is always applied. Nothing is appended when no change had an effect. The cluster is
+        created by the first write that has one. Deletions and new objects are always relevant.
 
         Args:
             cluster: a DNS label.
             changes: at most MAX_CHANGES, each key at most once.
-            precondition: refuse unless it holds.
+            precondition: refuse unless it holds; also checked when no change has an effect.
             identity: when given, refuse unless the store's identity is this one.
             force: write older versions, too.
             timeout: seconds; None is the backend's default.
 
         Raises:
             Conflict: the precondition did not hold.
-            RevisionUnavailable: the precondition's revision is not part of the log any more.
+            RevisionUnavailable: the precondition's revision is not part of the log any more, or
+                never was (another history).
             IdentityChanged: the identity differs.
-            LimitExceeded: too many changes.
+            LimitExceeded: too many changes, or MAX_OBJECT_BYTES or MAX_APPLY_BYTES exceeded.
+            InvalidRequest: a cluster name, key, version or uid that cannot be stored; a key given
+                twice.
         """
         ...
 
     def drop(self, cluster: str) -> int:
-        """Forget a cluster: objects, log, tombstones; a later write makes a new identity. Returns the objects."""
+        """Forget a cluster: objects, log, tombstones.
+
+        A later write makes a new identity and begins at 1. The old identity is remembered for a day
+        (see Head.dropped). An unknown cluster is no error.
+
+        Returns:
+            How many objects there were.
+        """
         ...
 
 
@@ -281,5 +322,5 @@ class Store(Reader, Follower, Writer, Protocol):
         ...
 
     def close(self) -> None:
-        """Release connections; blocked follow() calls end."""
+        """Release connections. Blocked follow() calls return empty, later calls are refused."""
         ...

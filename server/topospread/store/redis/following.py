@@ -1,0 +1,132 @@
+"""Following the log: one look that checks identity and chain, then a blocking wait for more."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+from topospread.errors import IdentityChanged, RevisionUnavailable
+from topospread.store import values
+from topospread.store.api import LogEntry, Revision, Transaction
+from topospread.store.redis import keys
+from topospread.store.redis.format import check_format
+from topospread.store.redis.tail import FIRST, Tails
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread.store.redis.connections import Reply
+    from topospread.store.redis.wire import Wire
+    from topospread.store.sleepers import Sleepers
+
+
+class Tail:
+    """The follow() of one store object."""
+
+    def __init__(self, wire: Wire, tails: Tails, sleepers: Sleepers) -> None:
+        self._wire = wire
+        self._tails = tails
+        self._sleepers = sleepers
+
+    def follow(
+        self, cluster: str, identity: str, after: Revision, wait: float, limit: int
+    ) -> Sequence[Transaction]:
+        """As the contract says."""
+        deadline = time.monotonic() + wait
+        stream = keys.key(cluster, "log")
+        with self._sleepers.sleeping(cluster) as sleeper:
+            while True:
+                found = self._look(cluster, identity, after, limit)
+                left = deadline - time.monotonic()
+                if found or sleeper.woken() or left <= 0:
+                    return found
+                found = _transactions(self._tails.wait(stream, after.number, sleeper, left))
+                if found and _continues(after, found):
+                    return found
+                # Entries that do not continue are of another history: the next look says which.
+                if not found and (sleeper.woken() or time.monotonic() >= deadline):
+                    return ()
+
+    def _look(self, cluster: str, identity: str, after: Revision, limit: int) -> list[Transaction]:
+        meta, stream = keys.key(cluster, "meta"), keys.key(cluster, "log")
+        begin = f"{after.number + 1}-0"
+        head, reply = self._wire.together(
+            ("HMGET", meta, "format", "identity", "number", "tag"),
+            ("XRANGE", stream, begin, "+", "COUNT", min(FIRST, limit)),
+        )
+        check_format(head[0])
+        _check_identity(head[1], identity)
+        found = _transactions(reply)
+        if found:
+            if found[0].revision.number != after.number + 1:
+                _trimmed(after)
+            if found[0].previous_tag != after.tag:
+                _diverged(after)
+        else:
+            number, tag = int(head[2] or 0), (head[3] or b"").decode()
+            if number > after.number:
+                _trimmed(after)
+            if Revision(number, tag) != after:
+                _diverged(after)
+        while len(reply) >= FIRST and (count := _changes(found)) < limit:
+            # As many as the ones before let expect, so that big transactions do not pile up.
+            more = min(limit, 1 + (limit - count) * len(found) // max(1, count))
+            begin = f"{found[-1].revision.number + 1}-0"
+            reply = self._wire.call("XRANGE", stream, begin, "+", "COUNT", more)
+            rest = _transactions(reply)
+            if not rest or not _continues(found[-1].revision, rest):
+                break
+            found += rest
+            if len(reply) < more:
+                break
+        return found
+
+
+def _continues(after: Revision, found: Sequence[Transaction]) -> bool:
+    first = found[0]
+    return first.revision.number == after.number + 1 and first.previous_tag == after.tag
+
+
+def _changes(found: Sequence[Transaction]) -> int:
+    return sum(len(transaction.entries) for transaction in found)
+
+
+def _transactions(reply: Reply) -> list[Transaction]:
+    """Transactions of a stream's entries, up to the first that cannot follow the one before."""
+    found: list[Transaction] = []
+    for identifier, fields in reply:
+        number = int(identifier.partition(b"-")[0])
+        if found and number != found[-1].revision.number + 1:
+            break
+        found.append(_transaction(number, fields))
+    return found
+
+
+def _transaction(number: int, fields: list[bytes]) -> Transaction:
+    if fields[0:4:2] != [b"t", b"p"]:
+        raise RevisionUnavailable(f"log entry {number} cannot be read: list again")
+    entries: list[LogEntry] = []
+    for at in range(4, len(fields), 2):
+        found = values.entry(fields[at], fields[at + 1])
+        if found is not None:
+            entries.append(found)
+    revision = Revision(number, fields[1].decode())
+    return Transaction(revision, fields[3].decode(), tuple(entries))
+
+
+def _check_identity(found: bytes | None, wanted: str) -> None:
+    if found is None or found.decode() != wanted:
+        what = "does not exist" if found is None else "has another identity"
+        raise IdentityChanged(
+            f"the cluster {what} in this store: it is not the one followed so far"
+        )
+
+
+def _trimmed(after: Revision) -> NoReturn:
+    raise RevisionUnavailable(f"the log was trimmed past revision {after.number}: list again")
+
+
+def _diverged(after: Revision) -> NoReturn:
+    raise RevisionUnavailable(
+        f"revision {after.number} is of another history than the store's: list again"
+    )

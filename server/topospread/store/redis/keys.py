@@ -1,0 +1,59 @@
+"""The key names of a cluster. What they hold stands at the top of store.lua."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topospread.store.api import Key, Kind
+
+META_PATTERN: Final = "ts:{*}:meta"
+
+# In the order of KEYS in store.lua.
+_PARTS: Final = (
+    "meta",
+    "node",
+    "pod",
+    "workload",
+    "reservation",
+    "log",
+    "touched",
+    "tombstone",
+    "buried",
+)
+_HASHES: Final = {Kind.NODE: "node", Kind.POD: "pod", Kind.RESERVATION: "reservation"}
+
+
+def key(cluster: str, part: str) -> str:
+    """One key; the braces keep all keys of a cluster in one hash slot."""
+    return f"ts:{{{cluster}}}:{part}"
+
+
+def script_keys(cluster: str) -> tuple[str, ...]:
+    """All keys that the script may touch."""
+    return tuple(key(cluster, part) for part in _PARTS)
+
+
+def place(cluster: str, wanted: Key) -> tuple[str, str]:
+    """Key of the hash that holds an object, and its field there."""
+    part = _HASHES.get(wanted.kind, "workload")
+    if wanted.kind is Kind.NODE:
+        return key(cluster, part), wanted.name
+    field = f"{wanted.namespace}/{wanted.name}"
+    if part == "workload":
+        field = f"{wanted.kind.value}/{field}"
+    return key(cluster, part), field
+
+
+def hashes(cluster: str) -> tuple[tuple[str, bytes], ...]:
+    """The hashes of objects, each with what turns a field of it into a written name."""
+    return (
+        (key(cluster, "node"), b"1//"),
+        (key(cluster, "workload"), b""),
+        (key(cluster, "pod"), b"2/"),
+        (key(cluster, "reservation"), b"7/"),
+    )
+
+
+def cluster_of(meta: str) -> str:
+    """The cluster that a meta key belongs to."""
+    return meta.removeprefix("ts:{").removesuffix("}:meta")

@@ -1,0 +1,93 @@
+"""Heads, single objects, and scans."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import CorruptValue
+from topospread.store import values
+from topospread.store.api import Head, Key, Kind, Revision, StoredObject
+from topospread.store.redis import keys
+from topospread.store.redis.format import check_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread.store.redis.wire import Wire
+
+DROPPED_KEPT: Final = 8
+DROPPED_MILLISECONDS: Final = 86_400_000
+
+
+def head(wire: Wire, cluster: str) -> Head:
+    """The newest revision, from the cluster's meta."""
+    fields = ("format", "identity", "number", "tag", "oldest", "dropped", "dropped_at")
+    reply = wire.call("HMGET", keys.key(cluster, "meta"), *fields)
+    check_format(reply[0])
+    identity, number, tag, oldest, dropped, dropped_at = (
+        (word or b"").decode() for word in reply[1:]
+    )
+    gone: tuple[str, ...] = ()
+    if dropped and time.time_ns() // 1_000_000 - int(dropped_at) < DROPPED_MILLISECONDS:
+        gone = tuple(dropped.split())
+    if not identity:
+        return Head("", Revision(), 0, gone)
+    return Head(identity, Revision(int(number or 0), tag), int(oldest or 1), gone)
+
+
+def get(wire: Wire, cluster: str, key: Key) -> StoredObject | None:
+    """One object."""
+    value = wire.call("HGET", *keys.place(cluster, key))
+    if value is None:
+        return None
+    found = values.unpack(key, value)
+    if not found.digest:
+        raise CorruptValue(f"the stored value of {values.name_of(key)} cannot be read")
+    return found
+
+
+def scan(wire: Wire, cluster: str, page: int) -> Iterator[Sequence[StoredObject]]:
+    """Pages of a cluster's objects by HSCAN: HGETALL would hold Redis for 100 ms and more.
+
+    One connection for all pages, given up at the first failure: a cursor means nothing to a Redis
+    that was restarted, and would silently skip objects there.
+    """
+    check_format(wire.call("HGET", keys.key(cluster, "meta"), "format"))
+    with wire.connection() as connection:
+        for name, prefix in keys.hashes(cluster):
+            cursor = b"0"
+            while True:
+                connection.send_command("HSCAN", name, cursor, "COUNT", page)
+                cursor, pairs = connection.read_response()
+                if pairs:
+                    yield [
+                        _object(prefix + pairs[at], pairs[at + 1]) for at in range(0, len(pairs), 2)
+                    ]
+                if cursor == b"0":
+                    break
+
+
+def clusters(wire: Wire) -> list[str]:
+    """Names of the clusters, by SCAN for their meta keys: no second list that could disagree.
+
+    It walks all keys of the database, nine a cluster; give topospread a Redis or a database of its
+    own.
+    """
+    found: set[str] = set()
+    cursor = b"0"
+    while True:
+        cursor, names = wire.call("SCAN", cursor, "MATCH", keys.META_PATTERN, "COUNT", 1000)
+        for name in names:
+            if wire.call("HEXISTS", name, "identity"):
+                found.add(keys.cluster_of(name.decode()))
+        if cursor == b"0":
+            return sorted(found)
+
+
+def _object(name: bytes, value: bytes) -> StoredObject:
+    key = values.key_of(name)
+    if key is None:
+        # Not written by us; the caller counts and skips it.
+        return StoredObject(Key(Kind.POD, "", name.decode(errors="replace")), value, b"")
+    return values.unpack(key, value)

@@ -1,0 +1,385 @@
+-- Every write of the store: applies the changes of one transaction, or drops a cluster.
+--
+-- Redis does not undo a script that fails half-way. So everything is read and checked first (types, format,
+-- identity, precondition, what becomes of each change), and the first write is the one that Redis may refuse
+-- (no memory, read-only, no replicas, an id that is not newer): if it goes through, the rest does.
+-- Versions and transaction numbers are decimal strings: a Lua number is exact up to 2^53 only.
+--
+-- KEYS, all of one cluster C and in one hash slot
+--    1  ts:{C}:meta         hash    format, identity, number and tag (of the newest transaction), total (changes
+--                                   ever logged), oldest (number of the oldest transaction in the log), marks
+--                                   ("number:total ...", where the log may be cut), dropped ("identity ...",
+--                                   newest first), dropped_at (milliseconds)
+--    2  ts:{C}:node         hash    name                  -> value
+--    3  ts:{C}:pod          hash    namespace/name        -> value
+--    4  ts:{C}:workload     hash    kind/namespace/name   -> value
+--    5  ts:{C}:reservation  hash    namespace/name        -> value
+--    6  ts:{C}:log          stream  <number>-0: t = tag, p = tag before it, then one field for each change:
+--                                   its mark (= relevant, ~ same digest, - deleted) and kind/namespace/name
+--    7  ts:{C}:touched      hash    scope                 -> number of its last relevant change
+--    8  ts:{C}:tombstone    hash    kind/namespace/name   -> "milliseconds version uid"
+--    9  ts:{C}:buried       zset    kind/namespace/name by milliseconds
+--
+-- ARGV[1] = "apply", ARGV[2] = format, then
+--    3  identity for a cluster that is not there yet        4  identity that it must have, or ""
+--    5  tag of this transaction                             6  "1" to write older versions, too
+--    7  changes that the log keeps                          8  milliseconds that tombstones last
+--    9  tombstones that are kept                           10  number of the precondition's revision, or ""
+--   11  tag of the precondition's revision                 12  how many scopes follow
+--   then the scopes; then for each change "p", kind/namespace/name, value
+--                                     or "r", kind/namespace/name, uid, up to version
+-- ARGV[1] = "drop", ARGV[2] = format, 3 = identities remembered, 4 = milliseconds that they are remembered
+-- ARGV[1] = "probe": what the user may not run, of the commands used here
+--
+-- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
+-- The rules for one change are stated in rules.py as well.
+--
+-- Answers: {"OK", number, tag, number before, tag before, one letter for each change}, {"OK", count} for drop,
+-- {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number}.
+
+local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local LOG, TOUCHED, TOMBSTONE, BURIED = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local HASHES = {['1'] = NODE, ['2'] = POD, ['7'] = RESERVATION}
+local GRAINS = 64
+
+local call = redis.call
+
+local function older(left, right)
+  if #left ~= #right then return #left < #right end
+  return left < right
+end
+
+local function successor(number)
+  if #number < 16 then return string.format('%.0f', tonumber(number) + 1) end
+  local head, nines = string.match(number, '^(%d-)(9*)$')
+  if head == '' then return '1' .. string.rep('0', #nines) end
+  return string.sub(head, 1, -2) .. (string.byte(head, -1) - 47) .. string.rep('0', #nines)
+end
+
+local function milliseconds()
+  local now = call('TIME')
+  return tonumber(now[1]) * 1000 + math.floor(tonumber(now[2]) / 1000)
+end
+
+-- version, digest and uid of a value; nil when it cannot be read
+local function header(value)
+  local v = string.byte(value, 1)
+  if not v or #value < v + 10 then return nil end
+  local u = string.byte(value, v + 10)
+  if #value < v + 10 + u then return nil end
+  local version = string.sub(value, 2, v + 1)
+  if string.find(version, '[^0-9]') then return nil end
+  return version, string.sub(value, v + 2, v + 9), string.sub(value, v + 11, v + 10 + u)
+end
+
+-- the hash of a written name, and its field there
+local function place(name)
+  local kind = string.sub(name, 1, 1)
+  if kind == '1' then return NODE, string.sub(name, 4) end
+  if HASHES[kind] then return HASHES[kind], string.sub(name, 3) end
+  return WORKLOAD, name
+end
+
+local function scope(name)
+  if string.sub(name, 1, 1) == '1' then return 'nodes/' end
+  return string.match(name, '^%d/([^/]*)/')
+end
+
+-- A cluster that lost its meta: numbers go on after the stream's own last id, so that none is used twice.
+local function leftover()
+  local found = {number = '0', tag = '', total = 0, oldest = '1'}
+  if call('EXISTS', LOG) == 0 then return found end
+  local info = call('XINFO', 'STREAM', LOG)
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then found.number = string.match(info[i + 1], '^%d+') end
+  end
+  local newest = call('XREVRANGE', LOG, '+', '-', 'COUNT', 1)[1]
+  found.oldest = successor(found.number)
+  if newest then
+    found.tag = newest[2][2]
+    found.oldest = string.match(call('XRANGE', LOG, '-', '+', 'COUNT', 1)[1][1], '^%d+')
+  end
+  return found
+end
+
+local function load()
+  local meta = call('HMGET', META, 'format', 'identity', 'number', 'tag', 'total', 'oldest')
+  if meta[1] and meta[1] ~= ARGV[2] then return nil, {'FORMAT', meta[1]} end
+  if not meta[2] then
+    local found = leftover()
+    found.identity = ''
+    return found
+  end
+  return {
+    identity = meta[2], number = meta[3] or '0', tag = meta[4] or '',
+    total = tonumber(meta[5] or '0'), oldest = meta[6] or '1',
+  }
+end
+
+-- why a revision is no part of the log, or nil
+local function unreachable(cluster, number, tag)
+  if number == cluster.number then
+    if tag ~= cluster.tag then return 'DIVERGED' end
+    return nil
+  end
+  if older(cluster.number, number) then return 'DIVERGED' end
+  local id = successor(number) .. '-0'
+  local entry = call('XRANGE', LOG, id, id)[1]
+  if not entry then return 'TRIMMED' end
+  if entry[2][4] ~= tag then return 'DIVERGED' end
+  return nil
+end
+
+-- refusal by the precondition, or nil
+local function changed(cluster, scopes)
+  local number = ARGV[10]
+  local reason = unreachable(cluster, number, ARGV[11])
+  if reason then return {reason} end
+  if #scopes == 0 then return nil end
+  local last = call('HMGET', TOUCHED, unpack(scopes))
+  for i, at in ipairs(scopes) do
+    if last[i] and older(number, last[i]) then return {'CONFLICT', at, last[i]} end
+  end
+  return nil
+end
+
+local function parse(at)
+  local changes = {}
+  while ARGV[at] do
+    local change = {put = ARGV[at] == 'p', name = ARGV[at + 1]}
+    change.hash, change.field = place(change.name)
+    if change.put then
+      change.value = ARGV[at + 2]
+      at = at + 3
+    else
+      change.uid, change.upto = ARGV[at + 2], ARGV[at + 3]
+      at = at + 4
+    end
+    changes[#changes + 1] = change
+  end
+  return changes
+end
+
+-- the present value of each change's object; one read for each hash, which checks its type
+local function read(changes)
+  local fields, places = {}, {}
+  for i, change in ipairs(changes) do
+    local hash = change.hash
+    if not fields[hash] then fields[hash], places[hash] = {}, {} end
+    table.insert(fields[hash], change.field)
+    table.insert(places[hash], i)
+  end
+  for hash, names in pairs(fields) do
+    local found = call('HMGET', hash, unpack(names))
+    for j, i in ipairs(places[hash]) do changes[i].stored = found[j] end
+  end
+end
+
+-- version of the tombstone that stands for a name, or nil; graves counts all, so that most calls read nothing
+local function buried(name, graves, expired)
+  if graves == 0 then return nil end
+  local found = call('HGET', TOMBSTONE, name)
+  if not found then return nil end
+  local at, version = string.match(found, '^(%d+) (%d*) ')
+  if not at or tonumber(at) <= expired then return nil end
+  return version
+end
+
+-- outcome of a put, and the mark of its log entry
+local function judge_put(change, force, graves, expired)
+  local new, digest = header(change.value)
+  local stored = change.stored
+  if not stored then
+    local late = new ~= '' and not force and buried(change.name, graves, expired)
+    if late and not older(late, new) then return 'S' end
+    return 'C', '='
+  end
+  if stored == change.value then return '=' end
+  local old, before = header(stored)
+  if not old then return 'U', '=' end
+  if not force and new ~= '' and old ~= '' and older(new, old) then return 'S' end
+  return 'U', digest == before and '~' or '='
+end
+
+-- outcome of a removal, and whether it leaves a tombstone
+local function judge_remove(change, force, graves, expired)
+  local grave = change.upto ~= ''
+  if not change.stored then
+    local late = grave and buried(change.name, graves, expired)
+    return 'N', grave and not (late and not older(late, change.upto))
+  end
+  local old, _, uid = header(change.stored)
+  if change.uid ~= '' and change.uid ~= (uid or '') then return 'N', false end
+  if not force and grave and old and old ~= '' and older(change.upto, old) then return 'S', false end
+  return 'D', grave
+end
+
+-- what a transaction will write
+local function judge(changes, force, graves, now, expired)
+  local todo = {outcomes = {}, entry = {}, set = {}, del = {}, scopes = {}, bury = {}, dig = {}}
+  for i, change in ipairs(changes) do
+    local outcome, mark, grave
+    if change.put then
+      outcome, mark = judge_put(change, force, graves, expired)
+    else
+      outcome, grave = judge_remove(change, force, graves, expired)
+      if outcome == 'D' then mark = '-' end
+    end
+    todo.outcomes[i] = outcome
+    if grave then
+      table.insert(todo.bury, {change.name, string.format('%.0f %s %s', now, change.upto, change.uid)})
+    end
+    if mark then
+      table.insert(todo.entry, mark .. change.name)
+      table.insert(todo.entry, change.value or '')
+      if mark ~= '~' then todo.scopes[scope(change.name)] = true end
+      local list = change.put and todo.set or todo.del
+      if not list[change.hash] then list[change.hash] = {} end
+      table.insert(list[change.hash], change.field)
+      if change.put then
+        table.insert(list[change.hash], change.value)
+        if graves > 0 and not change.stored then table.insert(todo.dig, change.name) end
+      end
+    end
+  end
+  return todo
+end
+
+local function dig(names)
+  if #names == 0 then return end
+  call('HDEL', TOMBSTONE, unpack(names))
+  call('ZREM', BURIED, unpack(names))
+end
+
+local function bury(todo, graves, now, expired)
+  dig(todo.dig)
+  if #todo.bury == 0 then return end
+  for _, grave in ipairs(todo.bury) do
+    call('HSET', TOMBSTONE, grave[1], grave[2])
+    call('ZADD', BURIED, now, grave[1])
+  end
+  -- A thousand at a time: more are made in one call only by calls of that size.
+  dig(call('ZRANGEBYSCORE', BURIED, '-inf', expired, 'LIMIT', 0, 1000))
+  local over = call('ZCARD', BURIED) - tonumber(ARGV[9])
+  if over > 0 then dig(call('ZRANGE', BURIED, 0, math.min(over, 1000) - 1)) end
+end
+
+-- the rule of rules.trimmed
+local function trim(cluster, number, total)
+  local limit = tonumber(ARGV[7])
+  local grain = math.max(1, math.floor(limit / GRAINS))
+  if math.floor(cluster.total / grain) == math.floor(total / grain) then return end
+  local kept, last = {}, nil
+  for n, t in string.gmatch(call('HGET', META, 'marks') or '', '(%d+):(%d+)') do
+    if tonumber(t) <= total - limit then last = n else table.insert(kept, n .. ':' .. t) end
+  end
+  table.insert(kept, number .. ':' .. string.format('%.0f', total))
+  call('HSET', META, 'marks', table.concat(kept, ' '))
+  if not last then return end
+  local oldest = successor(last)
+  call('HSET', META, 'oldest', oldest)
+  call('XTRIM', LOG, 'MINID', oldest .. '-0')
+  -- No precondition can name a revision that old any more.
+  local touched, gone = call('HGETALL', TOUCHED), {}
+  for i = 1, #touched, 2 do
+    if older(touched[i + 1], oldest) then table.insert(gone, touched[i]) end
+  end
+  for i = 1, #gone, 1000 do
+    call('HDEL', TOUCHED, unpack(gone, i, math.min(i + 999, #gone)))
+  end
+end
+
+local function write(cluster, todo)
+  local number, tag = successor(cluster.number), ARGV[5]
+  call('XADD', LOG, number .. '-0', 't', tag, 'p', cluster.tag, unpack(todo.entry))
+  for hash, pairs_of in pairs(todo.set) do call('HSET', hash, unpack(pairs_of)) end
+  for hash, fields in pairs(todo.del) do call('HDEL', hash, unpack(fields)) end
+  local touched = {}
+  for name in pairs(todo.scopes) do
+    table.insert(touched, name)
+    table.insert(touched, number)
+  end
+  if #touched > 0 then call('HSET', TOUCHED, unpack(touched)) end
+  local total = cluster.total + #todo.entry / 2
+  local meta = {'number', number, 'tag', tag, 'total', string.format('%.0f', total)}
+  if cluster.identity == '' then
+    for _, word in ipairs({'format', ARGV[2], 'identity', ARGV[3], 'oldest', cluster.oldest}) do
+      table.insert(meta, word)
+    end
+    call('PERSIST', META)
+  end
+  call('HSET', META, unpack(meta))
+  trim(cluster, number, total)
+  return number, tag
+end
+
+local function apply()
+  local cluster, refusal = load()
+  if not cluster then return refusal end
+  if ARGV[4] ~= '' and ARGV[4] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
+  local scopes = {}
+  for i = 1, tonumber(ARGV[12]) do scopes[i] = ARGV[12 + i] end
+  if ARGV[10] ~= '' then
+    refusal = changed(cluster, scopes)
+    if refusal then return refusal end
+  end
+  local changes = parse(13 + #scopes)
+  read(changes)
+  -- These read little, and fail on a wrong type before anything is written.
+  call('XLEN', LOG)
+  call('HLEN', TOUCHED)
+  call('ZCARD', BURIED)
+  local graves = call('HLEN', TOMBSTONE)
+  local now = milliseconds()
+  local expired = now - tonumber(ARGV[8])
+  local todo = judge(changes, ARGV[6] == '1', graves, now, expired)
+  local number, tag = cluster.number, cluster.tag
+  if #todo.entry > 0 then number, tag = write(cluster, todo) end
+  if number ~= cluster.number or cluster.identity ~= '' then bury(todo, graves, now, expired) end
+  return {'OK', number, tag, cluster.number, cluster.tag, table.concat(todo.outcomes)}
+end
+
+local function drop()
+  local function has(key, kind) return call('TYPE', key).ok == kind end
+  local meta = has(META, 'hash') and call('HMGET', META, 'format', 'identity', 'dropped', 'dropped_at')
+  if meta and meta[1] and meta[1] ~= ARGV[2] then return {'FORMAT', meta[1]} end
+  local count = 0
+  for _, hash in ipairs({NODE, POD, WORKLOAD, RESERVATION}) do
+    if has(hash, 'hash') then count = count + call('HLEN', hash) end
+  end
+  call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED)
+  if meta and not meta[2] then return {'OK', count} end
+  call('UNLINK', META)
+  if not meta then return {'OK', count} end
+  local now, kept = milliseconds(), {meta[2]}
+  if meta[3] and now - tonumber(meta[4]) < tonumber(ARGV[4]) then
+    for identity in string.gmatch(meta[3], '%S+') do
+      if #kept < tonumber(ARGV[3]) then table.insert(kept, identity) end
+    end
+  end
+  call('HSET', META, 'format', ARGV[2], 'dropped', table.concat(kept, ' '),
+    'dropped_at', string.format('%.0f', now))
+  call('PEXPIRE', META, ARGV[4])
+  return {'OK', count}
+end
+
+local function probe()
+  local denied = {}
+  if not redis.acl_check_cmd then return denied end
+  for _, words in ipairs({
+    {'hmget', META, 'f'}, {'hget', META, 'f'}, {'hset', META, 'f', '1'}, {'hdel', TOUCHED, 'f'},
+    {'hlen', NODE}, {'hgetall', TOUCHED}, {'hscan', POD, '0'}, {'exists', LOG}, {'type', META},
+    {'persist', META}, {'pexpire', META, '1'}, {'unlink', NODE}, {'time'}, {'xlen', LOG},
+    {'xadd', LOG, '1-0', 'f', '1'}, {'xtrim', LOG, 'MINID', '1'}, {'xinfo', 'STREAM', LOG},
+    {'xrange', LOG, '-', '+'}, {'xrevrange', LOG, '+', '-'}, {'xread', 'STREAMS', LOG, '0'},
+    {'zadd', BURIED, '1', 'm'}, {'zrem', BURIED, 'm'}, {'zcard', BURIED}, {'zrange', BURIED, '0', '1'},
+    {'zrangebyscore', BURIED, '0', '1'}, {'multi'}, {'exec'}, {'scan', '0'}, {'ping'},
+  }) do
+    if not redis.acl_check_cmd(unpack(words)) then table.insert(denied, words[1]) end
+  end
+  return denied
+end
+
+if ARGV[1] == 'apply' then return apply() end
+if ARGV[1] == 'drop' then return drop() end
+return probe()

@@ -1,0 +1,215 @@
+"""The store contract on Redis."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final, final
+from uuid import uuid4
+
+from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
+from topospread.store import checks, values
+from topospread.store.api import (
+    Applied,
+    Change,
+    Head,
+    Key,
+    Outcome,
+    Put,
+    Revision,
+    StoredObject,
+    Transaction,
+    Unchanged,
+)
+from topospread.store.redis import reading
+from topospread.store.redis.following import Tail
+from topospread.store.redis.format import check_format
+from topospread.store.redis.script import Script
+from topospread.store.redis.tail import Tails
+from topospread.store.redis.wire import Wire
+from topospread.store.sleepers import Sleepers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread.store.redis.connections import Pool, Reply, Word
+    from topospread.store.settings import StoreSettings
+    from topospread.store.urls import RedisURL
+
+_OUTCOMES: Final = {
+    "C": Outcome.CREATED,
+    "U": Outcome.UPDATED,
+    "=": Outcome.UNCHANGED,
+    "S": Outcome.IGNORED_STALE,
+    "D": Outcome.DELETED,
+    "N": Outcome.NOT_FOUND,
+}
+
+
+@final
+class RedisStore:
+    """A :class:`~topospread.store.api.Store`. Safe for threads; every process opens its own.
+
+    Attributes:
+        warnings: what an operator should know about this Redis; for the caller to log.
+    """
+
+    def __init__(
+        self,
+        url: RedisURL,
+        settings: StoreSettings,
+        pool: Pool,
+        tail_pool: Pool,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        self._url = url
+        self._settings = settings
+        self._wire = Wire(pool, settings)
+        self._script = Script(self._wire)
+        self._sleepers = Sleepers()
+        self._tails = Tails(tail_pool, settings)
+        self._tail = Tail(self._wire, self._tails, self._sleepers)
+        self.warnings = warnings
+
+    @property
+    def address(self) -> str:
+        """Where it is, without user and password."""
+        return self._url.address
+
+    def head(self, cluster: str) -> Head:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        return reading.head(self._wire, cluster)
+
+    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        return reading.scan(self._wire, cluster, page)
+
+    def get(self, cluster: str, key: Key) -> StoredObject | None:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        return reading.get(self._wire, cluster, key)
+
+    def clusters(self) -> Sequence[str]:
+        """See the contract."""
+        return reading.clusters(self._wire)
+
+    def follow(
+        self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
+    ) -> Sequence[Transaction]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        return self._tail.follow(cluster, identity, after, wait, limit)
+
+    def wake(self, cluster: str) -> None:
+        """See the contract."""
+        self._sleepers.wake(cluster)
+
+    def apply(
+        self,
+        cluster: str,
+        changes: Sequence[Change],
+        *,
+        precondition: Unchanged | None = None,
+        identity: str = "",
+        force: bool = False,
+        timeout: float | None = None,
+    ) -> Applied:
+        """See the contract.
+
+        A write whose answer was lost is repeated, but not one with a precondition: its own first
+        run would make it a conflict.
+        """
+        checks.check_cluster(cluster)
+        checks.check_changes(changes)
+        if precondition is not None:
+            checks.check_precondition(precondition)
+        words = self._apply_words(changes, precondition, identity, force=force)
+        reply = self._script.run(cluster, words, timeout=timeout, repeat=precondition is None)
+        if reply[0] != b"OK":
+            _refuse(reply, precondition)
+        _, number, tag, before, before_tag, outcomes = (word.decode() for word in reply)
+        return Applied(
+            Revision(int(number), tag),
+            Revision(int(before), before_tag),
+            tuple(_OUTCOMES[letter] for letter in outcomes),
+        )
+
+    def drop(self, cluster: str) -> int:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
+        reply = self._script.run(cluster, ("drop", values.FORMAT, *kept))
+        if reply[0] != b"OK":
+            _refuse(reply, None)
+        self._sleepers.notify(cluster)
+        return int(reply[1])
+
+    def ping(self) -> None:
+        """See the contract."""
+        self._wire.call("PING")
+
+    def close(self) -> None:
+        """See the contract."""
+        self._sleepers.close()
+        self._tails.close()
+        self._wire.close()
+
+    def _apply_words(
+        self,
+        changes: Sequence[Change],
+        precondition: Unchanged | None,
+        identity: str,
+        *,
+        force: bool,
+    ) -> list[Word]:
+        """The script's arguments; their order stands at the top of store.lua."""
+        settings = self._settings
+        scopes = precondition.scopes if precondition else ()
+        words: list[Word] = [
+            "apply",
+            values.FORMAT,
+            uuid4().hex,
+            identity,
+            secrets.token_hex(8),
+            int(force),
+            settings.log_limit,
+            round(settings.tombstone_seconds * 1000),
+            settings.tombstone_limit,
+            precondition.revision.number if precondition else "",
+            precondition.revision.tag if precondition else "",
+            len(scopes),
+            *scopes,
+        ]
+        for change in changes:
+            if isinstance(change, Put):
+                stored = change.object
+                words += ("p", values.name_of(stored.key), values.pack(stored))
+            else:
+                words += ("r", values.name_of(change.key), change.uid, change.up_to_version)
+        return words
+
+
+def _refuse(reply: Reply, precondition: Unchanged | None) -> None:
+    """Raise the error for a refusal of the script."""
+    reason, *rest = (word.decode() for word in reply)
+    number = precondition.revision.number if precondition else 0
+    match reason:
+        case "FORMAT":
+            check_format(reply[1])
+        case "IDENTITY":
+            what = "has another identity" if rest[0] else "does not exist"
+            raise IdentityChanged(
+                f"the cluster {what} in this store: it is not the one followed so far"
+            )
+        case "TRIMMED":
+            raise RevisionUnavailable(f"the log was trimmed past revision {number}: list again")
+        case "DIVERGED":
+            raise RevisionUnavailable(
+                f"revision {number} is of another history than the store's: list again"
+            )
+        case "CONFLICT":
+            raise Conflict(
+                f"{rest[0]!r} changed at revision {rest[1]}, after {number}: evaluate again"
+            )
+    raise AssertionError(f"store.lua answered {reason!r}")

@@ -1,0 +1,88 @@
+"""What becomes of one change, and when the log is trimmed: pure rules.
+
+The Lua script of the Redis backend states the same rules; a property test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from topospread.store.api import Outcome
+from topospread.store.values import Header, header
+
+GRAINS: Final = 64
+"""The log is trimmed in steps of 1/64 of its limit, so that a write rarely pays for it."""
+
+
+def older(version: str, than: str) -> bool:
+    """Whether a decimal string is the smaller number, however many digits it has."""
+    return (len(version), version) < (len(than), than)
+
+
+def judge_put(
+    value: bytes, stored: bytes | None, buried: str, *, force: bool
+) -> tuple[Outcome, bool]:
+    """What a Put does.
+
+    Args:
+        value: the new stored value.
+        stored: the present one, if any.
+        buried: version of the tombstone that stands for the object, or empty.
+        force: whether older versions may be written.
+
+    Returns:
+        The outcome, and whether the change is relevant to decisions.
+    """
+    new = header(value)
+    assert new is not None, "pack() makes readable headers"
+    if stored is None:
+        late = new.version and buried and not older(buried, new.version)
+        if late and not force:
+            return Outcome.IGNORED_STALE, False
+        return Outcome.CREATED, True
+    if stored == value:
+        return Outcome.UNCHANGED, False
+    old = header(stored)
+    if old is None:
+        return Outcome.UPDATED, True
+    if not force and new.version and old.version and older(new.version, old.version):
+        return Outcome.IGNORED_STALE, False
+    return Outcome.UPDATED, old.digest != new.digest
+
+
+def judge_remove(uid: str, up_to_version: str, stored: bytes | None, *, force: bool) -> Outcome:
+    """What a Remove does; a value that cannot be read has no version and no uid."""
+    if stored is None:
+        return Outcome.NOT_FOUND
+    old = header(stored) or Header("", b"", "", 0)
+    if uid and old.uid != uid:
+        return Outcome.NOT_FOUND
+    if not force and up_to_version and old.version and older(up_to_version, old.version):
+        return Outcome.IGNORED_STALE
+    return Outcome.DELETED
+
+
+def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int]:
+    """Whether the log is due for trimming after a transaction.
+
+    Marks are places where the log may be cut: ``number:total`` pairs, oldest first, one for each
+    time that the count of changes entered a new grain.
+
+    Args:
+        marks: the cluster's marks so far.
+        number: of the transaction just written.
+        before: changes ever logged before it.
+        total: changes ever logged with it.
+        limit: changes that the log must keep.
+
+    Returns:
+        The new marks, and the number of the last transaction to drop (0: none).
+    """
+    grain = max(1, limit // GRAINS)
+    if before // grain == total // grain:
+        return marks, 0
+    kept = [*marks.split(), f"{number}:{total}"]
+    last = 0
+    while int(kept[0].partition(":")[2]) <= total - limit:
+        last = int(kept.pop(0).partition(":")[0])
+    return " ".join(kept), last

@@ -1,0 +1,102 @@
+"""The row of a cluster, and what is read by way of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
+from topospread.store.api import Head, Revision, Unchanged
+
+if TYPE_CHECKING:
+    import sqlite3
+
+DROPPED_KEPT: Final = 8
+DROPPED_MILLISECONDS: Final = 86_400_000
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One row of ``cluster``; :mod:`~topospread.store.sqlite.schema` explains its fields."""
+
+    id: int
+    name: str
+    identity: str
+    number: int
+    tag: str
+    total: int
+    oldest: int
+    marks: str
+    tombstones: int
+    dropped: str
+    dropped_at: int
+
+    @property
+    def revision(self) -> Revision:
+        """The newest revision."""
+        return Revision(self.number, self.tag)
+
+    def head(self, now: int) -> Head:
+        """The head as the contract shows it."""
+        fresh = now - self.dropped_at < DROPPED_MILLISECONDS
+        dropped = tuple(self.dropped.split()) if fresh else ()
+        return Head(self.identity, self.revision, self.oldest, dropped)
+
+
+def load(connection: sqlite3.Connection, name: str) -> Cluster | None:
+    """The row of a cluster; it may be one without an identity."""
+    row = connection.execute("SELECT * FROM cluster WHERE name = ?", (name,)).fetchone()
+    return None if row is None else Cluster(*row)
+
+
+def check_identity(cluster: Cluster | None, wanted: str) -> None:
+    """Refuse a cluster that is not there or is another one."""
+    found = cluster.identity if cluster else ""
+    if found != wanted:
+        what = "has another identity" if found else "does not exist"
+        raise IdentityChanged(
+            f"the cluster {what} in this store: it is not the one followed so far"
+        )
+
+
+def check_reaches(
+    connection: sqlite3.Connection, cluster: Cluster | None, revision: Revision
+) -> None:
+    """Refuse a revision that the log does not hold, or that belongs to another history."""
+    head = cluster.revision if cluster else Revision()
+    if revision == head:
+        return
+    if cluster is None or revision.number >= head.number:
+        raise RevisionUnavailable(
+            f"revision {revision.number} is of another history than the store's: list again"
+        )
+    row = connection.execute(
+        "SELECT previous FROM log WHERE cluster = ? AND number = ?",
+        (cluster.id, revision.number + 1),
+    ).fetchone()
+    if row is None:
+        raise RevisionUnavailable(
+            f"the log was trimmed past revision {revision.number}: list again"
+        )
+    if row[0] != revision.tag:
+        raise RevisionUnavailable(
+            f"revision {revision.number} is of another history than the store's: list again"
+        )
+
+
+def check_unchanged(
+    connection: sqlite3.Connection, cluster: Cluster | None, precondition: Unchanged
+) -> None:
+    """Refuse when something relevant to the scopes came after the revision."""
+    check_reaches(connection, cluster, precondition.revision)
+    if cluster is None:
+        return
+    for scope in precondition.scopes:
+        row = connection.execute(
+            "SELECT number FROM touched WHERE cluster = ? AND scope = ?", (cluster.id, scope)
+        ).fetchone()
+        if row is not None and row[0] > precondition.revision.number:
+            raise Conflict(
+                f"{scope!r} changed at revision {row[0]}, after {precondition.revision.number}: "
+                "evaluate again"
+            )

@@ -1,0 +1,151 @@
+"""The store contract on SQLite."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, final
+
+from topospread.errors import CorruptValue
+from topospread.store import checks, values
+from topospread.store.api import (
+    Applied,
+    Change,
+    Head,
+    Key,
+    Revision,
+    StoredObject,
+    Transaction,
+    Unchanged,
+)
+from topospread.store.sleepers import Sleepers
+from topospread.store.sqlite import clusters, reading, writing
+from topospread.store.sqlite.connections import Connections
+from topospread.store.sqlite.following import Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread.store.settings import StoreSettings
+    from topospread.store.urls import SqliteURL
+
+
+@final
+class SqliteStore:
+    """A :class:`~topospread.store.api.Store`. Safe for threads; every process opens its own.
+
+    Attributes:
+        warnings: what an operator should know about this store; for the caller to log.
+    """
+
+    def __init__(self, url: SqliteURL, settings: StoreSettings) -> None:
+        self._url = url
+        self._settings = settings
+        self._sleepers = Sleepers()
+        self._connections = Connections(url, settings.timeout)
+        self._tail = Tail(self._connections, self._sleepers)
+        self.warnings: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """Where it is."""
+        return self._url.address
+
+    def head(self, cluster: str) -> Head:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.reading() as connection:
+            found = clusters.load(connection, cluster)
+        return found.head(_now()) if found else Head("", Revision())
+
+    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        return reading.scan(self._connections, cluster, page)
+
+    def get(self, cluster: str, key: Key) -> StoredObject | None:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.reading() as connection:
+            row = connection.execute(
+                "SELECT value FROM object JOIN cluster ON cluster.id = object.cluster "
+                "WHERE cluster.name = ? AND kind = ? AND namespace = ? AND object.name = ?",
+                (cluster, key.kind.value, key.namespace, key.name),
+            ).fetchone()
+        if row is None:
+            return None
+        found = values.unpack(key, row[0])
+        if not found.digest:
+            raise CorruptValue(f"the stored value of {values.name_of(key)} cannot be read")
+        return found
+
+    def clusters(self) -> Sequence[str]:
+        """See the contract."""
+        with self._connections.reading() as connection:
+            rows = connection.execute(
+                "SELECT name FROM cluster WHERE identity <> '' ORDER BY name"
+            ).fetchall()
+        return [name for (name,) in rows]
+
+    def follow(
+        self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
+    ) -> Sequence[Transaction]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        return self._tail.follow(cluster, identity, after, wait, limit)
+
+    def wake(self, cluster: str) -> None:
+        """See the contract."""
+        self._tail.expect_news(cluster)
+        self._sleepers.wake(cluster)
+
+    def apply(
+        self,
+        cluster: str,
+        changes: Sequence[Change],
+        *,
+        precondition: Unchanged | None = None,
+        identity: str = "",
+        force: bool = False,
+        timeout: float | None = None,
+    ) -> Applied:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        checks.check_changes(changes)
+        if precondition is not None:
+            checks.check_precondition(precondition)
+        with self._connections.writing(timeout) as connection:
+            applied = writing.apply(
+                connection,
+                cluster,
+                changes,
+                precondition=precondition,
+                identity=identity,
+                force=force,
+                now=_now(),
+                settings=self._settings,
+            )
+        if applied.revision != applied.previous:
+            self._sleepers.notify(cluster)
+        return applied
+
+    def drop(self, cluster: str) -> int:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.writing() as connection:
+            count = writing.drop(connection, cluster, _now())
+        self._sleepers.notify(cluster)
+        return count
+
+    def ping(self) -> None:
+        """See the contract."""
+        with self._connections.reading() as connection:
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+
+    def close(self) -> None:
+        """See the contract."""
+        self._sleepers.close()
+        self._connections.close()
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

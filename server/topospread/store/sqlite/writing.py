@@ -1,0 +1,263 @@
+"""One write transaction: check everything, then write objects, log, scopes and tombstones."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from topospread.store import rules, values
+from topospread.store.api import (
+    Applied,
+    Change,
+    Key,
+    Outcome,
+    Put,
+    Remove,
+    Revision,
+    Unchanged,
+)
+from topospread.store.sqlite import clusters
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from topospread.store.settings import StoreSettings
+    from topospread.store.sqlite.clusters import Cluster
+
+_OBJECT = "cluster = ? AND kind = ? AND namespace = ? AND name = ?"
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a transaction will write."""
+
+    puts: list[tuple[Key, bytes]] = field(default_factory=list)
+    removes: list[Key] = field(default_factory=list)
+    buried: list[Remove] = field(default_factory=list)
+    scopes: set[str] = field(default_factory=set)
+    entries: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+def apply(
+    connection: sqlite3.Connection,
+    name: str,
+    changes: Sequence[Change],
+    *,
+    precondition: Unchanged | None,
+    identity: str,
+    force: bool,
+    now: int,
+    settings: StoreSettings,
+) -> Applied:
+    """Apply within the connection's transaction; ``now`` in milliseconds since 1970."""
+    cluster = clusters.load(connection, name)
+    if identity:
+        clusters.check_identity(cluster, identity)
+    alive = cluster if cluster and cluster.identity else None
+    if precondition is not None:
+        clusters.check_unchanged(connection, alive, precondition)
+    writer = _Writer(connection, alive, force=force, now=now, settings=settings)
+    effects = Effects()
+    outcomes = tuple(writer.judge(change, effects) for change in changes)
+    previous = alive.revision if alive else Revision()
+    if not effects.entries:
+        writer.bury(effects)
+        return Applied(previous, previous, outcomes)
+    writer.cluster = alive or _create(connection, cluster, name)
+    return Applied(writer.write(effects), previous, outcomes)
+
+
+def drop(connection: sqlite3.Connection, name: str, now: int) -> int:
+    """Delete all of a cluster but the mark that it was dropped."""
+    connection.execute(
+        "DELETE FROM cluster WHERE identity = '' AND dropped_at < ?",
+        (now - clusters.DROPPED_MILLISECONDS,),
+    )
+    cluster = clusters.load(connection, name)
+    if cluster is None or not cluster.identity:
+        return 0
+    count = connection.execute("DELETE FROM object WHERE cluster = ?", (cluster.id,)).rowcount
+    for table in ("log", "touched", "tombstone"):
+        connection.execute(f"DELETE FROM {table} WHERE cluster = ?", (cluster.id,))
+    fresh = now - cluster.dropped_at < clusters.DROPPED_MILLISECONDS
+    dropped = [cluster.identity, *(cluster.dropped.split() if fresh else ())]
+    connection.execute(
+        "UPDATE cluster SET identity = '', number = 0, tag = '', total = 0, oldest = 0, "
+        "marks = '', tombstones = 0, dropped = ?, dropped_at = ? WHERE id = ?",
+        (" ".join(dropped[: clusters.DROPPED_KEPT]), now, cluster.id),
+    )
+    return count
+
+
+def _create(connection: sqlite3.Connection, row: Cluster | None, name: str) -> Cluster:
+    """Give a cluster, new or dropped, an identity."""
+    identity = uuid4().hex
+    if row is None:
+        connection.execute(
+            "INSERT INTO cluster VALUES (NULL, ?, ?, 0, '', 0, 1, '', 0, '', 0)", (name, identity)
+        )
+    else:
+        connection.execute(
+            "UPDATE cluster SET identity = ?, oldest = 1 WHERE id = ?", (identity, row.id)
+        )
+    created = clusters.load(connection, name)
+    assert created is not None, "written in this transaction"
+    return created
+
+
+class _Writer:
+    """The steps of one transaction on one cluster (None until it exists)."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        cluster: Cluster | None,
+        *,
+        force: bool,
+        now: int,
+        settings: StoreSettings,
+    ) -> None:
+        self.cluster = cluster
+        self._connection = connection
+        self._force = force
+        self._now = now
+        self._settings = settings
+        self._expired = now - round(settings.tombstone_seconds * 1000)
+
+    def judge(self, change: Change, effects: Effects) -> Outcome:
+        """The outcome of one change; what it will write is added to ``effects``."""
+        if isinstance(change, Put):
+            return self._judge_put(change, effects)
+        outcome = rules.judge_remove(
+            change.uid, change.up_to_version, self._stored(change.key), force=self._force
+        )
+        if outcome is Outcome.DELETED:
+            effects.removes.append(change.key)
+            effects.scopes.add(change.key.scope)
+            effects.entries.append((_field(values.DELETED, change.key), b""))
+        if change.up_to_version and self._leaves_tombstone(change, outcome):
+            effects.buried.append(change)
+        return outcome
+
+    def write(self, effects: Effects) -> Revision:
+        """Write objects, log entry and scopes; returns the new revision."""
+        cluster, run = self.cluster, self._connection.executemany
+        assert cluster is not None, "created before"
+        number, tag = cluster.number + 1, secrets.token_hex(8)
+        run(
+            "INSERT OR REPLACE INTO object VALUES (?, ?, ?, ?, ?)",
+            [(*self._where(key), value) for key, value in effects.puts],
+        )
+        run(f"DELETE FROM object WHERE {_OBJECT}", map(self._where, effects.removes))
+        self._connection.execute(
+            "INSERT INTO log VALUES (?, ?, ?, ?, ?)",
+            (cluster.id, number, tag, cluster.tag, values.join(effects.entries)),
+        )
+        run(
+            "INSERT OR REPLACE INTO touched VALUES (?, ?, ?)",
+            [(cluster.id, scope, number) for scope in sorted(effects.scopes)],
+        )
+        self.bury(effects)
+        total = cluster.total + len(effects.entries)
+        marks, oldest = self._trim(cluster, number, total)
+        self._connection.execute(
+            "UPDATE cluster SET number = ?, tag = ?, total = ?, oldest = ?, marks = ? WHERE id = ?",
+            (number, tag, total, oldest, marks, cluster.id),
+        )
+        return Revision(number, tag)
+
+    def bury(self, effects: Effects) -> None:
+        """Write tombstones, forget those of objects that are back, and bound their number."""
+        cluster, run = self.cluster, self._connection.execute
+        if cluster is None:
+            return
+        left = cluster.tombstones
+        for key, _ in effects.puts if left else ():
+            left -= run(
+                "DELETE FROM tombstone WHERE cluster = ? AND name = ?",
+                (cluster.id, values.name_of(key)),
+            ).rowcount
+        for remove in effects.buried:
+            name = values.name_of(remove.key)
+            version = remove.up_to_version
+            left -= run(
+                "DELETE FROM tombstone WHERE cluster = ? AND name = ?", (cluster.id, name)
+            ).rowcount
+            left += run(
+                "INSERT INTO tombstone VALUES (?, ?, ?, ?, ?)",
+                (cluster.id, name, version, remove.uid, self._now),
+            ).rowcount
+        if effects.buried:
+            left -= run(
+                "DELETE FROM tombstone WHERE cluster = ? AND at <= ?", (cluster.id, self._expired)
+            ).rowcount
+            left -= run(
+                "DELETE FROM tombstone WHERE cluster = ?1 AND name IN (SELECT name FROM tombstone "
+                "WHERE cluster = ?1 ORDER BY at, name LIMIT ?2)",
+                (cluster.id, max(0, left - self._settings.tombstone_limit)),
+            ).rowcount
+        if left != cluster.tombstones:
+            run("UPDATE cluster SET tombstones = ? WHERE id = ?", (left, cluster.id))
+
+    def _judge_put(self, put: Put, effects: Effects) -> Outcome:
+        key = put.object.key
+        value, stored = values.pack(put.object), self._stored(key)
+        buried = self._tombstone(key) if stored is None else ""
+        outcome, relevant = rules.judge_put(value, stored, buried, force=self._force)
+        if outcome in (Outcome.CREATED, Outcome.UPDATED):
+            effects.puts.append((key, value))
+            mark = values.RELEVANT if relevant else values.MINOR
+            effects.entries.append((_field(mark, key), value))
+            if relevant:
+                effects.scopes.add(key.scope)
+        return outcome
+
+    def _leaves_tombstone(self, remove: Remove, outcome: Outcome) -> bool:
+        """Not for an object of another uid, nor below a tombstone that says more."""
+        if outcome is Outcome.DELETED:
+            return True
+        if outcome is not Outcome.NOT_FOUND or self._stored(remove.key) is not None:
+            return False
+        buried = self._tombstone(remove.key)
+        return not buried or rules.older(buried, remove.up_to_version)
+
+    def _stored(self, key: Key) -> bytes | None:
+        if self.cluster is None:
+            return None
+        row = self._connection.execute(
+            f"SELECT value FROM object WHERE {_OBJECT}", self._where(key)
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def _tombstone(self, key: Key) -> str:
+        """Version of the tombstone that still stands for a key, or empty."""
+        if self.cluster is None or not self.cluster.tombstones:
+            return ""
+        row = self._connection.execute(
+            "SELECT version FROM tombstone WHERE cluster = ? AND name = ? AND at > ?",
+            (self.cluster.id, values.name_of(key), self._expired),
+        ).fetchone()
+        return "" if row is None else row[0]
+
+    def _trim(self, cluster: Cluster, number: int, total: int) -> tuple[str, int]:
+        marks, last = rules.trimmed(
+            cluster.marks, number, cluster.total, total, self._settings.log_limit
+        )
+        if not last:
+            return marks, cluster.oldest
+        run = self._connection.execute
+        run("DELETE FROM log WHERE cluster = ? AND number <= ?", (cluster.id, last))
+        # No precondition can name a revision that old any more.
+        run("DELETE FROM touched WHERE cluster = ? AND number <= ?", (cluster.id, last))
+        return marks, last + 1
+
+    def _where(self, key: Key) -> tuple[int, int, str, str]:
+        assert self.cluster is not None, "nothing is stored without a cluster"
+        return self.cluster.id, key.kind.value, key.namespace, key.name
+
+
+def _field(mark: bytes, key: Key) -> bytes:
+    return mark + values.name_of(key).encode()

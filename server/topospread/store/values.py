@@ -1,0 +1,132 @@
+"""How objects and log entries are written down: the same bytes in every backend.
+
+A stored value (format 1; the format number stands in the cluster's meta, or in SQLite's
+``user_version``)::
+
+    offset  length  content
+    0       1       v: length of the resourceVersion (0..255)
+    1       v       resourceVersion: decimal digits without leading zeros
+    1+v     8       digest of the fields that matter to spreading
+    9+v     1       u: length of the uid (0..255)
+    10+v    u       uid
+    10+v+u  rest    payload: trimmed protobuf bytes
+
+The version and the digest come first because writes look at them on every change, in Lua as well.
+An object is named ``<kind>/<namespace>/<name>`` with the number of its Kind; the namespace is empty
+for nodes. A log entry is such a name behind one mark, and the stored value: ``=`` a relevant write,
+``~`` a write of the same digest, ``-`` a deletion (its value is empty).
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from topospread.store.api import Key, Kind, LogEntry, StoredObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+FORMAT: Final = 1
+DIGEST_BYTES: Final = 8
+
+RELEVANT: Final = b"="
+MINOR: Final = b"~"
+DELETED: Final = b"-"
+
+_KINDS: Final = {str(kind.value): kind for kind in Kind}
+_LENGTHS: Final = struct.Struct(">HI")
+
+
+class Header(NamedTuple):
+    """The front of a stored value; ``end`` is where the payload begins."""
+
+    version: str
+    digest: bytes
+    uid: str
+    end: int
+
+
+def pack(stored: StoredObject) -> bytes:
+    """The stored form of an object whose fields were checked."""
+    version, uid = stored.resource_version.encode(), stored.uid.encode()
+    return b"%c%b%b%c%b%b" % (
+        len(version),
+        version,
+        stored.digest,
+        len(uid),
+        uid,
+        stored.payload,
+    )
+
+
+def header(value: bytes) -> Header | None:
+    """The header of a stored value; None when it cannot be one."""
+    if not value:
+        return None
+    digest_at = 1 + value[0]
+    uid_at = digest_at + DIGEST_BYTES + 1
+    if len(value) < uid_at:
+        return None
+    end = uid_at + value[uid_at - 1]
+    version = value[1:digest_at]
+    if len(value) < end or (version and not version.isdigit()):
+        return None
+    try:
+        uid = value[uid_at:end].decode()
+    except UnicodeDecodeError:
+        return None
+    return Header(version.decode(), value[digest_at : uid_at - 1], uid, end)
+
+
+def unpack(key: Key, value: bytes) -> StoredObject:
+    """The object of a stored value; one that cannot be read is raw, with an empty digest."""
+    front = header(value)
+    if front is None:
+        return StoredObject(key, value, b"")
+    return StoredObject(key, value[front.end :], front.digest, front.version, front.uid)
+
+
+def name_of(key: Key) -> str:
+    """The written name of a key."""
+    return f"{key.kind.value}/{key.namespace}/{key.name}"
+
+
+def key_of(name: bytes) -> Key | None:
+    """The key of a written name; None when it is not one."""
+    try:
+        kind, namespace, rest = name.decode().split("/", 2)
+    except ValueError:  # UnicodeDecodeError is one, too
+        return None
+    found = _KINDS.get(kind)
+    return None if found is None else Key(found, namespace, rest)
+
+
+def entry(field: bytes, value: bytes) -> LogEntry | None:
+    """One change of the log; None when its name cannot be read."""
+    key = key_of(field[1:])
+    if key is None:
+        return None
+    mark = field[:1]
+    if mark == DELETED:
+        return LogEntry(key, None)
+    return LogEntry(key, unpack(key, value), mark == RELEVANT)
+
+
+def join(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The changes of one transaction, (marked name, value) each, as one blob."""
+    parts: list[bytes] = []
+    for field, value in pairs:
+        parts += (_LENGTHS.pack(len(field), len(value)), field, value)
+    return b"".join(parts)
+
+
+def split(blob: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The changes that :func:`join` put together; ends early where the blob is cut."""
+    at, size = 0, len(blob)
+    while at + _LENGTHS.size <= size:
+        field, value = _LENGTHS.unpack_from(blob, at)
+        at += _LENGTHS.size
+        middle = at + field
+        yield blob[at:middle], blob[middle : middle + value]
+        at = middle + value
