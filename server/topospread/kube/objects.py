@@ -23,6 +23,9 @@ SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 HONOR: Final = "Honor"
 IGNORE: Final = "Ignore"
 
+TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
+"""Phases of pods that have ended: they hold nothing and are not counted (upstream fact 8)."""
+
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 

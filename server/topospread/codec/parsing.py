@@ -1,0 +1,38 @@
+"""Bytes to messages, with our own errors."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from topospread.errors import CorruptValue, InvalidRequest
+
+_M = TypeVar("_M", bound=Message)
+
+
+def request(message: type[_M], sent: bytes) -> _M:
+    """A message that a caller sent.
+
+    Raises:
+        InvalidRequest: the bytes are no such message, or hold text that is not UTF-8.
+    """
+    try:
+        return message.FromString(sent)
+    except DecodeError as cause:
+        raise InvalidRequest(
+            f"the bytes do not parse as {message.DESCRIPTOR.full_name}: send the protobuf encoding "
+            "of that message, with all text in UTF-8"
+        ) from cause
+
+
+def kept(message: type[_M], payload: bytes) -> _M:
+    """A message from the store.
+
+    Raises:
+        CorruptValue: the bytes are no such message.
+    """
+    try:
+        return message.FromString(payload)
+    except DecodeError as cause:
+        raise CorruptValue(f"the payload does not parse as {message.DESCRIPTOR.name}") from cause

@@ -1,0 +1,98 @@
+"""v1.Pod messages to pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topospread.kube.objects import (
+    DEFAULT_NAMESPACE,
+    LabelExpression,
+    LabelSelector,
+    NodeExpression,
+    NodeRequirements,
+    NodeTerm,
+    OwnerReference,
+    Pod,
+    SpreadConstraint,
+    Toleration,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from topospread_proto.v1 import kubernetes_pb2 as pb
+
+
+def pod_from_proto(pod: pb.Pod) -> Pod:
+    """A pod as spreading sees it. Its namespace is ``default`` if empty; its name may be empty."""
+    meta, spec = pod.metadata, pod.spec
+    return Pod(
+        name=meta.name,
+        namespace=meta.namespace or DEFAULT_NAMESPACE,
+        uid=meta.uid,
+        labels=dict(meta.labels),
+        owner=_controller(meta.owner_references),
+        terminating=meta.HasField("deletion_timestamp"),
+        node_name=spec.node_name,
+        phase=pod.status.phase,
+        scheduler_name=spec.scheduler_name,
+        requirements=_requirements(spec),
+        tolerations=tuple(
+            Toleration(t.key, t.operator, t.value, t.effect) for t in spec.tolerations
+        ),
+        constraints=tuple(map(constraint_from_proto, spec.topology_spread_constraints)),
+    )
+
+
+def constraint_from_proto(constraint: pb.TopologySpreadConstraint) -> SpreadConstraint:
+    """A constraint as written; absent fields are None."""
+    has = constraint.HasField
+    return SpreadConstraint(
+        max_skew=constraint.max_skew,
+        topology_key=constraint.topology_key,
+        when_unsatisfiable=constraint.when_unsatisfiable,
+        label_selector=(
+            selector_from_proto(constraint.label_selector) if has("label_selector") else None
+        ),
+        min_domains=constraint.min_domains if has("min_domains") else None,
+        node_affinity_policy=(
+            constraint.node_affinity_policy if has("node_affinity_policy") else None
+        ),
+        node_taints_policy=constraint.node_taints_policy if has("node_taints_policy") else None,
+        match_label_keys=tuple(constraint.match_label_keys),
+    )
+
+
+def selector_from_proto(selector: pb.LabelSelector) -> LabelSelector:
+    """A selector that is there; whoever calls knows whether it is."""
+    return LabelSelector(
+        tuple(sorted(selector.match_labels.items())),
+        tuple(
+            LabelExpression(e.key, e.operator, tuple(e.values)) for e in selector.match_expressions
+        ),
+    )
+
+
+def _controller(owners: Iterable[pb.OwnerReference]) -> OwnerReference | None:
+    for owner in owners:
+        if owner.controller:
+            return OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+    return None
+
+
+def _requirements(spec: pb.PodSpec) -> NodeRequirements:
+    terms = None
+    affinity = spec.affinity.node_affinity
+    if affinity.HasField("required_during_scheduling_ignored_during_execution"):
+        required = affinity.required_during_scheduling_ignored_during_execution
+        terms = tuple(
+            NodeTerm(_expressions(t.match_expressions), _expressions(t.match_fields))
+            for t in required.node_selector_terms
+        )
+    return NodeRequirements(tuple(sorted(spec.node_selector.items())), terms)
+
+
+def _expressions(
+    expressions: Iterable[pb.NodeSelectorRequirement],
+) -> tuple[NodeExpression, ...]:
+    return tuple(NodeExpression(e.key, e.operator, tuple(e.values)) for e in expressions)

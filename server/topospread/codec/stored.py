@@ -1,0 +1,88 @@
+"""Objects to what the store holds, and back."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.message import DecodeError
+
+from topospread.codec.trimming import relevant, trimmed
+from topospread.errors import CorruptValue, InvalidRequest
+from topospread.kube.violations import required
+from topospread.store.api import Key, Kind, StoredObject
+from topospread_proto.v1.cluster_state_pb2 import Object
+
+if TYPE_CHECKING:
+    from topospread_proto.v1 import kubernetes_pb2 as pb
+
+    AnyObject = (
+        pb.Node | pb.Pod | pb.Service | pb.ReplicationController | pb.ReplicaSet | pb.StatefulSet
+    )
+
+DIGEST_BYTES: Final = 8
+
+_FIELDS: Final = {
+    Kind.NODE: "node",
+    Kind.POD: "pod",
+    Kind.SERVICE: "service",
+    Kind.REPLICATION_CONTROLLER: "replication_controller",
+    Kind.REPLICA_SET: "replica_set",
+    Kind.STATEFUL_SET: "stateful_set",
+}
+_KINDS: Final = {field: kind for kind, field in _FIELDS.items()}
+
+
+def stored(message: Object) -> StoredObject:
+    """An object as it is stored: trimmed to the fields that matter, with its digest.
+
+    The namespace is ``default`` when the object has none, and empty for nodes. Equal content gives
+    equal bytes. What is odd about the object is told by :func:`topospread.codec.oddities.oddities`.
+
+    Raises:
+        InvalidRequest: the message is empty, or the object has no name.
+    """
+    kind, given = _content(message)
+    meta = given.metadata
+    if not meta.name:
+        raise InvalidRequest.of([required("metadata.name", "name is required")])
+    kept = trimmed(kind, given.SerializeToString())
+    payload = kept.SerializeToString(deterministic=True)
+    digest = hashlib.blake2b(meta.uid.encode(), digest_size=DIGEST_BYTES)
+    digest.update(b"\0" + relevant(kept, payload))
+    return StoredObject(
+        key=Key(kind, kept.metadata.namespace, meta.name),
+        payload=payload,
+        digest=digest.digest(),
+        resource_version=meta.resource_version,
+        uid=meta.uid,
+    )
+
+
+def object_from_stored(stored: StoredObject) -> Object:
+    """The object as it was trimmed, with its uid and resourceVersion.
+
+    Raises:
+        CorruptValue: the payload cannot be read, or is a reservation.
+    """
+    field = _FIELDS.get(stored.key.kind)
+    if field is None:
+        raise CorruptValue(f"{stored.key.kind.name} is no object of the cluster")
+    message = Object()
+    content: AnyObject = getattr(message, field)
+    content.SetInParent()
+    try:
+        content.MergeFromString(stored.payload)
+    except DecodeError as cause:
+        raise CorruptValue(f"the payload does not parse as a {field}") from cause
+    content.metadata.uid = stored.uid
+    content.metadata.resource_version = stored.resource_version
+    return message
+
+
+def _content(message: Object) -> tuple[Kind, AnyObject]:
+    field = message.WhichOneof("object")
+    if field is None:
+        raise InvalidRequest(f"an object without content: set one of {', '.join(_KINDS)}")
+    content: AnyObject = getattr(message, field)
+    return _KINDS[field], content
