@@ -1,0 +1,244 @@
+"""Validation of topology spread constraints: the API server's, and kube-scheduler's of its args.
+
+Types, fields, texts and order are upstream's as of 1.36, slips included (see the field of a key
+that is in both matchLabelKeys and labelSelector). Order within matchLabels, which upstream leaves
+to chance, is that of the keys. Sources: core/validation, the pod strategy's PrepareForCreate, and
+the scheduler's ``ValidatePodTopologySpreadArgs``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from topospread.kube.objects import (
+    DO_NOT_SCHEDULE,
+    HONOR,
+    IGNORE,
+    SCHEDULE_ANYWAY,
+    LabelExpression,
+    Pod,
+    SpreadConstraint,
+)
+from topospread.kube.selector_validation import label_key_violations, selector_violations
+from topospread.kube.selectors import IN
+from topospread.kube.violations import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    quoted,
+    required,
+    violations_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from topospread.errors import FieldViolation
+
+CONSTRAINTS_FIELD: Final = "spec.topologySpreadConstraints"
+DEFAULTS_FIELD: Final = "defaultConstraints"
+DEFAULTING_TYPES: Final = ("System", "List")
+
+_ACTIONS: Final = (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY)
+_POLICIES: Final = (HONOR, IGNORE)
+
+
+class FieldGates(Protocol):
+    """The feature gates that decide which fields of a constraint exist."""
+
+    @property
+    def min_domains(self) -> bool:
+        """MinDomainsInPodTopologySpread."""
+        ...
+
+    @property
+    def node_inclusion_policy(self) -> bool:
+        """NodeInclusionPolicyInPodTopologySpread."""
+        ...
+
+    @property
+    def match_label_keys(self) -> bool:
+        """MatchLabelKeysInPodTopologySpread."""
+        ...
+
+
+def validate_pod(pod: Pod) -> list[FieldViolation]:
+    """What the API server would refuse of a new pod's constraints, everything at once.
+
+    matchLabelKeys are merged into the selectors first, as it does, so that fields may name
+    expressions that the pod did not have.
+    """
+    merged = [merge_match_label_keys(c, pod.labels) for c in pod.constraints]
+    return validate_constraints(merged)
+
+
+def invalid_pod_text(name: str, violations: Sequence[FieldViolation]) -> str:
+    """The API server's answer to a pod with these errors, at least one."""
+    return f"Pod {quoted(name)} is invalid: {violations_text(violations)}"
+
+
+def validate_constraints(
+    constraints: Sequence[SpreadConstraint], field: str = CONSTRAINTS_FIELD
+) -> list[FieldViolation]:
+    """What is wrong with constraints as they are: those of a pod template, or merged ones."""
+    last = {_pair(c): index for index, c in enumerate(constraints)}
+    found: list[FieldViolation] = []
+    for index, constraint in enumerate(constraints):
+        at = f"{field}[{index}]"
+        found += _own_violations(at, constraint)
+        if last[_pair(constraint)] != index:
+            found.append(_repeated(f"{at}.{{topologyKey, whenUnsatisfiable}}", constraint))
+        found += _option_violations(at, constraint)
+        found += _match_label_keys_violations(at, constraint)
+        if constraint.label_selector is not None:
+            found += selector_violations(f"{at}.labelSelector", constraint.label_selector)
+    return found
+
+
+def validate_args(
+    defaulting_type: str, constraints: Sequence[SpreadConstraint]
+) -> list[FieldViolation]:
+    """What kube-scheduler would refuse of PodTopologySpreadArgs, everything at once.
+
+    Args:
+        defaulting_type: empty becomes System before anything is looked at.
+        constraints: defaultConstraints; minDomains, policies and matchLabelKeys are not looked at.
+    """
+    defaulting_type = defaulting_type or "System"
+    found: list[FieldViolation] = []
+    if defaulting_type not in DEFAULTING_TYPES:
+        found.append(not_supported("defaultingType", defaulting_type, DEFAULTING_TYPES))
+    elif defaulting_type == "System" and constraints:
+        detail = "when .defaultConstraints are not empty"
+        found.append(invalid("defaultingType", defaulting_type, detail))
+    seen: set[tuple[str, str]] = set()
+    for index, constraint in enumerate(constraints):
+        at = f"{DEFAULTS_FIELD}[{index}]"
+        found += _default_violations(at, constraint)
+        if _pair(constraint) in seen:
+            found.append(_repeated(at, constraint))
+        seen.add(_pair(constraint))
+    return found
+
+
+def merge_match_label_keys(
+    constraint: SpreadConstraint, labels: Mapping[str, str]
+) -> SpreadConstraint:
+    """A constraint of a new pod as the API server stores it: its matchLabelKeys in its selector.
+
+    Keys that the pod has no label for are skipped; without a selector nothing is merged.
+    """
+    selector = constraint.label_selector
+    if selector is None:
+        return constraint
+    added = tuple(
+        LabelExpression(key, IN, (labels[key],))
+        for key in constraint.match_label_keys
+        if key in labels
+    )
+    merged = replace(selector, match_expressions=(*selector.match_expressions, *added))
+    return replace(constraint, label_selector=merged)
+
+
+def drop_disabled_fields(
+    constraints: Sequence[SpreadConstraint],
+    old: Sequence[SpreadConstraint] | None,
+    gates: FieldGates,
+) -> tuple[SpreadConstraint, ...]:
+    """Constraints as the API server stores them while gates are off (KEP-3022, KEP-3094, KEP-3243).
+
+    A field whose gate is off is dropped, silently, from everything but an update of a pod that
+    has the field already.
+
+    Args:
+        constraints: those sent.
+        old: those of the stored pod; None when the pod is created.
+        gates: which fields exist.
+    """
+    old = old or ()
+    domains = gates.min_domains or any(c.min_domains is not None for c in old)
+    policies = gates.node_inclusion_policy
+    affinity = policies or any(c.node_affinity_policy is not None for c in old)
+    taints = policies or any(c.node_taints_policy is not None for c in old)
+    keys = gates.match_label_keys or any(c.match_label_keys for c in old)
+    return tuple(
+        replace(
+            c,
+            min_domains=c.min_domains if domains else None,
+            node_affinity_policy=c.node_affinity_policy if affinity else None,
+            node_taints_policy=c.node_taints_policy if taints else None,
+            match_label_keys=c.match_label_keys if keys else (),
+        )
+        for c in constraints
+    )
+
+
+def _pair(constraint: SpreadConstraint) -> tuple[str, str]:
+    return constraint.topology_key, constraint.when_unsatisfiable
+
+
+def _repeated(field: str, constraint: SpreadConstraint) -> FieldViolation:
+    return duplicate(field, f"{{{constraint.topology_key}, {constraint.when_unsatisfiable}}}")
+
+
+def _own_violations(at: str, constraint: SpreadConstraint) -> Iterator[FieldViolation]:
+    if constraint.max_skew <= 0:
+        yield invalid(f"{at}.maxSkew", constraint.max_skew, "must be greater than zero")
+    if not constraint.topology_key:
+        yield required(f"{at}.topologyKey", "can not be empty")
+    if constraint.when_unsatisfiable not in _ACTIONS:
+        yield not_supported(f"{at}.whenUnsatisfiable", constraint.when_unsatisfiable, _ACTIONS)
+
+
+def _option_violations(at: str, constraint: SpreadConstraint) -> Iterator[FieldViolation]:
+    domains, action = constraint.min_domains, constraint.when_unsatisfiable
+    if domains is not None and domains <= 0:
+        yield invalid(f"{at}.minDomains", domains, "must be greater than zero")
+    if domains is not None and action != DO_NOT_SCHEDULE:
+        detail = f"can only use minDomains if whenUnsatisfiable={DO_NOT_SCHEDULE}, not {action}"
+        yield invalid(f"{at}.minDomains", domains, detail)
+    for name, policy in (
+        ("nodeAffinityPolicy", constraint.node_affinity_policy),
+        ("nodeTaintsPolicy", constraint.node_taints_policy),
+    ):
+        if policy is not None and policy not in _POLICIES:
+            yield not_supported(f"{at}.{name}", policy, _POLICIES)
+
+
+def _match_label_keys_violations(at: str, constraint: SpreadConstraint) -> Iterator[FieldViolation]:
+    selector, keys = constraint.label_selector, constraint.match_label_keys
+    if not keys:
+        return
+    if selector is None:
+        detail = "must not be specified when labelSelector is not set"
+        yield forbidden(f"{at}.matchLabelKeys", detail)
+        return
+    for index, key in enumerate(keys):
+        yield from label_key_violations(f"{at}.matchLabelKeys[{index}]", key)
+    positions = {key: index for index, key in enumerate(keys)}
+    seen = {key for key, _ in selector.match_labels}
+    for expression in selector.match_expressions:
+        key = expression.key
+        if key in positions and key in seen:
+            # Upstream's path lacks the field's name here.
+            detail = "exists in both matchLabelKeys and labelSelector"
+            yield invalid(f"{at}[{positions[key]}]", key, detail)
+        seen.add(key)
+
+
+def _default_violations(at: str, constraint: SpreadConstraint) -> Iterator[FieldViolation]:
+    if constraint.max_skew <= 0:
+        yield invalid(f"{at}.maxSkew", constraint.max_skew, "not in valid range (0, inf)")
+    if not constraint.topology_key:
+        yield required(f"{at}.topologyKey", "can not be empty")
+    else:
+        yield from label_key_violations(f"{at}.topologyKey", constraint.topology_key)
+    if not constraint.when_unsatisfiable:
+        yield required(f"{at}.whenUnsatisfiable", "can not be empty")
+    elif constraint.when_unsatisfiable not in _ACTIONS:
+        yield not_supported(f"{at}.whenUnsatisfiable", constraint.when_unsatisfiable, _ACTIONS)
+    if constraint.label_selector is not None:
+        detail = "constraint must not define a selector, as they deduced for each pod"
+        yield forbidden(f"{at}.labelSelector", detail)
