@@ -1,0 +1,1 @@
+"""kube-scheduler's recorded answers and the proposals' own stories, run on every evaluator."""

@@ -1,0 +1,231 @@
+"""The recorded answers of kube-scheduler and kube-apiserver 1.36.3 as typed cases.
+
+README.md beside this file describes the data. Every evaluator is compared with the same functions:
+`differences` for whole answers, `compact` for those recorded as hashes.
+"""
+
+import gzip
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+HERE = Path(__file__).parent
+BIG_CLUSTERS = ("big-1000n-10000p", "big-5000n-50000p")
+
+STATUSES = ("preFilter", "preScore")
+STATUS_MAPS = ("filter",)
+STATUS_LISTS = ("ops",)
+SCORES = ("score", "normalized")
+MEMBERS = frozenset({*STATUSES, *STATUS_MAPS, *STATUS_LISTS, *SCORES, "newError"})
+HASHED = ("filter", *SCORES)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One question to the plugin, and its answer.
+
+    Cases of one big cluster share the very `cluster` object, so that an evaluator may keep what it
+    loaded for as long as `cluster` is the same object.
+    """
+
+    name: str
+    cluster: Json
+    pod: Json
+    args: Json = field(default_factory=dict)
+    gates: dict[str, bool] = field(default_factory=dict)
+    ops: list[Json] = field(default_factory=list)
+    filter_nodes: list[str] | None = None
+    expect: Json = field(default_factory=dict)
+    category: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class BigPod:
+    """An incoming pod of a big cluster: the question with its answer, and the answer's hashes."""
+
+    decision: Decision
+    shape: str
+    compact: Json
+
+
+@dataclass(frozen=True)
+class FitError:
+    """The PodScheduled condition of a pod that fits nowhere; `case` names a decision."""
+
+    case: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class FitCount:
+    """Refusals ({code, reasons, nodes}) of several plugins, and the message made of them."""
+
+    name: str
+    statuses: list[Json]
+    message: str
+
+
+@dataclass(frozen=True)
+class PodValidation:
+    """A pod sent to kube-apiserver, and the errors below spec.topologySpreadConstraints."""
+
+    name: str
+    pod: Json
+    expect: list[Json]
+    message: str | None
+    other_errors: list[str]
+
+
+@dataclass(frozen=True)
+class ArgsValidation:
+    """PodTopologySpreadArgs, and kube-scheduler's errors on them."""
+
+    name: str
+    args: Json
+    expect: list[Json]
+    message: str | None
+
+
+def decisions() -> Iterator[Decision]:
+    """The small clusters' decisions, in the file's order."""
+    for line in lines("decisions.jsonl.gz"):
+        yield decision(line)
+
+
+def big_cluster(name: str) -> list[BigPod]:
+    """The incoming pods of one of BIG_CLUSTERS; they share one cluster."""
+    with gzip.open(HERE / "clusters" / f"{name}.json.gz", "rt", encoding="utf-8") as file:
+        big = json.load(file)
+    return [
+        BigPod(
+            decision=decision(pod | {"name": f"{name}/{pod['name']}", "cluster": big["cluster"]}),
+            shape=pod["shape"],
+            compact=pod["compact"],
+        )
+        for pod in big["incoming"]
+    ]
+
+
+def fit_errors() -> Iterator[FitError]:
+    """The messages of recorded decisions without a node left."""
+    for line in lines("fiterrors.jsonl.gz"):
+        yield FitError(line["case"], line["reason"], line["message"])
+
+
+def fit_counts() -> Iterator[FitCount]:
+    """Messages made of refusals of several plugins."""
+    for line in lines("fitcounts.jsonl.gz"):
+        yield FitCount(line["name"], line["statuses"], line["message"])
+
+
+def pod_validations() -> Iterator[PodValidation]:
+    """The API server's validation of pods."""
+    for line in lines("validation.jsonl.gz"):
+        yield PodValidation(
+            line["name"],
+            line["pod"],
+            line["expect"],
+            line.get("message"),
+            line.get("otherErrors") or [],
+        )
+
+
+def args_validations() -> Iterator[ArgsValidation]:
+    """kube-scheduler's validation of args."""
+    for line in lines("args.jsonl.gz"):
+        yield ArgsValidation(line["name"], line["args"], line["expect"], line.get("message"))
+
+
+def lines(name: str) -> Iterator[Json]:
+    """The objects of a file of this folder with one JSON object a line."""
+    with gzip.open(HERE / name, "rt", encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def decision(line: Json) -> Decision:
+    """A recorded decision as a case."""
+    return Decision(
+        name=line["name"],
+        cluster=line["cluster"],
+        pod=line["pod"],
+        args=line["args"],
+        gates=line.get("gates") or {},
+        ops=line.get("ops") or [],
+        filter_nodes=line.get("filterNodes"),
+        expect=line["expect"],
+        category=line.get("category", ""),
+        note=line.get("note", ""),
+    )
+
+
+def differences(expect: Json, got: Json, members: frozenset[str] = MEMBERS) -> list[str]:
+    """What distinguishes two answers, a line each; empty when they say the same.
+
+    Reasons are not compared where the code is Error, and of newError only the presence. A member
+    that one answer has and the other lacks is a difference.
+
+    Args:
+        expect: the recorded answer.
+        got: the evaluator's.
+        members: those that the evaluator can answer at all.
+    """
+    found = [f"unknown member {member!r}" for member in sorted((set(expect) | set(got)) - MEMBERS)]
+    for member in sorted(members):
+        if (member in expect) != (member in got):
+            found.append(
+                f"{member}: expected {expect.get(member, 'no such member')!r}, "
+                f"got {got.get(member, 'no such member')!r}"
+            )
+        elif member in expect and member != "newError":
+            found += unequal(member, canonical(expect[member]), canonical(got[member]))
+    return found
+
+
+def unequal(path: str, expect: Any, got: Any) -> list[str]:
+    """The differences of two canonical members; those of maps key by key."""
+    if not isinstance(expect, dict) or not isinstance(got, dict):
+        return [] if expect == got else [f"{path}: expected {expect}, got {got}"]
+    return [
+        f"{path}[{key}]: expected {expect.get(key, 'nothing')}, got {got.get(key, 'nothing')}"
+        for key in sorted(set(expect) | set(got))
+        if expect.get(key) != got.get(key)
+    ]
+
+
+def canonical(member: Any) -> Any:
+    """A member with its statuses made comparable: (code, reasons), an Error without its reasons."""
+    if isinstance(member, list):
+        return [canonical(status) for status in member]
+    if not isinstance(member, dict):
+        return member
+    if "code" not in member:
+        return {key: canonical(status) for key, status in member.items()}
+    return member["code"], [] if member["code"] == "Error" else list(member["reasons"])
+
+
+def compact(answer: Json) -> Json:
+    """The answer as recorded for big clusters: statuses as they are, maps counted and hashed."""
+    short = {member: answer[member] for member in STATUSES if member in answer}
+    for member in HASHED:
+        if member in answer:
+            short[f"{member}Sha256"] = sha256(answer[member])
+    if "filter" in answer:
+        short["filterCounts"] = dict(Counter(s["code"] for s in answer["filter"].values()))
+    if "score" in answer:
+        short["scoreDistinct"] = len(set(answer["score"].values()))
+    return short
+
+
+def sha256(member: Json) -> str:
+    """SHA-256, in hex, over canonical JSON."""
+    text = json.dumps(member, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
