@@ -1,0 +1,179 @@
+"""Puts the settings together: a flag goes before the environment, which goes before the file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.config.documents import closest, read_documents, suggestion
+from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from topospread.config.values import Address
+
+PREFIX: Final = "TOPOSPREAD_"
+FEATURE_GATES: Final = "featureGates"
+"""The key that belongs to the scheduler's rules, which may change while the server runs."""
+
+_HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+# Kubernetes sets these in every pod beside a Service whose name begins with topospread.
+_SERVICE_LINK: Final = re.compile(
+    r"TOPOSPREAD_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+def load_settings(
+    flags: Mapping[str, object], environ: Mapping[str, str], file_text: str | None = None
+) -> ServerSettings:
+    """The settings that hold.
+
+    Args:
+        flags: by field name; None is a flag that was not given. Texts are read, values checked.
+        environ: the environment, of which ``TOPOSPREAD_…``, XDG_STATE_HOME and HOME are looked at.
+        file_text: content of the configuration file; when None it is read from where ``config``
+            among the flags or TOPOSPREAD_CONFIG says, if either does.
+
+    Raises:
+        ConfigError: all that is wrong, a line each.
+    """
+    path = str(flags.get("config") or environ.get(f"{PREFIX}CONFIG") or "")
+    if file_text is None and path:
+        file_text = read_config(path)
+    document = read_documents(file_text or "", path or "configuration file").own or {}
+    problems: list[str] = []
+    chosen: dict[str, Any] = {}
+    for source in (
+        _from_file(document, path or "configuration file", problems),
+        _from_environment(environ, problems),
+        _from_flags(flags, problems),
+    ):
+        chosen.update(source)
+    if not chosen.get("store") and not problems:
+        chosen["store"] = default_store(environ)
+    settings = ServerSettings(**chosen)
+    problems.extend(_contradictions(settings))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return settings
+
+
+def read_config(path: str) -> str:
+    """The text of a configuration file.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: cannot be read: it is not UTF-8 text") from error
+
+
+def default_store(environ: Mapping[str, str]) -> str:
+    """A SQLite file in the user's state directory, after the XDG base directory specification.
+
+    Raises:
+        ConfigError: the environment names no home.
+    """
+    state = environ.get("XDG_STATE_HOME", "")
+    home = environ.get("HOME") or environ.get("USERPROFILE") or ""
+    # The specification says to ignore a relative path.
+    if not Path(state).is_absolute():
+        if not home:
+            raise ConfigError("--store: no default without HOME; write sqlite:///PATH or redis://…")
+        state = f"{home}/.local/state"
+    return f"sqlite:///{Path(state, 'topospread', 'state.db').as_posix()}"
+
+
+def _from_file(
+    document: Mapping[str, object], name: str, problems: list[str]
+) -> Iterator[tuple[str, object]]:
+    by_key = {setting.key: setting for setting in SETTINGS.values()}
+    # Where the file is cannot stand in it.
+    del by_key["config"]
+    for key, value in document.items():
+        if key in _HEADER or value is None:
+            continue
+        setting = by_key.get(key)
+        if setting is None:
+            problems.append(f"{name}: unknown key {key!r}{suggestion(str(key), by_key)}")
+            continue
+        try:
+            checked = setting.about.kind.check(value)
+        except ValueError as error:
+            problems.append(f"{name}: {key}: {value!r} {error}")
+            continue
+        if key != FEATURE_GATES:
+            yield setting.name, checked
+
+
+def _from_environment(
+    environ: Mapping[str, str], problems: list[str]
+) -> Iterator[tuple[str, object]]:
+    for variable, given in environ.items():
+        if not given or not variable.startswith(PREFIX) or _SERVICE_LINK.fullmatch(variable):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name in SETTINGS:
+            yield from _read(name, variable, given, problems)
+        # Others have variables of this prefix, too, but a slip of the pen is worth a word.
+        elif close := closest(name, SETTINGS, cutoff=0.85):
+            problems.append(f"{variable}: unknown; did you mean {SETTINGS[close].variable}?")
+
+
+def _from_flags(flags: Mapping[str, object], problems: list[str]) -> Iterator[tuple[str, object]]:
+    for name, given in flags.items():
+        if given is None:
+            continue
+        if name not in SETTINGS:
+            flag = "--" + name.replace("_", "-")
+            known = [setting.flag for setting in SETTINGS.values()]
+            problems.append(f"{flag}: unknown{suggestion(flag, known)}")
+            continue
+        yield from _read(name, SETTINGS[name].flag, given, problems)
+
+
+def _read(
+    name: str, label: str, given: object, problems: list[str]
+) -> Iterator[tuple[str, object]]:
+    kind = SETTINGS[name].about.kind
+    try:
+        value = kind.from_text(given) if isinstance(given, str) else given
+        yield name, kind.check(value)
+    except ValueError as error:
+        shown = "the value" if name == "store" else repr(given)
+        problems.append(f"{label}: {shown} {error}")
+
+
+def _contradictions(settings: ServerSettings) -> Iterator[str]:
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        there, missing = ("cert", "key") if settings.tls_cert else ("key", "cert")
+        yield f"--tls-{there}: give --tls-{missing} as well: TLS needs both"
+    for flag, ca in (
+        ("--client-ca", settings.client_ca),
+        ("--http-client-ca", settings.http_verifies_clients_by),
+    ):
+        if ca and not settings.tls_cert and not (flag == "--http-client-ca" and settings.client_ca):
+            yield f"{flag}: clients can only be verified with TLS; give --tls-cert and --tls-key"
+    for flag, address in (("--listen", settings.listen), ("--http", settings.http)):
+        if address is None or address.loopback or settings.tls or settings.insecure:
+            continue
+        yield _not_encrypted(flag, address)
+    if settings.listen == settings.http and settings.listen.port:
+        yield f"--http: {settings.http} is the address of --listen; choose another port"
+    if settings.workers > 1 and settings.store == "memory:":
+        yield "--workers: processes do not share memory: ; use sqlite:///PATH, or 1 worker"
+
+
+def _not_encrypted(flag: str, address: Address) -> str:
+    return (
+        f"{flag}: {address} can be reached from other machines; give --tls-cert and --tls-key,"
+        " or --insecure if plain text is meant"
+    )

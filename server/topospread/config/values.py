@@ -1,0 +1,216 @@
+"""What a setting's value may be: each kind reads a flag's or variable's text, and checks a value.
+
+A value comes as text from a flag or the environment and as a YAML value from a file. Texts become
+values first (``from_text``), and both are checked alike. A :class:`ValueError` says what the value
+should be, as a clause that goes after the value: "is not a whole number".
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_T = TypeVar("_T")
+
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_SIZES: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE: Final = re.compile(r"(\d+)(KiB|MiB|GiB)?")
+_SWITCHES: Final = {"true": True, "1": True, "false": False, "0": False}
+_PORT: Final = re.compile(r"\d{1,5}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[_T]):
+    """A kind of value.
+
+    Attributes:
+        check: the value in its final form.
+        from_text: a text as the value that a YAML file would hold.
+    """
+
+    check: Callable[[object], _T]
+    from_text: Callable[[str], object] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen.
+
+    Attributes:
+        host: a name or an IP address, without brackets.
+        port: 0 lets the system choose.
+    """
+
+    host: str
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @override
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def whole(least: int, most: int | None = None) -> Kind[int]:
+    """A whole number within bounds."""
+
+    def check(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError("is not a whole number")
+        if value < least or (most is not None and value > most):
+            raise ValueError(f"is not {_range(least, most)}")
+        return value
+
+    return Kind(check, _number)
+
+
+def seconds(least: float = 0.0) -> Kind[float]:
+    """A duration: a number of seconds, or a text such as ``500ms``, ``30s``, ``5m``."""
+
+    def check(value: object) -> float:
+        if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
+            value = float(match[1]) * _UNITS[match[2]]
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError("is not a duration; write 30s, 500ms or 5m")
+        if not least <= value < float("inf"):
+            raise ValueError(f"is not a duration from {least:g}s on")
+        return float(value)
+
+    return Kind(check, _number)
+
+
+def size(least: int) -> Kind[int]:
+    """A number of bytes, or a text such as ``16MiB``."""
+
+    def check(value: object) -> int:
+        if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+            value = int(match[1]) * _SIZES[match[2] or ""]
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError("is not a size; write 16MiB, 512KiB or bytes")
+        if value < least:
+            raise ValueError(f"is less than {least} bytes")
+        return value
+
+    return Kind(check, _number)
+
+
+def text() -> Kind[str]:
+    """Any text."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str):
+            raise ValueError("is not a text")
+        return value
+
+    return Kind(check)
+
+
+def choice(*names: str) -> Kind[str]:
+    """One of a few words."""
+
+    def check(value: object) -> str:
+        if value not in names:
+            raise ValueError(f"is not one of {', '.join(names)}")
+        return str(value)
+
+    return Kind(check)
+
+
+def switch() -> Kind[bool]:
+    """On or off: ``true`` or ``false``."""
+
+    def check(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError("is neither true nor false")
+        return value
+
+    return Kind(check, lambda given: _SWITCHES.get(given.lower(), given))
+
+
+def names() -> Kind[tuple[str, ...]]:
+    """A list of names; as text separated by commas."""
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple) or not all(
+            isinstance(name, str) and name for name in value
+        ):
+            raise ValueError("is not a list of names")
+        return tuple(value)
+
+    return Kind(check, lambda given: [name.strip() for name in given.split(",") if name.strip()])
+
+
+def switches() -> Kind[Mapping[str, bool]]:
+    """Switches by name; as text ``A=true,B=false``."""
+
+    def check(value: object) -> Mapping[str, bool]:
+        if not isinstance(value, dict) or not all(isinstance(on, bool) for on in value.values()):
+            raise ValueError("is not of the form Name=true,OtherName=false")
+        return {str(name): on for name, on in value.items()}
+
+    return Kind(check, _switches)
+
+
+def address() -> Kind[Address]:
+    """``HOST:PORT``; an IPv6 address in brackets."""
+
+    def check(value: object) -> Address:
+        host, colon, port = str(value).rpartition(":")
+        if not isinstance(value, str) or not colon or not _PORT.fullmatch(port):
+            raise ValueError("is not of the form HOST:PORT")
+        if int(port) > 65535:
+            raise ValueError("has a port above 65535")
+        bracketed = host.startswith("[") and host.endswith("]")
+        if (":" in host) != bracketed:
+            raise ValueError("has an IPv6 address without brackets; write [::1]:PORT")
+        host = host.strip("[]")
+        if not host:
+            raise ValueError("names no host; write 0.0.0.0:PORT for all addresses")
+        return Address(host, int(port))
+
+    return Kind(check)
+
+
+def address_or_off() -> Kind[Address | None]:
+    """``HOST:PORT``, or ``off``."""
+    kind = address()
+    # YAML reads a bare off as false.
+    return Kind(lambda value: None if value in ("off", False) else kind.check(value))
+
+
+def _number(given: str) -> object:
+    try:
+        return float(given) if "." in given else int(given)
+    except ValueError:
+        return given
+
+
+def _switches(given: str) -> object:
+    pairs = [pair.partition("=") for pair in given.split(",") if pair.strip()]
+    return {name.strip(): _SWITCHES.get(on.strip().lower(), on) for name, _, on in pairs}
+
+
+def _range(least: int, most: int | None) -> str:
+    return f"from {least} to {most}" if most is not None else f"{least} or more"
+
+
+def without_password(address: str) -> str:
+    """A store address that may be shown."""
+    login = urlsplit(address).netloc.rpartition("@")[0] if "://" in address else ""
+    return address.replace(f"{login}@", "***@", 1) if login else address

@@ -1,0 +1,112 @@
+"""Counters and histograms that cost a call tens of nanoseconds and take no lock.
+
+A call appends to a deque or draws from an ``itertools.count``: one C call each, so no observation
+is ever lost, whichever threads race. Who reads (a scrape) does the arithmetic, under a lock that
+calls never wait for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FOLD_AT = 512
+"""Observations kept before a call folds them: bounds memory where nobody scrapes."""
+
+
+class Tally:
+    """A counter: ``add_one()`` on the hot path, ``read()`` elsewhere."""
+
+    __slots__ = ("_lock", "_reads", "_ticks", "add_one")
+
+    def __init__(self) -> None:
+        self._ticks = itertools.count()
+        self._reads = 0
+        self._lock = threading.Lock()
+        self.add_one = self._ticks.__next__
+
+    def read(self) -> int:
+        """How often add_one() was called."""
+        with self._lock:
+            # Reading draws from the count as well, so former reads are taken off again.
+            total = next(self._ticks) - self._reads
+            self._reads += 1
+            return total
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """What a histogram series holds at one moment.
+
+    Attributes:
+        bounds: upper bounds, ascending, without +Inf; a value equal to a bound lies below it.
+        counts: observations per interval, one more than bounds: the last is above all of them.
+        total: sum of the observations.
+    """
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+    @property
+    def count(self) -> int:
+        """All observations."""
+        return sum(self.counts)
+
+    def cumulated(self, bounds: Sequence[float]) -> list[int]:
+        """Observations up to each of some of the bounds."""
+        sums = dict(zip(self.bounds, itertools.accumulate(self.counts), strict=False))
+        return [sums[bound] for bound in bounds]
+
+    def plus(self, other: Distribution) -> Distribution:
+        """Both together; the bounds must be the same."""
+        counts = tuple(
+            mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
+        )
+        return Distribution(self.bounds, counts, self.total + other.total)
+
+
+class Durations:
+    """A histogram series: ``observe()`` on the hot path, ``read()`` elsewhere."""
+
+    __slots__ = ("_bounds", "_counts", "_lock", "_pending", "_total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._total = 0.0
+        self._pending: deque[float] = deque()
+        self._lock = threading.Lock()
+
+    def observe(self, seconds: float) -> None:
+        """Count one value."""
+        pending = self._pending
+        pending.append(seconds)
+        if len(pending) >= FOLD_AT and self._lock.acquire(blocking=False):
+            try:
+                self._fold()
+            finally:
+                self._lock.release()
+
+    def read(self) -> Distribution:
+        """Everything observed so far."""
+        with self._lock:
+            self._fold()
+            return Distribution(self._bounds, tuple(self._counts), self._total)
+
+    def _fold(self) -> None:
+        values = sorted([self._pending.popleft() for _ in range(len(self._pending))])
+        below = 0
+        for position, bound in enumerate(self._bounds):
+            upto = bisect_right(values, bound, below)
+            self._counts[position] += upto - below
+            below = upto
+        self._counts[-1] += len(values) - below
+        self._total += sum(values)

@@ -1,0 +1,219 @@
+"""The metric families: names, labels, buckets, and how they are made from what calls left behind.
+
+``scheduler_*`` has the names, labels, help texts and buckets of kube-scheduler (1.36,
+pkg/scheduler/metrics), so that its dashboards and alerts work. Two things differ in substance: a
+Filter or Score of all nodes is one observation (kube-scheduler counts each node), and nothing is
+sampled (kube-scheduler observes one plugin run in ten).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from topospread.telemetry.accumulators import Distribution
+
+PLUGIN: Final = "PodTopologySpread"
+SKIP: Final = "Skip"
+EVALUATED: Final = ("PreFilter", "Filter", "PreScore", "Score")
+"""The extension points whose runs scheduler_plugin_evaluation_total counts."""
+
+POINT_LABELS: Final = ("extension_point", "status", "profile")
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Bucket bounds computed in upstream's way, so that ``le`` is the same to the last digit."""
+    factors = itertools.repeat(factor, count - 1)
+    return tuple(itertools.accumulate(factors, lambda bound, by: bound * by, initial=start))
+
+
+PLUGIN_BOUNDS: Final = exponential(0.00001, 1.5, 20)
+FRAMEWORK_BOUNDS: Final = exponential(0.0001, 2, 12)
+POINT_BOUNDS: Final = tuple(sorted({*PLUGIN_BOUNDS, *FRAMEWORK_BOUNDS}))
+"""One observation serves both families of an extension point."""
+
+CALL_BOUNDS: Final = (
+    *(0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.0025, 0.005),
+    *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
+)
+"""Dense around the target of a few hundred µs; up to the longest deadlines for waits."""
+
+WAIT_BOUNDS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+"""The bound 0 tells the calls that did not wait; the rest is around a change's 5 to 30 ms."""
+
+Series = Mapping[tuple[str, ...], Distribution]
+"""Label values to what was observed under them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGauges:
+    """How one cluster is followed, at this moment.
+
+    Attributes:
+        cluster: its name.
+        objects: objects in the snapshot by kind, for example ``{"Node": 5000}``.
+        groups: selectors whose counts are kept.
+        revision_lag: transactions that the store's head, as last seen, is ahead of the snapshot.
+        stale_seconds: for how long the store has been out of reach; 0 when it is not.
+        snapshot_age_seconds: since the snapshot was last known to be the newest state.
+        corrupt_values: stored values that cannot be read and are left out.
+    """
+
+    cluster: str
+    objects: Mapping[str, int]
+    groups: int
+    revision_lag: int
+    stale_seconds: float
+    snapshot_age_seconds: float
+    corrupt_values: int
+
+
+@dataclass(frozen=True, slots=True)
+class PoolGauges:
+    """How busy one thread pool is, at this moment.
+
+    Attributes:
+        pool: its name, for example ``decisions``.
+        queued: calls that no thread has begun.
+        busy: calls being worked on.
+        waiting: calls that wait for a revision or a first load.
+    """
+
+    pool: str
+    queued: int
+    busy: int
+    waiting: int = 0
+
+
+def histogram(
+    name: str, text: str, labels: tuple[str, ...], bounds: tuple[float, ...], series: Series
+) -> HistogramMetricFamily:
+    """A histogram family out of distributions whose bounds contain ``bounds``."""
+    family = HistogramMetricFamily(name, text, labels=labels)
+    # As Go writes them, for bounds that are no whole numbers.
+    ends = [repr(bound) for bound in bounds]
+    for values, seen in series.items():
+        count = seen.count
+        below = zip(ends, map(float, seen.cumulated(bounds)), strict=True)
+        family.add_metric(values, [*below, ("+Inf", float(count))], seen.total)
+    return family
+
+
+def counter(
+    name: str, text: str, labels: tuple[str, ...], series: Mapping[tuple[str, ...], float]
+) -> CounterMetricFamily:
+    """A counter family; ``name`` without ``_total``."""
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, total in series.items():
+        family.add_metric(values, total)
+    return family
+
+
+def scheduler_families(points: Series, attempts: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
+    """kube-scheduler's families.
+
+    Args:
+        points: by (extension point, status, profile), with POINT_BOUNDS.
+        attempts: by (result, profile).
+    """
+    by_plugin: dict[tuple[str, ...], Distribution] = {}
+    evaluations: dict[tuple[str, ...], float] = {}
+    for (point, status, profile), seen in points.items():
+        plugin_labels = (PLUGIN, point, status)
+        known = by_plugin.get(plugin_labels)
+        by_plugin[plugin_labels] = known.plus(seen) if known else seen
+        if point in EVALUATED and status != SKIP:
+            run_labels = (PLUGIN, point, profile)
+            evaluations[run_labels] = evaluations.get(run_labels, 0.0) + seen.count
+    yield histogram(
+        "scheduler_plugin_execution_duration_seconds",
+        "Duration for running a plugin at a specific extension point.",
+        ("plugin", "extension_point", "status"),
+        PLUGIN_BOUNDS,
+        by_plugin,
+    )
+    yield counter(
+        "scheduler_plugin_evaluation",
+        "Number of attempts to schedule pods by each plugin and the extension point (available"
+        " only in PreFilter, Filter, PreScore, and Score).",
+        ("plugin", "extension_point", "profile"),
+        evaluations,
+    )
+    yield histogram(
+        "scheduler_framework_extension_point_duration_seconds",
+        "Latency for running all plugins of a specific extension point.",
+        POINT_LABELS,
+        FRAMEWORK_BOUNDS,
+        points,
+    )
+    yield counter(
+        "scheduler_schedule_attempts",
+        "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not"
+        " be scheduled, while 'error' means an internal scheduler problem.",
+        ("result", "profile"),
+        attempts,
+    )
+
+
+def call_families(calls: Series) -> Iterator[Metric]:
+    """Calls by (method, code)."""
+    labels = ("method", "code")
+    totals = {values: seen.count for values, seen in calls.items()}
+    yield counter("topospread_calls", "Calls answered.", labels, totals)
+    yield histogram(
+        "topospread_call_duration_seconds",
+        "From a call's arrival in a worker thread to its answer.",
+        labels,
+        CALL_BOUNDS,
+        calls,
+    )
+
+
+def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
+    """How the clusters are followed."""
+    clusters = list(clusters)
+    objects = GaugeMetricFamily(
+        "topospread_objects", "Objects in the snapshot.", labels=("cluster", "kind")
+    )
+    for cluster in clusters:
+        for kind, count in cluster.objects.items():
+            objects.add_metric((cluster.cluster, kind), count)
+    yield objects
+    for name, text, read in (
+        ("groups", "Selectors whose counts are kept.", "groups"),
+        ("revision_lag", "Transactions between the snapshot and the store's head.", "revision_lag"),
+        ("staleness_seconds", "For how long the store has been out of reach.", "stale_seconds"),
+        (
+            "snapshot_age_seconds",
+            "Since the snapshot was last known to be the newest state.",
+            "snapshot_age_seconds",
+        ),
+        ("corrupt_values", "Stored values that cannot be read.", "corrupt_values"),
+    ):
+        family = GaugeMetricFamily(f"topospread_{name}", text, labels=("cluster",))
+        for cluster in clusters:
+            family.add_metric((cluster.cluster,), getattr(cluster, read))
+        yield family
+
+
+def pool_families(pools: Iterable[PoolGauges]) -> Iterator[Metric]:
+    """How busy the thread pools are."""
+    pools = list(pools)
+    for name, text, read in (
+        ("queue_depth", "Calls that no thread has begun.", "queued"),
+        ("busy_calls", "Calls being worked on.", "busy"),
+        ("waiting_calls", "Calls that wait for a revision or a first load.", "waiting"),
+    ):
+        family = GaugeMetricFamily(f"topospread_{name}", text, labels=("pool",))
+        for pool in pools:
+            family.add_metric((pool.pool,), getattr(pool, read))
+        yield family

@@ -1,0 +1,232 @@
+"""What the server counts, on a registry of its own.
+
+Calls touch only :mod:`~topospread.telemetry.accumulators`; families are made when somebody scrapes.
+A label's values must be few: profiles and methods that exist, clusters that are followed.
+"""
+
+from __future__ import annotations
+
+import platform
+import threading
+import time
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+
+from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from topospread.telemetry.accumulators import Durations, Tally
+from topospread.telemetry.families import (
+    CALL_BOUNDS,
+    POINT_BOUNDS,
+    WAIT_BOUNDS,
+    ClusterGauges,
+    PoolGauges,
+    call_families,
+    cluster_families,
+    counter,
+    histogram,
+    pool_families,
+    scheduler_families,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+Result = Literal["scheduled", "unschedulable", "error"]
+
+_Labels = tuple[str, ...]
+_Series = TypeVar("_Series")
+_Seen = TypeVar("_Seen")
+_Seen_co = TypeVar("_Seen_co", covariant=True)
+
+
+class _Readable(Protocol[_Seen_co]):
+    def read(self) -> _Seen_co: ...
+
+
+class _ByLabels(dict[_Labels, _Series]):
+    """Series by label values, made when first asked for."""
+
+    def __init__(self, make: Callable[[], _Series]) -> None:
+        super().__init__()
+        self._make = make
+        self._lock = threading.Lock()
+
+    def __missing__(self, labels: _Labels) -> _Series:
+        with self._lock:
+            if (series := self.get(labels)) is None:
+                series = self[labels] = self._make()
+            return series
+
+    def known(self) -> list[tuple[_Labels, _Series]]:
+        """Those there are now; others may be added meanwhile."""
+        with self._lock:
+            return list(self.items())
+
+
+def _read(series: Iterable[tuple[_Labels, _Readable[_Seen]]]) -> dict[_Labels, _Seen]:
+    return {labels: one.read() for labels, one in series}
+
+
+class _Families(Collector):
+    """What the registry asks at each scrape."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        for family in self._metrics.families():
+            # Writing a family is a Python loop; calls must not wait for one after the other.
+            time.sleep(0)
+            yield family
+
+
+class CallMeter:
+    """Counts the calls of one method."""
+
+    __slots__ = ("_by_code", "_calls", "_method")
+
+    def __init__(self, calls: _ByLabels[Durations], method: str) -> None:
+        self._calls = calls
+        self._method = method
+        self._by_code: dict[str, Durations] = {}
+
+    def done(self, code: str, seconds: float) -> None:
+        """A call ended with this status code, for example ``OK``, after so many seconds."""
+        series = self._by_code.get(code)
+        if series is None:
+            series = self._by_code[code] = self._calls[self._method, code]
+        series.observe(seconds)
+
+
+class PointMeter:
+    """Counts the runs of one extension point under one profile."""
+
+    __slots__ = ("_by_status", "_point", "_points", "_profile")
+
+    def __init__(self, points: _ByLabels[Durations], point: str, profile: str) -> None:
+        self._points = points
+        self._point = point
+        self._profile = profile
+        self._by_status: dict[str, Durations] = {}
+
+    def observe(self, status: str, seconds: float) -> None:
+        """A run took so long and ended with the framework's status, for example ``Success``."""
+        series = self._by_status.get(status)
+        if series is None:
+            series = self._points[self._point, status, self._profile]
+            self._by_status[status] = series
+        series.observe(seconds)
+
+
+class Metrics:
+    """All counters of a process. Methods may be called from any thread.
+
+    Args:
+        version: the server's, for ``topospread_build_info``.
+        scheduler_metrics: off leaves the ``scheduler_*`` families out.
+    """
+
+    def __init__(self, version: str, *, scheduler_metrics: bool = True) -> None:
+        self._version = version
+        self._scheduler_metrics = scheduler_metrics
+        self._calls = _ByLabels(lambda: Durations(CALL_BOUNDS))
+        self._points = _ByLabels(lambda: Durations(POINT_BOUNDS))
+        self._waits = _ByLabels(lambda: Durations(WAIT_BOUNDS))
+        self._attempts = _ByLabels(Tally)
+        self._store_errors = _ByLabels(Tally)
+        self._rejections = _ByLabels(Tally)
+        self._reloads = _ByLabels(Tally)
+        self._config = (1, True)
+        self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
+        self._pools: Callable[[], Iterable[PoolGauges]] = tuple
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(_Families(self))
+        ProcessCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    def call(self, method: str) -> CallMeter:
+        """The meter of a method, for example ``SpreadEngine/Evaluate``; keep it."""
+        return CallMeter(self._calls, method)
+
+    def extension_point(self, point: str, profile: str) -> PointMeter:
+        """The meter of an extension point (upstream's name) under a profile; keep it."""
+        return PointMeter(self._points, point, profile)
+
+    def attempt(self, result: Result, profile: str) -> None:
+        """A pod was judged as a whole."""
+        self._attempts[result, profile].add_one()
+
+    def consistency(self, mode: str) -> Durations:
+        """The series of a consistency mode, to keep: observe() seconds waited, 0 when fresh."""
+        return self._waits[(mode,)]
+
+    def store_error(self, operation: str) -> None:
+        """The store failed to answer an operation, for example ``apply``."""
+        self._store_errors[(operation,)].add_one()
+
+    def rejection(self, pool: str) -> None:
+        """A call was refused because a pool's queue was full."""
+        self._rejections[(pool,)].add_one()
+
+    def config_reloaded(self, generation: int, *, accepted: bool) -> None:
+        """The configuration file was read again; generation is that of the settings in force."""
+        self._reloads["accepted" if accepted else "refused",].add_one()
+        self._config = (generation, accepted)
+
+    def watch_clusters(self, read: Callable[[], Iterable[ClusterGauges]]) -> None:
+        """Ask this at each scrape how the clusters are followed."""
+        self._clusters = read
+
+    def watch_pools(self, read: Callable[[], Iterable[PoolGauges]]) -> None:
+        """Ask this at each scrape how busy the thread pools are."""
+        self._pools = read
+
+    def expose(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition in the format that an Accept header asks for, and its content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+    def families(self) -> Iterator[Metric]:
+        """All families with what was counted until now."""
+        if self._scheduler_metrics:
+            yield from scheduler_families(
+                _read(self._points.known()), _read(self._attempts.known())
+            )
+        yield from call_families(_read(self._calls.known()))
+        yield histogram(
+            "topospread_consistency_wait_seconds",
+            "What calls waited for the revision they asked for; le=0 did not wait.",
+            ("mode",),
+            WAIT_BOUNDS,
+            _read(self._waits.known()),
+        )
+        for name, text, label, tallies in (
+            ("store_errors", "Store operations that failed.", "operation", self._store_errors),
+            ("rejections", "Calls refused because a queue was full.", "pool", self._rejections),
+            ("config_reloads", "Times the configuration was read.", "result", self._reloads),
+        ):
+            yield counter(f"topospread_{name}", text, (label,), _read(tallies.known()))
+        yield from self._config_families()
+        yield from cluster_families(self._clusters())
+        yield from pool_families(self._pools())
+
+    def _config_families(self) -> Iterator[Metric]:
+        generation, accepted = self._config
+        yield GaugeMetricFamily(
+            "topospread_config_generation", "Generation of the settings in force.", generation
+        )
+        yield GaugeMetricFamily(
+            "topospread_config_last_reload_successful",
+            "1 when the configuration file was accepted when last read, else 0.",
+            float(accepted),
+        )
+        build = GaugeMetricFamily(
+            "topospread_build_info", "Always 1.", labels=("version", "python_version")
+        )
+        build.add_metric((self._version, platform.python_version()), 1.0)
+        yield build

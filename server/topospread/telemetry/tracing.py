@@ -1,0 +1,244 @@
+"""One server span a call, started by hand; whether it is sampled is decided before any span exists.
+
+An SDK span costs 5 µs even when it is not sampled, so the samplers of the specification are
+computed here from the trace id and the caller's flag, and the SDK is only asked when a span will
+be exported. Every call has ids all the same: they go back to the caller and into the logs.
+
+The standard variables apply: ``OTEL_SDK_DISABLED``, ``OTEL_SERVICE_NAME`` (default ``topospread``),
+``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_TRACES_EXPORTER`` (``otlp`` or ``none``),
+``OTEL_TRACES_SAMPLER`` and ``_ARG``, and all of ``OTEL_EXPORTER_OTLP_*`` (protocol ``grpc``) and
+``OTEL_BSP_*``. Two defaults are not the specification's: without ``OTEL_TRACES_SAMPLER`` one call
+in a hundred that has no sampled caller is recorded (all of them would cost a third of the
+throughput), and spans are exported in smaller batches (see :func:`_batching`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from functools import lru_cache
+from random import getrandbits
+from typing import TYPE_CHECKING, Final, Self
+
+from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from topospread.telemetry import trace_context
+from topospread.telemetry.trace_context import RANDOM, SAMPLED, format_traceparent
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span, Tracer
+
+    from topospread.telemetry.export import Export, Sampling
+
+Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
+
+# Statuses that are the server's fault, after OpenTelemetry's conventions for server spans: UNKNOWN,
+# DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
+_SERVER_FAULTS: Final = frozenset({2, 4, 12, 13, 14, 15})
+
+_current: ContextVar[CallSpan | None] = ContextVar("topospread_call", default=None)
+_propagator = TraceContextTextMapPropagator()
+
+
+def current_call() -> CallSpan | None:
+    """The call that this thread works for, if any: for logs and for decorators around the store."""
+    return _current.get()
+
+
+class ChildSpan:
+    """A step of a call with a span of its own, such as a write to the store; a context manager.
+
+    An exception that leaves the block marks the span as failed with the exception's type; its text
+    may hold what a driver says and stays out of traces.
+    """
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def set(self, key: str, value: Attribute) -> None:
+        """Set an attribute."""
+        self._span.set_attribute(key, value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._span.set_attribute("error.type", kind.__name__)
+            self._span.set_status(Status(StatusCode.ERROR))
+        self._span.end()
+
+
+_NO_CHILD: Final = nullcontext(None)
+
+
+class CallSpan:
+    """The server span of one call; all but its ids is without effect unless ``recording``.
+
+    Attributes:
+        recording: whether attributes are kept and exported. Ask it before computing costly ones.
+    """
+
+    __slots__ = ("_attributes", "_flags", "_span", "_span_id", "_trace_id", "_tracer", "recording")
+
+    def __init__(
+        self, trace_id: int, span_id: int, flags: int, recorder: tuple[Tracer, Span] | None = None
+    ) -> None:
+        self._trace_id = trace_id
+        self._span_id = span_id
+        self._flags = flags
+        self.recording = recorder is not None
+        if recorder is not None:
+            self._tracer, self._span = recorder
+            self._attributes: dict[str, Attribute] = {}
+
+    @property
+    def trace_id(self) -> str:
+        """32 hexadecimal digits."""
+        return f"{self._trace_id:032x}"
+
+    @property
+    def span_id(self) -> str:
+        """16 hexadecimal digits."""
+        return f"{self._span_id:016x}"
+
+    @property
+    def traceparent(self) -> str:
+        """The W3C header for whoever continues this trace; goes back to the caller, too."""
+        return format_traceparent(self._trace_id, self._span_id, self._flags)
+
+    def set(self, key: str, value: Attribute) -> None:
+        """Set an attribute."""
+        if self.recording:
+            self._attributes[key] = value
+
+    def set_many(self, attributes: Mapping[str, Attribute]) -> None:
+        """Set several attributes."""
+        if self.recording:
+            self._attributes.update(attributes)
+
+    def stage(self, name: str, seconds: float) -> None:
+        """Note how long a stage took: attribute ``topospread.stage.NAME_us``, microseconds."""
+        if self.recording:
+            self._attributes[f"topospread.stage.{name}_us"] = round(seconds * 1e6, 1)
+
+    def child(
+        self, name: str, attributes: Mapping[str, Attribute] | None = None
+    ) -> AbstractContextManager[ChildSpan | None]:
+        """A client span below this one for a ``with`` block, which gets None when not recording."""
+        if not self.recording:
+            return _NO_CHILD
+        below = set_span_in_context(self._span)
+        return ChildSpan(self._tracer.start_span(name, below, SpanKind.CLIENT, attributes))
+
+    def end(self, grpc_code: int, error: BaseException | None = None) -> None:
+        """Close the span, exactly once, on the thread that started it.
+
+        Args:
+            grpc_code: number of the status the call ends with.
+            error: why, when it is not OK.
+        """
+        if _current.get() is self:
+            _current.set(None)
+        if not self.recording:
+            return
+        self.recording = False
+        self._attributes["rpc.grpc.status_code"] = grpc_code
+        if error is not None:
+            self._attributes["error.type"] = type(error).__name__
+        self._span.set_attributes(self._attributes)
+        if grpc_code in _SERVER_FAULTS:
+            self._span.set_status(Status(StatusCode.ERROR))
+        self._span.end()
+
+
+class Tracing:
+    """Starts the calls' spans. To be made in the worker process: the exporter uses grpc."""
+
+    def __init__(self, sampling: Sampling, export: Export | None) -> None:
+        """See :func:`topospread.telemetry.export.tracing_from_environment`.
+
+        Args:
+            sampling: which calls to record.
+            export: where to; None records nothing, calls still have ids.
+        """
+        self._bound = sampling.bound
+        self._parent_based = sampling.parent_based
+        self._export = export
+
+    def start(self, method: str, metadata: Sequence[tuple[str, str | bytes]] = ()) -> CallSpan:
+        """Begin the span of a call, which must be closed with :meth:`CallSpan.end`.
+
+        Args:
+            method: gRPC's full name, ``/topospread.v1.SpreadEngine/Evaluate``, or another span
+                name.
+            metadata: the call's, with lower-case keys; ``traceparent`` and ``tracestate`` are
+                looked at.
+        """
+        parent = None
+        for key, value in metadata:
+            if key == "traceparent":
+                parent = trace_context.parse(value)
+                break
+        if parent is None:
+            # Zero is not a valid id; that it is drawn will not happen in the life of a star.
+            trace_id = getrandbits(128) or 1
+            flags = RANDOM
+        else:
+            trace_id = parent.trace_id
+            flags = parent.flags & RANDOM
+        if parent is not None and self._parent_based:
+            sampled = parent.flags & SAMPLED != 0
+        else:
+            sampled = trace_id & 0xFFFF_FFFF_FFFF_FFFF < self._bound
+        if sampled and self._export is not None:
+            context = None if parent is None else _context_of(metadata)
+            call = self._recorded(self._export, method, trace_id, context)
+        else:
+            call = CallSpan(trace_id, getrandbits(64) or 1, flags)
+        _current.set(call)
+        return call
+
+    def _recorded(
+        self, export: Export, method: str, trace_id: int, context: Context | None
+    ) -> CallSpan:
+        export.ids.next_trace_id = trace_id
+        attributes = _rpc_attributes(method)
+        span = export.tracer.start_span(method.lstrip("/"), context, SpanKind.SERVER, attributes)
+        made = span.get_span_context()
+        recorder = (export.tracer, span)
+        return CallSpan(made.trace_id, made.span_id, int(made.trace_flags), recorder)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Export what is left, for at most ``timeout`` seconds."""
+        if self._export is not None:
+            self._export.close(timeout)
+
+
+def _context_of(metadata: Sequence[tuple[str, str | bytes]]) -> Context:
+    carrier: dict[str, list[str]] = {}
+    for key, value in metadata:
+        if key in {"traceparent", "tracestate"} and isinstance(value, str):
+            carrier.setdefault(key, []).append(value)
+    return _propagator.extract(carrier)
+
+
+@lru_cache(maxsize=256)
+def _rpc_attributes(method: str) -> Mapping[str, str]:
+    """OpenTelemetry's attributes for a gRPC method's full name; none for other span names."""
+    service, _, name = method.removeprefix("/").partition("/")
+    if not method.startswith("/") or not name:
+        return {}
+    return {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name}

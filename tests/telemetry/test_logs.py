@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+
+from topospread.telemetry.export import Sampling
+from topospread.telemetry.logs import start_logging, without_secrets
+from topospread.telemetry.tracing import Tracing
+
+LOG = logging.getLogger("topospread.test")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def logged():
+    """Logs into a stream; returns its lines so far."""
+    outputs = []
+
+    def make(level="info", form="json", stream=None):
+        stream = io.StringIO() if stream is None else stream
+        outputs.append(start_logging(level, form, stream))
+        return lambda: stream.getvalue().splitlines()
+
+    yield make
+    for output in reversed(outputs):
+        output.close()
+
+
+def test_a_line_is_one_json_object(logged):
+    lines = logged()
+    LOG.info("loaded %d nodes", 5, extra={"cluster": "prod", "seconds": 0.25})
+    (line,) = map(json.loads, lines())
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info",
+        "logger": "topospread.test",
+        "message": "loaded 5 nodes",
+        "cluster": "prod",
+        "seconds": 0.25,
+    }
+
+
+def test_lines_of_a_call_carry_its_ids(logged):
+    lines = logged()
+    call = Tracing(Sampling.ratio(0.0), None).start("/a.B/C")
+    LOG.warning("slow")
+    call.end(0)
+    LOG.warning("quiet again")
+    during, after = map(json.loads, lines())
+    assert (during["trace_id"], during["span_id"]) == (call.trace_id, call.span_id)
+    assert "trace_id" not in after
+
+
+def test_a_terminal_gets_text(logged):
+    lines = logged(form="auto", stream=Terminal())
+    LOG.warning("store out of reach", extra={"cluster": "prod"})
+    (line,) = lines()
+    assert line.endswith("WARNING topospread.test: store out of reach cluster=prod")
+
+
+def test_text_of_callers_does_not_drive_the_terminal(logged):
+    lines = logged(form="text")
+    LOG.warning("no such cluster: %s", "a\x1b[2Jb\nINFO forged", extra={"pod": "x\r"})
+    (line,) = lines()
+    assert r"a\x1b[2Jb\nINFO forged pod=x\r" in line
+
+
+def test_elsewhere_it_is_json(logged):
+    lines = logged(form="auto")
+    LOG.warning("x")
+    assert json.loads(lines()[0])["message"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"),
+    [
+        ("debug", ["debug", "info", "warning", "error"]),
+        ("info", ["info", "warning", "error"]),
+        ("error", ["error"]),
+    ],
+)
+def test_levels(logged, level, heard):
+    lines = logged(level=level)
+    for said in ("debug", "info", "warning", "error"):
+        LOG.log(logging.getLevelNamesMapping()[said.upper()], said)
+    assert [json.loads(line)["message"] for line in lines()] == heard
+
+
+@pytest.mark.parametrize("library", ["uvicorn.error", "opentelemetry.sdk", "grpc._server"])
+def test_libraries_speak_from_warning_on(logged, library):
+    lines = logged(level="debug")
+    logging.getLogger(library).info("every step")
+    logging.getLogger(library).warning("trouble")
+    assert [json.loads(line)["message"] for line in lines()] == ["trouble"]
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_secrets_are_blanked_wherever_they_turn_up(logged, form):
+    lines = logged(form=form)
+    secret = "redis://user:hunter2@cache:6379/0"
+    try:
+        raise RuntimeError(f"cannot reach {secret}")
+    except RuntimeError:
+        LOG.exception("store %s", secret, extra={"store": secret, "more": [secret]})
+    text = "\n".join(lines())
+    assert "hunter2" not in text
+    assert "RuntimeError" in text
+    assert "cache:6379" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://u:p@h:1/0", "redis://***@h:1/0"),
+        ("rediss://:p@ss@h", "rediss://***@h"),
+        ("Authorization: Bearer abc.def", "Authorization: Bearer ***"),
+        ("redis://h:1 and mail a@b", "redis://h:1 and mail a@b"),
+        ("http://h/x@y", "http://h/x@y"),
+    ],
+)
+def test_what_is_secret(text, shown):
+    assert without_secrets(text) == shown
+
+
+def test_what_json_does_not_know_is_written_as_text(logged):
+    lines = logged()
+    LOG.info("lone surrogate \ud800", extra={"path": {1}})
+    assert json.loads(lines()[0])["path"] == "{1}"
+
+
+def test_closing_gives_the_former_levels_back():
+    before = logging.getLogger().level, list(logging.getLogger().handlers)
+    start_logging("debug", "json", io.StringIO()).close()
+    assert (logging.getLogger().level, logging.getLogger().handlers) == before

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+
+from tests.telemetry.expositions import names, samples, value
+from topospread.telemetry.families import ClusterGauges, PoolGauges
+from topospread.telemetry.metrics import Metrics
+
+# What kube-scheduler 1.36 writes as `le`: ExponentialBuckets(0.00001, 1.5, 20) and
+# ExponentialBuckets(0.0001, 2, 12) of its metrics package, as Go formats them.
+PLUGIN_ENDS = (
+    *("1e-05", "1.5000000000000002e-05", "2.2500000000000005e-05", "3.375000000000001e-05"),
+    *("5.062500000000001e-05", "7.593750000000002e-05", "0.00011390625000000003"),
+    *("0.00017085937500000006", "0.0002562890625000001", "0.00038443359375000017"),
+    *("0.0005766503906250003", "0.0008649755859375004", "0.0012974633789062506"),
+    *("0.0019461950683593758", "0.0029192926025390638", "0.004378938903808595"),
+    *("0.006568408355712893", "0.009852612533569338", "0.014778918800354007"),
+    *("0.02216837820053101", "+Inf"),
+)
+FRAMEWORK_ENDS = (
+    *("0.0001", "0.0002", "0.0004", "0.0008", "0.0016", "0.0032", "0.0064", "0.0128"),
+    *("0.0256", "0.0512", "0.1024", "0.2048", "+Inf"),
+)
+
+
+@pytest.fixture
+def metrics():
+    return Metrics("1.2.3")
+
+
+def shown(metrics):
+    return metrics.expose()[0]
+
+
+def test_the_schedulers_families_have_upstreams_names_and_types(metrics):
+    assert {name for name in names(shown(metrics)) if name.startswith("scheduler_")} == {
+        "scheduler_plugin_execution_duration_seconds histogram",
+        "scheduler_plugin_evaluation_total counter",
+        "scheduler_framework_extension_point_duration_seconds histogram",
+        "scheduler_schedule_attempts_total counter",
+    }
+
+
+@pytest.mark.parametrize(
+    ("family", "labels", "ends"),
+    [
+        (
+            "scheduler_plugin_execution_duration_seconds",
+            {"plugin": "PodTopologySpread", "extension_point": "Filter", "status": "Success"},
+            PLUGIN_ENDS,
+        ),
+        (
+            "scheduler_framework_extension_point_duration_seconds",
+            {"extension_point": "Filter", "status": "Success", "profile": "default-scheduler"},
+            FRAMEWORK_ENDS,
+        ),
+    ],
+)
+def test_histograms_have_upstreams_labels_and_buckets(metrics, family, labels, ends):
+    metrics.extension_point("Filter", "default-scheduler").observe("Success", 0.0003)
+    exposition = shown(metrics)
+    buckets = {
+        dict(found)["le"]: count
+        for (name, found), count in samples(exposition).items()
+        if name == f"{family}_bucket"
+    }
+    assert tuple(buckets) == ends
+    assert buckets == {end: float(float(end) >= 0.0003) for end in ends}
+    assert value(exposition, f"{family}_count", **labels) == 1
+    assert value(exposition, f"{family}_sum", **labels) == 0.0003
+
+
+def test_profiles_share_the_plugins_histogram_and_have_their_own_extension_points(metrics):
+    for profile in ("default-scheduler", "batch"):
+        metrics.extension_point("Filter", profile).observe("Unschedulable", 0.001)
+    exposition = shown(metrics)
+    plugin = {
+        "plugin": "PodTopologySpread",
+        "extension_point": "Filter",
+        "status": "Unschedulable",
+    }
+    assert value(exposition, "scheduler_plugin_execution_duration_seconds_count", **plugin) == 2
+    for profile in ("default-scheduler", "batch"):
+        assert (
+            value(
+                exposition,
+                "scheduler_framework_extension_point_duration_seconds_count",
+                extension_point="Filter",
+                status="Unschedulable",
+                profile=profile,
+            )
+            == 1
+        )
+
+
+@pytest.mark.parametrize(
+    ("point", "statuses", "counted"),
+    [
+        ("PreFilter", ["Success", "Error"], 2),
+        ("PreFilter", ["Success", "Skip"], 1),
+        ("PreScore", ["Skip"], None),
+        ("Filter", ["Success", "Unschedulable", "UnschedulableAndUnresolvable"], 3),
+        ("Score", ["Success"], 1),
+        ("ScoreExtensionNormalize", ["Success"], None),
+        ("PreFilterExtensionAddPod", ["Success"], None),
+    ],
+)
+def test_evaluations_are_runs_that_were_not_skipped(metrics, point, statuses, counted):
+    meter = metrics.extension_point(point, "default-scheduler")
+    for status in statuses:
+        meter.observe(status, 0.001)
+    found = value(
+        shown(metrics),
+        "scheduler_plugin_evaluation_total",
+        plugin="PodTopologySpread",
+        extension_point=point,
+        profile="default-scheduler",
+    )
+    assert found == counted
+
+
+def test_attempts_count_pods_by_result(metrics):
+    for result in ("scheduled", "scheduled", "unschedulable", "error"):
+        metrics.attempt(result, "default-scheduler")
+    exposition = shown(metrics)
+    counts = {
+        result: value(
+            exposition,
+            "scheduler_schedule_attempts_total",
+            result=result,
+            profile="default-scheduler",
+        )
+        for result in ("scheduled", "unschedulable", "error")
+    }
+    assert counts == {"scheduled": 2, "unschedulable": 1, "error": 1}
+
+
+def test_the_schedulers_names_can_be_switched_off():
+    metrics = Metrics("1", scheduler_metrics=False)
+    metrics.extension_point("Filter", "default-scheduler").observe("Success", 0.001)
+    metrics.attempt("scheduled", "default-scheduler")
+    metrics.call("SpreadEngine/Evaluate").done("OK", 0.001)
+    exposition = shown(metrics)
+    assert b"scheduler_" not in exposition
+    assert value(exposition, "topospread_calls_total", method="SpreadEngine/Evaluate", code="OK")
+
+
+def test_calls_are_counted_and_timed_by_method_and_code(metrics):
+    evaluate = metrics.call("SpreadEngine/Evaluate")
+    for code, seconds in (("OK", 0.0002), ("OK", 0.04), ("INVALID_ARGUMENT", 0.0001)):
+        evaluate.done(code, seconds)
+    # Another meter of the same method counts into the same series.
+    metrics.call("SpreadEngine/Evaluate").done("OK", 0.0002)
+    exposition = shown(metrics)
+    ok = {"method": "SpreadEngine/Evaluate", "code": "OK"}
+    assert value(exposition, "topospread_calls_total", **ok) == 3
+    assert value(exposition, "topospread_call_duration_seconds_count", **ok) == 3
+    assert value(exposition, "topospread_call_duration_seconds_bucket", **ok, le="0.0002") == 2
+    assert value(exposition, "topospread_call_duration_seconds_sum", **ok) == pytest.approx(0.0404)
+    refused = {"method": "SpreadEngine/Evaluate", "code": "INVALID_ARGUMENT"}
+    assert value(exposition, "topospread_calls_total", **refused) == 1
+
+
+def test_waits_tell_those_that_did_not_wait(metrics):
+    fresh = metrics.consistency("at_least_as_fresh")
+    for seconds in (0.0, 0.0, 0.015):
+        fresh.observe(seconds)
+    exposition = shown(metrics)
+    name, mode = "topospread_consistency_wait_seconds", "at_least_as_fresh"
+    assert value(exposition, f"{name}_bucket", mode=mode, le="0.0") == 2
+    assert value(exposition, f"{name}_count", mode=mode) == 3
+
+
+def test_what_went_wrong_is_counted(metrics):
+    metrics.store_error("apply")
+    metrics.store_error("apply")
+    metrics.rejection("decisions")
+    exposition = shown(metrics)
+    assert value(exposition, "topospread_store_errors_total", operation="apply") == 2
+    assert value(exposition, "topospread_rejections_total", pool="decisions") == 1
+
+
+def test_a_refused_configuration_shows_until_one_is_accepted(metrics):
+    def state():
+        exposition = shown(metrics)
+        return (
+            value(exposition, "topospread_config_generation"),
+            value(exposition, "topospread_config_last_reload_successful"),
+            value(exposition, "topospread_config_reloads_total", result="refused"),
+        )
+
+    assert state() == (1, 1, None)
+    metrics.config_reloaded(1, accepted=False)
+    assert state() == (1, 0, 1)
+    metrics.config_reloaded(2, accepted=True)
+    assert state() == (2, 1, 1)
+
+
+def test_gauges_are_asked_for_at_each_scrape(metrics):
+    lag = 7
+
+    def clusters():
+        yield ClusterGauges("prod", {"Node": 5000, "Pod": 50_000}, 20, lag, 0.0, 0.012, 1)
+        yield ClusterGauges("dev", {"Node": 3}, 1, 0, 4.5, 5.0, 0)
+
+    metrics.watch_clusters(clusters)
+    metrics.watch_pools(lambda: [PoolGauges("decisions", 3, 2, 1)])
+
+    exposition = shown(metrics)
+    assert value(exposition, "topospread_objects", cluster="prod", kind="Pod") == 50_000
+    assert value(exposition, "topospread_objects", cluster="dev", kind="Node") == 3
+    assert value(exposition, "topospread_groups", cluster="prod") == 20
+    assert value(exposition, "topospread_revision_lag", cluster="prod") == 7
+    assert value(exposition, "topospread_staleness_seconds", cluster="dev") == 4.5
+    assert value(exposition, "topospread_snapshot_age_seconds", cluster="prod") == 0.012
+    assert value(exposition, "topospread_corrupt_values", cluster="prod") == 1
+    assert value(exposition, "topospread_queue_depth", pool="decisions") == 3
+    assert value(exposition, "topospread_busy_calls", pool="decisions") == 2
+    assert value(exposition, "topospread_waiting_calls", pool="decisions") == 1
+    lag = 8
+    assert value(shown(metrics), "topospread_revision_lag", cluster="prod") == 8
+
+
+def test_the_build_is_named(metrics):
+    found = [
+        dict(labels)
+        for (name, labels) in samples(shown(metrics))
+        if name == "topospread_build_info"
+    ]
+    assert [build["version"] for build in found] == ["1.2.3"]
+
+
+def test_registries_do_not_share_anything():
+    one, other = Metrics("1"), Metrics("1")
+    one.store_error("apply")
+    assert value(shown(other), "topospread_store_errors_total", operation="apply") is None
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", "text/plain"),
+        ("text/plain;version=0.0.4", "text/plain"),
+        ("application/openmetrics-text;version=1.0.0,text/plain;q=0.5", "application/openmetrics"),
+    ],
+)
+def test_the_format_is_the_one_asked_for(metrics, accept, content_type):
+    metrics.call("SpreadEngine/Evaluate").done("OK", 0.001)
+    metrics.extension_point("Filter", "default-scheduler").observe("Success", 0.001)
+    metrics.attempt("scheduled", "default-scheduler")
+    exposition, said = metrics.expose(accept)
+    assert said.startswith(content_type)
+    if "openmetrics" in said:
+        families = {family.name for family in open_metrics(exposition.decode())}
+        assert "topospread_call_duration_seconds" in families
+    else:
+        assert samples(exposition)
