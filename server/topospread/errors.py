@@ -18,14 +18,17 @@ The tree (each transport maps it to its own statuses in one place)::
     ├── CorruptValue            a stored value that cannot be read
     └── ConfigError             settings that cannot be used; says which and what to write
 
-Texts are for the person who calls: they say what to do, and never show a driver's own message or a secret.
-The cause is kept in ``__cause__`` for the log.
+Texts are for the person who calls: they say what to do, and never show a driver's own message or a
+secret. The cause is kept in ``__cause__`` for the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class IdentityChanged(PreconditionFailed):
 
 
 class RevisionUnavailable(TopospreadError):
-    """A revision cannot be served from the log: trimmed away, or from another history. List again."""
+    """The log does not have a revision: trimmed away, or of another history. List again."""
 
 
 class LimitExceeded(TopospreadError):

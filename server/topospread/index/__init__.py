@@ -1,1 +1,7 @@
-"""The counted state: immutable snapshots and the builder that folds changes into them. No I/O."""
+"""The counted state of one cluster, kept in step with its change log.
+
+:mod:`~topospread.index.builder` folds changes into the next :mod:`~topospread.index.snapshot`,
+which is immutable and belongs to one revision. Counts are kept incrementally per group, that is per
+(namespace, selector); at every revision they equal what a rebuild from scratch gives. No I/O:
+changes come in as values, snapshots go out.
+"""

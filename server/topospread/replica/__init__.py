@@ -1,1 +1,6 @@
-"""Lists the store, then follows its log, and answers how fresh the snapshot is."""
+"""Replicas: one in-memory index a cluster, kept in step with the store's log.
+
+A replica lists a cluster once, then follows its log in one thread; decision threads read the newest
+:class:`~topospread.replica.view.View` without a lock. Freshness (waiting for a revision, staleness)
+is resolved here, once a call. Knows the store by its protocols only.
+"""

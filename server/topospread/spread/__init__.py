@@ -1,1 +1,7 @@
-"""The algebra of topology spreading: constraints, domains, skew, scores. NumPy and stdlib; no I/O."""
+"""The algebra of topology spreading: constraints, eligibility, domains, skew, verdicts, scores.
+
+Pure functions over arrays with one entry a node slot or one a domain; NumPy and the standard
+library only. What a cluster looks like is asked through
+:class:`~topospread.spread.topology.Topology`; nothing here knows where the counts come from, who
+keeps them, or how an answer travels.
+"""

@@ -6,9 +6,8 @@ Frozen values, so that they can be part of cache keys. Sources: PodTopologySprea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from topospread.kube.objects import (
     HOSTNAME_LABEL,
@@ -16,6 +15,9 @@ from topospread.kube.objects import (
     ZONE_LABEL,
     SpreadConstraint,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SYSTEM: Final = "System"
 LIST: Final = "List"
@@ -35,7 +37,8 @@ class FeatureGates:
     Attributes:
         min_domains: off, evaluation ignores minDomains (KEP-3022).
         default_spread: off, pods without constraints get none (KEP-1258).
-        node_inclusion_policy: off, nodeAffinity is honoured and taints are ignored, whatever a constraint says.
+        node_inclusion_policy: off, nodeAffinity is honoured and taints are ignored, whatever a
+            constraint says.
         match_label_keys: off, matchLabelKeys are ignored.
         taint_comparison_operators: on, tolerations may use Lt and Gt.
     """
@@ -84,7 +87,7 @@ class Profile:
 
     @property
     def system_defaulted(self) -> bool:
-        """Whether the built-in defaults are in force; scoring then does not require all topology keys."""
+        """Whether the built-in defaults are in force; scoring then requires no topology keys."""
         return self.defaulting == SYSTEM
 
     @property

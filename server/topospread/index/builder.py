@@ -1,0 +1,251 @@
+"""The builder: folds changes into the next snapshot.
+
+One thread folds; decision threads only read snapshots. The one exception is a selector that nobody
+asked for before: its caller counts it here under the lock that folding holds, and gets the snapshot
+that has it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.index.groups import Group, LastUse
+from topospread.index.labels import LabelSet, LabelSets
+from topospread.index.nodes import EMPTY, NodeTable
+from topospread.index.pods import PodTable
+from topospread.index.snapshot import Snapshot
+from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from topospread.kube.objects import Node
+    from topospread.spread.topology import GroupKey
+
+BREATH: Final = 50
+"""Changes between two calls of `breathe`: a Python loop that does not let go makes every array
+operation of the decision threads wait for the interpreter's switch interval."""
+
+SPARE: Final = 64
+"""Free slots added at least when the node arrays grow."""
+
+
+class Builder:
+    """Keeps one cluster's counts in step with its changes.
+
+    Attributes:
+        snapshot: the newest published state; swapped whole, read without a lock.
+    """
+
+    def __init__(
+        self, *, max_groups: int = 4096, breathe: Callable[[], None] = lambda: None
+    ) -> None:
+        self._lock = threading.Lock()
+        self._max_groups = max_groups
+        self._breathe = breathe
+        self._pods = PodTable()
+        self._labels = LabelSets()
+        self._slots = _Slots()
+        self._groups: dict[GroupKey, Group] = {}
+        self._workloads: dict[str, NamespaceWorkloads] = {}
+        self.snapshot = Snapshot(0, EMPTY, {}, {}, 0)
+
+    # ------------------------------------------------------------------------------------------
+    # folding
+
+    def fold(self, changes: Iterable[IndexChange]) -> Snapshot:
+        """Apply changes in order and publish the state after the last one."""
+        with self._lock:
+            batch = _Batch()
+            for position, change in enumerate(changes):
+                if position % BREATH == BREATH - 1:
+                    self._breathe()
+                if isinstance(change, PodChange):
+                    self._fold_pod(change, batch)
+                elif isinstance(change, NodeChange):
+                    self._fold_node(change, batch)
+                else:
+                    self._fold_workload(change, batch)
+            return self._publish(batch)
+
+    def _fold_pod(self, change: PodChange, batch: _Batch) -> None:
+        key = f"{change.namespace}/{change.name}"
+        before = self._pods.counted(key)
+        if change.row is None:
+            after = None
+            self._pods.remove(key)
+        else:
+            after = self._place(change.namespace, change.row)
+            self._pods.put(key, after)
+        if before == after:
+            return
+        if after is not None:
+            batch.add(after, 1)
+            self._labels.by_number(after[0]).pods += 1
+            self._slots.hold(after[1])
+        if before is not None:
+            batch.add(before, -1)
+            labels = self._labels.by_number(before[0])
+            labels.pods -= 1
+            if not labels.pods:
+                batch.abandoned.add(labels)
+            self._slots.let_go(before[1])
+
+    def _place(self, namespace: str, row: PodRow) -> tuple[int, int] | None:
+        if not row.counted:
+            return None
+        return self._labels.intern(namespace, row.labels).number, self._slots.of(row.node_name)
+
+    def _fold_node(self, change: NodeChange, batch: _Batch) -> None:
+        slot = self._slots.of(change.name)
+        known = batch.nodes.get(slot, self._node_at(slot))
+        if known is None and change.node is not None:
+            self._slots.hold(slot)
+        elif known is not None and change.node is None:
+            self._slots.let_go(slot)
+        if known != change.node:
+            batch.nodes[slot] = change.node
+        self._slots.free_unheld(slot)
+
+    def _node_at(self, slot: int) -> Node | None:
+        nodes = self.snapshot.nodes
+        return nodes.node(slot) if slot < nodes.capacity else None
+
+    def _fold_workload(self, change: WorkloadChange, batch: _Batch) -> None:
+        namespace = self._workloads.get(change.namespace, NO_WORKLOADS)
+        changed = namespace.changed(change.kind, change.name, change.workload)
+        if not batch.workloads_changed:
+            self._workloads = dict(self._workloads)
+            batch.workloads_changed = True
+        if changed.objects:
+            self._workloads[change.namespace] = changed
+        else:
+            self._workloads.pop(change.namespace, None)
+
+    def _publish(self, batch: _Batch) -> Snapshot:
+        by_group: dict[GroupKey, dict[int, int]] = {}
+        for (number, slot), delta in batch.deltas.items():
+            if delta:
+                for group in self._labels.by_number(number).groups:
+                    differences = by_group.setdefault(group, {})
+                    differences[slot] = differences.get(slot, 0) + delta
+        if by_group:
+            self._groups = dict(self._groups)
+            for group, differences in by_group.items():
+                self._groups[group] = self._groups[group].changed(differences)
+        for labels in batch.abandoned:
+            if not labels.pods:
+                self._labels.release(labels)
+        nodes = self.snapshot.nodes
+        if batch.nodes:
+            nodes = nodes.changed(batch.nodes, self._slots.capacity)
+        return self._swap(nodes)
+
+    # ------------------------------------------------------------------------------------------
+    # groups
+
+    def keep(self, groups: Iterable[GroupKey]) -> Snapshot:
+        """Count groups that are not kept yet; returns a snapshot, perhaps a later one, with them.
+
+        At most `max_groups` are kept: those asked for least recently go.
+        """
+        with self._lock:
+            for group in self.snapshot.missing(groups):
+                if group not in self._groups:
+                    self._groups = {**self._groups, group: self._count(group)}
+            if len(self._groups) > self._max_groups:
+                self._evict()
+            return self._swap(self.snapshot.nodes)
+
+    def _count(self, group: GroupKey) -> Group:
+        marks = np.zeros(len(self._labels) + 1, dtype=np.bool_)
+        for labels in self._labels.watch(group):
+            marks[labels.number] = True
+        return Group(
+            group,
+            self._pods.count(marks, self._slots.capacity),
+            LastUse(self.snapshot.sequence + 1),
+        )
+
+    def _evict(self) -> None:
+        oldest_first = sorted(self._groups.values(), key=lambda group: group.use.tick)
+        # A tenth at once, so that a stream of new selectors does not sort at every one.
+        surplus = len(self._groups) - self._max_groups + self._max_groups // 10
+        gone = {group.key for group in oldest_first[:surplus]}
+        for key in gone:
+            self._labels.unwatch(key)
+        self._groups = {key: group for key, group in self._groups.items() if key not in gone}
+
+    def _swap(self, nodes: NodeTable) -> Snapshot:
+        self.snapshot = Snapshot(
+            self.snapshot.sequence + 1, nodes, self._groups, self._workloads, len(self._pods)
+        )
+        return self.snapshot
+
+
+class _Batch:
+    """What one fold changed."""
+
+    __slots__ = ("abandoned", "deltas", "nodes", "workloads_changed")
+
+    def __init__(self) -> None:
+        self.deltas: dict[tuple[int, int], int] = {}
+        self.nodes: dict[int, Node | None] = {}
+        self.abandoned: set[LabelSet] = set()
+        self.workloads_changed = False
+
+    def add(self, counts_for: tuple[int, int], delta: int) -> None:
+        self.deltas[counts_for] = self.deltas.get(counts_for, 0) + delta
+
+
+class _Slots:
+    """Which node name has which slot.
+
+    A name has a slot as long as a node of that name exists or a counted pod is bound to it, so pods
+    may come before their node and outlive it; they are counted on a slot that is not alive.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+        self._names: list[str] = []
+        self._holders: list[int] = []
+        self._free: list[int] = []
+
+    @property
+    def capacity(self) -> int:
+        return len(self._holders)
+
+    def of(self, name: str) -> int:
+        """The slot of a name, taken from the free ones when it has none."""
+        slot = self._of.get(name)
+        if slot is None:
+            if not self._free:
+                self._grow()
+            slot = self._free.pop()
+            self._of[name] = slot
+            self._names[slot] = name
+        return slot
+
+    def hold(self, slot: int) -> None:
+        self._holders[slot] += 1
+
+    def let_go(self, slot: int) -> None:
+        self._holders[slot] -= 1
+        self.free_unheld(slot)
+
+    def free_unheld(self, slot: int) -> None:
+        """Free a slot that neither a node nor a pod holds."""
+        if not self._holders[slot] and self._of.get(self._names[slot]) == slot:
+            del self._of[self._names[slot]]
+            self._free.append(slot)
+
+    def _grow(self) -> None:
+        first = len(self._holders)
+        spare = max(SPARE, first // 8)
+        self._holders.extend([0] * spare)
+        self._names.extend([""] * spare)
+        self._free.extend(range(first + spare - 1, first - 1, -1))

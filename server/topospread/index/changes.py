@@ -1,0 +1,54 @@
+"""What the builder folds: changes of nodes, pods and workloads, stripped to what is counted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from topospread.kube.objects import Node, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """A pod as far as counting sees it.
+
+    Attributes:
+        labels: (key, value) pairs sorted by key: equal label sets are equal tuples.
+        node_name: where it is bound; empty while it waits. The node may be unknown (yet).
+        counted: bound, not terminating and not in a terminal phase (upstream facts 7 and 8).
+    """
+
+    labels: tuple[tuple[str, str], ...]
+    node_name: str
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodChange:
+    """A pod as it is now; ``row`` is None when it is gone."""
+
+    namespace: str
+    name: str
+    row: PodRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A node as it is now; ``node`` is None when it is gone."""
+
+    name: str
+    node: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadChange:
+    """A Service, RC, RS or STS as it is now; ``workload`` is None when it is gone."""
+
+    kind: str
+    namespace: str
+    name: str
+    workload: Workload | None
+
+
+IndexChange = PodChange | NodeChange | WorkloadChange

@@ -1,0 +1,148 @@
+"""Groups: matching pods per slot for one (namespace, selector), an immutable version a change.
+
+A new version is made without touching an array: it remembers the version it came from and the
+differences. Counts are worked out when somebody asks, so that a group nobody asks about costs a
+change next to nothing. Two threads that work them out at once get equal results; no lock is taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topospread.spread.topology import Eligibility, GroupKey, Ints
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from topospread.index.nodes import NodeTable
+
+MAX_PENDING: Final = 512
+"""Differences a version may carry before the builder works the counts out."""
+
+MAX_VIEWS: Final = 64
+"""Domain counts kept a version: one a (eligibility, key) in use."""
+
+Counts = NDArray[np.int32]
+_Views = dict[tuple[Eligibility, str], Ints]
+
+
+class Group:
+    """One version of a group's counts."""
+
+    __slots__ = ("_base", "_base_views", "_counts", "_pending", "_views", "key", "use")
+
+    def __init__(
+        self,
+        key: GroupKey,
+        counts: Counts | None,
+        use: LastUse,
+        *,
+        base: Counts | None = None,
+        pending: Mapping[int, int] | None = None,
+        base_views: tuple[NodeTable, _Views] | None = None,
+    ) -> None:
+        self.key = key
+        self.use = use
+        self._counts = counts
+        self._base = base
+        self._pending: Mapping[int, int] = pending or {}
+        self._base_views = base_views
+        self._views: tuple[NodeTable, _Views] | None = None
+
+    def counts(self, capacity: int) -> Counts:
+        """[capacity] matching pods on each slot."""
+        counts = self._counts
+        if counts is None:
+            assert self._base is not None
+            counts = _resized(self._base, max(capacity, 1 + max(self._pending, default=-1)))
+            for slot, delta in self._pending.items():
+                counts[slot] += delta
+            counts.flags.writeable = False
+            self._counts = counts
+        if counts.size < capacity:
+            counts = _resized(counts, capacity)
+            counts.flags.writeable = False
+            self._counts = counts
+        # Slots beyond the table hold pods of nodes that are unknown at this revision.
+        return counts if counts.size == capacity else counts[:capacity]
+
+    def domain_counts(self, nodes: NodeTable, eligibility: Eligibility, key: str) -> Ints:
+        """[domains] matching pods on eligible nodes of each domain."""
+        views = self._views
+        if views is None or views[0] is not nodes:
+            views = self._views = (nodes, {})
+        counts = views[1].get((eligibility, key))
+        if counts is None:
+            counts = self._derived(nodes, eligibility, key)
+            if counts is None:
+                counts = self._summed(nodes, eligibility, key)
+            counts.flags.writeable = False
+            if len(views[1]) >= MAX_VIEWS:
+                views[1].clear()
+            views[1][(eligibility, key)] = counts
+        return counts
+
+    def changed(self, deltas: Mapping[int, int]) -> Group:
+        """The next version; ``deltas`` maps slots to differences."""
+        if self._counts is not None or len(self._pending) > MAX_PENDING:
+            return Group(
+                self.key,
+                None,
+                self.use,
+                base=self.counts(0) if self._counts is None else self._counts,
+                pending=deltas,
+                base_views=self._views,
+            )
+        pending = dict(self._pending)
+        for slot, delta in deltas.items():
+            pending[slot] = pending.get(slot, 0) + delta
+        return Group(
+            self.key,
+            None,
+            self.use,
+            base=self._base,
+            pending=pending,
+            base_views=self._base_views,
+        )
+
+    def _derived(self, nodes: NodeTable, eligibility: Eligibility, key: str) -> Ints | None:
+        """From the counts of the version this one came from, if they are at hand for this table."""
+        if self._base_views is None or self._base_views[0] is not nodes:
+            return None
+        base = self._base_views[1].get((eligibility, key))
+        if base is None:
+            return None
+        counts = base.copy()
+        ids, mask = nodes.domains(key).ids, nodes.mask(eligibility)
+        for slot, delta in self._pending.items():
+            if slot < mask.size and mask[slot] and ids[slot] >= 0:
+                counts[ids[slot]] += delta
+        return counts
+
+    def _summed(self, nodes: NodeTable, eligibility: Eligibility, key: str) -> Ints:
+        domains = nodes.domains(key)
+        counted = nodes.mask(eligibility) & (domains.ids >= 0)
+        per_slot = self.counts(nodes.capacity)
+        # bincount adds up as float64, which is exact far beyond any number of pods.
+        return np.bincount(
+            domains.ids[counted], weights=per_slot[counted], minlength=len(domains.values)
+        ).astype(np.int64)
+
+
+class LastUse:
+    """When a group was last asked for; shared by all its versions and written without a lock."""
+
+    __slots__ = ("tick",)
+
+    def __init__(self, tick: int) -> None:
+        self.tick = tick
+
+
+def _resized(counts: Counts, capacity: int) -> Counts:
+    """A writable copy with at least `capacity` slots."""
+    copy = np.zeros(max(capacity, counts.size), dtype=np.int32)
+    copy[: counts.size] = counts
+    return copy

@@ -1,0 +1,264 @@
+"""The node table: which slot holds which node, and what follows from nodes alone.
+
+A table is immutable and shared by all snapshots between two node changes. Columns (a label's value
+on each slot), masks and memberships are made at first use and cached on the table; two threads that
+make one at the same time make equal ones, so no lock is taken. A new table inherits the columns,
+with the changed slots written anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from topospread.kube.taints import tolerated
+from topospread.spread.topology import Bools, Domains, Eligibility, Membership, Slots
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.kube.affinity import CompiledRequirements
+    from topospread.kube.objects import Node, Taint
+
+MAX_CACHED_MASKS: Final = 2048
+"""Masks kept for one table: one a distinct (keys, affinity, tolerations); past it the cache starts
+anew.
+"""
+
+NO_TAINTS: Final[tuple[Taint, ...]] = ()
+
+
+class NodeTable:
+    """The nodes of one cluster between two changes of any of them.
+
+    Attributes:
+        generation: grows with every change of a node.
+        capacity: length of all arrays; slots may be free.
+        alive: [capacity] whether the slot holds a node.
+        names: [capacity] node names; "" where free.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_id",
+        "_masks",
+        "_memberships",
+        "_nodes",
+        "_order",
+        "_slots",
+        "_sorted_names",
+        "_taint_ids",
+        "_taint_sets",
+        "alive",
+        "capacity",
+        "generation",
+        "names",
+    )
+
+    def __init__(
+        self,
+        generation: int,
+        nodes: Sequence[Node | None],
+        columns: Mapping[str, Domains] | None = None,
+    ) -> None:
+        self.generation = generation
+        self.capacity = len(nodes)
+        self._nodes = nodes
+        self.names: Sequence[str] = ["" if node is None else node.name for node in nodes]
+        self._slots = {node.name: slot for slot, node in enumerate(nodes) if node is not None}
+        self.alive: Bools = np.fromiter((n is not None for n in nodes), np.bool_, len(nodes))
+        self._columns: dict[str, Domains] = dict(columns or {})
+        self._masks: dict[Eligibility, Bools] = {}
+        self._memberships: dict[tuple[Eligibility, str], Membership] = {}
+        self._taint_sets: list[tuple[Taint, ...]] | None = None
+        self._taint_ids: Slots | None = None
+        self._order: NDArray[np.intp] | None = None
+        self._sorted_names: list[str] | None = None
+        self._id: str | None = None
+
+    # ------------------------------------------------------------------------------------------
+    # names
+
+    @property
+    def count(self) -> int:
+        """How many nodes there are."""
+        return len(self._slots)
+
+    def slot(self, name: str) -> int:
+        """The slot of a node; −1 when there is none of that name."""
+        return self._slots.get(name, -1)
+
+    def node(self, slot: int) -> Node | None:
+        """What a slot holds."""
+        return self._nodes[slot]
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """[count] slots in the order of the node names as bytes: the order of all answers."""
+        if self._order is None:
+            ordered = sorted(self._slots.items(), key=lambda item: item[0].encode())
+            self._sorted_names = [name for name, _ in ordered]
+            self._order = np.fromiter((slot for _, slot in ordered), np.intp, len(ordered))
+        return self._order
+
+    @property
+    def sorted_names(self) -> Sequence[str]:
+        """[count] node names in the order of all answers."""
+        if self._sorted_names is None:
+            _ = self.order
+        assert self._sorted_names is not None
+        return self._sorted_names
+
+    @property
+    def id(self) -> str:
+        """The table's identity: a hash of the sorted names, the same on every process."""
+        if self._id is None:
+            digest = hashlib.blake2b(digest_size=12)
+            for name in self.sorted_names:
+                digest.update(name.encode() + b"\0")
+            self._id = digest.hexdigest()
+        return self._id
+
+    # ------------------------------------------------------------------------------------------
+    # columns and masks
+
+    def domains(self, key: str) -> Domains:
+        """The values of one label over the slots."""
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = _new_column(key, self._nodes)
+        return column
+
+    def mask(self, eligibility: Eligibility) -> Bools:
+        """[capacity] which nodes are eligible; never a free slot."""
+        mask = self._masks.get(eligibility)
+        if mask is None:
+            mask = self.alive.copy()
+            for key in eligibility.keys:
+                mask &= self.domains(key).ids >= 0
+            if eligibility.requirements is not None:
+                mask &= self._affinity(eligibility.requirements)
+            if eligibility.tolerations is not None:
+                mask &= self._by_taints(
+                    lambda taints: tolerated(
+                        taints,
+                        eligibility.tolerations or (),
+                        comparison_operators=eligibility.comparison_operators,
+                    )
+                )
+            mask.flags.writeable = False
+            if len(self._masks) >= MAX_CACHED_MASKS:
+                self._masks, self._memberships = {}, {}
+            self._masks[eligibility] = mask
+        return mask
+
+    def membership(self, eligibility: Eligibility, key: str) -> Membership:
+        """The eligible nodes by domain."""
+        membership = self._memberships.get((eligibility, key))
+        if membership is None:
+            domains = self.domains(key)
+            ids = domains.ids[self.mask(eligibility)]
+            nodes = np.bincount(ids[ids >= 0], minlength=len(domains.values))
+            present = nodes > 0
+            membership = Membership(nodes, present, int(np.count_nonzero(present)))
+            self._memberships[(eligibility, key)] = membership
+        return membership
+
+    def _affinity(self, requirements: CompiledRequirements) -> Bools:
+        mask = np.ones(self.capacity, dtype=np.bool_)
+        for key, value in requirements.node_selector:
+            column = self.domains(key)
+            mask &= column.ids == column.number.get(value, -2)
+        if requirements.terms is None:
+            return mask
+        anyone = np.zeros(self.capacity, dtype=np.bool_)
+        for term in requirements.terms:
+            fits = np.ones(self.capacity, dtype=np.bool_)
+            for label in term.labels:
+                column = self.domains(label.key)
+                # Judge each distinct value once; the last entry is picked by −1: label absent.
+                table = [label.accepts(value) for value in column.values]
+                table.append(label.accepts(None))
+                fits &= np.array(table, dtype=np.bool_)[column.ids]
+            for node_field in term.fields:
+                if node_field.key == "metadata.name":
+                    fits &= np.fromiter(
+                        map(node_field.accepts, self.names), np.bool_, self.capacity
+                    )
+                elif not node_field.accepts(""):
+                    fits[:] = False
+            anyone |= fits
+        return mask & anyone
+
+    def _by_taints(self, judge: Callable[[tuple[Taint, ...]], bool]) -> Bools:
+        if self._taint_ids is None or self._taint_sets is None:
+            number: dict[tuple[Taint, ...], int] = {}
+            ids = np.fromiter(
+                (
+                    number.setdefault(NO_TAINTS if n is None else n.taints, len(number))
+                    for n in self._nodes
+                ),
+                np.int32,
+                self.capacity,
+            )
+            self._taint_sets, self._taint_ids = list(number), ids
+        table = [judge(taints) for taints in self._taint_sets]
+        return np.array([*table, False], dtype=np.bool_)[self._taint_ids]
+
+    # ------------------------------------------------------------------------------------------ the
+    # next table
+
+    def changed(self, nodes: Mapping[int, Node | None], capacity: int) -> NodeTable:
+        """The table after some slots changed; columns are copied, not made anew."""
+        held = list(self._nodes)
+        held.extend([None] * (capacity - len(held)))
+        for slot, node in nodes.items():
+            held[slot] = node
+        columns = {
+            key: column
+            for key, old in list(self._columns.items())
+            if (column := _changed_column(old, nodes, capacity)) is not None
+        }
+        return NodeTable(self.generation + 1, held, columns)
+
+
+EMPTY: Final = NodeTable(0, ())
+
+
+def _new_column(key: str, nodes: Iterable[Node | None]) -> Domains:
+    number: dict[str, int] = {}
+    ids: list[int] = []
+    for node in nodes:
+        value = None if node is None else node.labels.get(key)
+        ids.append(-1 if value is None else number.setdefault(value, len(number)))
+    column = np.array(ids, dtype=np.int32)
+    column.flags.writeable = False
+    return Domains(key, column, tuple(number), number)
+
+
+def _changed_column(
+    old: Domains, nodes: Mapping[int, Node | None], capacity: int
+) -> Domains | None:
+    """The column with some slots written anew; None when most of its values are dead."""
+    number = old.number
+    ids = np.full(capacity, -1, dtype=np.int32)
+    ids[: old.ids.size] = old.ids
+    for slot, node in nodes.items():
+        value = None if node is None else node.labels.get(old.key)
+        if value is None:
+            ids[slot] = -1
+            continue
+        if value not in number:
+            if number is old.number:
+                number = dict(number)
+            number[value] = len(number)
+        ids[slot] = number[value]
+    if len(number) > 2 * capacity + 16:
+        return None
+    ids.flags.writeable = False
+    values = old.values if number is old.number else tuple(number)
+    return Domains(old.key, ids, values, number)

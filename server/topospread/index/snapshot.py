@@ -1,0 +1,93 @@
+"""One immutable state of a cluster: what decisions are computed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from topospread.index.groups import Group
+    from topospread.index.nodes import NodeTable
+    from topospread.spread.topology import Bools, Domains, Eligibility, GroupKey, Ints, Membership
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """Nodes, counts and workloads at one revision; a spread.topology.Topology.
+
+    Attributes:
+        sequence: grows with every publication by one builder; for caches.
+        nodes: the node table.
+        groups: the groups that are kept; ask the builder to
+            :meth:`~topospread.index.builder.Builder.keep` others.
+        workloads: by namespace.
+        pods: how many pods are known, counted or not.
+    """
+
+    sequence: int
+    nodes: NodeTable
+    groups: Mapping[GroupKey, Group]
+    workloads: Mapping[str, NamespaceWorkloads]
+    pods: int
+
+    @property
+    def alive(self) -> Bools:
+        """[slots] whether the slot holds a node."""
+        return self.nodes.alive
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        return self.nodes.count
+
+    @property
+    def workload_count(self) -> int:
+        """How many workloads there are."""
+        return sum(len(namespace.objects) for namespace in self.workloads.values())
+
+    def slot(self, name: str) -> int:
+        """The slot of a node; −1 when there is none of that name."""
+        return self.nodes.slot(name)
+
+    def domains(self, key: str) -> Domains:
+        """The domains of a topology key."""
+        return self.nodes.domains(key)
+
+    def mask(self, eligibility: Eligibility) -> Bools:
+        """[slots] whether the node is eligible."""
+        return self.nodes.mask(eligibility)
+
+    def membership(self, eligibility: Eligibility, key: str) -> Membership:
+        """The eligible nodes by domain."""
+        return self.nodes.membership(eligibility, key)
+
+    def node_counts(self, group: GroupKey) -> NDArray[np.int32]:
+        """[slots] matching pods on each slot.
+
+        Raises:
+            KeyError: the group is not kept; see :meth:`missing`.
+        """
+        return self.groups[group].counts(self.nodes.capacity)
+
+    def domain_counts(self, group: GroupKey, eligibility: Eligibility, key: str) -> Ints:
+        """[domains] matching pods on eligible nodes of each domain.
+
+        Raises:
+            KeyError: the group is not kept; see :meth:`missing`.
+        """
+        return self.groups[group].domain_counts(self.nodes, eligibility, key)
+
+    def namespace(self, name: str) -> NamespaceWorkloads:
+        """The workloads of a namespace."""
+        return self.workloads.get(name, NO_WORKLOADS)
+
+    def missing(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
+        """Those that must be counted first."""
+        return [g for g in groups if g not in self.groups and not g.counts_nothing]

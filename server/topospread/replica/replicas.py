@@ -1,0 +1,181 @@
+"""All replicas of a process: one a cluster, started at first use."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import LimitExceeded, Unavailable
+from topospread.replica.replica import Replica, ReplicaOptions, Source
+from topospread.replica.view import Token, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MAX_CLUSTERS: Final = 1024
+"""Replicas a process keeps: each costs a thread and an index."""
+
+
+class Freshness(Enum):
+    """How fresh the state behind an answer must be."""
+
+    MINIMIZE_LATENCY = auto()
+    AT_LEAST_AS_FRESH = auto()
+    FULLY_CONSISTENT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """A caller's demand.
+
+    Attributes:
+        token: with AT_LEAST_AS_FRESH.
+        max_staleness: seconds that the store may have been out of reach; None: any.
+    """
+
+    freshness: Freshness = Freshness.MINIMIZE_LATENCY
+    token: Token | None = None
+    max_staleness: float | None = None
+
+
+NEWEST_AT_HAND: Final = Consistency()
+
+
+class Replicas:
+    """The replicas by cluster name.
+
+    Args:
+        source: the store.
+        options: for each replica.
+        entering_wait: called before a caller begins to wait and may refuse it; the returned
+            callable ends the wait.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        options: ReplicaOptions,
+        *,
+        entering_wait: Callable[[], Callable[[], None]] = lambda: _nothing,
+    ) -> None:
+        self._source = source
+        self._options = options
+        self._entering_wait = entering_wait
+        self._replicas: dict[str, Replica] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def resolve(self, cluster: str, demand: Consistency, deadline: float) -> tuple[Replica, View]:
+        """The replica of a cluster and a view that is fresh enough.
+
+        Costs a look-up when there is nothing to wait for.
+
+        Args:
+            cluster: its name.
+            demand: of the caller.
+            deadline: of the call, on the monotonic clock.
+
+        Raises:
+            NotFound: no such cluster.
+            Unavailable: staler than allowed, or the store is needed and out of reach.
+            DeadlineExceeded: the wait ended with the deadline.
+            RevisionUnavailable: the demanded revision is of another history.
+        """
+        replica = self._replicas.get(cluster)
+        view = None if replica is None else replica.view
+        if replica is None or view is None or replica.gone:
+            replica = self._loaded(cluster, deadline)
+            view = replica.loaded()
+        if demand.freshness is not Freshness.MINIMIZE_LATENCY:
+            view = self._fresh(replica, demand, deadline)
+        if demand.max_staleness is not None and replica.stale_for > demand.max_staleness:
+            raise Unavailable(
+                f"the store has been out of reach for {replica.stale_for:.1f} s, "
+                f"longer than max_staleness {demand.max_staleness:g} s"
+            )
+        return replica, view
+
+    def _fresh(self, replica: Replica, demand: Consistency, deadline: float) -> View:
+        token = demand.token
+        if demand.freshness is Freshness.FULLY_CONSISTENT:
+            head = self._source.head(replica.cluster)
+            token = Token(head.identity, head.revision)
+        assert token is not None, "at_least_as_fresh carries a token"
+        view = replica.loaded()
+        if view.identity == token.identity and view.revision.number >= token.revision.number:
+            return replica.wait_for(token, deadline)
+        leave = self._entering_wait()
+        try:
+            return replica.wait_for(token, deadline)
+        finally:
+            leave()
+
+    def _loaded(self, cluster: str, deadline: float) -> Replica:
+        leave = self._entering_wait()
+        try:
+            while True:
+                replica = self._started(cluster)
+                replica.wait_loaded(deadline)
+                if not replica.gone:
+                    return replica
+        finally:
+            leave()
+
+    def _started(self, cluster: str) -> Replica:
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the server is going away: try another one")
+            replica = self._replicas.get(cluster)
+            if replica is None or replica.gone:
+                if len(self._replicas) >= MAX_CLUSTERS:
+                    raise LimitExceeded(f"this server follows {MAX_CLUSTERS} clusters already")
+                replica = Replica(cluster, self._source, self._options, on_gone=self._forget)
+                self._replicas[cluster] = replica
+                replica.start()
+            return replica
+
+    def _forget(self, replica: Replica) -> None:
+        with self._lock:
+            if self._replicas.get(replica.cluster) is replica:
+                del self._replicas[replica.cluster]
+
+    def forget(self, cluster: str) -> None:
+        """Stop following a cluster, for example because it was dropped."""
+        with self._lock:
+            replica = self._replicas.pop(cluster, None)
+        if replica is not None:
+            replica.stop()
+
+    def preload(self, clusters: Sequence[str], deadline: float) -> None:
+        """Load clusters before the first call asks for them.
+
+        Raises:
+            DeadlineExceeded: not all were loaded in time.
+        """
+        for replica in [self._started(cluster) for cluster in clusters]:
+            replica.wait_loaded(deadline)
+
+    def running(self) -> Sequence[Replica]:
+        """The replicas there are, by cluster name."""
+        with self._lock:
+            return [self._replicas[name] for name in sorted(self._replicas)]
+
+    def close(self) -> None:
+        """Stop all."""
+        with self._lock:
+            self._closed = True
+            replicas = list(self._replicas.values())
+        for replica in replicas:
+            replica.stop()
+
+
+def seconds_from_now(seconds: float) -> float:
+    """A deadline on the monotonic clock."""
+    return time.monotonic() + seconds
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,66 @@
+"""Views and tokens: a snapshot together with the point in history that it stands for."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topospread.errors import FieldViolation, InvalidRequest
+from topospread.store.api import Revision
+
+if TYPE_CHECKING:
+    from topospread.index.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A revision as callers carry it: opaque to them, and bound to one store's history."""
+
+    identity: str
+    revision: Revision
+
+    def encode(self) -> str:
+        """The text that callers see."""
+        text = f"{self.identity}.{self.revision.number}.{self.revision.tag}"
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str) -> Token:
+        """Read a token.
+
+        Raises:
+            InvalidRequest: it is not one of ours.
+        """
+        try:
+            padded = text + "=" * (-len(text) % 4)
+            raw = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True)
+            identity, number, tag = raw.decode("ascii").split(".")
+            return cls(identity, Revision(int(number), tag))
+        except (ValueError, binascii.Error) as cause:
+            raise InvalidRequest.of(
+                [
+                    FieldViolation(
+                        "revision",
+                        "must be a revision that an earlier answer carried",
+                        bad_value=text,
+                    )
+                ]
+            ) from cause
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """What a decision is computed from.
+
+    Attributes:
+        token: of the revision, encoded once.
+        published_at: seconds on the monotonic clock.
+    """
+
+    snapshot: Snapshot
+    identity: str
+    revision: Revision
+    token: str
+    published_at: float

@@ -1,0 +1,88 @@
+"""A scheduling cycle: one pod judged at one frozen state.
+
+Everything that PreFilter, Filter and Score say of a pod follows from here; each part is worked out
+once, when it is first asked for. Snapshots are immutable, so a cycle costs only references.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
+from topospread.spread.scoring import Scores, score
+from topospread.spread.verdicts import FITS, SKIP, SUCCESS, Code, Status, error
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from topospread.kube.objects import Pod
+    from topospread.replica.view import View
+    from topospread.spread.constraints import PodConstraints
+    from topospread.spread.settings import Rules
+    from topospread.spread.topology import Bools
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A pod, the rules, and the state that it is judged at.
+
+    Attributes:
+        moves: what-ifs that PreFilter's counts include; scores do not (upstream fact 33).
+    """
+
+    cluster: str
+    pod: Pod
+    rules: Rules
+    constraints: PodConstraints
+    view: View
+    moves: tuple[PodMove, ...] = ()
+
+    @cached_property
+    def pre_filter_status(self) -> Status:
+        """Success; Skip without hard constraints; Error when one does not parse."""
+        hard = self.constraints.hard
+        if hard.error:
+            return error(hard.error)
+        return SUCCESS if hard.constraints else SKIP
+
+    @cached_property
+    def states(self) -> tuple[DomainState, ...]:
+        """The counts behind the hard constraints; none when PreFilter skips."""
+        return pre_filter(self.constraints.hard.constraints, self.view.snapshot, self.moves)
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """[slots] the verdict on each node; all fit when PreFilter skips."""
+        return filter_nodes(self.states, self.view.snapshot)
+
+    @cached_property
+    def feasible(self) -> Bools:
+        """[slots] the nodes that pass; none after an Error."""
+        alive = self.view.snapshot.alive
+        if self.pre_filter_status.code is Code.ERROR:
+            return np.zeros_like(alive)
+        fits: Bools = alive & (self.verdicts == FITS)
+        return fits
+
+    @property
+    def pre_score_status(self) -> Status:
+        """Success; Skip without soft constraints or nodes; Error when one does not parse."""
+        soft = self.constraints.soft
+        if not self.view.snapshot.node_count:
+            return SKIP
+        if soft.error:
+            return error(soft.error)
+        return SUCCESS if soft.constraints else SKIP
+
+    def scores(self, candidates: NDArray[np.intp]) -> Scores:
+        """Scores of some nodes, by slot; only when PreScore is Success and there are candidates."""
+        return score(
+            self.constraints.soft.constraints,
+            self.view.snapshot,
+            candidates,
+            require_all_keys=self.constraints.require_all_keys,
+        )

@@ -1,0 +1,61 @@
+"""Cycles that later calls may resume: bounded in number and in age, per process."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from topospread.errors import CycleExpired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topospread.service.cycle import Cycle
+
+
+class Cycles:
+    """Keeps cycles by identifier.
+
+    Args:
+        ttl: seconds that a cycle lives.
+        capacity: how many are kept; the oldest go first.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self, ttl: float = 60.0, capacity: int = 10_000, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._ttl = ttl
+        self._capacity = capacity
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, Cycle]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, cycle: Cycle) -> str:
+        """Keep a cycle; returns its identifier, which no other process has."""
+        identifier = secrets.token_urlsafe(12)
+        now = self._clock()
+        with self._lock:
+            self._kept[identifier] = (now + self._ttl, cycle)
+            while self._kept and (
+                len(self._kept) > self._capacity or next(iter(self._kept.values()))[0] <= now
+            ):
+                self._kept.popitem(last=False)
+        return identifier
+
+    def get(self, identifier: str) -> Cycle | None:
+        """The cycle, or None when it is unknown here or too old."""
+        kept = self._kept.get(identifier)
+        if kept is None or kept[0] <= self._clock():
+            return None
+        return kept[1]
+
+    def expired(self, identifier: str) -> CycleExpired:
+        """The error for a cycle that cannot be resumed."""
+        return CycleExpired(
+            f"cycle {identifier!r} is not known to this process: it expired after {self._ttl:g} s, "
+            "or another process made it. Call PreFilter again, or send the pod along"
+        )

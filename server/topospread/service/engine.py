@@ -1,0 +1,257 @@
+"""What all decisions share: from what a call asks to a cycle."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from topospread.codec.pods import pod_from_proto
+from topospread.codec.stored import object_from_stored
+from topospread.errors import InvalidRequest, NotFound
+from topospread.kube.objects import Pod
+from topospread.kube.validation import validate_pod
+from topospread.kube.workloads import default_selector
+from topospread.service.cycle import Cycle
+from topospread.spread.constraints import PodConstraints, needs_default_selector, pod_constraints
+from topospread.spread.filtering import PodMove
+from topospread.store.api import Key, Kind, Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from topospread.index.workloads import NamespaceWorkloads
+    from topospread.replica.replica import Replica
+    from topospread.replica.replicas import Replicas
+    from topospread.replica.view import View
+    from topospread.service.asks import Ask, Move, PodRef
+    from topospread.service.cycles import Cycles
+    from topospread.service.rules_book import RulesBook
+    from topospread.spread.settings import Rules
+    from topospread.spread.topology import GroupKey
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may carry.
+
+    Attributes:
+        constraints: of one pod.
+        terms: expressions and values of one pod's selectors and affinity.
+        batch_pods: pods in a BatchEvaluate.
+        what_ifs: pods added and removed.
+        top_k: nodes that Evaluate names.
+    """
+
+    constraints: int = 64
+    terms: int = 5000
+    batch_pods: int = 1000
+    what_ifs: int = 1000
+    top_k: int = 1000
+
+
+class Clock(Protocol):
+    """Seconds that only grow."""
+
+    def __call__(self) -> float:
+        """Now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A cycle and how it came about.
+
+    Attributes:
+        cycle_id: names the cycle for later calls of this process; empty when it is not kept.
+        remade: the caller's cycle was unknown here.
+    """
+
+    cycle: Cycle
+    replica: Replica
+    cycle_id: str = ""
+    remade: bool = False
+
+
+class _Judged:
+    """A pod, its rules, and its constraints at the view last looked at."""
+
+    __slots__ = ("_workloads", "constraints", "pod", "rules")
+
+    constraints: PodConstraints
+
+    def __init__(self, pod: Pod, rules: Rules) -> None:
+        self.pod = pod
+        self.rules = rules
+        self._workloads: NamespaceWorkloads | None = None
+
+    def make_constraints(self, view: View) -> None:
+        """Make the constraints; they depend on the state only through the namespace's workloads."""
+        workloads = view.snapshot.namespace(self.pod.namespace)
+        if self._workloads is workloads:
+            return
+        self._workloads = workloads
+        deduced = None
+        if needs_default_selector(self.pod, self.rules):
+            deduced = default_selector(self.pod, workloads.services, workloads.lookup)
+        self.constraints = pod_constraints(self.pod, self.rules, deduced)
+
+
+class Engine:
+    """Turns asks into cycles: the pod, its rules, a fresh enough view, the groups it needs."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        reader: Reader,
+        rules: RulesBook,
+        cycles: Cycles,
+        limits: Limits | None = None,
+        clock: Clock = time.perf_counter,
+    ) -> None:
+        self.replicas = replicas
+        self.rules = rules
+        self.cycles = cycles
+        self.limits = limits or Limits()
+        self.clock = clock
+        self._reader = reader
+
+    def begin(self, ask: Ask) -> Resolved:
+        """A new cycle for the ask's pod.
+
+        Raises:
+            InvalidRequest: no pod, too much, unknown settings, or (with `validate`) constraints
+                that the API server would refuse.
+            NotFound: the cluster or the pod is not known.
+            Unavailable, DeadlineExceeded, RevisionUnavailable: see Replicas.resolve.
+        """
+        if ask.subject is None:
+            raise InvalidRequest("give a pod, or the name of one in the state, or a cycle")
+        self._check_what_ifs(ask)
+        started = self.clock()
+        replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
+        judged = self._judged(self._pod(ask.cluster, ask.subject), ask)
+        view = self._count((judged,), replica, view)
+        ask.stages.resolve = self.clock() - started
+        return Resolved(self._cycle(judged, ask, view), replica)
+
+    def begin_all(self, ask: Ask, pods: Sequence[Pod]) -> Sequence[Resolved | InvalidRequest]:
+        """One new cycle a pod, or why it is refused, all at the same revision.
+
+        Raises:
+            As :meth:`begin`, for what concerns all pods.
+        """
+        self._check_what_ifs(ask)
+        replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
+        judged: list[_Judged | InvalidRequest] = []
+        for pod in pods:
+            try:
+                judged.append(self._judged(pod, ask))
+            except InvalidRequest as refused:
+                judged.append(refused)
+        view = self._count([j for j in judged if isinstance(j, _Judged)], replica, view)
+        return [
+            j if isinstance(j, InvalidRequest) else Resolved(self._cycle(j, ask, view), replica)
+            for j in judged
+        ]
+
+    def resume(self, ask: Ask) -> Resolved:
+        """The ask's cycle, made again from its pod when it is unknown here.
+
+        Raises:
+            CycleExpired: it is unknown and there is no pod.
+            And what :meth:`begin` raises.
+        """
+        if not ask.cycle:
+            return self.begin(ask)
+        known = self.cycles.get(ask.cycle)
+        if known is not None and known.cluster == ask.cluster:
+            replica, _ = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
+            return Resolved(known, replica, ask.cycle)
+        if ask.subject is None:
+            raise self.cycles.expired(ask.cycle)
+        made = self.begin(ask)
+        return Resolved(made.cycle, made.replica, self.cycles.put(made.cycle), remade=True)
+
+    def _pod(self, cluster: str, subject: Pod | PodRef) -> Pod:
+        if isinstance(subject, Pod):
+            return subject
+        stored = self._reader.get(cluster, Key(Kind.POD, subject.namespace, subject.name))
+        if stored is None:
+            raise NotFound(f"pod {subject.namespace}/{subject.name} is not in cluster {cluster!r}")
+        return pod_from_proto(object_from_stored(stored).pod)
+
+    def _judged(self, pod: Pod, ask: Ask) -> _Judged:
+        check_size(pod, self.limits)
+        if ask.validate:
+            violations = validate_pod(pod)
+            if violations:
+                raise InvalidRequest.of(violations)
+        return _Judged(pod, self.rules.rules_for(ask.settings, pod.scheduler_name))
+
+    def _count(self, judged: Sequence[_Judged], replica: Replica, view: View) -> View:
+        """A view that counts all groups the pods need; their constraints are those at that view."""
+        while True:
+            for one in judged:
+                one.make_constraints(view)
+            groups = [group for one in judged for group in needed_groups(one.constraints)]
+            if not view.snapshot.missing(groups):
+                for group in groups:
+                    view.snapshot.groups[group].use.tick = view.snapshot.sequence
+                return view
+            # The view that comes back may be newer, and its workloads may select other pods.
+            view = replica.keep(groups)
+
+    def _cycle(self, judged: _Judged, ask: Ask, view: View) -> Cycle:
+        return Cycle(
+            ask.cluster, judged.pod, judged.rules, judged.constraints, view, self._moves(ask, view)
+        )
+
+    def _check_what_ifs(self, ask: Ask) -> None:
+        if len(ask.add_pods) + len(ask.remove_pods) > self.limits.what_ifs:
+            raise InvalidRequest(f"addPods and removePods: at most {self.limits.what_ifs} together")
+
+    @staticmethod
+    def _moves(ask: Ask, view: View) -> tuple[PodMove, ...]:
+        def placed(moves: Sequence[Move], delta: int) -> Iterable[PodMove]:
+            for move in moves:
+                node = move.node or move.pod.node_name
+                yield PodMove(move.pod, view.snapshot.slot(node), delta)
+
+        return (*placed(ask.add_pods, +1), *placed(ask.remove_pods, -1))
+
+
+def needed_groups(constraints: PodConstraints) -> list[GroupKey]:
+    """What must be counted to judge a pod in all phases."""
+    both = (*constraints.hard.constraints, *constraints.soft.constraints)
+    return [c.group for c in both if not c.group.counts_nothing]
+
+
+def check_size(pod: Pod, limits: Limits) -> None:
+    """Refuse pods that would cost far more than any real one.
+
+    Raises:
+        InvalidRequest: naming the limit.
+    """
+    if len(pod.constraints) > limits.constraints:
+        raise InvalidRequest(
+            f"spec.topologySpreadConstraints: {len(pod.constraints)} constraints, "
+            f"at most {limits.constraints} are judged"
+        )
+    if _terms(pod) > limits.terms:
+        raise InvalidRequest(
+            f"the pod's selectors and affinity have more than {limits.terms} expressions and values"
+        )
+
+
+def _terms(pod: Pod) -> int:
+    total = len(pod.requirements.node_selector) + len(pod.tolerations)
+    for term in pod.requirements.terms or ():
+        total += sum(1 + len(e.values) for e in (*term.match_expressions, *term.match_fields))
+    for constraint in pod.constraints:
+        total += len(constraint.match_label_keys)
+        if constraint.label_selector is not None:
+            total += len(constraint.label_selector.match_labels)
+            expressions = constraint.label_selector.match_expressions
+            total += sum(1 + len(e.values) for e in expressions)
+    return total

@@ -1,0 +1,182 @@
+"""Evaluate: PreFilter, Filter and Score in one, and the best nodes by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from topospread.errors import InvalidRequest, TopospreadError
+from topospread.kube.fit_message import error_message, fit_message
+from topospread.service.filter import verdicts_on
+from topospread.service.selection import select
+from topospread.spread.verdicts import FITS, SKIP, VERDICTS, Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.kube.objects import Pod
+    from topospread.service.asks import Ask
+    from topospread.service.cycle import Cycle
+    from topospread.service.engine import Engine, Resolved
+    from topospread.spread.topology import Ints
+
+DEFAULT_TOP_K: Final = 5
+
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+
+
+@dataclass(frozen=True, slots=True)
+class RankedNode:
+    """A feasible node and its scores; both 0 when PreScore skips."""
+
+    name: str
+    raw: int
+    normalized: int
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The whole judgement of a pod.
+
+    Attributes:
+        nodes: how many were judged.
+        feasible: how many passed.
+        verdicts: (status, nodes), most frequent first.
+        top: best first.
+        message, reason: as kube-scheduler writes them on a pod that fits nowhere; empty when one
+            fits.
+    """
+
+    resolved: Resolved
+    pre_filter: Status
+    pre_score: Status
+    nodes: int
+    feasible: int
+    verdicts: tuple[tuple[Status, int], ...]
+    top: tuple[RankedNode, ...]
+    message: str = ""
+    reason: str = ""
+
+
+def evaluate(engine: Engine, ask: Ask, top_k: int = 0) -> Evaluation:
+    """Judge a pod.
+
+    Args:
+        engine: makes the cycle.
+        ask: the question; `nodes` narrows what is judged, not what is counted.
+        top_k: how many nodes to name; 0 is the default of 5.
+
+    Raises:
+        As Engine.begin; InvalidRequest for the selection and for top_k.
+    """
+    _check_top_k(engine, top_k)
+    return _judge(engine, engine.begin(ask), ask, top_k)
+
+
+def _check_top_k(engine: Engine, top_k: int) -> None:
+    if top_k > engine.limits.top_k:
+        raise InvalidRequest(f"topK: at most {engine.limits.top_k}")
+
+
+def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluation:
+    cycle = resolved.cycle
+    selected = select(cycle.view.snapshot.nodes, ask.nodes)
+    status = cycle.pre_filter_status
+    if status.code is Code.ERROR:
+        message = error_message(status.reasons[0])
+        size = int(selected.slots.size)
+        return Evaluation(resolved, status, SKIP, size, 0, (), (), message, SCHEDULER_ERROR)
+    clock, stages = engine.clock, ask.stages
+    started = clock()
+    _ = cycle.states
+    counted = clock()
+    verdicts = verdicts_on(cycle, selected)
+    filtered = clock()
+    stages.pre_filter, stages.filter = counted - started, filtered - counted
+    counts = np.bincount(verdicts, minlength=len(VERDICTS)).tolist()
+    feasible = counts[FITS]
+    judged = tuple(
+        (VERDICTS[verdict], nodes)
+        for verdict, nodes in sorted(enumerate(counts), key=lambda item: -item[1])
+        if nodes
+    )
+    pre_score = cycle.pre_score_status
+    top: tuple[RankedNode, ...] = ()
+    if feasible:
+        fits = (
+            selected.slots if feasible == selected.slots.size else selected.slots[verdicts == FITS]
+        )
+        top = rank(cycle, fits, top_k or DEFAULT_TOP_K)
+        stages.score = clock() - filtered
+    message = reason = ""
+    if not feasible:
+        reasons = {status.reasons[0]: nodes for status, nodes in judged}
+        message, reason = fit_message(int(selected.slots.size), reasons), UNSCHEDULABLE
+    size = int(selected.slots.size)
+    return Evaluation(resolved, status, pre_score, size, feasible, judged, top, message, reason)
+
+
+def evaluate_batch(
+    engine: Engine, ask: Ask, pods: Sequence[Pod], top_k: int = 0
+) -> tuple[Evaluation | TopospreadError, ...]:
+    """Judge several pods at one revision, each on its own: one's bad input fails no other.
+
+    Raises:
+        InvalidRequest: more pods than the limit.
+        NotFound, Unavailable, DeadlineExceeded: the cluster cannot be asked at all.
+    """
+    if len(pods) > engine.limits.batch_pods:
+        raise InvalidRequest(
+            f"pods: {len(pods)} in one batch, at most {engine.limits.batch_pods}: split it"
+        )
+    _check_top_k(engine, top_k)
+    return tuple(
+        begun if isinstance(begun, TopospreadError) else _judge(engine, begun, ask, top_k)
+        for begun in engine.begin_all(ask, pods)
+    )
+
+
+def rank(cycle: Cycle, fits: NDArray[np.intp], top_k: int) -> tuple[RankedNode, ...]:
+    """The best nodes: by score, then fewest matching pods in the hard domains, then by name.
+
+    Args:
+        cycle: the judgement.
+        fits: slots of the feasible nodes in the order of their names, at least one.
+        top_k: how many.
+    """
+    raw = normalized = np.zeros(fits.size, dtype=np.int64)
+    if cycle.pre_score_status.code is Code.SUCCESS:
+        scores = cycle.scores(fits)
+        raw, normalized = scores.raw, scores.normalized
+    # One number a node, so that one partition finds the best: score, then pods, then position.
+    order = ((100 - normalized) << 32) + np.clip(_matching(cycle, fits), 0, (1 << 32) - 1)
+    best = _smallest(order, min(top_k, fits.size))
+    names = cycle.view.snapshot.nodes.names
+    return tuple(
+        RankedNode(names[slot], int(raw[i]), int(normalized[i]))
+        for i, slot in zip(best.tolist(), fits[best].tolist(), strict=True)
+    )
+
+
+def _matching(cycle: Cycle, fits: NDArray[np.intp]) -> Ints:
+    total: Ints = np.zeros(fits.size, dtype=np.int64)
+    for state in cycle.states:
+        ids = cycle.view.snapshot.domains(state.constraint.topology_key).ids[fits]
+        total += state.counts[ids]
+    return total
+
+
+def _smallest(order: Ints, k: int) -> NDArray[np.intp]:
+    """Positions of the k smallest entries, ascending; equal ones by position."""
+    if k >= order.size:
+        return np.argsort(order, kind="stable")
+    bound = np.partition(order, k - 1)[k - 1]
+    below = np.flatnonzero(order < bound)
+    at = np.flatnonzero(order == bound)[: k - below.size]
+    chosen = np.sort(np.concatenate([below, at]))
+    return chosen[np.argsort(order[chosen], kind="stable")]

@@ -1,0 +1,80 @@
+"""Which nodes an answer is about, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topospread.errors import InvalidRequest, NodeTableChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.index.nodes import NodeTable
+    from topospread.service.asks import NodeChoice
+
+_NAMED_IN_ERRORS = 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected:
+    """Nodes as slots.
+
+    Attributes:
+        slots: [selection] −1 for names that are not in the state.
+        choice: the caller's own order, which answers keep; None: the node table's.
+    """
+
+    slots: NDArray[np.intp]
+    choice: NodeChoice | None
+
+
+def select(nodes: NodeTable, choice: NodeChoice | None) -> Selected:
+    """The nodes a caller chose; all, in the table's order, when it did not.
+
+    Raises:
+        NodeTableChanged: positions in a table that is not the current one.
+        InvalidRequest: names and positions at once, or a position outside the table.
+    """
+    if choice is None:
+        return Selected(nodes.order, None)
+    if not choice.indices:
+        slots = np.fromiter(map(nodes.slot, choice.names), np.intp, len(choice.names))
+        return Selected(slots, choice)
+    if choice.names:
+        raise InvalidRequest("nodes: give names or indices, not both")
+    if choice.node_table != nodes.id:
+        raise NodeTableChanged(
+            "nodes.indices refer to another node table: fetch the current one with NodeTable"
+        )
+    positions = np.array(choice.indices, dtype=np.int64)
+    if positions.max() >= nodes.count:
+        raise InvalidRequest(f"nodes.indices: the table has {nodes.count} nodes")
+    return Selected(nodes.order[positions], choice)
+
+
+def known(nodes: NodeTable, choice: NodeChoice) -> Selected:
+    """A choice in which every node is known and named once.
+
+    Raises:
+        InvalidRequest: naming the first few that are not. And what :func:`select` raises.
+    """
+    selected = select(nodes, choice)
+    if (selected.slots < 0).any():
+        strangers = [name for name in choice.names if nodes.slot(name) < 0]
+        raise InvalidRequest(f"nodes: not in the cluster's state: {_some(strangers)}")
+    marks = np.zeros(nodes.capacity, dtype=np.bool_)
+    marks[selected.slots] = True
+    if int(np.count_nonzero(marks)) != selected.slots.size:
+        raise InvalidRequest("nodes: each node may be given once")
+    return selected
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(name[:253] for name in names[:_NAMED_IN_ERRORS])
+    more = len(names) - _NAMED_IN_ERRORS
+    return f"{shown} … and {more} more" if more > 0 else shown

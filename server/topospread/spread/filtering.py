@@ -1,0 +1,150 @@
+"""PreFilter and Filter: may a pod go to a node (KEP-895, KEP-3022).
+
+The criterion, for every hard constraint::
+
+    matching pods in the node's domain + (1 if the pod matches its own selector) − global minimum ≤
+    maxSkew
+
+The global minimum is the smallest count of a domain that has an eligible node, or 0 when there are
+fewer such domains than minDomains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread.kube.objects import Pod
+    from topospread.spread.constraints import Constraint
+    from topospread.spread.topology import Ints, Topology
+
+Verdicts = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainState:
+    """One hard constraint with its counts, frozen.
+
+    Attributes:
+        counts: [domains] matching pods on eligible nodes.
+        eligible_domains: domains with at least one eligible node.
+        global_minimum: as in the criterion.
+        rejected: [domains] whether the criterion fails there.
+    """
+
+    constraint: Constraint
+    counts: Ints
+    eligible_domains: int
+    global_minimum: int
+    rejected: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class PodMove:
+    """A what-if of PreFilterExtensions: a pod that comes to a node, or leaves it."""
+
+    pod: Pod
+    slot: int
+    delta: int
+
+
+def pre_filter(
+    constraints: Sequence[Constraint],
+    topology: Topology,
+    moves: Sequence[PodMove] = (),
+) -> tuple[DomainState, ...]:
+    """Count per domain for each hard constraint.
+
+    Args:
+        constraints: the hard ones, in the pod's order.
+        topology: the state.
+        moves: what-ifs; they ignore deletionTimestamp and may drive a count below 0 (upstream fact
+            33).
+    """
+    return tuple(_domain_state(c, topology, moves) for c in constraints)
+
+
+def _domain_state(
+    constraint: Constraint, topology: Topology, moves: Sequence[PodMove]
+) -> DomainState:
+    key, eligibility = constraint.topology_key, constraint.eligibility
+    membership = topology.membership(eligibility, key)
+    if constraint.group.counts_nothing:
+        counts = np.zeros(membership.nodes.size, dtype=np.int64)
+    else:
+        counts = topology.domain_counts(constraint.group, eligibility, key)
+    if moves:
+        counts = _moved(counts, constraint, topology, moves)
+    minimum = 0
+    if membership.size and membership.size >= constraint.min_domains:
+        minimum = int(counts[membership.present].min())
+    allowed = constraint.max_skew + minimum - int(constraint.self_match)
+    return DomainState(constraint, counts, membership.size, minimum, counts > allowed)
+
+
+def _moved(
+    counts: Ints,
+    constraint: Constraint,
+    topology: Topology,
+    moves: Sequence[PodMove],
+) -> Ints:
+    """The counts after pods came and went; only those on nodes that are counted at all matter."""
+    counts = counts.copy()
+    ids = topology.domains(constraint.topology_key).ids
+    mask = topology.mask(constraint.eligibility)
+    group = constraint.group
+    for move in moves:
+        counted = move.pod.namespace == group.namespace and move.slot >= 0 and mask[move.slot]
+        # Unlike counting, a move takes an empty selector at its word (upstream fact 2).
+        if counted and group.selector.matches(move.pod.labels):
+            counts[ids[move.slot]] += move.delta
+    return counts
+
+
+def filter_nodes(states: Sequence[DomainState], topology: Topology) -> Verdicts:
+    """[slots] the verdict on each node; slots without a node get any value.
+
+    Constraints are judged in order and the first failure is the verdict, so a skew failure hides a
+    later missing key (upstream fact 12). Nodes outside the affinity or taint policy are judged like
+    all others (fact 10).
+    """
+    verdicts: Verdicts | None = None
+    for state in states:
+        # One entry a domain, and a last one that index −1 (no label) picks.
+        table = np.empty(state.rejected.size + 1, dtype=np.uint8)
+        table[:-1] = state.rejected  # FITS is 0 and TOO_SKEWED is 1
+        table[-1] = LABEL_MISSING
+        judged = table[topology.domains(state.constraint.topology_key).ids]
+        if verdicts is None:
+            verdicts = judged
+        else:
+            np.copyto(verdicts, judged, where=verdicts == FITS)
+    if verdicts is None:
+        return np.zeros(topology.alive.size, dtype=np.uint8)
+    return verdicts
+
+
+def first_rejecting(states: Sequence[DomainState], topology: Topology, slot: int) -> int:
+    """Position of the constraint that decides the verdict on one node; −1 when the node fits."""
+    for position, state in enumerate(states):
+        domain = topology.domains(state.constraint.topology_key).ids[slot]
+        if domain < 0 or state.rejected[domain]:
+            return position
+    return -1
+
+
+def verdict_of(states: Sequence[DomainState], topology: Topology, slot: int) -> int:
+    """The verdict on one node, without judging the others."""
+    position = first_rejecting(states, topology, slot)
+    if position < 0:
+        return FITS
+    ids = topology.domains(states[position].constraint.topology_key).ids
+    return LABEL_MISSING if ids[slot] < 0 else TOO_SKEWED

@@ -1,0 +1,146 @@
+"""What the algebra needs to know of a cluster.
+
+Nodes live in *slots* 0 … n−1 of equally long arrays; free slots are not alive. A *domain* is one
+value of a topology key; the domains of a key are numbered 0 … d−1, in no particular order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread.kube.affinity import CompiledRequirements
+    from topospread.kube.objects import Toleration
+    from topospread.kube.selectors import Selector
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Slots = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Eligibility:
+    """Which nodes a constraint counts (KEP-895, KEP-3094). Hashable: equal ones share their masks.
+
+    Attributes:
+        keys: a node needs all of these labels: the keys of all constraints of the phase (upstream
+            fact 9).
+        requirements: the pod's node affinity when it is honoured; None: every node passes.
+        tolerations: the pod's tolerations when taints are honoured; None: every node passes.
+        comparison_operators: tolerations may use Lt and Gt.
+    """
+
+    keys: tuple[str, ...] = ()
+    requirements: CompiledRequirements | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    comparison_operators: bool = False
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Hash once: eligibilities are looked up on every decision."""
+        parts = (self.keys, self.requirements, self.tolerations, self.comparison_operators)
+        object.__setattr__(self, "_hash", hash(parts))
+
+    @override
+    def __hash__(self) -> int:
+        """The hash of the content."""
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """What is counted together: pods of one namespace that one selector matches. Hashed once."""
+
+    namespace: str
+    selector: Selector
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Hash once: groups are looked up on every decision."""
+        object.__setattr__(self, "_hash", hash((self.namespace, self.selector)))
+
+    @override
+    def __hash__(self) -> int:
+        """The hash of the content."""
+        return self._hash
+
+    @property
+    def counts_nothing(self) -> bool:
+        """Whether no pod is counted: for a nil selector and, upstream, for an empty one."""
+        return self.selector.nothing or self.selector.empty
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domains:
+    """The domains of one topology key.
+
+    Attributes:
+        ids: [slots] the domain of each slot; −1 where the slot is free or the node lacks the label.
+        values: [domains] label values; some may be held by no node any more.
+        number: value to domain.
+    """
+
+    key: str
+    ids: Slots
+    values: Sequence[str]
+    number: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Membership:
+    """How the eligible nodes fall into the domains of one key.
+
+    Attributes:
+        nodes: [domains] eligible nodes in each.
+        present: [domains] whether there is any: only these domains take part in the minimum.
+        size: how many are present.
+    """
+
+    nodes: Ints
+    present: Bools
+    size: int
+
+
+class Topology(Protocol):
+    """One immutable state of a cluster, as the algebra sees it. All arrays are read-only."""
+
+    @property
+    def alive(self) -> Bools:
+        """[slots] whether the slot holds a node."""
+        ...
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes there are."""
+        ...
+
+    def slot(self, name: str) -> int:
+        """The slot of a node; −1 when there is none of that name."""
+        ...
+
+    def domains(self, key: str) -> Domains:
+        """The domains of a topology key."""
+        ...
+
+    def mask(self, eligibility: Eligibility) -> Bools:
+        """[slots] whether the node is eligible."""
+        ...
+
+    def membership(self, eligibility: Eligibility, key: str) -> Membership:
+        """The eligible nodes by domain."""
+        ...
+
+    def node_counts(self, group: GroupKey) -> NDArray[np.int32]:
+        """[slots] matching pods on each slot, alive or not."""
+        ...
+
+    def domain_counts(self, group: GroupKey, eligibility: Eligibility, key: str) -> Ints:
+        """[domains] matching pods on eligible nodes of each domain."""
+        ...

@@ -1,0 +1,178 @@
+"""Answers to bytes.
+
+Thousands of small integers are written as a packed field by hand and joined to the rest of the
+message: serialized fields that stand one behind the other are one message. Filling them into a
+message one by one costs ten times the judgement itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from google.protobuf.duration_pb2 import Duration
+
+from topospread.spread.verdicts import VERDICTS, Status
+from topospread_proto.v1 import common_pb2, spread_engine_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.index.nodes import NodeTable
+    from topospread.replica.replica import Replica
+    from topospread.service.engine import Resolved
+    from topospread.service.evaluate import Evaluation
+    from topospread.service.filter import FilterAnswer
+    from topospread.service.pre_filter import PreFilterAnswer
+    from topospread.service.score import ScoreAnswer
+
+_LENGTH_DELIMITED: Final = 2
+_TABLES_KEPT: Final = 8
+
+
+def status_message(status: Status) -> common_pb2.Status:
+    """A status on the wire."""
+    return common_pb2.Status(code=int(status.code), reasons=status.reasons)  # type: ignore[arg-type] # the numbers are upstream's
+
+
+_VERDICT_TABLE: Final = tuple(status_message(status) for status in VERDICTS)
+
+
+def stale_for(replica: Replica) -> Duration | None:
+    """How long the store has been out of reach; None while it answers."""
+    seconds = replica.stale_for
+    if not seconds:
+        return None
+    duration = Duration()
+    duration.FromNanoseconds(int(seconds * 1e9))
+    return duration
+
+
+class Encoder:
+    """Encodes answers; remembers the serialized names of the newest node tables."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, bytes] = {}
+
+    def pre_filter(self, answer: PreFilterAnswer) -> spread_engine_pb2.PreFilterResponse:
+        """PreFilter's answer."""
+        resolved = answer.resolved
+        return spread_engine_pb2.PreFilterResponse(
+            revision=resolved.cycle.view.token,
+            stale_for=stale_for(resolved.replica),
+            status=status_message(answer.status),
+            cycle=resolved.cycle_id,
+            constraints=[
+                spread_engine_pb2.ConstraintState(
+                    topology_key=counts.state.constraint.topology_key,
+                    max_skew=counts.state.constraint.max_skew,
+                    min_domains=counts.state.constraint.min_domains,
+                    self_match=counts.state.constraint.self_match,
+                    eligible_domains=counts.state.eligible_domains,
+                    global_minimum=counts.state.global_minimum,
+                    domains=[
+                        spread_engine_pb2.DomainCount(value=value, pods=pods)
+                        for value, pods in counts.domains
+                    ],
+                )
+                for counts in answer.constraints
+            ],
+            extensions=[status_message(status) for status in answer.extensions],
+        )
+
+    def filter(self, answer: FilterAnswer, held_table: str) -> bytes:
+        """Filter's answer; no names when the caller holds the table or chose the nodes."""
+        message = spread_engine_pb2.FilterResponse(
+            status=status_message(answer.status), verdict_table=_VERDICT_TABLE
+        )
+        names = self._about(message, answer.resolved, answer.selected.choice is None, held_table)
+        field = spread_engine_pb2.FilterResponse.VERDICTS_FIELD_NUMBER
+        return message.SerializeToString() + names + packed_bytes(field, answer.verdicts)
+
+    def score(self, answer: ScoreAnswer, held_table: str) -> bytes:
+        """Score's answer; positions stand in for names when the caller holds the table."""
+        message = spread_engine_pb2.ScoreResponse(status=status_message(answer.status))
+        self._about(message, answer.resolved, False, held_table)
+        if answer.scores is not None:
+            message.raw.extend(answer.scores.raw.tolist())
+            if answer.positions is not None:
+                nodes = answer.resolved.cycle.view.snapshot.nodes
+                if held_table == nodes.id:
+                    message.indices.extend(answer.positions.tolist())
+                else:
+                    names = nodes.sorted_names
+                    message.names.extend([names[i] for i in answer.positions.tolist()])
+            field = spread_engine_pb2.ScoreResponse.NORMALIZED_FIELD_NUMBER
+            return message.SerializeToString() + packed_bytes(field, answer.scores.normalized)
+        return message.SerializeToString()
+
+    def evaluation(self, answer: Evaluation) -> spread_engine_pb2.EvaluateResponse:
+        """Evaluate's answer."""
+        return spread_engine_pb2.EvaluateResponse(
+            revision=answer.resolved.cycle.view.token,
+            stale_for=stale_for(answer.resolved.replica),
+            pre_filter=status_message(answer.pre_filter),
+            pre_score=status_message(answer.pre_score),
+            nodes=answer.nodes,
+            feasible=answer.feasible,
+            verdicts=[
+                spread_engine_pb2.VerdictCount(status=status_message(status), nodes=nodes)
+                for status, nodes in answer.verdicts
+            ],
+            top=[
+                spread_engine_pb2.NodeScore(node=n.name, raw=n.raw, normalized=n.normalized)
+                for n in answer.top
+            ],
+            message=answer.message,
+            reason=answer.reason,
+        )
+
+    def _about(self, message: Any, resolved: Resolved, all_nodes: bool, held: str) -> bytes:
+        """Fill in what Filter and Score share; returns the names to append, if any are due."""
+        view = resolved.cycle.view
+        nodes = view.snapshot.nodes
+        message.revision = view.token
+        stale = stale_for(resolved.replica)
+        if stale is not None:
+            message.stale_for.CopyFrom(stale)
+        message.cycle = resolved.cycle_id
+        message.cycle_remade = resolved.remade
+        message.node_table = nodes.id
+        return self.names(nodes) if all_nodes and held != nodes.id else b""
+
+    def names(self, nodes: NodeTable) -> bytes:
+        """All names of a table as FilterResponse's field, serialized once a table."""
+        known = self._names.get(nodes.id)
+        if known is None:
+            known = spread_engine_pb2.FilterResponse(names=nodes.sorted_names).SerializeToString()
+            if len(self._names) >= _TABLES_KEPT:
+                self._names = {}
+            self._names[nodes.id] = known
+        return known
+
+
+def packed_bytes(field: int, values: NDArray[np.unsignedinteger[Any]] | NDArray[np.int64]) -> bytes:
+    """A packed field of integers below 128, each of which is its own varint."""
+    if not values.size:
+        return b""
+    payload = values.astype(np.uint8, copy=False).tobytes()
+    return varint(field << 3 | _LENGTH_DELIMITED) + varint(len(payload)) + payload
+
+
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
+    written = bytearray()
+    while number > 0x7F:
+        written.append(number & 0x7F | 0x80)
+        number >>= 7
+    written.append(number)
+    return bytes(written)
+
+
+def some(texts: Sequence[str], most: int) -> Iterable[str]:
+    """At most so many texts, and how many more there are."""
+    yield from texts[:most]
+    if len(texts) > most:
+        yield f"… and {len(texts) - most} more"

@@ -1,0 +1,136 @@
+"""What metrics and spans say of a decision, read off its answer.
+
+Metrics carry upstream's names and labels, so that a dashboard for kube-scheduler shows this server,
+too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from topospread.spread.verdicts import SUCCESS, VERDICTS, Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from topospread.service.asks import Ask
+    from topospread.service.engine import Resolved
+    from topospread.service.evaluate import Evaluation
+    from topospread.service.filter import FilterAnswer
+    from topospread.service.pre_filter import PreFilterAnswer
+    from topospread.service.score import ScoreAnswer
+    from topospread.telemetry.metrics import Metrics, PointMeter, Result
+    from topospread.telemetry.tracing import CallSpan
+    from topospread.transports.grpc.calls import Call
+
+PRE_FILTER: Final = "PreFilter"
+FILTER: Final = "Filter"
+PRE_SCORE: Final = "PreScore"
+SCORE: Final = "Score"
+
+
+class Observer:
+    """Tells metrics and spans what was decided."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._meters: dict[tuple[str, str], PointMeter] = {}
+
+    def pre_filtered(self, answer: PreFilterAnswer, ask: Ask, call: Call) -> None:
+        """After SpreadEngine.PreFilter."""
+        profile = _profile(answer.resolved)
+        self._meter(PRE_FILTER, profile).observe(answer.status.code.label, ask.stages.pre_filter)
+        if call.span.recording:
+            _describe(call.span, answer.resolved, ask, answer.status)
+
+    def filtered(self, answer: FilterAnswer, ask: Ask, call: Call) -> None:
+        """After SpreadEngine.Filter."""
+        profile = _profile(answer.resolved)
+        self._meter(FILTER, profile).observe(answer.status.code.label, ask.stages.filter)
+        if call.span.recording:
+            _describe(call.span, answer.resolved, ask, answer.status)
+            counts = np.bincount(answer.verdicts, minlength=len(VERDICTS)).tolist()
+            _describe_verdicts(call.span, zip(VERDICTS, counts, strict=True))
+
+    def scored(self, answer: ScoreAnswer, ask: Ask, call: Call) -> None:
+        """After SpreadEngine.Score."""
+        profile = _profile(answer.resolved)
+        self._meter(SCORE, profile).observe(answer.status.code.label, ask.stages.score)
+        if call.span.recording:
+            _describe(call.span, answer.resolved, ask, answer.status)
+
+    def evaluated(self, answer: Evaluation, ask: Ask, call: Call) -> None:
+        """After SpreadEngine.Evaluate, and for each pod of a batch."""
+        profile, stages = _profile(answer.resolved), ask.stages
+        self._meter(PRE_FILTER, profile).observe(answer.pre_filter.code.label, stages.pre_filter)
+        if answer.pre_filter.code is Code.SUCCESS:
+            status = (
+                SUCCESS
+                if answer.feasible
+                else answer.verdicts[0][0]
+                if answer.verdicts
+                else SUCCESS
+            )
+            self._meter(FILTER, profile).observe(status.code.label, stages.filter)
+        if answer.feasible:
+            self._meter(SCORE, profile).observe(answer.pre_score.code.label, stages.score)
+        self._metrics.attempt(_result(answer), profile)
+        if call.span.recording:
+            _describe(call.span, answer.resolved, ask, answer.pre_filter)
+            call.span.set("topospread.nodes", answer.nodes)
+            call.span.set("topospread.feasible", answer.feasible)
+            _describe_verdicts(call.span, answer.verdicts)
+
+    def _meter(self, point: str, profile: str) -> PointMeter:
+        meter = self._meters.get((point, profile))
+        if meter is None:
+            meter = self._metrics.extension_point(point, profile)
+            if len(self._meters) < 1024:
+                self._meters[(point, profile)] = meter
+        return meter
+
+
+def _profile(resolved: Resolved) -> str:
+    return resolved.cycle.rules.profile.name
+
+
+def _filter_status(answer: Evaluation) -> Status:
+    """Success when a node passed; otherwise what most nodes got."""
+    return SUCCESS if answer.feasible or not answer.verdicts else answer.verdicts[0][0]
+
+
+def _result(answer: Evaluation) -> Result:
+    if answer.pre_filter.code is Code.ERROR:
+        return "error"
+    return "scheduled" if answer.feasible else "unschedulable"
+
+
+def _describe(span: CallSpan, resolved: Resolved, ask: Ask, status: Status) -> None:
+    cycle, stages = resolved.cycle, ask.stages
+    hard, soft = cycle.constraints.hard.constraints, cycle.constraints.soft.constraints
+    span.set_many(
+        {
+            "topospread.cluster": ask.cluster,
+            "topospread.revision": cycle.view.token,
+            "topospread.revision.number": cycle.view.revision.number,
+            "topospread.profile": cycle.rules.profile.name,
+            "topospread.status": status.code.label,
+            "topospread.constraints.hard": [c.topology_key for c in hard],
+            "topospread.constraints.soft": [c.topology_key for c in soft],
+            "topospread.constraints.defaulted": cycle.constraints.defaulted,
+            "topospread.nodes.seen": cycle.view.snapshot.node_count,
+            "topospread.stale_for_s": resolved.replica.stale_for,
+        }
+    )
+    for name in ("resolve", "pre_filter", "filter", "score"):
+        seconds = getattr(stages, name)
+        if seconds:
+            span.stage(name, seconds)
+
+
+def _describe_verdicts(span: CallSpan, counts: Iterable[tuple[Status, int]]) -> None:
+    for status, nodes in counts:
+        if nodes:
+            span.set(f"topospread.verdicts.{status.code.label}", nodes)
