@@ -1,0 +1,198 @@
+"""The client for asyncio. It belongs to the event loop in which it was made."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+
+import grpc
+import grpc.aio
+
+from topospread_client import engine, state
+from topospread_client.connection import (
+    DEFAULT_BULK_TIMEOUT,
+    DEFAULT_TIMEOUT,
+    Connection,
+)
+from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
+from topospread_client.status import FailedCall, error_of
+from topospread_client.tracing import outgoing, traceparent_in
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from types import TracebackType
+
+    from topospread_proto.v1.cluster_state_pb2 import Object
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _awaited(
+    operation: Callable[Concatenate[Session, _P], Operation[_T]],
+) -> Callable[Concatenate[AsyncClient, _P], Awaitable[_T]]:
+    """A method that runs the operation to its end."""
+
+    @wraps(operation)
+    async def method(self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await self.run(operation(self.session, *args, **kwargs))
+
+    return method
+
+
+def _paged(
+    pages: Callable[Concatenate[Session, _P], Pages],
+) -> Callable[Concatenate[AsyncClient, _P], AsyncIterator[Object]]:
+    """A method that iterates over the objects of all pages."""
+
+    @wraps(pages)
+    async def method(
+        self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> AsyncIterator[Object]:
+        remaining = pages(self.session, *args, **kwargs)
+        try:
+            page = await self.run(next(remaining))
+            while True:
+                for found in page.objects:
+                    yield found
+                page = await self.run(remaining.send(page))
+        except StopIteration:
+            return
+
+    return method
+
+
+def _streaming(
+    subscription: Callable[Concatenate[Session, _P], Subscription[_T]],
+) -> Callable[Concatenate[AsyncClient, _P], AsyncIterator[_T]]:
+    """A method that iterates over what the server sends; leaving the iteration ends the call."""
+
+    @wraps(subscription)
+    def method(self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs) -> AsyncIterator[_T]:
+        return self.follow(subscription(self.session, *args, **kwargs))
+
+    return method
+
+
+class AsyncClient:
+    """A connection to a server, with an awaitable method for each of its calls.
+
+    ::
+
+        async with AsyncClient("127.0.0.1:7946") as client:
+            evaluation = await client.evaluate(pod)
+
+    Methods raise errors of :mod:`topospread_client.errors` and, for manifests that cannot be read,
+    ``ManifestError``.
+
+    Attributes:
+        session: the default cluster and the node tables seen.
+    """
+
+    def __init__(
+        self,
+        connection: Connection | str,
+        *,
+        cluster: str = "default",
+        timeout: float = DEFAULT_TIMEOUT,
+        bulk_timeout: float = DEFAULT_BULK_TIMEOUT,
+    ) -> None:
+        """Set a connection up, where an event loop runs; the first call makes it.
+
+        Args:
+            connection: options, or the address of a server on this machine.
+            cluster: the cluster of calls that name none.
+            timeout: seconds for a call that names none.
+            bulk_timeout: seconds for a `replace` that names none.
+
+        Raises:
+            BadConnection: the options cannot be used.
+        """
+        if isinstance(connection, str):
+            connection = Connection(connection)
+        self.session: Final = Session(cluster)
+        self._timeout = timeout
+        self._bulk_timeout = bulk_timeout
+        self._channel = connection.open_aio()
+        self._stubs: dict[str, Callable[..., Any]] = {}
+
+    pre_filter = _awaited(engine.pre_filter)
+    filter = _awaited(engine.filter_nodes)
+    score = _awaited(engine.score)
+    evaluate = _awaited(engine.evaluate)
+    batch_evaluate = _awaited(engine.batch_evaluate)
+    apply = _awaited(state.apply)
+    delete = _awaited(state.delete)
+    replace = _awaited(state.replace)
+    get = _awaited(state.get)
+    list = _paged(state.list_objects)
+    list_page = _awaited(state.list_page)
+    watch = _streaming(state.watch)
+    node_table = _awaited(state.node_table)
+    clusters = _awaited(state.clusters)
+    drop_cluster = _awaited(state.drop_cluster)
+
+    async def close(self) -> None:
+        """End the connection; calls under way fail."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def run(self, operation: Operation[_T]) -> _T:
+        """Make an operation's calls, one after the other, and return its answer."""
+        try:
+            ask = next(operation)
+            while True:
+                try:
+                    reply = await self._call(ask)
+                except grpc.aio.AioRpcError as failed:
+                    error = error_of(cast("FailedCall", failed))
+                    error.__cause__ = failed
+                    ask = operation.throw(error)
+                else:
+                    ask = operation.send(reply)
+        except StopIteration as done:
+            return cast("_T", done.value)
+
+    async def follow(self, subscription: Subscription[_T]) -> AsyncIterator[_T]:
+        """Open a server stream and read it."""
+        ask = subscription.ask
+        stub = self._stub(ask, self._channel.unary_stream)
+        call = stub(ask.request, timeout=ask.timeout, metadata=outgoing(ask.traceparent))
+        try:
+            async for message in call:
+                yield subscription.decode(message)
+        except grpc.aio.AioRpcError as failed:
+            raise error_of(cast("FailedCall", failed)) from failed
+        finally:
+            call.cancel()
+
+    async def _call(self, ask: Ask) -> Reply[Any]:
+        kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
+        timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
+        call = self._stub(ask, kind)(
+            ask.request, timeout=timeout, metadata=outgoing(ask.traceparent)
+        )
+        message = await call
+        trace = traceparent_in(await call.trailing_metadata())
+        return Reply(message, trace or traceparent_in(await call.initial_metadata()))
+
+    def _stub(self, ask: Ask, kind: Callable[..., Callable[..., Any]]) -> Callable[..., Any]:
+        rpc = ask.rpc
+        stub = self._stubs.get(rpc.path)
+        if stub is None:
+            stub = self._stubs[rpc.path] = kind(
+                rpc.path,
+                request_serializer=rpc.request.SerializeToString,
+                response_deserializer=rpc.response.FromString,
+            )
+        return stub

@@ -1,0 +1,193 @@
+"""The client for callers that wait for their answers. Threads may share one."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+
+import grpc
+
+from topospread_client import engine, state
+from topospread_client.connection import (
+    DEFAULT_BULK_TIMEOUT,
+    DEFAULT_TIMEOUT,
+    Connection,
+)
+from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
+from topospread_client.status import FailedCall, error_of
+from topospread_client.tracing import outgoing, traceparent_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from topospread_proto.v1.cluster_state_pb2 import Object
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _blocking(
+    operation: Callable[Concatenate[Session, _P], Operation[_T]],
+) -> Callable[Concatenate[Client, _P], _T]:
+    """A method that runs the operation to its end."""
+
+    @wraps(operation)
+    def method(self: Client, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return self.run(operation(self.session, *args, **kwargs))
+
+    return method
+
+
+def _paged(
+    pages: Callable[Concatenate[Session, _P], Pages],
+) -> Callable[Concatenate[Client, _P], Iterator[Object]]:
+    """A method that iterates over the objects of all pages."""
+
+    @wraps(pages)
+    def method(self: Client, /, *args: _P.args, **kwargs: _P.kwargs) -> Iterator[Object]:
+        remaining = pages(self.session, *args, **kwargs)
+        try:
+            page = self.run(next(remaining))
+            while True:
+                yield from page.objects
+                page = self.run(remaining.send(page))
+        except StopIteration:
+            return
+
+    return method
+
+
+def _streaming(
+    subscription: Callable[Concatenate[Session, _P], Subscription[_T]],
+) -> Callable[Concatenate[Client, _P], Iterator[_T]]:
+    """A method that iterates over what the server sends; leaving the iteration ends the call."""
+
+    @wraps(subscription)
+    def method(self: Client, /, *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_T]:
+        return self.follow(subscription(self.session, *args, **kwargs))
+
+    return method
+
+
+class Client:
+    """A connection to a server, with a method for each of its calls.
+
+    ::
+
+        with Client("127.0.0.1:7946") as client:
+            evaluation = client.evaluate(pod)
+
+    Methods raise errors of :mod:`topospread_client.errors` and, for manifests that cannot be read,
+    ``ManifestError``.
+
+    Attributes:
+        session: the default cluster and the node tables seen.
+    """
+
+    def __init__(
+        self,
+        connection: Connection | str,
+        *,
+        cluster: str = "default",
+        timeout: float = DEFAULT_TIMEOUT,
+        bulk_timeout: float = DEFAULT_BULK_TIMEOUT,
+    ) -> None:
+        """Set a connection up; the first call makes it.
+
+        Args:
+            connection: options, or the address of a server on this machine.
+            cluster: the cluster of calls that name none.
+            timeout: seconds for a call that names none.
+            bulk_timeout: seconds for a `replace` that names none.
+
+        Raises:
+            BadConnection: the options cannot be used.
+        """
+        if isinstance(connection, str):
+            connection = Connection(connection)
+        self.session: Final = Session(cluster)
+        self._timeout = timeout
+        self._bulk_timeout = bulk_timeout
+        self._channel = connection.open()
+        self._stubs: dict[str, Callable[..., Any]] = {}
+
+    pre_filter = _blocking(engine.pre_filter)
+    filter = _blocking(engine.filter_nodes)
+    score = _blocking(engine.score)
+    evaluate = _blocking(engine.evaluate)
+    batch_evaluate = _blocking(engine.batch_evaluate)
+    apply = _blocking(state.apply)
+    delete = _blocking(state.delete)
+    replace = _blocking(state.replace)
+    get = _blocking(state.get)
+    list = _paged(state.list_objects)
+    list_page = _blocking(state.list_page)
+    watch = _streaming(state.watch)
+    node_table = _blocking(state.node_table)
+    clusters = _blocking(state.clusters)
+    drop_cluster = _blocking(state.drop_cluster)
+
+    def close(self) -> None:
+        """End the connection; calls under way fail."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def run(self, operation: Operation[_T]) -> _T:
+        """Make an operation's calls, one after the other, and return its answer."""
+        try:
+            ask = next(operation)
+            while True:
+                try:
+                    reply = self._call(ask)
+                except grpc.RpcError as failed:
+                    error = error_of(cast("FailedCall", failed))
+                    error.__cause__ = failed
+                    ask = operation.throw(error)
+                else:
+                    ask = operation.send(reply)
+        except StopIteration as done:
+            return cast("_T", done.value)
+
+    def follow(self, subscription: Subscription[_T]) -> Iterator[_T]:
+        """Open a server stream and read it."""
+        ask = subscription.ask
+        stub = self._stub(ask, self._channel.unary_stream)
+        call = stub(ask.request, timeout=ask.timeout, metadata=outgoing(ask.traceparent))
+        try:
+            for message in call:
+                yield subscription.decode(message)
+        except grpc.RpcError as failed:
+            raise error_of(cast("FailedCall", failed)) from failed
+        finally:
+            call.cancel()
+
+    def _call(self, ask: Ask) -> Reply[Any]:
+        kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
+        timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
+        message, call = self._stub(ask, kind).with_call(  # type: ignore[attr-defined]
+            ask.request, timeout=timeout, metadata=outgoing(ask.traceparent)
+        )
+        trace = traceparent_in(call.trailing_metadata()) or traceparent_in(call.initial_metadata())
+        return Reply(message, trace)
+
+    def _stub(self, ask: Ask, kind: Callable[..., Callable[..., Any]]) -> Callable[..., Any]:
+        rpc = ask.rpc
+        stub = self._stubs.get(rpc.path)
+        if stub is None:
+            stub = self._stubs[rpc.path] = kind(
+                rpc.path,
+                request_serializer=rpc.request.SerializeToString,
+                response_deserializer=rpc.response.FromString,
+            )
+        return stub

@@ -1,0 +1,90 @@
+"""The seam between what a client does and how its calls are made.
+
+An operation is a generator: it yields the calls it needs, is sent their replies and returns its
+answer. It is written once; :mod:`topospread_client.client` runs it with blocking calls and
+:mod:`topospread_client.aio` with awaited ones. A failed call is thrown into it as an error of
+:mod:`topospread_client.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+
+from topospread_client.answers import NodeTable, Page
+from topospread_client.rpcs import RequestT, ResponseT, Rpc
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One call to make.
+
+    Attributes:
+        rpc: which.
+        request: its message, or an iterable of messages for a client stream.
+        timeout: seconds; None takes the client's own.
+        traceparent: parent of the server's span; None takes the current one, if there is one.
+        bulk: whether the client's time-out for bulk work holds.
+    """
+
+    rpc: Rpc[Any, Any]
+    request: Message | Iterable[Message]
+    timeout: float | None = None
+    traceparent: str | None = None
+    bulk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[ResponseT]):
+    """A call's answer and the trace context it came with."""
+
+    message: ResponseT
+    traceparent: str | None
+
+
+Operation: TypeAlias = Generator[Ask, Reply[Any], _T]
+"""Something a client does: calls to make, then an answer."""
+
+Pages: TypeAlias = Generator[Operation[Page], Page, None]
+"""A list fetched page by page: operations to run one after the other, each sent its page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription(Generic[_T]):
+    """A server stream: the call that opens it, and how one of its messages is read."""
+
+    ask: Ask
+    decode: Callable[[Any], _T]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What operations of one client share.
+
+    Attributes:
+        cluster: the cluster of calls that name none.
+        tables: the newest node table seen of each cluster. An entry is swapped as a whole, so
+            threads may share them.
+    """
+
+    cluster: str = "default"
+    tables: dict[str, NodeTable] = field(default_factory=dict)
+
+
+def call(
+    rpc: Rpc[RequestT, ResponseT],
+    request: RequestT | Iterable[RequestT],
+    timeout: float | None,
+    traceparent: str | None,
+    *,
+    bulk: bool = False,
+) -> Generator[Ask, Reply[Any], Reply[ResponseT]]:
+    """Make one call within an operation; its types follow the RPC's."""
+    reply = yield Ask(rpc, cast("Message | Iterable[Message]", request), timeout, traceparent, bulk)
+    return cast("Reply[ResponseT]", reply)

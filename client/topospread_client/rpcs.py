@@ -1,0 +1,84 @@
+"""The calls that this client makes: path, message types, and how each may be treated.
+
+``safe`` calls change nothing on the server, so the channel repeats them when it was out of reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from google.protobuf.message import Message
+
+from topospread_proto.v1 import cluster_state_pb2 as state
+from topospread_proto.v1 import spread_engine_pb2 as engine
+
+RequestT = TypeVar("RequestT", bound=Message)
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+@dataclass(frozen=True)
+class Rpc(Generic[RequestT, ResponseT]):
+    """One RPC.
+
+    Attributes:
+        service: full name of the service, for example ``topospread.v1.SpreadEngine``.
+        method: name of the method, for example ``Filter``.
+        request: type of the request message.
+        response: type of the response message.
+        safe: whether a repetition changes nothing.
+    """
+
+    service: str
+    method: str
+    request: type[RequestT]
+    response: type[ResponseT]
+    safe: bool = True
+
+    @property
+    def path(self) -> str:
+        """The HTTP/2 path of the call."""
+        return f"/{self.service}/{self.method}"
+
+
+_ENGINE: Final = "topospread.v1.SpreadEngine"
+_STATE: Final = "topospread.v1.ClusterState"
+
+PRE_FILTER: Final = Rpc(_ENGINE, "PreFilter", engine.PreFilterRequest, engine.PreFilterResponse)
+FILTER: Final = Rpc(_ENGINE, "Filter", engine.FilterRequest, engine.FilterResponse)
+SCORE: Final = Rpc(_ENGINE, "Score", engine.ScoreRequest, engine.ScoreResponse)
+EVALUATE: Final = Rpc(_ENGINE, "Evaluate", engine.EvaluateRequest, engine.EvaluateResponse)
+BATCH_EVALUATE: Final = Rpc(
+    _ENGINE, "BatchEvaluate", engine.BatchEvaluateRequest, engine.BatchEvaluateResponse
+)
+
+APPLY: Final = Rpc(_STATE, "Apply", state.ApplyRequest, state.ApplyResponse, safe=False)
+DELETE: Final = Rpc(_STATE, "Delete", state.DeleteRequest, state.DeleteResponse, safe=False)
+REPLACE: Final = Rpc(_STATE, "Replace", state.ReplaceRequest, state.ReplaceResponse, safe=False)
+GET: Final = Rpc(_STATE, "Get", state.GetRequest, state.GetResponse)
+LIST: Final = Rpc(_STATE, "List", state.ListRequest, state.ListResponse)
+WATCH: Final = Rpc(_STATE, "Watch", state.WatchRequest, state.WatchResponse)
+NODE_TABLE: Final = Rpc(_STATE, "NodeTable", state.NodeTableRequest, state.NodeTableResponse)
+LIST_CLUSTERS: Final = Rpc(
+    _STATE, "ListClusters", state.ListClustersRequest, state.ListClustersResponse
+)
+DROP_CLUSTER: Final = Rpc(
+    _STATE, "DropCluster", state.DropClusterRequest, state.DropClusterResponse, safe=False
+)
+
+ALL: Final[tuple[Rpc[Any, Any], ...]] = (
+    PRE_FILTER,
+    FILTER,
+    SCORE,
+    EVALUATE,
+    BATCH_EVALUATE,
+    APPLY,
+    DELETE,
+    REPLACE,
+    GET,
+    LIST,
+    WATCH,
+    NODE_TABLE,
+    LIST_CLUSTERS,
+    DROP_CLUSTER,
+)
