@@ -1,0 +1,104 @@
+"""What the command line says when something is wrong: what it is, and what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topospread_client import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DONE: Final = 0
+NO_NODE_FITS: Final = 1
+BAD_INPUT: Final = 2
+OUT_OF_REACH: Final = 3
+INTERRUPTED: Final = 130
+
+MAX_LINES: Final = 20
+"""Complaints of one kind that are printed; the rest is counted."""
+
+_CALLERS_FAULT: Final = (
+    errors.BadConnection,
+    errors.InvalidRequest,
+    errors.NotFound,
+    errors.NotPermitted,
+    errors.NotSupported,
+    errors.PreconditionFailed,
+    errors.RevisionUnavailable,
+)
+
+
+class BadInput(click.ClickException):
+    """Input that cannot be used. Several findings become several lines."""
+
+    def __init__(self, *findings: str) -> None:
+        super().__init__("\n".join(_at_most(findings)))
+
+
+class Unreachable(click.ClickException):
+    """Something that this command needs is out of reach."""
+
+    code = OUT_OF_REACH
+
+
+def line(complaint: click.ClickException) -> str:
+    """A complaint of ours or of click's, ready to print."""
+    text = complaint.format_message().rstrip()
+    if isinstance(complaint, click.UsageError):
+        path = complaint.ctx.command_path if complaint.ctx else "topospread"
+        text = f"{text.rstrip('.')} (see `{path} --help`)"
+    return prefixed(text)
+
+
+def of_client(error: errors.TopospreadClientError, address: str = "") -> str:
+    """An error of a call, ready to print."""
+    return prefixed("\n".join(explained(error, address)))
+
+
+def explained(error: errors.TopospreadClientError, address: str = "") -> Sequence[str]:
+    """An error of a call: one line, or one for each violation."""
+    at = f" at {address}" if address else ""
+    if isinstance(error, errors.InvalidRequest) and error.violations:
+        return _at_most([violation.text for violation in error.violations])
+    if isinstance(error, errors.Unavailable) and not error.reached:
+        reason = _network_reason(str(error))
+        advice = "start one with `topospread serve`, or name another with --address"
+        return [f"no server answers{at} ({reason}): {advice}"]
+    if isinstance(error, errors.Unavailable):
+        return [f"the server{at} cannot answer now: {error}"]
+    if isinstance(error, errors.DeadlineExceeded):
+        return [f"the server{at} did not answer in time: try again, or give more with --timeout"]
+    if isinstance(error, errors.ServerFault):
+        trace = f" (trace {error.traceparent.split('-')[1]})" if error.traceparent else ""
+        return [f"the server{at} failed: {error}{trace}: its log says more"]
+    if isinstance(error, errors.NotSupported):
+        return [f"the server{at} does not have this call: is it an older version?"]
+    return [str(error)]
+
+
+def code_of(error: errors.TopospreadClientError) -> int:
+    """The exit code for an error of a call."""
+    return BAD_INPUT if isinstance(error, _CALLERS_FAULT) else OUT_OF_REACH
+
+
+def prefixed(text: str) -> str:
+    """Lines as this command says them on stderr."""
+    return "\n".join(f"topospread: {part}" for part in text.splitlines())
+
+
+def _at_most(findings: Sequence[str]) -> Sequence[str]:
+    if len(findings) <= MAX_LINES:
+        return findings
+    return [*findings[:MAX_LINES], f"… and {len(findings) - MAX_LINES} more"]
+
+
+def _network_reason(text: str) -> str:
+    """The system's own words out of gRPC's chain of errors, for example ``Connection refused``."""
+    found = re.search(r"(?:connect|getsockopt)[^:]*: ([^:()]+) \(", text)
+    if found:
+        return found.group(1).strip()
+    return text.rsplit(": ", 1)[-1].strip() or "unreachable"

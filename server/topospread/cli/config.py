@@ -1,0 +1,103 @@
+"""`topospread config`: what a server would be configured as."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topospread.cli import printing
+from topospread.cli.complaints import DONE, BadInput
+from topospread.codec.scheduler_config import ConfiguredRules, read_rules
+from topospread.config.loading import load_settings, read_config
+from topospread.errors import ConfigError
+from topospread.spread.settings import GATE_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from topospread.spread.settings import FeatureGates, Profile
+
+_FORMS: Final = click.Choice(["table", "json", "yaml"])
+
+
+@click.group("config")
+def command() -> None:
+    """Look at configuration without starting a server."""
+
+
+@command.command("check")
+@click.argument("file", required=False)
+@click.option("-o", "--output", "form", type=_FORMS, default="table", help="How to print it.")
+def check(file: str | None, form: str) -> int:
+    """Read FILE and the environment as `serve` would, and show what would hold.
+
+    FILE holds a TopospreadConfiguration, a KubeSchedulerConfiguration, or both; without one
+    TOPOSPREAD_CONFIG names it, or the defaults are shown.
+    """
+    try:
+        settings = load_settings({"config": file}, os.environ)
+        text = read_config(settings.config) if settings.config else ""
+        rules = read_rules(text, settings.config or "defaults", settings.feature_gates)
+    except ConfigError as error:
+        raise BadInput(*str(error).splitlines()) from error
+    for warning in rules.warnings:
+        printing.note(f"warning: {warning}")
+    if form == "table":
+        _print(settings.shown(), rules)
+    else:
+        printing.structure(_structure(settings.shown(), rules), form)
+    return DONE
+
+
+def _print(settings: Mapping[str, object], rules: ConfiguredRules) -> None:
+    columns = ["PROFILE", "DEFAULTING", "DEFAULT CONSTRAINTS"]
+    rows = [
+        [name, profile.defaulting, "; ".join(_constraints(profile))]
+        for name, profile in rules.profiles.items()
+    ]
+    printing.table(columns, rows)
+    click.echo()
+    gates = _gates(rules.gates)
+    states = [[name, "on" if on else "off"] for name, on in gates.items()]
+    printing.table(["FEATURE GATE", "STATE"], states)
+    click.echo()
+    printing.table(["SETTING", "VALUE"], [[key, _plain(value)] for key, value in settings.items()])
+
+
+def _structure(settings: Mapping[str, object], rules: ConfiguredRules) -> dict[str, Any]:
+    return {
+        "profiles": {
+            name: {
+                "defaultingType": profile.defaulting,
+                "defaultConstraints": [asdict(each) for each in profile.default_constraints],
+            }
+            for name, profile in rules.profiles.items()
+        },
+        "featureGates": _gates(rules.gates),
+        "settings": {key: _plain(value) for key, value in settings.items()},
+    }
+
+
+def _constraints(profile: Profile) -> list[str]:
+    return [
+        f"{each.topology_key} {each.when_unsatisfiable} maxSkew {each.max_skew}"
+        for each in profile.defaults
+    ]
+
+
+def _gates(gates: FeatureGates) -> dict[str, bool]:
+    return {name: bool(getattr(gates, field)) for name, field in GATE_NAMES.items()}
+
+
+def _plain(value: object) -> object:
+    """A setting's value as JSON has it."""
+    if value is None:
+        return "off"
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, dict):
+        return value
+    return value if isinstance(value, bool | int | float | str) else str(value)

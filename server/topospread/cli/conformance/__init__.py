@@ -1,0 +1,1 @@
+"""Recorded answers of a real kube-scheduler, asked of a server again."""

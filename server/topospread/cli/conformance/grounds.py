@@ -1,0 +1,102 @@
+"""Throw-away clusters for recorded cases, and a throw-away server where none is named."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.cli import printing
+from topospread.cli.complaints import BadInput
+from topospread.cli.conformance.cases import Ground
+from topospread.config.loading import load_settings
+from topospread.errors import ConfigError
+from topospread_client.answers import Kind
+from topospread_client.client import Client
+from topospread_client.connection import Connection
+from topospread_client.errors import NotFound, TopospreadClientError
+from topospread_client.manifests import object_from_manifest
+from topospread_client.requests import MAX_WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topospread.cli.conformance.cases import Cluster
+    from topospread_proto.v1.cluster_state_pb2 import Object
+
+_LISTS: Final = {
+    "nodes": Kind.NODE,
+    "pods": Kind.POD,
+    "services": Kind.SERVICE,
+    "replicationControllers": Kind.REPLICATION_CONTROLLER,
+    "replicaSets": Kind.REPLICA_SET,
+    "statefulSets": Kind.STATEFUL_SET,
+}
+_APPS: Final = {Kind.REPLICA_SET, Kind.STATEFUL_SET}
+
+
+@contextmanager
+def throw_away_cluster(
+    connection: Connection, cluster: Cluster, timeout: float
+) -> Iterator[Ground]:
+    """Load a cluster under a random name, and drop it whatever happens."""
+    name = f"conf-{secrets.token_hex(8)}"
+    with Client(connection, cluster=name, timeout=timeout) as client:
+        try:
+            yield _loaded(client, cluster)
+        finally:
+            _drop(client, name)
+
+
+@contextmanager
+def throw_away_server(store: str) -> Iterator[Connection]:
+    """A server in this process, on a port that the system chooses.
+
+    Args:
+        store: its store's address; ``memory:`` vanishes with it.
+
+    Raises:
+        BadInput: the store cannot be used.
+    """
+    from topospread.app import Server
+
+    flags = {"listen": "127.0.0.1:0", "http": "off", "store": store, "log_level": "warning"}
+    try:
+        with Server(load_settings(flags, {})) as server:
+            yield Connection(server.address)
+    except ConfigError as error:
+        raise BadInput(str(error)) from error
+
+
+def _loaded(client: Client, cluster: Cluster) -> Ground:
+    objects = {
+        kind: [_object(kind, manifest) for manifest in cluster.get(member) or ()]
+        for member, kind in _LISTS.items()
+    }
+    revision = ""
+    if sum(map(len, objects.values())) <= MAX_WRITE:
+        everything = [each for of_kind in objects.values() for each in of_kind]
+        revision = client.apply(everything).revision
+    else:
+        for kind, of_kind in objects.items():
+            if of_kind:
+                revision = client.replace(kind, of_kind).revision
+    names = [each.node.metadata.name for each in objects[Kind.NODE]]
+    return Ground(client, revision, names)
+
+
+def _object(kind: Kind, manifest: dict[str, Any]) -> Object:
+    version = "apps/v1" if kind in _APPS else "v1"
+    made = object_from_manifest({"apiVersion": version, "kind": kind.label, **manifest})
+    if made is None:
+        raise AssertionError(f"{kind.label} is a kind that is kept")
+    return made
+
+
+def _drop(client: Client, name: str) -> None:
+    try:
+        client.drop_cluster(name)
+    except NotFound:
+        pass  # it was never written
+    except TopospreadClientError as error:
+        printing.note(f"the throw-away cluster {name} could not be dropped: {error}")

@@ -1,0 +1,145 @@
+"""`topospread get`: objects of a cluster's state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topospread.cli import printing
+from topospread.cli.complaints import DONE
+from topospread.cli.kinds import kinds_named, path_of
+from topospread.cli.label_query import selector_of
+from topospread.cli.options import Options, output_option, pass_options, server_options
+from topospread_client.answers import Kind
+from topospread_client.manifests import manifest_from_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread_client.client import Client
+    from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_proto.v1.kubernetes_pb2 import LabelSelector, Node, Pod
+
+_ZONE: Final = "topology.kubernetes.io/zone"
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_COLUMNS: Final = {
+    Kind.NODE: ["NAME", "ZONE", "HOSTNAME", "SCHEDULING", "TAINTS"],
+    Kind.POD: ["NAMESPACE", "NAME", "NODE", "PHASE", "#CONSTRAINTS", "LABELS"],
+}
+_WORKLOAD_COLUMNS: Final = ["KIND", "NAMESPACE", "NAME", "#REPLICAS", "SELECTOR"]
+
+
+@click.command("get")
+@click.argument("what", metavar="KIND")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("-n", "--namespace", metavar="NAME", help="Only this namespace; with names: default.")
+@click.option("-l", "--selector", metavar="QUERY", help="Only these labels, as kubectl takes them.")
+@server_options
+@output_option
+@pass_options
+def command(
+    options: Options,
+    what: str,
+    names: Sequence[str],
+    namespace: str | None,
+    selector: str | None,
+) -> int:
+    """Show nodes, pods or workloads as they are kept: trimmed to what matters to spreading.
+
+    KIND is nodes, pods, services, replicationcontrollers, replicasets, statefulsets, or workloads
+    for the last four.
+    """
+    kinds = kinds_named(what)
+    labels = selector_of(selector) if selector else None
+    with options.client() as client:
+        found = list(_found(client, kinds, names, namespace, labels))
+    if options.output == "name":
+        for kind, each in found:
+            metadata = getattr(each, kind.field).metadata
+            click.echo(path_of(kind, metadata.namespace, metadata.name))
+    elif options.output == "table":
+        _print(kinds, found)
+    else:
+        manifests = [manifest_from_object(each) for _, each in found]
+        one = manifests[0] if len(names) == 1 and len(manifests) == 1 else None
+        items = {"apiVersion": "v1", "kind": "List", "items": manifests}
+        printing.structure(one or items, options.output)
+    return DONE
+
+
+def _found(
+    client: Client,
+    kinds: Sequence[Kind],
+    names: Sequence[str],
+    namespace: str | None,
+    labels: LabelSelector | None,
+) -> Iterator[tuple[Kind, Object]]:
+    if names and labels is not None:
+        raise click.UsageError("give names or --selector, not both")
+    if names and len(kinds) > 1:
+        raise click.UsageError("workloads are of several kinds: name the kind of what is wanted")
+    for kind in kinds:
+        space = "" if kind is Kind.NODE else namespace or ""
+        if names:
+            for name in names:
+                yield kind, client.get(kind, name, namespace=space).object
+            continue
+        pages = client.list(kind, namespace=space, label_selector=labels, page_size=1000)
+        for each in pages:
+            yield kind, each
+
+
+def _print(kinds: Sequence[Kind], found: Sequence[tuple[Kind, Object]]) -> None:
+    if not found:
+        printing.note(f"no {' or '.join(kind.label.lower() + 's' for kind in kinds)} found")
+        return
+    if kinds[0] is Kind.NODE:
+        printing.table(_COLUMNS[Kind.NODE], (_node_row(each.node) for _, each in found))
+    elif kinds[0] is Kind.POD:
+        printing.table(_COLUMNS[Kind.POD], (_pod_row(each.pod) for _, each in found))
+    else:
+        printing.table(_WORKLOAD_COLUMNS, (_workload_row(kind, each) for kind, each in found))
+
+
+def _node_row(node: Node) -> list[object]:
+    taints = [f"{taint.key}={taint.value}:{taint.effect}" for taint in node.spec.taints]
+    labels = node.metadata.labels
+    scheduling = "cordoned" if node.spec.unschedulable else "yes"
+    row = [node.metadata.name, labels.get(_ZONE), labels.get(_HOSTNAME), scheduling]
+    return [*row, ", ".join(taints)]
+
+
+def _pod_row(pod: Pod) -> list[object]:
+    metadata, spec = pod.metadata, pod.spec
+    phase = "Terminating" if metadata.HasField("deletion_timestamp") else pod.status.phase
+    labels = ",".join(f"{key}={value}" for key, value in sorted(metadata.labels.items()))
+    constraints = len(spec.topology_spread_constraints)
+    return [metadata.namespace, metadata.name, spec.node_name, phase, constraints, labels]
+
+
+def _workload_row(kind: Kind, each: Object) -> list[object]:
+    workload = getattr(each, kind.field)
+    spec, metadata = workload.spec, workload.metadata
+    replicas = "" if kind is Kind.SERVICE or not spec.HasField("replicas") else spec.replicas
+    selector = spec.selector
+    if kind in {Kind.REPLICA_SET, Kind.STATEFUL_SET}:
+        text = _selector_text(selector) if spec.HasField("selector") else ""
+    else:
+        text = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    return [kind.label, metadata.namespace, metadata.name, replicas, text]
+
+
+def _selector_text(selector: Any) -> str:
+    """A label selector as kubectl's query language writes it."""
+    parts = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    for expression in selector.match_expressions:
+        key, values = expression.key, ",".join(expression.values)
+        texts = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }
+        parts.append(texts.get(expression.operator, f"{key} {expression.operator} ({values})"))
+    return ",".join(parts)

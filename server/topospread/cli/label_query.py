@@ -1,0 +1,42 @@
+"""Label queries as kubectl's ``-l`` takes them: ``app=web,tier!=db,zone in (a,b),!canary``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from topospread.cli.complaints import BadInput
+from topospread_proto.v1.kubernetes_pb2 import LabelSelector, LabelSelectorRequirement
+
+_COMMA: Final = re.compile(r",(?![^(]*\))")
+_SET: Final = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
+_EQUAL: Final = re.compile(r"^(?P<key>[^\s=!]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!]*)$")
+_EXISTS: Final = re.compile(r"^(?P<no>!?)\s*(?P<key>[^\s=!(),]+)$")
+
+
+def selector_of(query: str) -> LabelSelector:
+    """The selector that a query means.
+
+    Raises:
+        BadInput: a part that is no requirement.
+    """
+    parts = [part.strip() for part in _COMMA.split(query)]
+    return LabelSelector(match_expressions=[_requirement(part) for part in parts])
+
+
+def _requirement(part: str) -> LabelSelectorRequirement:
+    if found := _SET.match(part):
+        values = [value.strip() for value in found["values"].split(",")]
+        operator = "In" if found["operator"] == "in" else "NotIn"
+        return LabelSelectorRequirement(key=found["key"], operator=operator, values=values)
+    if found := _EQUAL.match(part):
+        operator = "NotIn" if found["operator"] == "!=" else "In"
+        values = [found["value"]]
+        return LabelSelectorRequirement(key=found["key"], operator=operator, values=values)
+    if found := _EXISTS.match(part):
+        operator = "DoesNotExist" if found["no"] else "Exists"
+        return LabelSelectorRequirement(key=found["key"], operator=operator)
+    raise BadInput(
+        f"--selector: {part!r} is no requirement: write key=value, key!=value, key, !key, "
+        "key in (a,b) or key notin (a,b)"
+    )

@@ -1,0 +1,96 @@
+"""The command `topospread`: finds the verb, runs it, and says what went wrong in a line and a code.
+
+Exit codes: 0 done, 1 the answer is that no node fits, 2 bad input or usage, 3 server out of reach.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+from typing_extensions import override
+
+from topospread.cli import complaints
+from topospread.cli.options import server_options
+from topospread_client.errors import TopospreadClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VERBS: Final = (
+    "serve",
+    "apply",
+    "delete",
+    "get",
+    "evaluate",
+    "status",
+    "conformance",
+    "config",
+    "version",
+)
+"""Each verb is `command` of the module with its name; it is imported when it is asked for."""
+
+MODULES: Final = {"conformance": "conformance.command"}
+"""Verbs that are a package."""
+
+
+class Verbs(click.Group):
+    """Imports a verb only when it is needed, so that the quick ones stay quick."""
+
+    @override
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    @override
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"topospread.cli.{MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = module.command
+        return command
+
+
+@click.group(
+    cls=Verbs,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@server_options
+def root() -> None:
+    """Ask and feed a pod-topology-spread server.
+
+    Options that say which server and how to print may stand before the verb or after it.
+    """
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; what there is to say is on stdout and stderr."""
+    try:
+        code = root.main(arguments, prog_name="topospread", standalone_mode=False)
+    except click.Abort:
+        click.echo("topospread: interrupted", err=True)
+        return complaints.INTERRUPTED
+    except complaints.Unreachable as complaint:
+        click.echo(complaints.line(complaint), err=True)
+        return complaint.code
+    except click.ClickException as complaint:
+        click.echo(complaints.line(complaint), err=True)
+        return complaints.BAD_INPUT
+    except TopospreadClientError as error:
+        click.echo(complaints.of_client(error), err=True)
+        return complaints.code_of(error)
+    return code if isinstance(code, int) else complaints.DONE
+
+
+def main() -> NoReturn:
+    """The console script."""
+    try:
+        code = run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of a pipe has enough (`| head`): not an error, but nothing more can be written.
+        sys.stderr.close()
+        code = complaints.DONE
+    sys.exit(code)

@@ -1,0 +1,100 @@
+"""How answers are printed: tables for people, JSON and YAML for programs, progress for the patient.
+
+Answers go to stdout, everything else to stderr. Colour and progress show on a terminal only.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+NONE: Final = "<none>"
+"""What stands in a table where there is nothing."""
+
+_WIDE: Final = 10_000
+"""Columns where no terminal sets a limit: nothing is cut or wrapped in a pipe."""
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Print rows under their headings.
+
+    Args:
+        columns: headings; those that begin with ``#`` hold numbers and are set to the right.
+        rows: cells, one for each column; None and "" show as ``<none>``.
+        title: a line above.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+    for column in columns:
+        right = column.startswith("#")
+        made.add_column(column.removeprefix("#"), justify="right" if right else "left")
+    for row in rows:
+        made.add_row(*(Text(NONE if cell in (None, "") else str(cell)) for cell in row))
+    terminal = sys.stdout.isatty()
+    console = Console(width=None if terminal else _WIDE, highlight=False)
+    if title:
+        console.print(Text(title, style="bold"))
+    if terminal:
+        console.print(made)
+        return
+    with console.capture() as captured:
+        console.print(made)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def structure(value: Any, form: str) -> None:
+    """Print a value as ``json`` or ``yaml``."""
+    if form == "json":
+        import orjson
+
+        click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+        return
+    import yaml
+
+    dumped = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+    click.echo(dumped, nl=False)
+
+
+def fields(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print names with their values, aligned; pairs without a value are left out."""
+    shown = [(name, value) for name, value in pairs if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        click.echo(f"{name + ':':<{width + 1}} {value}")
+
+
+def note(text: str) -> None:
+    """Say something beside the answer."""
+    click.echo(text, err=True)
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal for work that may take long; told how much is done, and of how much."""
+    if not sys.stderr.isatty():
+        yield _unseen
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+def _unseen(done: int, total: int) -> None:
+    """Progress that nobody watches."""

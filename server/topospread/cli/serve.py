@@ -1,0 +1,68 @@
+"""`topospread serve`: a server, until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from topospread.cli.complaints import BadInput, Unreachable
+from topospread.config.loading import load_settings
+from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.errors import ConfigError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topospread.config.spelling import Setting
+
+_C = TypeVar("_C", bound="Callable[..., Any]")
+_DEFAULTS: Final = ServerSettings()
+
+
+def settings_options(command: _C) -> _C:
+    """One option for each setting of the server, with its unit and its default."""
+    for setting in reversed(list(SETTINGS.values())):
+        command = _option(setting)(command)
+    return command
+
+
+def _option(setting: Setting) -> Callable[[_C], _C]:
+    default = getattr(_DEFAULTS, setting.name)
+    about = setting.about
+    # The name of a switch says what is on; given without --no- it is on.
+    if isinstance(default, bool):
+        flag = f"{setting.flag}/--no-{setting.flag.removeprefix('--')}"
+        shown = "on" if default else "off"
+        text = f"{about.help}  [default: {shown}]"
+        return click.option(flag, setting.name, default=None, help=text)
+    metavar = about.unit.upper().replace(" ", "-") or "VALUE"
+    return click.option(
+        setting.flag, setting.name, default=None, metavar=metavar, help=_help(about.help, default)
+    )
+
+
+def _help(text: str, default: object) -> str:
+    if isinstance(default, tuple):
+        default = ",".join(default)
+    return f"{text}  [default: {default}]" if default not in ("", None) and default != {} else text
+
+
+@click.command("serve")
+@settings_options
+def command(**flags: object) -> int:
+    """Serve decisions over gRPC, and metrics and health over HTTP, until SIGTERM or Ctrl-C.
+
+    Each option is also a variable (--max-waiting is TOPOSPREAD_MAX_WAITING) and a key of a
+    TopospreadConfiguration (maxWaiting). An option goes before a variable, which goes before the
+    file. SIGHUP reads the file again.
+    """
+    from topospread.app import serve
+
+    try:
+        return serve(load_settings(flags, os.environ))
+    except ConfigError as error:
+        raise BadInput(*str(error).splitlines()) from error
+    except StoreUnavailable as error:
+        raise Unreachable(f"{error}: check --store, and that the store is up") from error
