@@ -47,7 +47,7 @@ from topospread.transports.http.routes import http_app
 from topospread.transports.http.server import HttpServer, TlsFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import FrameType, TracebackType
 
     from topospread.store.api import Store
@@ -306,8 +306,12 @@ def _with_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def serve(settings: ServerSettings) -> int:
+def serve(settings: ServerSettings, announce: Callable[[Server], None]) -> int:
     """Serve until SIGTERM or SIGINT; SIGHUP reads the configuration again. Returns the exit code.
+
+    Args:
+        settings: what was configured.
+        announce: told of the server once it serves, with the addresses that it has then.
 
     Raises:
         ConfigError: something in the settings cannot be used.
@@ -332,8 +336,7 @@ def serve(settings: ServerSettings) -> int:
         signal.signal(number, end)
     signal.signal(signal.SIGHUP, reread)
     with server:
-        if server.http_address:
-            pass
+        announce(server)
         done.wait()
         LOG.info("stopping: running calls may take %g s", settings.grace)
     output.close()

@@ -15,6 +15,7 @@ from topospread.errors import ConfigError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topospread.app import Server
     from topospread.config.spelling import Setting
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
@@ -61,8 +62,17 @@ def command(**flags: object) -> int:
     from topospread.app import serve
 
     try:
-        return serve(load_settings(flags, os.environ))
+        return serve(load_settings(flags, os.environ), _announce)
     except ConfigError as error:
         raise BadInput(*str(error).splitlines()) from error
     except StoreUnavailable as error:
         raise Unreachable(f"{error}: check --store, and that the store is up") from error
+
+
+def _announce(server: Server) -> None:
+    """Say where it listens: a port of 0 is known only now. Other programs read these lines."""
+    click.echo(f"topospread {server.version} listens on {server.address}")
+    if server.http_address:
+        scheme = "https" if server.settings.tls else "http"
+        click.echo(f"metrics and health on {scheme}://{server.http_address}")
+    click.echo(f"store {server.settings.shown()['store']}")
