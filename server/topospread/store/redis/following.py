@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final
 
 from topospread.errors import IdentityChanged, RevisionUnavailable
 from topospread.store import values
 from topospread.store.api import LogEntry, Revision, Transaction
 from topospread.store.redis import keys
 from topospread.store.redis.format import check_format
-from topospread.store.redis.tail import FIRST, Tails
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topospread.store.redis.connections import Reply
+    from topospread.store.redis.tail import Tails
     from topospread.store.redis.wire import Wire
     from topospread.store.sleepers import Sleepers
+
+UNKNOWN_SIZE: Final = 64.0
+"""Changes a transaction is taken to have before any was seen: between a watch's and a load's."""
 
 
 class Tail:
@@ -27,6 +31,8 @@ class Tail:
         self._wire = wire
         self._tails = tails
         self._sleepers = sleepers
+        # Changes a transaction, as last seen.
+        self._sizes: dict[str, float] = {}
 
     def follow(
         self, cluster: str, identity: str, after: Revision, wait: float, limit: int
@@ -40,46 +46,72 @@ class Tail:
                 left = deadline - time.monotonic()
                 if found or sleeper.woken() or left <= 0:
                     return found
-                found = _transactions(self._tails.wait(stream, after.number, sleeper, left))
+                ask = self._expected(cluster, limit)
+                found = _transactions(self._tails.wait(stream, after.number, ask, sleeper, left))
                 if found and _continues(after, found):
-                    return found
+                    self._note(cluster, found)
+                    return _up_to(limit, found)
                 # Entries that do not continue are of another history: the next look says which.
                 if not found and (sleeper.woken() or time.monotonic() >= deadline):
                     return ()
 
     def _look(self, cluster: str, identity: str, after: Revision, limit: int) -> list[Transaction]:
         meta, stream = keys.key(cluster, "meta"), keys.key(cluster, "log")
-        begin = f"{after.number + 1}-0"
+        begin, ask = f"{after.number + 1}-0", self._expected(cluster, limit)
         head, reply = self._wire.together(
             ("HMGET", meta, "format", "identity", "number", "tag"),
-            ("XRANGE", stream, begin, "+", "COUNT", min(FIRST, limit)),
+            ("XRANGE", stream, begin, "+", "COUNT", ask),
         )
         check_format(head[0])
         _check_identity(head[1], identity)
         found = _transactions(reply)
-        if found:
-            if found[0].revision.number != after.number + 1:
-                _trimmed(after)
-            if found[0].previous_tag != after.tag:
-                _diverged(after)
-        else:
-            number, tag = int(head[2] or 0), (head[3] or b"").decode()
-            if number > after.number:
-                _trimmed(after)
-            if Revision(number, tag) != after:
-                _diverged(after)
-        while len(reply) >= FIRST and (count := _changes(found)) < limit:
-            # As many as the ones before let expect, so that big transactions do not pile up.
-            more = min(limit, 1 + (limit - count) * len(found) // max(1, count))
+        _check_chain(after, found, int(head[2] or 0), (head[3] or b"").decode())
+        self._note(cluster, found)
+        while len(reply) == ask and (missing := limit - _changes(found)) > 0:
+            ask = self._expected(cluster, missing)
             begin = f"{found[-1].revision.number + 1}-0"
-            reply = self._wire.call("XRANGE", stream, begin, "+", "COUNT", more)
+            reply = self._wire.call("XRANGE", stream, begin, "+", "COUNT", ask)
             rest = _transactions(reply)
             if not rest or not _continues(found[-1].revision, rest):
                 break
+            self._note(cluster, rest)
             found += rest
-            if len(reply) < more:
-                break
-        return found
+        return _up_to(limit, found)
+
+    def _expected(self, cluster: str, limit: int) -> int:
+        """How many transactions may hold that many changes, so that big ones do not pile up."""
+        return max(1, math.ceil(limit / self._sizes.get(cluster, UNKNOWN_SIZE)))
+
+    def _note(self, cluster: str, found: Sequence[Transaction]) -> None:
+        if found:
+            self._sizes[cluster] = max(1.0, _changes(found) / len(found))
+
+
+def _up_to(limit: int, found: list[Transaction]) -> list[Transaction]:
+    """The first transactions that hold at least ``limit`` changes."""
+    count = 0
+    for taken, transaction in enumerate(found, 1):
+        count += len(transaction.entries)
+        if count >= limit:
+            return found[:taken]
+    return found
+
+
+def _check_chain(after: Revision, found: Sequence[Transaction], number: int, tag: str) -> None:
+    """Refuse a log that was cut after ``after``, or that is of another history; head as in meta."""
+    if found:
+        trimmed = found[0].revision.number != after.number + 1
+        if not trimmed and found[0].previous_tag == after.tag:
+            return
+    else:
+        trimmed = number > after.number
+        if Revision(number, tag) == after:
+            return
+    if trimmed:
+        raise RevisionUnavailable(f"the log was trimmed past revision {after.number}: list again")
+    raise RevisionUnavailable(
+        f"revision {after.number} is of another history than the store's: list again"
+    )
 
 
 def _continues(after: Revision, found: Sequence[Transaction]) -> bool:
@@ -120,13 +152,3 @@ def _check_identity(found: bytes | None, wanted: str) -> None:
         raise IdentityChanged(
             f"the cluster {what} in this store: it is not the one followed so far"
         )
-
-
-def _trimmed(after: Revision) -> NoReturn:
-    raise RevisionUnavailable(f"the log was trimmed past revision {after.number}: list again")
-
-
-def _diverged(after: Revision) -> NoReturn:
-    raise RevisionUnavailable(
-        f"revision {after.number} is of another history than the store's: list again"
-    )

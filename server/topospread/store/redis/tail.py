@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 SLICE: Final = 1.0
 """Seconds that one XREAD blocks: how late a dropped or replaced cluster is noticed at most."""
 
-FIRST: Final = 64
-"""Stream entries to ask for while their size is unknown: 32,000 changes at most."""
-
 
 @dataclass(slots=True)
 class _Waiting:
@@ -48,8 +45,8 @@ class Tails:
         self._lock = Lock()
         self._closed = False
 
-    def wait(self, stream: str, after: int, sleeper: Sleeper, seconds: float) -> Reply:
-        """Entries of a stream after ``<after>-0``; empty when there are none yet.
+    def wait(self, stream: str, after: int, count: int, sleeper: Sleeper, seconds: float) -> Reply:
+        """At most ``count`` entries of a stream after ``<after>-0``; empty when there are none yet.
 
         Ends early when the sleeper is rung, and after SLICE seconds.
 
@@ -61,7 +58,7 @@ class Tails:
         except (exceptions.RedisError, OSError) as error:
             raise unavailable(error) from error
         try:
-            reply = self._wait(line, stream, after, sleeper, seconds)
+            reply = self._wait(line, (stream, after), count, sleeper, seconds)
         except (exceptions.RedisError, OSError) as error:
             self._discard(line)
             raise unavailable(error) from error
@@ -84,15 +81,15 @@ class Tails:
             self._discard(line)
 
     def _wait(
-        self, line: _Waiting, stream: str, after: int, sleeper: Sleeper, seconds: float
+        self, line: _Waiting, place: tuple[str, int], count: int, sleeper: Sleeper, seconds: float
     ) -> Reply:
         connection = line.connection
         if line.place is None:
             block = round(SLICE * 1000)
             connection.send_command(
-                "XREAD", "COUNT", FIRST, "BLOCK", block, "STREAMS", stream, f"{after}-0"
+                "XREAD", "COUNT", count, "BLOCK", block, "STREAMS", place[0], f"{place[1]}-0"
             )
-            line.place = (stream, after)
+            line.place = place
             line.due = time.monotonic() + SLICE + self._settings.timeout
         patience = line.due - time.monotonic()
         # The driver has no public way to wait for a connection and for something else at once.

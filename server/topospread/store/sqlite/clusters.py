@@ -52,7 +52,7 @@ def load(connection: sqlite3.Connection, name: str) -> Cluster | None:
 def check_identity(cluster: Cluster | None, wanted: str) -> None:
     """Refuse a cluster that is not there or is another one."""
     found = cluster.identity if cluster else ""
-    if found != wanted:
+    if not found or found != wanted:
         what = "has another identity" if found else "does not exist"
         raise IdentityChanged(
             f"the cluster {what} in this store: it is not the one followed so far"

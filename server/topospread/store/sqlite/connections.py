@@ -7,10 +7,11 @@ belongs to one connection, which everybody shares under that lock.
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
@@ -183,10 +184,19 @@ def moment(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _make_file(path: Path) -> None:
-    """Make the file readable by its owner only; SQLite gives its -wal and -shm the same mode."""
+    """Make the file readable by its owner only; SQLite gives its -wal and -shm the same mode.
+
+    A file that is there is not opened: closing it would drop the locks that another connection of
+    this process holds on it (POSIX locks belong to the process), and the file would be damaged.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        if path.exists():
+            if not os.access(path, os.R_OK | os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            return
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError as error:
         raise ConfigError(
             f"store: {path} cannot be opened for writing ({error.strerror}); "

@@ -1,0 +1,181 @@
+"""Backends under test, and short ways to write changes down."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Protocol
+
+import redis
+
+from topospread.store.api import Key, Kind, Put, Remove, Revision, StoredObject, Transaction
+from topospread.store.redis import open as redis_open
+from topospread.store.settings import StoreSettings
+from topospread.store.sqlite import open as sqlite_open
+from topospread.store.urls import RedisURL, SqliteURL, parse_store_url
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread.store.api import Change, Store
+
+CLUSTER = "prod"
+DIGEST = b"\x00digest\xff"
+OTHER_DIGEST = b"another!"
+
+
+def node(name: str = "node-1") -> Key:
+    return Key(Kind.NODE, "", name)
+
+
+def pod(name: str = "web-1", namespace: str = "default") -> Key:
+    return Key(Kind.POD, namespace, name)
+
+
+def put(
+    key: Key,
+    version: str = "",
+    payload: bytes = b"spec",
+    digest: bytes = DIGEST,
+    uid: str = "uid-1",
+) -> Put:
+    return Put(StoredObject(key, payload, digest, version, uid))
+
+
+def objects(store: Store, cluster: str = CLUSTER) -> dict[Key, StoredObject]:
+    return {stored.key: stored for page in store.scan(cluster) for stored in page}
+
+
+def follow_all(
+    store: Store, cluster: str = CLUSTER, after: Revision | None = None, limit: int = 1000
+) -> list[Transaction]:
+    """All that the log holds after a revision."""
+    identity = store.head(cluster).identity
+    found: list[Transaction] = []
+    at = after or Revision()
+    while batch := store.follow(cluster, identity, at, wait=0, limit=limit):
+        found += batch
+        at = batch[-1].revision
+    return found
+
+
+def replay(
+    objects_before: dict[Key, StoredObject], transactions: Sequence[Transaction]
+) -> dict[Key, StoredObject]:
+    """What a follower holds who knew some objects and then saw these transactions."""
+    held = dict(objects_before)
+    for transaction in transactions:
+        for entry in transaction.entries:
+            if entry.object is None:
+                held.pop(entry.key, None)
+            else:
+                held[entry.key] = entry.object
+    return held
+
+
+def write_many(
+    store: Store, count: int, cluster: str = CLUSTER, namespace: str = "default"
+) -> list[Revision]:
+    """That many transactions of one new pod each; their revisions."""
+    changes: list[Change] = [put(pod(f"p-{n}", namespace)) for n in range(count)]
+    return [store.apply(cluster, [change]).revision for change in changes]
+
+
+class Backend(Protocol):
+    """One place that stores can be opened on."""
+
+    url: str
+
+    def open(self, settings: StoreSettings | None = None) -> Store: ...
+
+    def save(self, store: Store) -> object:
+        """All of the store's state, as a replica or a backup would have it."""
+
+    def restore(self, store: Store, saved: object) -> None:
+        """Put the state back: what came after save() is lost."""
+
+    def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
+        """Damage a stored value."""
+
+
+class SqliteBackend:
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def open(self, settings: StoreSettings | None = None) -> Store:
+        parsed = parse_store_url(self.url, {})
+        assert isinstance(parsed, SqliteURL)
+        return sqlite_open.open_store(parsed, settings or StoreSettings())
+
+    def save(self, store: Store) -> object:
+        saved = sqlite3.connect(":memory:")
+        _writer(store).backup(saved)
+        return saved
+
+    def restore(self, store: Store, saved: object) -> None:
+        assert isinstance(saved, sqlite3.Connection)
+        saved.backup(_writer(store))
+        saved.close()
+
+    def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
+        changed = _writer(store).execute(
+            "UPDATE object SET value = ? WHERE kind = ? AND namespace = ? AND name = ? "
+            "AND cluster = (SELECT id FROM cluster WHERE name = ?)",
+            (value, key.kind.value, key.namespace, key.name, cluster),
+        )
+        assert changed.rowcount == 1
+
+
+class RedisBackend:
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def open(self, settings: StoreSettings | None = None) -> Store:
+        parsed = parse_store_url(self.url, {})
+        assert isinstance(parsed, RedisURL)
+        return redis_open.open_store(parsed, settings or StoreSettings())
+
+    def save(self, store: Store) -> object:
+        with redis.Redis.from_url(self.url) as client:
+            return dump(client)
+
+    def restore(self, store: Store, saved: object) -> None:
+        assert isinstance(saved, dict)
+        with redis.Redis.from_url(self.url) as client:
+            client.flushall()
+            for name, value in saved.items():
+                client.restore(name, 0, value)
+
+    def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
+        names = {Kind.NODE: ("node", key.name), Kind.POD: ("pod", f"{key.namespace}/{key.name}")}
+        part, field = names[key.kind]
+        with redis.Redis.from_url(self.url) as client:
+            assert client.hexists(f"ts:{{{cluster}}}:{part}", field)
+            client.hset(f"ts:{{{cluster}}}:{part}", field, value)
+
+
+def dump(client: redis.Redis) -> dict[bytes, bytes]:
+    """Every key with its serialized value."""
+    return {name: value for name in client.scan_iter() if (value := client.dump(name)) is not None}
+
+
+def _writer(store: Store) -> sqlite3.Connection:
+    return store._connections._writer  # type: ignore[attr-defined]
+
+
+__all__ = [
+    "CLUSTER",
+    "DIGEST",
+    "OTHER_DIGEST",
+    "Backend",
+    "RedisBackend",
+    "Remove",
+    "SqliteBackend",
+    "dump",
+    "follow_all",
+    "node",
+    "objects",
+    "pod",
+    "put",
+    "replay",
+    "write_many",
+]

@@ -1,0 +1,94 @@
+"""One suite for all backends: a SQLite file, SQLite in memory, Redis of each version at hand."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.redis_server import RedisProcess, redis_binaries
+from tests.store.backends import Backend, RedisBackend, SqliteBackend
+from topospread.store.settings import StoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from topospread.store.api import Store
+
+# No test waits that long; a loaded machine may.
+SETTINGS = StoreSettings(timeout=20.0, connect_timeout=20.0)
+
+NAMES = ("sqlite", "memory", "redis-6.2", "redis-7")
+
+
+@pytest.fixture(scope="session")
+def redis_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RedisProcess]]:
+    """The oldest supported Redis and a newer one, as far as they are installed."""
+    with ExitStack() as running:
+        servers: dict[str, RedisProcess] = {}
+        for version, binary in redis_binaries().items():
+            name = "redis-6.2" if version < (7,) else "redis-7"
+            directory = tmp_path_factory.mktemp(name)
+            servers[name] = running.enter_context(RedisProcess(directory, binary=binary))
+        yield servers
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    """The backend of this run of the test, empty."""
+    name = request.param
+    if name == "memory":
+        return SqliteBackend("memory:")
+    if name == "sqlite":
+        return SqliteBackend(f"sqlite://{tmp_path}/state/topospread.db")
+    servers = request.getfixturevalue("redis_servers")
+    if name not in servers:
+        missing = f"no {name} found: run `make redis`"
+        if os.environ.get("CI") == "true" or os.environ.get("REDIS_REQUIRED") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    with servers[name].client() as client:
+        client.flushall()
+        client.script_flush()
+    return RedisBackend(servers[name].url)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" not in metafunc.fixturenames:
+        return
+    # A database in memory belongs to one store object.
+    alone = {"memory"} if "other_store" in metafunc.fixturenames else set()
+    names = [name for name in NAMES if name not in alone]
+    metafunc.parametrize("backend", names, indirect=True)
+
+
+@pytest.fixture
+def open_store(backend: Backend) -> Iterator[Callable[..., Store]]:
+    """Opens stores on the backend, with settings that differ from SETTINGS by name."""
+    opened: list[Store] = []
+
+    def open_one(**changes: float) -> Store:
+        values = {
+            name: getattr(SETTINGS, name) for name in StoreSettings.__dataclass_fields__
+        } | changes
+        opened.append(backend.open(StoreSettings(**values)))
+        return opened[-1]
+
+    yield open_one
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Callable[..., Store]) -> Store:
+    """One store, as most tests need it."""
+    return open_store()
+
+
+@pytest.fixture
+def other_store(open_store: Callable[..., Store]) -> Store:
+    """A second store on the same place, as another server has it."""
+    return open_store()

@@ -1,0 +1,110 @@
+"""Several clusters in one store; dropping one and making it again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put, write_many
+from topospread.errors import IdentityChanged, RevisionUnavailable
+from topospread.store.api import Head, Outcome, Remove, Revision, Unchanged
+
+
+def test_an_unknown_cluster_has_an_empty_head(store):
+    assert store.head("nobody") == Head("", Revision())
+
+
+def test_clusters_share_nothing(store):
+    store.apply("one", [put(pod(), payload=b"one"), put(node())])
+    store.apply("two", [put(pod(), payload=b"two")])
+    store.apply("two", [Remove(pod("gone"), up_to_version="9")])
+    seen = Unchanged(store.head("one").revision, ("default", "nodes/"))
+    write_many(store, 5, cluster="two")
+
+    assert store.apply("one", [put(pod("gone"), "1")], precondition=seen).revision.number == 2
+    assert objects(store, "one")[pod()].payload == b"one"
+    assert objects(store, "two")[pod()].payload == b"two"
+    assert store.head("one").identity != store.head("two").identity
+    assert len(follow_all(store, "one")) == 2
+    assert len(follow_all(store, "two")) == 6
+    with pytest.raises(IdentityChanged):
+        store.follow("one", store.head("two").identity, Revision(), wait=0)
+
+
+def test_clusters_are_listed_sorted(store):
+    for name in ("zeta", "a", "conf-1x", "0" * 63):
+        store.apply(name, [put(node())])
+
+    assert store.clusters() == ["0" * 63, "a", "conf-1x", "zeta"]
+
+
+def test_identity_and_history_outlive_the_store_object(store, other_store):
+    revision = write_many(store, 3)[-1]
+    identity = store.head(CLUSTER).identity
+    store.close()
+
+    assert other_store.head(CLUSTER) == Head(identity, revision, 1)
+    assert other_store.apply(CLUSTER, [put(node())]).previous == revision
+
+
+def test_a_dropped_cluster_is_gone(store):
+    write_many(store, 7)
+    store.apply(CLUSTER, [put(node()), Remove(pod("p-1"), up_to_version="9")])
+    store.apply("other", [put(node())])
+    identity = store.head(CLUSTER).identity
+
+    assert store.drop(CLUSTER) == 7
+    assert store.head(CLUSTER) == Head("", Revision(), 0, (identity,))
+    assert objects(store) == {}
+    assert store.clusters() == ["other"]
+    assert store.drop(CLUSTER) == 0
+    assert store.drop("nobody") == 0
+
+
+def test_a_cluster_made_again_is_another_one(store):
+    old = write_many(store, 4)[-1]
+    identity = store.head(CLUSTER).identity
+    store.drop(CLUSTER)
+    new = write_many(store, 4)[-1]
+    head = store.head(CLUSTER)
+
+    assert new.number == old.number
+    assert new.tag != old.tag
+    assert head.identity not in ("", identity)
+    assert head.dropped == (identity,)
+    assert head.oldest == 1
+    with pytest.raises(IdentityChanged):
+        store.follow(CLUSTER, identity, old, wait=0)
+    with pytest.raises(RevisionUnavailable):
+        store.apply(CLUSTER, [put(node())], precondition=Unchanged(old, ()))
+    with pytest.raises(IdentityChanged):
+        store.apply(CLUSTER, [put(node())], identity=identity)
+    assert len(follow_all(store)) == 4
+
+
+def test_dropping_forgets_tombstones(store):
+    store.apply(CLUSTER, [put(node())])
+    store.apply(CLUSTER, [Remove(pod(), up_to_version="10")])
+    store.drop(CLUSTER)
+    store.apply(CLUSTER, [put(node())])
+
+    assert store.apply(CLUSTER, [put(pod(), "5")]).outcomes == (Outcome.CREATED,)
+
+
+def test_the_last_dropped_identities_are_remembered(store):
+    identities = []
+    for _ in range(10):
+        store.apply(CLUSTER, [put(node())])
+        identities.append(store.head(CLUSTER).identity)
+        store.drop(CLUSTER)
+
+    assert store.head(CLUSTER).dropped == tuple(reversed(identities))[:8]
+    assert len(set(identities)) == 10
+
+
+def test_another_server_sees_the_drop(store, other_store):
+    head = write_many(store, 2)[-1]
+    identity = store.head(CLUSTER).identity
+    other_store.drop(CLUSTER)
+
+    with pytest.raises(IdentityChanged, match="does not exist"):
+        store.follow(CLUSTER, identity, head, wait=60)

@@ -1,0 +1,148 @@
+"""SQLite and Redis do the same for any sequence of writes: outcomes, refusals, streams, objects."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.store.backends import RedisBackend, SqliteBackend, follow_all, objects
+from topospread.errors import TopospreadError
+from topospread.store.api import Key, Kind, Put, Remove, Revision, StoredObject, Unchanged
+from topospread.store.settings import StoreSettings
+
+# Few names, versions, uids and digests, so that changes meet each other.
+names = st.sampled_from(["a", "b"])
+keys = st.one_of(
+    st.builds(lambda name: Key(Kind.NODE, "", name), names),
+    st.builds(
+        Key,
+        st.sampled_from([Kind.POD, Kind.SERVICE, Kind.STATEFUL_SET, Kind.RESERVATION]),
+        st.sampled_from(["x", "nodes"]),
+        names,
+    ),
+)
+versions = st.sampled_from(["", "0", "1", "2", "9", "10", str(2**53), str(2**53 + 1), "9" * 30])
+uids = st.sampled_from(["", "u", "v"])
+puts = st.builds(
+    lambda key, payload, digest, version, uid: Put(
+        StoredObject(key, payload, digest, version, uid)
+    ),
+    keys,
+    st.sampled_from([b"", b"\x00\xff", b"spec"]),
+    st.sampled_from([b"AAAAAAAA", b"\x00" * 8]),
+    versions,
+    uids,
+)
+removes = st.builds(Remove, keys, uids, versions)
+
+
+def _key(change):
+    return change.object.key if isinstance(change, Put) else change.key
+
+
+changes = st.lists(puts | removes, max_size=6, unique_by=_key)
+# How many revisions to go back for the precondition, and whether its tag is the right one.
+preconditions = st.none() | st.tuples(
+    st.integers(-1, 12),
+    st.booleans(),
+    st.lists(st.sampled_from(["x", "nodes", "nodes/"]), unique=True),
+)
+applies = st.tuples(st.just("apply"), changes, preconditions, st.booleans())
+follows = st.tuples(st.just("follow"), st.integers(-1, 12), st.booleans())
+steps = st.one_of(applies, applies, applies, follows, st.just(("drop",)))
+
+SMALL = StoreSettings(timeout=20.0, connect_timeout=20.0, log_limit=8, tombstone_limit=3)
+_clusters = count()
+
+
+@pytest.fixture(scope="module")
+def pair(redis_servers):
+    opened = [SqliteBackend("memory:").open(SMALL)]
+    opened += [RedisBackend(server.url).open(SMALL) for server in redis_servers.values()]
+    yield opened
+    for store in opened:
+        store.close()
+
+
+class Run:
+    """One store, driven by steps; what it answered is comparable with another's answers."""
+
+    def __init__(self, store, cluster):
+        self.store = store
+        self.cluster = cluster
+        self.known = [Revision()]
+
+    def revision(self, back, right):
+        """A revision seen earlier; one from the future for -1; with a wrong tag on request."""
+        if back < 0:
+            return Revision(self.known[-1].number + 1, "x")
+        found = self.known[max(0, len(self.known) - 1 - back)]
+        return found if right else Revision(found.number, "wrong")
+
+    def answer(self, step):
+        try:
+            return getattr(self, step[0])(*step[1:])
+        except TopospreadError as refusal:
+            return type(refusal), str(refusal)
+
+    def apply(self, wanted, precondition, force):
+        condition = None
+        if precondition is not None:
+            back, right, scopes = precondition
+            condition = Unchanged(self.revision(back, right), tuple(scopes))
+        applied = self.store.apply(self.cluster, wanted, precondition=condition, force=force)
+        assert applied.previous == self.known[-1]
+        if applied.revision != applied.previous:
+            self.known.append(applied.revision)
+        return applied.outcomes, applied.revision.number, applied.previous.number
+
+    def follow(self, back, right):
+        identity = self.store.head(self.cluster).identity
+        after = self.revision(back, right)
+        found = self.store.follow(self.cluster, identity, after, wait=0)
+        return [(transaction.revision.number, transaction.entries) for transaction in found]
+
+    def drop(self):
+        self.known = [Revision()]
+        return self.store.drop(self.cluster)
+
+    def state(self):
+        """All there is to see at rest."""
+        head = self.store.head(self.cluster)
+        assert head.revision == self.known[-1]
+        stream = []
+        if head.identity:
+            oldest = next(known for known in self.known if known.number == head.oldest - 1)
+            stream = follow_all(self.store, self.cluster, after=oldest)
+            at = oldest
+            for transaction in stream:
+                assert transaction.previous_tag == at.tag
+                at = transaction.revision
+            assert at == head.revision
+        found = objects(self.store, self.cluster)
+        return (
+            [(transaction.revision.number, transaction.entries) for transaction in stream],
+            dict(sorted(found.items(), key=repr)),
+            head.oldest,
+            bool(head.identity),
+            len(head.dropped),
+        )
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(steps, max_size=25))
+def test_backends_agree(pair, plan):
+    cluster = f"c-{next(_clusters)}"
+    runs = [Run(store, cluster) for store in pair]
+    try:
+        for step in plan:
+            first, *others = [run.answer(step) for run in runs]
+            assert all(other == first for other in others)
+        first, *others = [run.state() for run in runs]
+        assert all(other == first for other in others)
+    finally:
+        for run in runs:
+            run.drop()

@@ -1,0 +1,160 @@
+"""Conditional writes: nothing relevant since a revision that is part of this history."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.backends import CLUSTER, OTHER_DIGEST, node, objects, pod, put, write_many
+from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
+from topospread.store.api import Key, Kind, Remove, Revision, Unchanged
+
+SCOPES = ("default", "nodes/")
+
+
+def test_a_write_at_the_head_goes_through(store):
+    head = store.apply(CLUSTER, [put(pod())]).revision
+
+    applied = store.apply(CLUSTER, [put(pod("b"))], precondition=Unchanged(head, SCOPES))
+
+    assert applied.previous == head
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put(pod("other")),
+        put(pod(), digest=OTHER_DIGEST),
+        Remove(pod()),
+        put(Key(Kind.SERVICE, "default", "web")),
+        put(Key(Kind.STATEFUL_SET, "default", "web")),
+        put(Key(Kind.RESERVATION, "default", "web")),
+        put(node()),
+    ],
+)
+def test_relevant_changes_of_the_scopes_conflict(store, change):
+    seen = store.apply(CLUSTER, [put(pod())]).revision
+    store.apply(CLUSTER, [change])
+
+    with pytest.raises(Conflict, match="evaluate again"):
+        store.apply(CLUSTER, [put(pod("mine"))], precondition=Unchanged(seen, SCOPES))
+    assert pod("mine") not in objects(store)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [put(pod("web", "elsewhere")), put(pod(), "9", b"readiness"), put(pod()), Remove(pod("none"))],
+)
+def test_other_changes_do_not(store, change):
+    seen = store.apply(CLUSTER, [put(pod()), put(node())]).revision
+    store.apply(CLUSTER, [change])
+
+    store.apply(CLUSTER, [put(pod("mine"))], precondition=Unchanged(seen, SCOPES))
+
+    assert pod("mine") in objects(store)
+
+
+def test_a_namespace_called_nodes_is_not_the_nodes(store):
+    seen = store.apply(CLUSTER, [put(pod())]).revision
+    store.apply(CLUSTER, [put(pod("web", "nodes"))])
+
+    store.apply(CLUSTER, [put(pod("mine"))], precondition=Unchanged(seen, ("nodes/",)))
+    with pytest.raises(Conflict):
+        store.apply(CLUSTER, [put(pod("late"))], precondition=Unchanged(seen, ("nodes",)))
+
+
+def test_one_writer_of_two_at_the_same_revision_wins(store):
+    seen = Unchanged(store.apply(CLUSTER, [put(pod())]).revision, SCOPES)
+    store.apply(CLUSTER, [put(pod("first"))], precondition=seen)
+
+    with pytest.raises(Conflict):
+        store.apply(CLUSTER, [put(pod("second"))], precondition=seen)
+
+
+def test_it_is_checked_even_when_nothing_would_be_written(store):
+    seen = store.apply(CLUSTER, [put(pod())]).revision
+    store.apply(CLUSTER, [put(node())])
+
+    with pytest.raises(Conflict):
+        store.apply(CLUSTER, [put(pod())], precondition=Unchanged(seen, SCOPES))
+
+
+def test_an_older_revision_serves_while_nothing_relevant_came(store):
+    seen = store.apply(CLUSTER, [put(pod())]).revision
+    write_many(store, 20, namespace="elsewhere")
+
+    store.apply(CLUSTER, [put(pod("mine"))], precondition=Unchanged(seen, SCOPES))
+
+    assert pod("mine") in objects(store)
+
+
+def test_the_empty_revision_holds_for_a_new_cluster_only(store):
+    nothing = Unchanged(Revision(), SCOPES)
+    store.apply(CLUSTER, [put(pod())], precondition=nothing)
+
+    with pytest.raises(Conflict):
+        store.apply(CLUSTER, [put(pod("b"))], precondition=nothing)
+    store.apply(CLUSTER, [put(pod("b"))], precondition=Unchanged(Revision(), ("elsewhere",)))
+
+
+@pytest.mark.parametrize("scopes", [SCOPES, ()])
+def test_another_tag_at_the_revision_is_another_history(store, scopes):
+    revisions = write_many(store, 5)
+
+    for revision in revisions:
+        other = Revision(revision.number, "f" * 16)
+        with pytest.raises(RevisionUnavailable, match="another history"):
+            store.apply(CLUSTER, [put(pod("x"))], precondition=Unchanged(other, scopes))
+    with pytest.raises(RevisionUnavailable, match="another history"):
+        store.apply(CLUSTER, [put(pod("x"))], precondition=Unchanged(Revision(0, "tag"), scopes))
+    assert pod("x") not in objects(store)
+
+
+def test_a_revision_to_come_is_another_history(store):
+    head = write_many(store, 3)[-1]
+
+    for number in (head.number + 1, 2**53 + 1):
+        later = Unchanged(Revision(number, head.tag), SCOPES)
+        with pytest.raises(RevisionUnavailable, match="another history"):
+            store.apply(CLUSTER, [put(pod("x"))], precondition=later)
+
+
+def test_a_revision_of_an_unknown_cluster_is_another_history(store):
+    with pytest.raises(RevisionUnavailable, match="another history"):
+        store.apply(CLUSTER, [put(pod())], precondition=Unchanged(Revision(3, "abc"), SCOPES))
+
+
+def test_a_trimmed_revision_is_refused_and_the_oldest_serves(open_store):
+    store = open_store(log_limit=10)
+    revisions = [Revision(), *write_many(store, 50, namespace="elsewhere")]
+    oldest = store.head(CLUSTER).oldest
+
+    gone = Unchanged(revisions[oldest - 2], SCOPES)
+    with pytest.raises(RevisionUnavailable, match="trimmed"):
+        store.apply(CLUSTER, [put(pod("x"))], precondition=gone)
+    kept = Unchanged(revisions[oldest - 1], SCOPES)
+    store.apply(CLUSTER, [put(pod("x"))], precondition=kept)
+    assert pod("x") in objects(store)
+
+
+def test_trimming_forgets_no_scope_that_still_matters(open_store):
+    store = open_store(log_limit=10)
+    revisions = [Revision(), *write_many(store, 40, namespace="elsewhere")]
+    store.apply(CLUSTER, [put(pod("touched"))])
+    write_many(store, 8, namespace="other")
+    oldest = store.head(CLUSTER).oldest
+
+    seen = Unchanged(revisions[oldest - 1], SCOPES)
+    with pytest.raises(Conflict):
+        store.apply(CLUSTER, [put(pod("x"))], precondition=seen)
+
+
+def test_the_identity_is_checked(store):
+    with pytest.raises(IdentityChanged, match="does not exist"):
+        store.apply(CLUSTER, [put(pod())], identity="0" * 32)
+    store.apply(CLUSTER, [put(pod())])
+    identity = store.head(CLUSTER).identity
+
+    store.apply(CLUSTER, [put(pod("b"))], identity=identity)
+    with pytest.raises(IdentityChanged, match="another identity"):
+        store.apply(CLUSTER, [put(pod("c"))], identity="0" * 32)
+    assert set(objects(store)) == {pod(), pod("b")}
