@@ -19,6 +19,9 @@ SCHEDULER_KIND: Final = "KubeSchedulerConfiguration"
 OWN_KIND: Final = "TopospreadConfiguration"
 OWN_VERSION: Final = "topospread.io/v1"
 
+FEATURE_GATES: Final = "featureGates"
+"""The key of OWN_KIND that is no setting: it may change while the server runs, as profiles may."""
+
 _KINDS: Final = (OWN_KIND, SCHEDULER_KIND)
 
 Document = Mapping[str, object]

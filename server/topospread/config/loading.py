@@ -6,18 +6,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread.config.documents import closest, read_documents, suggestion
+from topospread.config.documents import FEATURE_GATES, closest, read_documents, suggestion
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from topospread.config.documents import Document
     from topospread.config.values import Address
 
 PREFIX: Final = "TOPOSPREAD_"
-FEATURE_GATES: Final = "featureGates"
-"""The key that belongs to the scheduler's rules, which may change while the server runs."""
 
 _HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -44,15 +43,14 @@ def load_settings(
     path = str(flags.get("config") or environ.get(f"{PREFIX}CONFIG") or "")
     if file_text is None and path:
         file_text = read_config(path)
-    document = read_documents(file_text or "", path or "configuration file").own or {}
-    problems: list[str] = []
-    chosen: dict[str, Any] = {}
-    for source in (
-        _from_file(document, path or "configuration file", problems),
-        _from_environment(environ, problems),
-        _from_flags(flags, problems),
-    ):
-        chosen.update(source)
+    name = path or "configuration file"
+    in_file: list[str] = []
+    chosen: dict[str, Any] = dict(
+        settings_in(read_documents(file_text or "", name).own or {}, in_file)
+    )
+    problems = [f"{name}: {problem}" for problem in in_file]
+    chosen.update(_from_environment(environ, problems))
+    chosen.update(_from_flags(flags, problems))
     if not chosen.get("store") and not problems:
         chosen["store"] = default_store(environ)
     settings = ServerSettings(**chosen)
@@ -92,9 +90,13 @@ def default_store(environ: Mapping[str, str]) -> str:
     return f"sqlite:///{Path(state, 'topospread', 'state.db').as_posix()}"
 
 
-def _from_file(
-    document: Mapping[str, object], name: str, problems: list[str]
-) -> Iterator[tuple[str, object]]:
+def settings_in(document: Document, problems: list[str]) -> Iterator[tuple[str, object]]:
+    """Names and values of the settings in a TopospreadConfiguration.
+
+    Args:
+        document: its content.
+        problems: what is wrong with it is appended here.
+    """
     by_key = {setting.key: setting for setting in SETTINGS.values()}
     # Where the file is cannot stand in it.
     del by_key["config"]
@@ -103,12 +105,12 @@ def _from_file(
             continue
         setting = by_key.get(key)
         if setting is None:
-            problems.append(f"{name}: unknown key {key!r}{suggestion(str(key), by_key)}")
+            problems.append(f"unknown key {key!r}{suggestion(str(key), by_key)}")
             continue
         try:
             checked = setting.about.kind.check(value)
         except ValueError as error:
-            problems.append(f"{name}: {key}: {value!r} {error}")
+            problems.append(f"{key}: {_shown(setting.name, value)} {error}")
             continue
         if key != FEATURE_GATES:
             yield setting.name, checked
@@ -148,8 +150,12 @@ def _read(
         value = kind.from_text(given) if isinstance(given, str) else given
         yield name, kind.check(value)
     except ValueError as error:
-        shown = "the value" if name == "store" else repr(given)
-        problems.append(f"{label}: {shown} {error}")
+        problems.append(f"{label}: {_shown(name, given)} {error}")
+
+
+def _shown(name: str, given: object) -> str:
+    """A refused value; a store's address may hold a password."""
+    return "the value" if name == "store" else repr(given)
 
 
 def _contradictions(settings: ServerSettings) -> Iterator[str]:
