@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from topospread.telemetry.export import Sampling
 from topospread.telemetry.logs import start_logging, without_secrets
+from topospread.telemetry.sampling import Sampling
 from topospread.telemetry.tracing import Tracing
 
 LOG = logging.getLogger("topospread.test")

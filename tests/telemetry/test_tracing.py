@@ -10,11 +10,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tests.telemetry.otlp import plain, trace_receiver
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread.telemetry.export import (
-    Sampling,
-    sampling_from_environment,
-    tracing_from_environment,
-)
+from topospread.telemetry.export import tracing_from_environment
+from topospread.telemetry.sampling import Sampling, sampling_from_environment
 from topospread.telemetry.tracing import Tracing, current_call
 
 METHOD = "/topospread.v1.SpreadEngine/Evaluate"

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache
 from random import getrandbits
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-    from topospread.telemetry.export import Export, Sampling
+    from topospread.telemetry.sampling import Sampling
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 
@@ -94,14 +94,14 @@ class CallSpan:
     __slots__ = ("_attributes", "_flags", "_span", "_span_id", "_trace_id", "_tracer", "recording")
 
     def __init__(
-        self, trace_id: int, span_id: int, flags: int, recorder: tuple[Tracer, Span] | None = None
+        self, trace_id: int, span_id: int, flags: int, recorded: tuple[Tracer, Span] | None = None
     ) -> None:
         self._trace_id = trace_id
         self._span_id = span_id
         self._flags = flags
-        self.recording = recorder is not None
-        if recorder is not None:
-            self._tracer, self._span = recorder
+        self.recording = recorded is not None
+        if recorded is not None:
+            self._tracer, self._span = recorded
             self._attributes: dict[str, Attribute] = {}
 
     @property
@@ -164,19 +164,43 @@ class CallSpan:
         self._span.end()
 
 
+class RootIds(Protocol):
+    """Where the next root span of this thread gets its trace id."""
+
+    next_trace_id: int
+
+
+class Recorder(Protocol):
+    """Records and exports spans; :class:`topospread.telemetry.export.Export` does."""
+
+    @property
+    def tracer(self) -> Tracer:
+        """Records every span it is asked for."""
+        ...
+
+    @property
+    def ids(self) -> RootIds:
+        """To be told the trace id before a root span is started, on the same thread."""
+        ...
+
+    def close(self, timeout: float) -> None:
+        """Flush and end, or give up after so many seconds."""
+        ...
+
+
 class Tracing:
     """Starts the calls' spans. To be made in the worker process: the exporter uses grpc."""
 
-    def __init__(self, sampling: Sampling, export: Export | None) -> None:
+    def __init__(self, sampling: Sampling, recorder: Recorder | None) -> None:
         """See :func:`topospread.telemetry.export.tracing_from_environment`.
 
         Args:
             sampling: which calls to record.
-            export: where to; None records nothing, calls still have ids.
+            recorder: keeps them; None records nothing, calls still have ids.
         """
         self._bound = sampling.bound
         self._parent_based = sampling.parent_based
-        self._export = export
+        self._recorder = recorder
 
     def start(self, method: str, metadata: Sequence[tuple[str, str | bytes]] = ()) -> CallSpan:
         """Begin the span of a call, which must be closed with :meth:`CallSpan.end`.
@@ -203,28 +227,28 @@ class Tracing:
             sampled = parent.flags & SAMPLED != 0
         else:
             sampled = trace_id & 0xFFFF_FFFF_FFFF_FFFF < self._bound
-        if sampled and self._export is not None:
+        if sampled and self._recorder is not None:
             context = None if parent is None else _context_of(metadata)
-            call = self._recorded(self._export, method, trace_id, context)
+            call = self._recorded(self._recorder, method, trace_id, context)
         else:
             call = CallSpan(trace_id, getrandbits(64) or 1, flags)
         _current.set(call)
         return call
 
     def _recorded(
-        self, export: Export, method: str, trace_id: int, context: Context | None
+        self, recorder: Recorder, method: str, trace_id: int, context: Context | None
     ) -> CallSpan:
-        export.ids.next_trace_id = trace_id
+        recorder.ids.next_trace_id = trace_id
         attributes = _rpc_attributes(method)
-        span = export.tracer.start_span(method.lstrip("/"), context, SpanKind.SERVER, attributes)
+        span = recorder.tracer.start_span(method.lstrip("/"), context, SpanKind.SERVER, attributes)
         made = span.get_span_context()
-        recorder = (export.tracer, span)
-        return CallSpan(made.trace_id, made.span_id, int(made.trace_flags), recorder)
+        recorded = (recorder.tracer, span)
+        return CallSpan(made.trace_id, made.span_id, int(made.trace_flags), recorded)
 
     def close(self, timeout: float = 5.0) -> None:
         """Export what is left, for at most ``timeout`` seconds."""
-        if self._export is not None:
-            self._export.close(timeout)
+        if self._recorder is not None:
+            self._recorder.close(timeout)
 
 
 def _context_of(metadata: Sequence[tuple[str, str | bytes]]) -> Context:

@@ -1,0 +1,164 @@
+"""An HTTP(S) server on a thread of its own, beside the gRPC server's."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import uvicorn
+from typing_extensions import override
+
+from topospread.errors import ConfigError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files.
+
+    Attributes:
+        cert: the server's certificate chain.
+        key: its private key.
+        client_ca: clients must show a certificate signed by one of these; empty: none is asked for.
+    """
+
+    cert: str
+    key: str
+    client_ca: str = ""
+
+
+class HttpServer:
+    """Serves an application from :meth:`start` until :meth:`stop`.
+
+    Args:
+        app: an ASGI application.
+        host: a name or an IP address.
+        port: 0 lets the system choose; see :attr:`port`.
+        tls: None serves plain text.
+        reuse_port: share the port with other processes that ask for the same.
+
+    Raises:
+        ConfigError: the address cannot be bound or a TLS file cannot be used.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        *,
+        tls: TlsFiles | None = None,
+        reuse_port: bool = False,
+    ) -> None:
+        self._tls = tls
+        self._context = None if tls is None else _context(tls)
+        self._socket = _bound(host, port, reuse_port=reuse_port)
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            ssl_context_factory=None if self._context is None else lambda *_: self._tls_context(),
+        )
+        self._server = _Server(config)
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def start(self) -> None:
+        """Begin to serve; returns when connections are accepted."""
+        self._thread.start()
+        self._server.accepting.wait()
+        if not self._server.started:
+            raise RuntimeError("the HTTP server ended before it began")
+
+    def stop(self, grace: float = 5.0) -> None:
+        """Accept no more, let running requests end for ``grace`` seconds, then close."""
+        if not self._thread.is_alive():
+            self._socket.close()
+            return
+        self._server.config.timeout_graceful_shutdown = max(1, round(grace))
+        self._server.should_exit = True
+        self._thread.join()
+
+    def reload_certificates(self) -> None:
+        """Read certificate and key again, for connections that come from now on.
+
+        Raises:
+            ConfigError: they cannot be used; the old ones stay.
+        """
+        if self._tls is not None and self._context is not None:
+            # Tried on a context of its own, because a key that does not fit spoils the one in use.
+            _context(self._tls)
+            self._context.load_cert_chain(self._tls.cert, self._tls.key)
+
+    def _tls_context(self) -> ssl.SSLContext:
+        assert self._context is not None
+        return self._context
+
+    def _run(self) -> None:
+        try:
+            self._server.run([self._socket])
+        finally:
+            self._server.accepting.set()
+
+
+class _Server(uvicorn.Server):
+    """Says when it accepts connections."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.accepting = threading.Event()
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.accepting.set()
+
+
+def _bound(host: str, port: int, *, reuse_port: bool) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if reuse_port:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound.bind(address)
+        except OSError:
+            bound.close()
+            raise
+    except OSError as error:
+        raise ConfigError(f"--http: {host}:{port} cannot be used: {error.strerror}") from error
+    return bound
+
+
+def _context(tls: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.cert, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"--tls-cert, --tls-key: {tls.cert} and {tls.key} are no PEM certificate and key that"
+            f" belong together: {error.strerror or error}"
+        ) from error
+    if tls.client_ca:
+        try:
+            context.load_verify_locations(tls.client_ca)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"--client-ca: {tls.client_ca} has no PEM certificates") from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
