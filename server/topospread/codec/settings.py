@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from topospread.codec.pods import constraint_from_proto
 from topospread.errors import InvalidRequest
 from topospread.kube.validation import validate_args
+from topospread.kube.violations import violations_text
 from topospread.spread.settings import DEFAULT_PROFILE, SYSTEM, Profile
 
 if TYPE_CHECKING:
@@ -26,5 +27,5 @@ def profile_from_proto(args: PodTopologySpreadArgs, name: str = DEFAULT_PROFILE)
     constraints = tuple(map(constraint_from_proto, args.default_constraints))
     violations = validate_args(args.defaulting_type, constraints)
     if violations:
-        raise InvalidRequest.of(violations)
+        raise InvalidRequest(violations_text(violations), violations)
     return Profile(name, args.defaulting_type or SYSTEM, constraints)

@@ -11,6 +11,7 @@ from topospread.codec.stored import object_from_stored
 from topospread.errors import InvalidRequest, NotFound
 from topospread.kube.objects import Pod
 from topospread.kube.validation import validate_pod
+from topospread.kube.violations import violations_text
 from topospread.kube.workloads import default_selector
 from topospread.service.cycle import Cycle
 from topospread.spread.constraints import PodConstraints, needs_default_selector, pod_constraints
@@ -186,7 +187,7 @@ class Engine:
         if ask.validate:
             violations = validate_pod(pod)
             if violations:
-                raise InvalidRequest.of(violations)
+                raise InvalidRequest(violations_text(violations), violations)
         return _Judged(pod, self.rules.rules_for(ask.settings, pod.scheduler_name))
 
     def _count(self, judged: Sequence[_Judged], replica: Replica, view: View) -> View:
