@@ -71,14 +71,14 @@ def main() -> None:
 
 
 def make_nodes() -> list[dict[str, Any]]:
-    """Twelve nodes a zone; the last few of the disk pool are not in a rack yet."""
+    """Twelve nodes a zone; the last few general ones are not in a rack yet."""
     nodes = [
         make_node(pool, zone, number, cpus, memory, taint)
         for pool, count, cpus, memory, taint in POOLS
         for zone in ZONES
         for number in range(count)
     ]
-    for node in [n for n in nodes if n["metadata"]["labels"]["pool"] == "disk"][-WITHOUT_RACK:]:
+    for node in [n for n in nodes if n["metadata"]["labels"]["pool"] == "general"][-WITHOUT_RACK:]:
         del node["metadata"]["labels"][RACK_KEY]
     return nodes
 
