@@ -22,8 +22,8 @@ _CONSTRAINT_COLUMNS: Final = (
     "#MAX SKEW",
     "#MIN DOMAINS",
     "#ELIGIBLE DOMAINS",
-    "#LEAST PODS",
-    "COUNTS ITSELF",
+    "#GLOBAL MINIMUM",
+    "SELF MATCH",
 )
 
 
@@ -72,19 +72,22 @@ def _print(judgement: Judgement) -> None:
     click.secho(f"{judgement.label}{source}", bold=True)
     constraints = list(_constraints(judgement))
     if constraints:
-        printing.table(_CONSTRAINT_COLUMNS, [list(each.values()) for each in constraints])
+        rows = [[_shown(cell) for cell in each.values()] for each in constraints]
+        printing.table(_CONSTRAINT_COLUMNS, rows)
     else:
         click.echo("no hard constraints, and none of its own: defaults may score it")
     click.echo()
-    rows = [
+    counts = [
         (counted.nodes, counted.status.code.label, ", ".join(counted.status.reasons))
         for counted in evaluation.verdicts
     ]
-    printing.table(["#NODES", "VERDICT", "REASON"], rows)
+    printing.table(["#NODES", "VERDICT", "REASON"], counts)
     click.echo()
     if evaluation.top:
-        scores = [(n.node, n.normalized, n.raw) for n in evaluation.top]
-        printing.table(["NODE", "#SCORE", "#RAW"], scores)
+        # Without soft constraints PreScore skips: 0 would look like a bad score.
+        scored = evaluation.pre_score.success
+        best = [(n.node, *((n.normalized, n.raw) if scored else "--")) for n in evaluation.top]
+        printing.table(["NODE", "#SCORE", "#RAW"], best)
         click.echo()
     printing.fields(
         [
@@ -148,6 +151,12 @@ def _structure(judgement: Judgement) -> dict[str, object]:
 
 def _status(status: Status) -> dict[str, object]:
     return {"code": status.code.label, "reasons": list(status.reasons)}
+
+
+def _shown(cell: object) -> object:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return "-" if cell is None else cell
 
 
 def _seconds(seconds: float | None) -> str:
