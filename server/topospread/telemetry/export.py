@@ -74,7 +74,7 @@ class Export:
 def _batching(exporter: SpanExporter) -> BatchSpanProcessor:
     """Batches of at most 64 spans each second unless OTEL_BSP_* says otherwise.
 
-    The specification's 512 every 5 s are encoded in one Python loop of some 20 ms, and beside such
+    The specification's 512 every 5 s are encoded in one long Python loop, and beside such
     a loop every decision waits for the interpreter's switch interval whenever NumPy lets go of it.
     """
     delay = None if "OTEL_BSP_SCHEDULE_DELAY" in os.environ else 1000

@@ -1,15 +1,16 @@
 """One server span a call, started by hand; whether it is sampled is decided before any span exists.
 
-An SDK span costs 5 µs even when it is not sampled, so the samplers of the specification are
-computed here from the trace id and the caller's flag, and the SDK is only asked when a span will
-be exported. Every call has ids all the same: they go back to the caller and into the logs.
+Recording a span costs ten times what a call's ids cost, and even an SDK span that is not sampled
+twice of that, so the samplers of the specification are computed here from the trace id and the
+caller's flag, and the SDK is only asked when a span will be exported (tests/telemetry/cost.py
+measures it). Every call has ids all the same: they go back to the caller and into the logs.
 
 The standard variables apply: ``OTEL_SDK_DISABLED``, ``OTEL_SERVICE_NAME`` (default ``topospread``),
 ``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_TRACES_EXPORTER`` (``otlp`` or ``none``),
 ``OTEL_TRACES_SAMPLER`` and ``_ARG``, and all of ``OTEL_EXPORTER_OTLP_*`` (protocol ``grpc``) and
-``OTEL_BSP_*``. Two defaults are not the specification's: without ``OTEL_TRACES_SAMPLER`` one call
-in a hundred that has no sampled caller is recorded (all of them would cost a third of the
-throughput), and spans are exported in smaller batches (see :func:`_batching`).
+``OTEL_BSP_*``. Two defaults are not the specification's, for the sake of throughput: without
+``OTEL_TRACES_SAMPLER`` one call in a hundred that has no caller's trace is recorded, and spans are
+exported in smaller batches (see ``_batching`` in :mod:`topospread.telemetry.export`).
 """
 
 from __future__ import annotations
