@@ -225,6 +225,20 @@ def test_without_export_there_are_ids_all_the_same(monkeypatch, receiver, variab
             },
             "OTEL_EXPORTER_OTLP_PROTOCOL: only grpc",
         ),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317",
+                "OTEL_EXPORTER_OTLP_TIMEOUT": "soon",
+            },
+            "OTEL_EXPORTER_OTLP_…, OTEL_BSP_…: could not convert string to float: 'soon'",
+        ),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317",
+                "OTEL_BSP_MAX_QUEUE_SIZE": "10",
+            },
+            "OTEL_EXPORTER_OTLP_…, OTEL_BSP_…: max_export_batch_size must be",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(monkeypatch, variables, named):

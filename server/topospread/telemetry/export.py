@@ -106,7 +106,11 @@ def tracing_from_environment(version: str) -> Tracing:
                 f"{name}: only grpc is supported; point the endpoint at the collector's gRPC port"
                 " (4317)"
             )
-    return Tracing(sampling, Export(OTLPSpanExporter(), _resource(environ, version)))
+    try:
+        recorder = Export(OTLPSpanExporter(), _resource(environ, version))
+    except ValueError as error:
+        raise ConfigError(f"OTEL_EXPORTER_OTLP_…, OTEL_BSP_…: {error}") from error
+    return Tracing(sampling, recorder)
 
 
 def _resource(environ: Mapping[str, str], version: str) -> Resource:
