@@ -1,0 +1,1 @@
+"""Manifests, messages, stored bytes and values: what survives each step, and what is refused."""

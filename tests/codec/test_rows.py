@@ -1,0 +1,151 @@
+"""Stored bytes to the index's changes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.codec.objects import changed, full_pod, made
+from tests.reference import strategies
+from topospread.codec.cluster import node_from_proto, workload_from_proto
+from topospread.codec.parsing import request
+from topospread.codec.pods import pod_from_proto
+from topospread.codec.rows import (
+    REMEMBERED_LABEL_SETS,
+    ChangeDecoder,
+    decode_node,
+    decode_pod,
+    decode_workload,
+)
+from topospread.codec.stored import stored
+from topospread.errors import CorruptValue, InvalidRequest
+from topospread.index.changes import NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.kube.objects import TERMINAL_PHASES
+from topospread.store.api import Key, Kind
+from topospread_proto.v1 import kubernetes_pb2 as kube
+from topospread_proto.v1.cluster_state_pb2 import Object
+
+
+def test_a_bound_pod_is_counted():
+    row = decode_pod(stored(full_pod()).payload)
+    assert row == PodRow((("", "odd"), ("app", "a"), ("rev", "1")), "n1", counted=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda pod: pod.spec.ClearField("node_name"),
+        lambda pod: pod.metadata.deletion_timestamp.SetInParent(),
+        lambda pod: setattr(pod.status, "phase", "Succeeded"),
+        lambda pod: setattr(pod.status, "phase", "Failed"),
+    ],
+)
+def test_pods_that_are_not_counted(change):
+    assert not decode_pod(stored(changed(change)).payload).counted
+
+
+@pytest.mark.parametrize("phase", ["", "Pending", "Unknown", "Anything"])
+def test_any_other_phase_counts(phase):
+    message = changed(lambda pod: setattr(pod.status, "phase", phase))
+    assert decode_pod(stored(message).payload).counted
+
+
+def test_a_pod_without_anything_is_a_row_without_anything():
+    assert decode_pod(b"") == PodRow((), "", counted=False)
+
+
+@given(cluster=strategies.clusters())
+def test_rows_say_what_the_messages_say(cluster):
+    decoder = ChangeDecoder()
+    for manifest in cluster["pods"]:
+        message = made(manifest)
+        kept = stored(message)
+        pod = pod_from_proto(message.pod)
+        ended = pod.terminating or pod.phase in TERMINAL_PHASES
+        counted = bool(pod.node_name) and not ended
+        row = PodRow(tuple(sorted(pod.labels.items())), pod.node_name, counted)
+        assert decoder.pod(kept.payload) == decode_pod(kept.payload) == row
+        assert decoder.change(kept.key, kept) == PodChange(pod.namespace, pod.name, row)
+    for manifest in cluster["nodes"]:
+        kept = stored(made(manifest))
+        node = node_from_proto(made(manifest).node)
+        assert decode_node(kept.payload) == node
+        assert decoder.change(kept.key, kept) == NodeChange(node.name, node)
+    for manifest in cluster["services"] + cluster["statefulSets"]:
+        message = made(manifest)
+        kept = stored(message)
+        workload = workload_from_proto(getattr(message, message.WhichOneof("object") or ""))
+        assert decode_workload(kept.key.kind, kept.payload) == workload
+        change = WorkloadChange(workload.kind, workload.namespace, workload.name, workload)
+        assert decoder.change(kept.key, kept) == change
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        (Key(Kind.POD, "team", "p"), PodChange("team", "p", None)),
+        (Key(Kind.NODE, "", "n"), NodeChange("n", None)),
+        (Key(Kind.SERVICE, "team", "s"), WorkloadChange("Service", "team", "s", None)),
+        (Key(Kind.REPLICA_SET, "team", "r"), WorkloadChange("ReplicaSet", "team", "r", None)),
+    ],
+)
+def test_deletions(key, change):
+    assert ChangeDecoder().change(key, None) == change
+
+
+def test_more_label_sets_than_are_remembered():
+    decoder = ChangeDecoder()
+    for number in range(REMEMBERED_LABEL_SETS + 2):
+        pod = kube.Pod()
+        pod.metadata.labels["pod"] = str(number)
+        row = decoder.pod(pod.SerializeToString(deterministic=True))
+        assert row.labels == (("pod", str(number)),)
+
+
+def test_label_sets_are_shared():
+    decoder = ChangeDecoder()
+    payload = stored(full_pod()).payload
+    assert decoder.pod(payload).labels is decoder.pod(payload).labels
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xff",
+        b"\x0a\x03\x5a\x01\xff",  # a label that is no message
+        b"\x0a\x05\x5a\x03\x0a\x01\xff",  # a label's key that is not UTF-8
+        b"\x12\x03\x52\x01\xff",  # a node name that is not UTF-8
+    ],
+)
+def test_a_pod_that_cannot_be_read_is_corrupt(payload):
+    with pytest.raises(CorruptValue):
+        decode_pod(payload)
+
+
+def test_kinds_without_a_row_are_corrupt():
+    for decode in (
+        decode_workload,
+        lambda kind, _: ChangeDecoder().change(Key(kind, "", ""), None),
+    ):
+        with pytest.raises(CorruptValue):
+            decode(Kind.RESERVATION, b"")
+
+
+@given(data=st.data())
+def test_mutated_bytes_are_read_or_refused_but_nothing_else(data):
+    payload = bytearray(stored(full_pod()).payload)
+    for at in data.draw(st.lists(st.integers(0, len(payload) - 1), min_size=1, max_size=4)):
+        payload[at] = data.draw(st.integers(0, 255))
+    end = data.draw(st.integers(0, len(payload)))
+    broken = bytes(payload[:end])
+    for decode in (decode_pod, decode_node, lambda p: decode_workload(Kind.REPLICA_SET, p)):
+        try:
+            decode(broken)
+        except CorruptValue:
+            continue
+    try:
+        message = request(kube.Pod, broken)
+    except InvalidRequest:
+        return
+    pod_from_proto(message)
+    message.metadata.name = "p"
+    stored(Object(pod=message))

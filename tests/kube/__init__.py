@@ -1,0 +1,1 @@
+"""Matching, validation and texts of Kubernetes values."""

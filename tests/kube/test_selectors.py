@@ -1,0 +1,141 @@
+"""Label selectors: what they match, when they are equal, and what does not parse."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kube.values import selector
+from tests.reference import selectors as reference
+from tests.reference import strategies
+from topospread.kube.selectors import (
+    EVERYTHING,
+    NOTHING,
+    Requirement,
+    Selector,
+    SelectorError,
+    compile_selector,
+    selector_from_pairs,
+)
+
+NO_VALUES = "values set must be empty for exists and does not exist"
+A, B = {"app": "a"}, {"app": "b"}
+
+
+def expression(key, operator, *values):
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize(
+    ("written", "matching", "others"),
+    [
+        (None, [], [{}, A]),
+        ({}, [{}, A], []),
+        ({"matchLabels": A}, [A, {"app": "a", "x": "y"}], [{}, B, {"App": "a"}]),
+        ({"matchLabels": {"app": ""}}, [{"app": ""}], [{}, A]),
+        (expression("app", "In", "a", "b"), [A, B], [{}, {"app": "c"}]),
+        (expression("app", "NotIn", "a"), [{}, B], [A]),
+        (expression("app", "Exists"), [A, {"app": ""}], [{}, {"x": "y"}]),
+        (expression("app", "DoesNotExist"), [{}, {"x": "y"}], [A, {"app": ""}]),
+    ],
+)
+def test_what_a_selector_matches(written, matching, others):
+    compiled = compile_selector(selector(written))
+    assert all(compiled.matches(labels) for labels in matching)
+    assert not any(compiled.matches(labels) for labels in others)
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (expression("a", "Gt", "1"), '"Gt" is not a valid label selector operator'),
+        (expression("a", "in\t", "1"), '"in\\t" is not a valid label selector operator'),
+        (
+            expression("a", "In"),
+            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
+        ),
+        (
+            expression("a", "Exists", "x", "y"),
+            f'values: Invalid value: ["x","y"]: {NO_VALUES}',
+        ),
+    ],
+)
+def test_what_does_not_parse_has_upstreams_text(written, text):
+    with pytest.raises(SelectorError) as caught:
+        compile_selector(selector(written))
+    assert str(caught.value) == text
+
+
+def test_everything_wrong_with_one_requirement_is_said_at_once():
+    with pytest.raises(SelectorError) as caught:
+        compile_selector(selector(expression("a b", "NotIn", "ok", "c d")))
+    text = str(caught.value)
+    assert text.startswith('[key: Invalid value: "a b": name part must')
+    assert ', values[1][a b]: Invalid value: "c d": a valid label must' in text
+
+
+def test_selectors_of_one_meaning_are_equal():
+    written = {"matchLabels": {"a": "1", "b": "2"}, **expression("c", "In", "y", "x", "x")}
+    turned = {"matchExpressions": [*written["matchExpressions"], *written["matchExpressions"]]}
+    turned["matchExpressions"] += [
+        {"key": key, "operator": "In", "values": [value]} for key, value in (("b", "2"), ("a", "1"))
+    ]
+    one, other = compile_selector(selector(written)), compile_selector(selector(turned))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one.requirements == (
+        Requirement("a", "In", ("1",)),
+        Requirement("b", "In", ("2",)),
+        Requirement("c", "In", ("x", "y")),
+    )
+
+
+def test_nothing_is_not_empty_and_everything_is():
+    assert EVERYTHING.empty
+    assert not NOTHING.empty
+    assert compile_selector(selector(None)) == NOTHING
+    assert compile_selector(selector({})) == EVERYTHING == selector_from_pairs([])
+
+
+def test_merging_labels_leaves_nothing_alone_and_narrows_everything():
+    assert NOTHING.merged([("app", "a")]) == NOTHING
+    assert EVERYTHING.merged([("app", "a")]) == selector_from_pairs([("app", "a")])
+    assert EVERYTHING.merged([]).empty
+
+
+def test_requirements_of_another_selector_are_added_and_nothing_has_none():
+    app = selector_from_pairs([("app", "a")])
+    both = app.and_requirements(selector_from_pairs([("rev", "not valid!")]))
+    assert both.matches({"app": "a", "rev": "not valid!"})
+    assert not both.matches(A)
+    assert app.and_requirements(NOTHING) == app
+    assert NOTHING.and_requirements(app) == NOTHING
+
+
+@given(written=strategies.selectors(), labels=strategies.pod_labels())
+def test_compiling_agrees_with_the_reference(written, labels):
+    try:
+        expected = reference.parse_selector(written)
+    except reference.SelectorError:
+        with pytest.raises(SelectorError):
+            compile_selector(selector(written))
+        return
+    compiled = compile_selector(selector(written))
+    assert compiled.matches(labels) == expected.matches(labels)
+    assert compiled.empty == expected.empty
+
+
+@given(
+    requirements=st.lists(
+        st.builds(
+            Requirement,
+            st.sampled_from("ab"),
+            st.sampled_from(["In", "NotIn"]),
+            st.lists(st.sampled_from("xyz"), min_size=1).map(tuple),
+        )
+    ),
+    order=st.randoms(),
+)
+def test_the_order_of_requirements_does_not_matter(requirements, order):
+    shuffled = list(requirements)
+    order.shuffle(shuffled)
+    assert Selector(tuple(shuffled)) == Selector(tuple(requirements))
