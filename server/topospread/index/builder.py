@@ -54,8 +54,7 @@ class Builder:
         self._workloads: dict[str, NamespaceWorkloads] = {}
         self.snapshot = Snapshot(0, EMPTY, {}, {}, 0)
 
-    # ------------------------------------------------------------------------------------------
-    # folding
+    # ------------------------------ folding
 
     def fold(self, changes: Iterable[IndexChange]) -> Snapshot:
         """Apply changes in order and publish the state after the last one."""
@@ -145,20 +144,22 @@ class Builder:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)
         return self._swap(nodes)
 
-    # ------------------------------------------------------------------------------------------
-    # groups
+    # ------------------------------ groups
 
     def keep(self, groups: Iterable[GroupKey]) -> Snapshot:
         """Count groups that are not kept yet; returns a snapshot, perhaps a later one, with them.
 
-        At most `max_groups` are kept: those asked for least recently go.
+        At most `max_groups` are kept: those asked for least recently go, but never one of this
+        call, so that a caller that asks for more than that gets its snapshot, too.
         """
         with self._lock:
-            for group in self.snapshot.missing(groups):
-                if group not in self._groups:
-                    self._groups = {**self._groups, group: self._count(group)}
-            if len(self._groups) > self._max_groups:
-                self._evict()
+            asked = frozenset(groups)
+            kept = dict(self._groups)
+            for group in self.snapshot.missing(asked):
+                kept[group] = self._count(group)
+            self._groups = kept
+            if len(kept) > self._max_groups:
+                self._evict(asked)
             return self._swap(self.snapshot.nodes)
 
     def _count(self, group: GroupKey) -> Group:
@@ -171,8 +172,9 @@ class Builder:
             LastUse(self.snapshot.sequence + 1),
         )
 
-    def _evict(self) -> None:
-        oldest_first = sorted(self._groups.values(), key=lambda group: group.use.tick)
+    def _evict(self, asked: frozenset[GroupKey]) -> None:
+        others = (group for key, group in self._groups.items() if key not in asked)
+        oldest_first = sorted(others, key=lambda group: group.use.tick)
         # A tenth at once, so that a stream of new selectors does not sort at every one.
         surplus = len(self._groups) - self._max_groups + self._max_groups // 10
         gone = {group.key for group in oldest_first[:surplus]}

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from topospread.spread.topology import Eligibility, GroupKey, Ints
+from topospread.spread.topology import GroupKey, Ints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topospread.index.nodes import NodeTable
+    from topospread.index.views import View
 
 MAX_PENDING: Final = 512
 """Differences a version may carry before the builder works the counts out."""
 
 MAX_VIEWS: Final = 64
-"""Domain counts kept a version: one a (eligibility, key) in use."""
+"""Views kept a version: one a (eligibility, key) and one a partition in use."""
 
 Counts = NDArray[np.int32]
-_Views = dict[tuple[Eligibility, str], Ints]
+_Views = dict["View", Ints]
 
 
 class Group:
@@ -69,30 +70,32 @@ class Group:
         # Slots beyond the table hold pods of nodes that are unknown at this revision.
         return counts if counts.size == capacity else counts[:capacity]
 
-    def domain_counts(self, nodes: NodeTable, eligibility: Eligibility, key: str) -> Ints:
-        """[domains] matching pods on eligible nodes of each domain."""
+    def view(self, nodes: NodeTable, view: View) -> Ints:
+        """The array of a view; from the version this one came from, where that had it."""
         views = self._views
         if views is None or views[0] is not nodes:
             views = self._views = (nodes, {})
-        counts = views[1].get((eligibility, key))
-        if counts is None:
-            counts = self._derived(nodes, eligibility, key)
-            if counts is None:
-                counts = self._summed(nodes, eligibility, key)
-            counts.flags.writeable = False
+        array = views[1].get(view)
+        if array is None:
+            array = self._derived(nodes, view)
+            if array is None:
+                array = view.build(nodes, self.counts(nodes.capacity))
+            array.flags.writeable = False
             if len(views[1]) >= MAX_VIEWS:
                 views[1].clear()
-            views[1][(eligibility, key)] = counts
-        return counts
+            views[1][view] = array
+        return array
 
     def changed(self, deltas: Mapping[int, int]) -> Group:
         """The next version; ``deltas`` maps slots to differences."""
-        if self._counts is not None or len(self._pending) > MAX_PENDING:
+        if self._counts is None and len(self._pending) > MAX_PENDING:
+            self.counts(0)  # works all counts out, whatever part of them is asked for
+        if self._counts is not None:
             return Group(
                 self.key,
                 None,
                 self.use,
-                base=self.counts(0) if self._counts is None else self._counts,
+                base=self._counts,
                 pending=deltas,
                 base_views=self._views,
             )
@@ -108,28 +111,20 @@ class Group:
             base_views=self._base_views,
         )
 
-    def _derived(self, nodes: NodeTable, eligibility: Eligibility, key: str) -> Ints | None:
-        """From the counts of the version this one came from, if they are at hand for this table."""
+    def _derived(self, nodes: NodeTable, view: View) -> Ints | None:
+        """From the version this one came from, if that has the view for this node table."""
         if self._base_views is None or self._base_views[0] is not nodes:
             return None
-        base = self._base_views[1].get((eligibility, key))
-        if base is None:
+        known = self._base_views[1].get(view)
+        if known is None:
             return None
-        counts = base.copy()
-        ids, mask = nodes.domains(key).ids, nodes.mask(eligibility)
+        array, base = known.copy(), self._base
+        assert base is not None
         for slot, delta in self._pending.items():
-            if slot < mask.size and mask[slot] and ids[slot] >= 0:
-                counts[ids[slot]] += delta
-        return counts
-
-    def _summed(self, nodes: NodeTable, eligibility: Eligibility, key: str) -> Ints:
-        domains = nodes.domains(key)
-        counted = nodes.mask(eligibility) & (domains.ids >= 0)
-        per_slot = self.counts(nodes.capacity)
-        # bincount adds up as float64, which is exact far beyond any number of pods.
-        return np.bincount(
-            domains.ids[counted], weights=per_slot[counted], minlength=len(domains.values)
-        ).astype(np.int64)
+            if delta and slot < nodes.capacity:
+                before = int(base[slot]) if slot < base.size else 0
+                array = view.follow(nodes, array, slot, before, delta)
+        return array
 
 
 class LastUse:

@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.index.partitions import make_partition
 from topospread.kube.taints import tolerated
-from topospread.spread.topology import Bools, Domains, Eligibility, Membership, Slots
+from topospread.spread.topology import (
+    Bools,
+    Domains,
+    Eligibility,
+    Membership,
+    Partition,
+    Slots,
+    Traits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +37,9 @@ MAX_CACHED_MASKS: Final = 2048
 """Masks kept for one table: one a distinct (keys, affinity, tolerations); past it the cache starts
 anew.
 """
+
+MAX_PARTITIONS: Final = 256
+"""Partitions kept for one table."""
 
 NO_TAINTS: Final[tuple[Taint, ...]] = ()
 
@@ -49,6 +61,7 @@ class NodeTable:
         "_memberships",
         "_nodes",
         "_order",
+        "_partitions",
         "_slots",
         "_sorted_names",
         "_taint_ids",
@@ -74,14 +87,14 @@ class NodeTable:
         self._columns: dict[str, Domains] = dict(columns or {})
         self._masks: dict[Eligibility, Bools] = {}
         self._memberships: dict[tuple[Eligibility, str], Membership] = {}
+        self._partitions: dict[Traits, Partition] = {}
         self._taint_sets: list[tuple[Taint, ...]] | None = None
         self._taint_ids: Slots | None = None
         self._order: NDArray[np.intp] | None = None
         self._sorted_names: list[str] | None = None
         self._id: str | None = None
 
-    # ------------------------------------------------------------------------------------------
-    # names
+    # ------------------------------ names
 
     @property
     def count(self) -> int:
@@ -123,8 +136,7 @@ class NodeTable:
             self._id = digest.hexdigest()
         return self._id
 
-    # ------------------------------------------------------------------------------------------
-    # columns and masks
+    # ------------------------------ columns and masks
 
     def domains(self, key: str) -> Domains:
         """The values of one label over the slots."""
@@ -209,8 +221,16 @@ class NodeTable:
         table = [judge(taints) for taints in self._taint_sets]
         return np.array([*table, False], dtype=np.bool_)[self._taint_ids]
 
-    # ------------------------------------------------------------------------------------------ the
-    # next table
+    def partition(self, traits: Traits) -> Partition:
+        """The nodes by class."""
+        partition = self._partitions.get(traits)
+        if partition is None:
+            if len(self._partitions) >= MAX_PARTITIONS:
+                self._partitions = {}
+            partition = self._partitions[traits] = make_partition(self, traits)
+        return partition
+
+    # ------------------------------ the next table
 
     def changed(self, nodes: Mapping[int, Node | None], capacity: int) -> NodeTable:
         """The table after some slots changed; columns are copied, not made anew."""
@@ -237,7 +257,7 @@ def _new_column(key: str, nodes: Iterable[Node | None]) -> Domains:
         ids.append(-1 if value is None else number.setdefault(value, len(number)))
     column = np.array(ids, dtype=np.int32)
     column.flags.writeable = False
-    return Domains(key, column, tuple(number), number)
+    return Domains(key, column, tuple(number), number, _unique(column))
 
 
 def _changed_column(
@@ -261,4 +281,9 @@ def _changed_column(
         return None
     ids.flags.writeable = False
     values = old.values if number is old.number else tuple(number)
-    return Domains(old.key, ids, values, number)
+    return Domains(old.key, ids, values, number, _unique(ids))
+
+
+def _unique(ids: Slots) -> bool:
+    held = ids[ids >= 0]
+    return not held.size or int(np.bincount(held).max()) == 1

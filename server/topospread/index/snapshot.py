@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from topospread.index.views import CountOfCounts, DomainCounts
 from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
 
 if TYPE_CHECKING:
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
 
     from topospread.index.groups import Group
     from topospread.index.nodes import NodeTable
-    from topospread.spread.topology import Bools, Domains, Eligibility, GroupKey, Ints, Membership
+    from topospread.spread.topology import (
+        Bools,
+        Domains,
+        Eligibility,
+        GroupKey,
+        Ints,
+        Membership,
+        Partition,
+        Traits,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +92,19 @@ class Snapshot:
         Raises:
             KeyError: the group is not kept; see :meth:`missing`.
         """
-        return self.groups[group].domain_counts(self.nodes, eligibility, key)
+        return self.groups[group].view(self.nodes, DomainCounts(eligibility, key))
+
+    def partition(self, traits: Traits) -> Partition:
+        """The nodes by class."""
+        return self.nodes.partition(traits)
+
+    def count_of_counts(self, group: GroupKey, partition: Partition) -> Ints:
+        """[classes, counts] nodes by class and by how many matching pods they hold.
+
+        Raises:
+            KeyError: the group is not kept; see :meth:`missing`.
+        """
+        return self.groups[group].view(self.nodes, CountOfCounts(partition))
 
     def namespace(self, name: str) -> NamespaceWorkloads:
         """The workloads of a namespace."""

@@ -12,6 +12,7 @@ from topospread.service.stages import Stages
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from topospread.service.shapes import Shape
     from topospread.spread.settings import Profile
 
 DEFAULT_CLUSTER: Final = "default"
@@ -63,7 +64,7 @@ class Ask:
     """What all decision calls ask.
 
     Attributes:
-        subject: the pod; None when only a cycle is given.
+        subject: the pod, its name in the state, or its shape; None when only a cycle is given.
         cycle: of an earlier PreFilter.
         nodes: None: the server's own choice.
         node_table: the table that the caller holds.
@@ -73,7 +74,7 @@ class Ask:
 
     deadline: float
     cluster: str = DEFAULT_CLUSTER
-    subject: Pod | PodRef | None = None
+    subject: Pod | PodRef | Shape | None = None
     cycle: str = ""
     add_pods: Sequence[Move] = ()
     remove_pods: Sequence[Move] = ()

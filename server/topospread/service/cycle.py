@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
     from topospread.kube.objects import Pod
     from topospread.replica.view import View
+    from topospread.service.shapes import Judgeable
+    from topospread.spread.classes import Plan
     from topospread.spread.constraints import PodConstraints
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Cycle:
-    """A pod, the rules, and the state that it is judged at.
+    """A pod, the rules, and the state that it is judged at. Nobody changes one.
 
     Attributes:
         moves: what-ifs that PreFilter's counts include; scores do not (upstream fact 33).
@@ -37,9 +39,19 @@ class Cycle:
     cluster: str
     pod: Pod
     rules: Rules
-    constraints: PodConstraints
+    judgeable: Judgeable
     view: View
     moves: tuple[PodMove, ...] = ()
+
+    @property
+    def constraints(self) -> PodConstraints:
+        """The pod's effective constraints."""
+        return self.judgeable.constraints
+
+    @property
+    def plan(self) -> Plan | None:
+        """How to judge node classes; None when nodes must be judged one by one."""
+        return None if self.moves else self.judgeable.plan(self.view.snapshot)
 
     @cached_property
     def pre_filter_status(self) -> Status:

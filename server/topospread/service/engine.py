@@ -11,17 +11,14 @@ from topospread.codec.stored import object_from_stored
 from topospread.errors import InvalidRequest, NotFound
 from topospread.kube.objects import Pod
 from topospread.kube.validation import validate_pod
-from topospread.kube.violations import violations_text
-from topospread.kube.workloads import default_selector
 from topospread.service.cycle import Cycle
-from topospread.spread.constraints import PodConstraints, needs_default_selector, pod_constraints
+from topospread.service.shapes import Shape, Shapes
 from topospread.spread.filtering import PodMove
 from topospread.store.api import Key, Kind, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from topospread.index.workloads import NamespaceWorkloads
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from topospread.service.cycles import Cycles
     from topospread.service.rules_book import RulesBook
     from topospread.spread.settings import Rules
-    from topospread.spread.topology import GroupKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +70,6 @@ class Resolved:
     remade: bool = False
 
 
-class _Judged:
-    """A pod, its rules, and its constraints at the view last looked at."""
-
-    __slots__ = ("_workloads", "constraints", "pod", "rules")
-
-    constraints: PodConstraints
-
-    def __init__(self, pod: Pod, rules: Rules) -> None:
-        self.pod = pod
-        self.rules = rules
-        self._workloads: NamespaceWorkloads | None = None
-
-    def make_constraints(self, view: View) -> None:
-        """Make the constraints; they depend on the state only through the namespace's workloads."""
-        workloads = view.snapshot.namespace(self.pod.namespace)
-        if self._workloads is workloads:
-            return
-        self._workloads = workloads
-        deduced = None
-        if needs_default_selector(self.pod, self.rules):
-            deduced = default_selector(self.pod, workloads.services, workloads.lookup)
-        self.constraints = pod_constraints(self.pod, self.rules, deduced)
-
-
 class Engine:
     """Turns asks into cycles: the pod, its rules, a fresh enough view, the groups it needs."""
 
@@ -116,6 +88,7 @@ class Engine:
         self.limits = limits or Limits()
         self.clock = clock
         self._reader = reader
+        self._shapes = Shapes()
 
     def begin(self, ask: Ask) -> Resolved:
         """A new cycle for the ask's pod.
@@ -131,10 +104,11 @@ class Engine:
         self._check_what_ifs(ask)
         started = self.clock()
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
-        judged = self._judged(self._pod(ask.cluster, ask.subject), ask)
-        view = self._count((judged,), replica, view)
+        shape = self._shape(ask.cluster, ask.subject)
+        rules = self._rules(shape, ask)
+        view = self._counted(((shape, rules),), replica, view)
         ask.stages.resolve = self.clock() - started
-        return Resolved(self._cycle(judged, ask, view), replica)
+        return Resolved(self._cycle(shape, rules, ask, view), replica)
 
     def begin_all(self, ask: Ask, pods: Sequence[Pod]) -> Sequence[Resolved | InvalidRequest]:
         """One new cycle a pod, or why it is refused, all at the same revision.
@@ -144,17 +118,39 @@ class Engine:
         """
         self._check_what_ifs(ask)
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
-        judged: list[_Judged | InvalidRequest] = []
+        asked: list[tuple[Shape, Rules] | InvalidRequest] = []
         for pod in pods:
             try:
-                judged.append(self._judged(pod, ask))
+                shape = self.shape(pod)
+                asked.append((shape, self._rules(shape, ask)))
             except InvalidRequest as refused:
-                judged.append(refused)
-        view = self._count([j for j in judged if isinstance(j, _Judged)], replica, view)
+                asked.append(refused)
+        view = self._counted([a for a in asked if isinstance(a, tuple)], replica, view)
         return [
-            j if isinstance(j, InvalidRequest) else Resolved(self._cycle(j, ask, view), replica)
-            for j in judged
+            Resolved(self._cycle(*a, ask, view), replica) if isinstance(a, tuple) else a
+            for a in asked
         ]
+
+    def known_shape(self, key: Hashable, parse: Callable[[], Pod]) -> Shape:
+        """The shape with a key; parsed and remembered when it is new.
+
+        Raises:
+            InvalidRequest: the pod does not parse, or costs far more than any real one.
+        """
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self.shape(parse())
+            self._shapes.put(key, shape)
+        return shape
+
+    def shape(self, pod: Pod) -> Shape:
+        """The shape of a pod.
+
+        Raises:
+            InvalidRequest: it would cost far more than any real one.
+        """
+        check_size(pod, self.limits)
+        return Shape(pod)
 
     def resume(self, ask: Ask) -> Resolved:
         """The ask's cycle, made again from its pod when it is unknown here.
@@ -174,39 +170,47 @@ class Engine:
         made = self.begin(ask)
         return Resolved(made.cycle, made.replica, self.cycles.put(made.cycle), remade=True)
 
-    def _pod(self, cluster: str, subject: Pod | PodRef) -> Pod:
-        if isinstance(subject, Pod):
+    def _shape(self, cluster: str, subject: Pod | PodRef | Shape) -> Shape:
+        if isinstance(subject, Shape):
             return subject
+        if isinstance(subject, Pod):
+            return self.shape(subject)
         stored = self._reader.get(cluster, Key(Kind.POD, subject.namespace, subject.name))
         if stored is None:
             raise NotFound(f"pod {subject.namespace}/{subject.name} is not in cluster {cluster!r}")
-        return pod_from_proto(object_from_stored(stored).pod)
+        return self.shape(pod_from_proto(object_from_stored(stored).pod))
 
-    def _judged(self, pod: Pod, ask: Ask) -> _Judged:
-        check_size(pod, self.limits)
+    def _rules(self, shape: Shape, ask: Ask) -> Rules:
         if ask.validate:
-            violations = validate_pod(pod)
+            violations = validate_pod(shape.pod)
             if violations:
-                raise InvalidRequest(violations_text(violations), violations)
-        return _Judged(pod, self.rules.rules_for(ask.settings, pod.scheduler_name))
+                raise InvalidRequest.of(violations)
+        return self.rules.rules_for(ask.settings, shape.pod.scheduler_name)
 
-    def _count(self, judged: Sequence[_Judged], replica: Replica, view: View) -> View:
-        """A view that counts all groups the pods need; their constraints are those at that view."""
+    @staticmethod
+    def _counted(asked: Sequence[tuple[Shape, Rules]], replica: Replica, view: View) -> View:
+        """A view that counts all groups the pods need; it may be newer than the one given."""
         while True:
-            for one in judged:
-                one.make_constraints(view)
-            groups = [group for one in judged for group in needed_groups(one.constraints)]
-            if not view.snapshot.missing(groups):
-                for group in groups:
-                    view.snapshot.groups[group].use.tick = view.snapshot.sequence
+            snapshot = view.snapshot
+            missing = False
+            for shape, rules in asked:
+                for group in shape.judgeable(rules, snapshot).groups:
+                    kept = snapshot.groups.get(group)
+                    if kept is None:
+                        missing = True
+                    else:
+                        kept.use.tick = snapshot.sequence
+            if not missing:
                 return view
-            # The view that comes back may be newer, and its workloads may select other pods.
-            view = replica.keep(groups)
+            # Workloads of the newer view may select other pods, so look again.
+            view = replica.keep(
+                group for shape, rules in asked for group in shape.judgeable(rules, snapshot).groups
+            )
 
-    def _cycle(self, judged: _Judged, ask: Ask, view: View) -> Cycle:
-        return Cycle(
-            ask.cluster, judged.pod, judged.rules, judged.constraints, view, self._moves(ask, view)
-        )
+    def _cycle(self, shape: Shape, rules: Rules, ask: Ask, view: View) -> Cycle:
+        judgeable = shape.judgeable(rules, view.snapshot)
+        moves = self._moves(ask, view) if ask.add_pods or ask.remove_pods else ()
+        return Cycle(ask.cluster, shape.pod, rules, judgeable, view, moves)
 
     def _check_what_ifs(self, ask: Ask) -> None:
         if len(ask.add_pods) + len(ask.remove_pods) > self.limits.what_ifs:
@@ -220,12 +224,6 @@ class Engine:
                 yield PodMove(move.pod, view.snapshot.slot(node), delta)
 
         return (*placed(ask.add_pods, +1), *placed(ask.remove_pods, -1))
-
-
-def needed_groups(constraints: PodConstraints) -> list[GroupKey]:
-    """What must be counted to judge a pod in all phases."""
-    both = (*constraints.hard.constraints, *constraints.soft.constraints)
-    return [c.group for c in both if not c.group.counts_nothing]
 
 
 def check_size(pod: Pod, limits: Limits) -> None:

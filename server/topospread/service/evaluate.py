@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from topospread.errors import InvalidRequest, TopospreadError
 from topospread.kube.fit_message import error_message, fit_message
 from topospread.service.filter import verdicts_on
 from topospread.service.selection import select
+from topospread.spread.classes import judge
 from topospread.spread.verdicts import FITS, SKIP, VERDICTS, Code, Status
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 
 
-@dataclass(frozen=True, slots=True)
-class RankedNode:
+class RankedNode(NamedTuple):
     """A feasible node and its scores; both 0 when PreScore skips."""
 
     name: str
@@ -85,12 +85,29 @@ def _check_top_k(engine: Engine, top_k: int) -> None:
 
 def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluation:
     cycle = resolved.cycle
-    selected = select(cycle.view.snapshot.nodes, ask.nodes)
     status = cycle.pre_filter_status
     if status.code is Code.ERROR:
+        size = int(select(cycle.view.snapshot.nodes, ask.nodes).slots.size)
         message = error_message(status.reasons[0])
-        size = int(selected.slots.size)
         return Evaluation(resolved, status, SKIP, size, 0, (), (), message, SCHEDULER_ERROR)
+    top_k = top_k or DEFAULT_TOP_K
+    plan = None if ask.nodes is not None else cycle.plan
+    if plan is not None and cycle.pre_score_status.code is not Code.ERROR:
+        started = engine.clock()
+        judged = judge(plan, cycle.view.snapshot, top_k, engine.clock)
+        ask.stages.filter = judged.filtered_at - started
+        ask.stages.score = engine.clock() - judged.filtered_at
+        counts, top = judged.verdicts, _named(cycle, judged.top)
+    else:
+        counts, top = _judge_nodes(engine, cycle, ask, top_k)
+    return _summed_up(resolved, counts, top)
+
+
+def _judge_nodes(
+    engine: Engine, cycle: Cycle, ask: Ask, top_k: int
+) -> tuple[Sequence[int], tuple[RankedNode, ...]]:
+    """Nodes by verdict, and the best of them, judged one by one."""
+    selected = select(cycle.view.snapshot.nodes, ask.nodes)
     clock, stages = engine.clock, ask.stages
     started = clock()
     _ = cycle.states
@@ -99,26 +116,48 @@ def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluati
     filtered = clock()
     stages.pre_filter, stages.filter = counted - started, filtered - counted
     counts = np.bincount(verdicts, minlength=len(VERDICTS)).tolist()
-    feasible = counts[FITS]
+    if not counts[FITS]:
+        return counts, ()
+    every = counts[FITS] == selected.slots.size
+    top = rank(cycle, selected.slots if every else selected.slots[verdicts == FITS], top_k)
+    stages.score = clock() - filtered
+    return counts, top
+
+
+def _summed_up(
+    resolved: Resolved, counts: Sequence[int], top: tuple[RankedNode, ...]
+) -> Evaluation:
+    cycle = resolved.cycle
+    nodes, feasible = sum(counts), counts[FITS]
     judged = tuple(
-        (VERDICTS[verdict], nodes)
-        for verdict, nodes in sorted(enumerate(counts), key=lambda item: -item[1])
-        if nodes
+        (VERDICTS[verdict], count)
+        for verdict, count in sorted(enumerate(counts), key=_most_frequent)
+        if count
     )
-    pre_score = cycle.pre_score_status
-    top: tuple[RankedNode, ...] = ()
-    if feasible:
-        fits = (
-            selected.slots if feasible == selected.slots.size else selected.slots[verdicts == FITS]
-        )
-        top = rank(cycle, fits, top_k or DEFAULT_TOP_K)
-        stages.score = clock() - filtered
     message = reason = ""
     if not feasible:
-        reasons = {status.reasons[0]: nodes for status, nodes in judged}
-        message, reason = fit_message(int(selected.slots.size), reasons), UNSCHEDULABLE
-    size = int(selected.slots.size)
-    return Evaluation(resolved, status, pre_score, size, feasible, judged, top, message, reason)
+        reasons = {status.reasons[0]: count for status, count in judged}
+        message, reason = fit_message(nodes, reasons), UNSCHEDULABLE
+    return Evaluation(
+        resolved,
+        cycle.pre_filter_status,
+        cycle.pre_score_status,
+        nodes,
+        feasible,
+        judged,
+        top,
+        message,
+        reason,
+    )
+
+
+def _most_frequent(counted: tuple[int, int]) -> int:
+    return -counted[1]
+
+
+def _named(cycle: Cycle, top: Sequence[tuple[int, int, int]]) -> tuple[RankedNode, ...]:
+    names = cycle.view.snapshot.nodes.names
+    return tuple([RankedNode(names[slot], raw, score) for slot, raw, score in top])
 
 
 def evaluate_batch(

@@ -85,12 +85,14 @@ class Domains:
         ids: [slots] the domain of each slot; −1 where the slot is free or the node lacks the label.
         values: [domains] label values; some may be held by no node any more.
         number: value to domain.
+        unique: no two nodes share a domain, as it ought to be with hostnames.
     """
 
     key: str
     ids: Slots
     values: Sequence[str]
     number: dict[str, int]
+    unique: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +108,49 @@ class Membership:
     nodes: Ints
     present: Bools
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What tells node classes apart.
+
+    Attributes:
+        keys: topology keys whose domain counts.
+        labels: topology keys of which only counts whether the node has them.
+        eligibilities: masks of which counts whether the node is in.
+    """
+
+    keys: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    eligibilities: tuple[Eligibility, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """The nodes by class: nodes of one class differ in nothing but their own pods.
+
+    Attributes:
+        ids: [slots] the class; −1 where the slot is free.
+        members: for each class its slots, in the order of the node names as bytes.
+        nodes: [classes] how many there are.
+        domains: for each of the traits' keys, [classes] the domain; −1 where the label is absent.
+        labelled: for each of the traits' labels, [classes] whether it is there.
+        eligible: for each of the traits' eligibilities, [classes] whether the nodes are in.
+        rank: [slots] position in the order of the node names.
+    """
+
+    ids: Slots
+    members: Sequence[Slots]
+    nodes: Ints
+    domains: Sequence[Slots]
+    labelled: Sequence[Bools]
+    eligible: Sequence[Bools]
+    rank: Slots
+
+    @property
+    def size(self) -> int:
+        """How many classes there are."""
+        return len(self.members)
 
 
 class Topology(Protocol):
@@ -143,4 +188,12 @@ class Topology(Protocol):
 
     def domain_counts(self, group: GroupKey, eligibility: Eligibility, key: str) -> Ints:
         """[domains] matching pods on eligible nodes of each domain."""
+        ...
+
+    def partition(self, traits: Traits) -> Partition:
+        """The nodes by class."""
+        ...
+
+    def count_of_counts(self, group: GroupKey, partition: Partition) -> Ints:
+        """[classes, counts] nodes by class and by how many matching pods they hold."""
         ...

@@ -62,6 +62,13 @@ class Unary(Generic[_Request]):
 
 
 @dataclass(frozen=True, slots=True)
+class UnaryBytes:
+    """A method with one request and one answer that reads its request by itself."""
+
+    serve: Callable[[bytes, Call], Answer]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamIn(Generic[_Request]):
     """A method with a stream of requests and one answer."""
 
@@ -77,7 +84,7 @@ class StreamOut(Generic[_Request]):
     serve: Callable[[_Request, Call], Iterable[Answer]]
 
 
-Method = Unary[Any] | StreamIn[Any] | StreamOut[Any]
+Method = Unary[Any] | UnaryBytes | StreamIn[Any] | StreamOut[Any]
 
 
 class Frame:
@@ -102,7 +109,7 @@ class Frame:
         closure: bound methods have no attributes.
         """
         framed = _Framed(self, f"/{service}/{name}", f"{service.rsplit('.')[-1]}/{name}", pool_name)
-        if isinstance(method, Unary):
+        if isinstance(method, Unary | UnaryBytes):
 
             def unary(raw: bytes, context: grpc.ServicerContext) -> bytes:
                 return framed.unary(method, raw, context)
@@ -145,12 +152,17 @@ class _Framed:
         self._meter = frame.meter(label)
         self._pool_name = pool_name
 
-    def unary(self, method: Unary[Any], raw: bytes, context: grpc.ServicerContext) -> bytes:
+    def unary(
+        self, method: Unary[Any] | UnaryBytes, raw: bytes, context: grpc.ServicerContext
+    ) -> bytes:
         started = time.perf_counter()
         span = self._frame.begin(self._method, context)
         try:
             call = self._admit(span, context)
-            answer = method.serve(parse(method.request, raw), call)
+            if isinstance(method, UnaryBytes):
+                answer = method.serve(raw, call)
+            else:
+                answer = method.serve(parse(method.request, raw), call)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             return self._failed(error, span, context, started)

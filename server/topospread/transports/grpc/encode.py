@@ -7,6 +7,7 @@ message one by one costs ten times the judgement itself.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -35,6 +36,30 @@ _TABLES_KEPT: Final = 8
 def status_message(status: Status) -> common_pb2.Status:
     """A status on the wire."""
     return common_pb2.Status(code=int(status.code), reasons=status.reasons)  # type: ignore[arg-type] # the numbers are upstream's
+
+
+_PRE_FILTER: Final = spread_engine_pb2.EvaluateResponse.PRE_FILTER_FIELD_NUMBER
+_PRE_SCORE: Final = spread_engine_pb2.EvaluateResponse.PRE_SCORE_FIELD_NUMBER
+_VERDICTS: Final = spread_engine_pb2.EvaluateResponse.VERDICTS_FIELD_NUMBER
+_TOP: Final = spread_engine_pb2.EvaluateResponse.TOP_FIELD_NUMBER
+
+
+@lru_cache(maxsize=256)
+def _status_field(field: int, status: Status) -> bytes:
+    return _delimited(field, status_message(status).SerializeToString())
+
+
+def _delimited(field: int, payload: bytes) -> bytes:
+    return varint(field << 3 | _LENGTH_DELIMITED) + varint(len(payload)) + payload
+
+
+def _node_score(name: str, raw: int, normalized: int) -> bytes:
+    """A NodeScore message; its three fields are numbered in this order."""
+    encoded = name.encode()
+    score = b"\x0a" + varint(len(encoded)) + encoded
+    if raw:
+        score += b"\x10" + varint(raw & 0xFFFF_FFFF_FFFF_FFFF)
+    return score + b"\x18" + varint(normalized) if normalized else score
 
 
 _VERDICT_TABLE: Final = tuple(status_message(status) for status in VERDICTS)
@@ -108,26 +133,27 @@ class Encoder:
             return message.SerializeToString() + packed_bytes(field, answer.scores.normalized)
         return message.SerializeToString()
 
-    def evaluation(self, answer: Evaluation) -> spread_engine_pb2.EvaluateResponse:
+    def evaluation(self, answer: Evaluation) -> bytes:
         """Evaluate's answer."""
-        return spread_engine_pb2.EvaluateResponse(
+        message = spread_engine_pb2.EvaluateResponse(
             revision=answer.resolved.cycle.view.token,
-            stale_for=stale_for(answer.resolved.replica),
-            pre_filter=status_message(answer.pre_filter),
-            pre_score=status_message(answer.pre_score),
             nodes=answer.nodes,
             feasible=answer.feasible,
-            verdicts=[
-                spread_engine_pb2.VerdictCount(status=status_message(status), nodes=nodes)
-                for status, nodes in answer.verdicts
-            ],
-            top=[
-                spread_engine_pb2.NodeScore(node=n.name, raw=n.raw, normalized=n.normalized)
-                for n in answer.top
-            ],
             message=answer.message,
             reason=answer.reason,
         )
+        if (stale := stale_for(answer.resolved.replica)) is not None:
+            message.stale_for.CopyFrom(stale)
+        parts = [
+            message.SerializeToString(),
+            _status_field(_PRE_FILTER, answer.pre_filter),
+            _status_field(_PRE_SCORE, answer.pre_score),
+        ]
+        for status, nodes in answer.verdicts:
+            parts.append(_delimited(_VERDICTS, _status_field(1, status) + b"\x10" + varint(nodes)))
+        for name, raw, normalized in answer.top:
+            parts.append(_delimited(_TOP, _node_score(name, raw, normalized)))
+        return b"".join(parts)
 
     def _about(self, message: Any, resolved: Resolved, all_nodes: bool, held: str) -> bytes:
         """Fill in what Filter and Score share; returns the names to append, if any are due."""
@@ -161,8 +187,13 @@ def packed_bytes(field: int, values: NDArray[np.unsignedinteger[Any]] | NDArray[
     return varint(field << 3 | _LENGTH_DELIMITED) + varint(len(payload)) + payload
 
 
+_SMALL: Final = [bytes((number,)) for number in range(0x80)]
+
+
 def varint(number: int) -> bytes:
     """A number as protobuf writes it."""
+    if number < 0x80:
+        return _SMALL[number]
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.codec.frames import evaluate_frame, pod_from_bytes, shape_key
 from topospread.codec.pods import pod_from_proto
 from topospread.errors import TopospreadError
+from topospread.service.asks import DEFAULT_CLUSTER, Ask
 from topospread.service.evaluate import Evaluation, evaluate, evaluate_batch
 from topospread.service.filter import filter_
 from topospread.service.pre_filter import pre_filter
 from topospread.service.score import score
-from topospread.transports.grpc.calls import Call, Method, Unary
+from topospread.transports.grpc.calls import Call, Method, Unary, UnaryBytes, parse
 from topospread.transports.grpc.decode import ask_of, batch_ask_of, nodes_of
 from topospread.transports.grpc.encode import Encoder
 from topospread.transports.grpc.failures import failure_of
 from topospread_proto.v1 import spread_engine_pb2 as pb
 
 if TYPE_CHECKING:
-    from topospread.service.asks import Ask
     from topospread.service.engine import Engine
     from topospread.transports.grpc.observe import Observer
 
@@ -38,7 +39,7 @@ class SpreadEngineServicer:
             "PreFilter": (Unary(pb.PreFilterRequest, self.pre_filter), "decisions"),
             "Filter": (Unary(pb.FilterRequest, self.filter), "decisions"),
             "Score": (Unary(pb.ScoreRequest, self.score), "decisions"),
-            "Evaluate": (Unary(pb.EvaluateRequest, self.evaluate), "decisions"),
+            "Evaluate": (UnaryBytes(self.evaluate), "decisions"),
             "BatchEvaluate": (Unary(pb.BatchEvaluateRequest, self.batch_evaluate), "decisions"),
         }
 
@@ -63,15 +64,20 @@ class SpreadEngineServicer:
         self._observer.scored(answer, ask, call)
         return self._encoder.score(answer, request.node_table)
 
-    def evaluate(self, request: pb.EvaluateRequest, call: Call) -> pb.EvaluateResponse:
-        """SpreadEngine.Evaluate."""
-        ask = ask_of(
-            request,
-            call,
-            moves=(request.add_pods, request.remove_pods),
-            nodes=nodes_of(request.nodes) if request.HasField("nodes") else None,
-        )
-        answer = evaluate(self._engine, ask, request.top_k)
+    def evaluate(self, raw: bytes, call: Call) -> bytes:
+        """SpreadEngine.Evaluate; a plain question is read no further than its pod's shape."""
+        frame = evaluate_frame(raw)
+        if frame is None:
+            request = parse(pb.EvaluateRequest, raw)
+            nodes = nodes_of(request.nodes) if request.HasField("nodes") else None
+            moves = (request.add_pods, request.remove_pods)
+            ask, top_k = ask_of(request, call, moves=moves, nodes=nodes), request.top_k
+        else:
+            pod = frame.pod[0]
+            shape = self._engine.known_shape(shape_key(pod), lambda: pod_from_bytes(pod))
+            cluster = frame.cluster or DEFAULT_CLUSTER
+            ask, top_k = Ask(call.deadline, cluster, shape), frame.top_k
+        answer = evaluate(self._engine, ask, top_k)
         self._observer.evaluated(answer, ask, call)
         return self._encoder.evaluation(answer)
 
@@ -95,7 +101,9 @@ class SpreadEngineServicer:
         if isinstance(answer, TopospreadError):
             return pb.BatchEvaluateResult(error=failure_of(answer).status())
         self._observer.evaluated(answer, ask, call)
-        return pb.BatchEvaluateResult(response=self._encoder.evaluation(answer))
+        return pb.BatchEvaluateResult(
+            response=pb.EvaluateResponse.FromString(self._encoder.evaluation(answer))
+        )
 
 
 def _narrowed(request: pb.FilterRequest | pb.ScoreRequest, call: Call) -> Ask:

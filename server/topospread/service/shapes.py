@@ -1,0 +1,109 @@
+"""Pod shapes: all of a pod that decisions depend on, parsed once for all pods that have it.
+
+The pods of a workload differ in name and little else. A shape keeps what follows from the rest: the
+parsed pod, its constraints under the rules and workloads at hand, the groups they count, and the
+plan for the node table at hand. Each is worked out again when what it rests on is another object;
+threads may do so at once with equal results, and no lock is taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from topospread.kube.workloads import default_selector
+from topospread.spread.classes import Plan, plan
+from topospread.spread.constraints import PodConstraints, needs_default_selector, pod_constraints
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from topospread.index.nodes import NodeTable
+    from topospread.index.snapshot import Snapshot
+    from topospread.index.workloads import NamespaceWorkloads
+    from topospread.kube.objects import Pod
+    from topospread.spread.settings import Rules
+    from topospread.spread.topology import GroupKey
+
+DEFAULT_CAPACITY: Final = 8192
+"""Shapes remembered: some thousand workloads, each in a few variants."""
+
+
+class Judgeable:
+    """A shape's constraints under certain rules and workloads.
+
+    Attributes:
+        constraints: the effective ones.
+        groups: what must be counted to judge them.
+    """
+
+    __slots__ = ("_plan", "_planned_for", "constraints", "groups")
+
+    def __init__(self, constraints: PodConstraints) -> None:
+        self.constraints = constraints
+        both = (*constraints.hard.constraints, *constraints.soft.constraints)
+        groups = (c.group for c in both if not c.group.counts_nothing)
+        self.groups: tuple[GroupKey, ...] = tuple(dict.fromkeys(groups))
+        self._planned_for: tuple[NodeTable, Plan | None] | None = None
+
+    def plan(self, snapshot: Snapshot) -> Plan | None:
+        """How to judge node classes; None when nodes must be judged one by one."""
+        planned = self._planned_for
+        if planned is None or planned[0] is not snapshot.nodes:
+            planned = (snapshot.nodes, plan(self.constraints, snapshot))
+            self._planned_for = planned
+        return planned[1]
+
+
+class Shape:
+    """A pod without what makes it unlike its siblings.
+
+    Attributes:
+        pod: one pod of this shape; its name means nothing.
+    """
+
+    __slots__ = ("_judgeable", "pod")
+
+    def __init__(self, pod: Pod) -> None:
+        self.pod = pod
+        self._judgeable: tuple[Rules, NamespaceWorkloads, Judgeable] | None = None
+
+    def judgeable(self, rules: Rules, snapshot: Snapshot) -> Judgeable:
+        """The constraints; they depend on the state only through the namespace's workloads."""
+        workloads = snapshot.namespace(self.pod.namespace)
+        made = self._judgeable
+        if made is None or made[0] is not rules or made[1] is not workloads:
+            deduced = None
+            if needs_default_selector(self.pod, rules):
+                deduced = default_selector(self.pod, workloads.services, workloads.lookup)
+            judgeable = Judgeable(pod_constraints(self.pod, rules, deduced))
+            made = self._judgeable = (rules, workloads, judgeable)
+        return made[2]
+
+
+class Shapes:
+    """Shapes by key, the ones used lately.
+
+    Two generations instead of an order of use: a shape that is asked for moves to the young one,
+        and when that is full,
+    the old one goes. So neither a look-up nor an entry needs a lock.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self._half = max(1, capacity // 2)
+        self._young: dict[Hashable, Shape] = {}
+        self._old: dict[Hashable, Shape] = {}
+
+    def get(self, key: Hashable) -> Shape | None:
+        """The shape with this key, if it is remembered."""
+        shape = self._young.get(key)
+        if shape is None:
+            shape = self._old.get(key)
+            if shape is not None:
+                self.put(key, shape)
+        return shape
+
+    def put(self, key: Hashable, shape: Shape) -> None:
+        """Remember a shape."""
+        if len(self._young) >= self._half:
+            self._old, self._young = self._young, {}
+        self._young[key] = shape
