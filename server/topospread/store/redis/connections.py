@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from topospread.errors import ConfigError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from socket import socket
 
     from topospread.store.settings import StoreSettings
-    from topospread.store.urls import RedisURL
+    from topospread.store.urls import TLS, RedisURL
 
 Reply = Any
 """What a RESP2 parser gives: bytes, int, None, or a list of these."""
@@ -98,6 +101,7 @@ def _options(url: RedisURL, settings: StoreSettings) -> dict[str, Any]:
     options |= {"host": url.host, "port": url.port, "socket_keepalive": True}
     if url.tls is None:
         return options | {"connection_class": redis.Connection}
+    _check_files(url.tls)
     return options | {
         "connection_class": redis.SSLConnection,
         "ssl_ca_certs": url.tls.cacert or None,
@@ -106,3 +110,19 @@ def _options(url: RedisURL, settings: StoreSettings) -> dict[str, Any]:
         "ssl_cert_reqs": "none" if url.tls.insecure else "required",
         "ssl_check_hostname": not url.tls.insecure,
     }
+
+
+def _check_files(tls: TLS) -> None:
+    """Refuse certificate files that cannot be used, before a connection fails for lack of them."""
+    context = ssl.create_default_context()
+    try:
+        if tls.cacert:
+            context.load_verify_locations(tls.cacert)
+        if tls.cert:
+            context.load_cert_chain(tls.cert, tls.key)
+    except OSError as error:
+        named = ", ".join(path for path in (tls.cacert, tls.cert, tls.key) if path)
+        raise ConfigError(
+            f"store: one of {named} cannot be used ({error.strerror or 'not PEM'}); "
+            "name readable PEM files, key and cert of one pair"
+        ) from error

@@ -2,51 +2,69 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Final
 
 from redis import exceptions
 
 from topospread.errors import StoreUnavailable
 
-# Looked for anywhere: Redis 6.2 puts its own words before the code of an error inside a script.
+_RIGHTS: Final = "the Redis user may not run a command or use a key that the store needs"
+_LOADING: Final = "Redis is still loading its data; retry"
+_OOM: Final = "Redis is out of memory (maxmemory); give it more or drop clusters"
+_READONLY: Final = "this Redis is a read-only replica; name the master"
+_DISTRUST: Final = "Redis' certificate does not verify; check cacert and the name of the host"
+_MOVED: Final = "this is one node of a Redis Cluster and does not hold the key; name a single Redis"
+
+# The first class that fits.
+_CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
+    (exceptions.BusyLoadingError, _LOADING),
+    (exceptions.AuthenticationError, "Redis refused the user or password; check both"),
+    (exceptions.AuthorizationError, "Redis refused the user or password; check both"),
+    (exceptions.NoPermissionError, _RIGHTS),
+    (exceptions.OutOfMemoryError, _OOM),
+    (exceptions.ReadOnlyError, _READONLY),
+    (exceptions.AskError, _MOVED),
+    (exceptions.ClusterDownError, _MOVED),
+    (exceptions.TimeoutError, "Redis did not answer in time; retry"),
+    (TimeoutError, "Redis did not answer in time; retry"),
+    (exceptions.MaxConnectionsError, "all connections to Redis are in use; retry"),
+    (exceptions.ConnectionError, "Redis cannot be reached; retry"),
+    (OSError, "Redis cannot be reached; retry"),
+)
+# For answers that the driver has no class for. Looked for anywhere, because Redis 6.2 puts its own
+# words before the code of an error inside a script.
 _REPLIES: Final = (
-    ("OOM ", "Redis is out of memory (maxmemory); give it more or drop clusters"),
-    ("LOADING", "Redis is still loading its data; retry"),
+    ("OOM ", _OOM),
+    ("LOADING", _LOADING),
     ("BUSY ", "Redis is busy with another script; retry"),
-    ("READONLY", "this Redis is a read-only replica; name the master"),
+    ("READONLY", _READONLY),
     ("MISCONF", "Redis cannot save to its disk and refuses writes; look at its log"),
     ("NOREPLICAS", "Redis has fewer replicas than min-replicas-to-write asks for; retry"),
     ("WRONGTYPE", "a key of this cluster holds something else; drop the cluster and load it again"),
-    (
-        "equal or smaller",
-        "the cluster's log is ahead of its meta; drop the cluster and load it again",
-    ),
-    ("NOPERM", "the Redis user may not run a command or use a key that the store needs"),
-    ("permissions", "the Redis user may not run a command or use a key that the store needs"),
-    ("MOVED", "this Redis is one node of a cluster and does not hold the key"),
+    ("equal or smaller", "the cluster's log is ahead of its meta; drop the cluster and load it"),
+    ("NOPERM", _RIGHTS),
+    ("permissions", _RIGHTS),
 )
 
 
 def unavailable(error: Exception) -> StoreUnavailable:
     """What callers are told about a driver's error."""
-    if isinstance(error, exceptions.BusyLoadingError):
-        return StoreUnavailable("Redis is still loading its data; retry")
-    if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError)):
-        return StoreUnavailable("Redis refused the user or password; check both")
-    if isinstance(error, (exceptions.TimeoutError, TimeoutError)):
-        return StoreUnavailable("Redis did not answer in time; retry")
-    if isinstance(error, exceptions.MaxConnectionsError):
-        return StoreUnavailable("all connections to Redis are in use; retry")
-    if isinstance(error, (exceptions.ConnectionError, OSError)):
-        return StoreUnavailable("Redis cannot be reached; retry")
-    if isinstance(error, exceptions.NoPermissionError):
+    if _distrusts(error):
         return StoreUnavailable(
-            "the Redis user may not run a command or use a key that the store needs"
+            "Redis' certificate does not verify; check cacert and the host's name"
         )
-    if isinstance(error, exceptions.OutOfMemoryError):
-        return StoreUnavailable(_REPLIES[0][1])
+    for kind, told in _CLASSES:
+        if isinstance(error, kind):
+            return StoreUnavailable(told)
     text = str(error)
     for code, told in _REPLIES:
         if code in text:
             return StoreUnavailable(told)
     return StoreUnavailable("Redis refused to answer; see the log")
+
+
+def _distrusts(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None

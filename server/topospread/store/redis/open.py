@@ -22,6 +22,8 @@ _NO_AOF: Final = (
     "set it with CONFIG SET appendonly yes"
 )
 
+_UNSEEN: Final = "the Redis user may not run INFO: eviction and AOF could not be checked"
+
 
 def open_store(url: RedisURL, settings: StoreSettings = DEFAULTS) -> RedisStore:
     """Open a store and look at its server.
@@ -41,6 +43,8 @@ def open_store(url: RedisURL, settings: StoreSettings = DEFAULTS) -> RedisStore:
 
 def _inspect(wire: Wire) -> tuple[str, ...]:
     """Refuse a Redis that cannot hold the store; warn of one that may lose it."""
+    info = _info(wire)
+    warnings = (_UNSEEN,) if info is None else _judge(info)
     denied = Script(wire).run("probe", ("probe",))
     if denied:
         names = ", ".join(sorted({word.decode() for word in denied}))
@@ -48,9 +52,11 @@ def _inspect(wire: Wire) -> tuple[str, ...]:
             f"store: the Redis user may not run {names} on ts:*; grant it with ACL SETUSER … ~ts:* "
             "+@read +@write +@connection +@transaction +@scripting +time +info"
         )
-    info = _info(wire)
-    if info is None:
-        return ("the Redis user may not run INFO: eviction and AOF could not be checked",)
+    return warnings
+
+
+def _judge(info: dict[str, str]) -> tuple[str, ...]:
+    """Warnings, or a refusal, for what INFO tells."""
     version = info.get("redis_version", "0")
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
         raise ConfigError(f"store: Redis {version} is too old; use 6.2 or newer")

@@ -143,8 +143,9 @@ local function changed(cluster, scopes)
   return nil
 end
 
+-- the changes, and whether there are removals among them
 local function parse(at)
-  local changes = {}
+  local changes, removes = {}, false
   while ARGV[at] do
     local change = {put = ARGV[at] == 'p', name = ARGV[at + 1]}
     change.hash, change.field = place(change.name)
@@ -153,11 +154,12 @@ local function parse(at)
       at = at + 3
     else
       change.uid, change.upto = ARGV[at + 2], ARGV[at + 3]
+      removes = true
       at = at + 4
     end
     changes[#changes + 1] = change
   end
-  return changes
+  return changes, removes
 end
 
 -- the present value of each change's object; one read for each hash, which checks its type
@@ -323,15 +325,17 @@ local function apply()
     refusal = changed(cluster, scopes)
     if refusal then return refusal end
   end
-  local changes = parse(13 + #scopes)
+  local changes, removes = parse(13 + #scopes)
   read(changes)
   -- These read little, and fail on a wrong type before anything is written.
   call('XLEN', LOG)
   call('HLEN', TOUCHED)
-  call('ZCARD', BURIED)
-  local graves = call('HLEN', TOMBSTONE)
-  local now = milliseconds()
-  local expired = now - tonumber(ARGV[8])
+  local graves, now, expired = call('HLEN', TOMBSTONE), 0, 0
+  if graves > 0 or removes then
+    call('ZCARD', BURIED)
+    now = milliseconds()
+    expired = now - tonumber(ARGV[8])
+  end
   local todo = judge(changes, ARGV[6] == '1', graves, now, expired)
   local number, tag = cluster.number, cluster.tag
   if #todo.entry > 0 then number, tag = write(cluster, todo) end

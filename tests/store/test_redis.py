@@ -1,0 +1,436 @@
+"""What only Redis can show: its keys, half-done scripts, lost keys, frozen and dead servers."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from redis.crc import key_slot
+
+from tests.store.backends import (
+    CLUSTER,
+    RedisBackend,
+    dump,
+    follow_all,
+    node,
+    objects,
+    pod,
+    put,
+    replay,
+    write_many,
+)
+from tests.store.conftest import SETTINGS
+from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable, StoreUnavailable
+from topospread.store.api import Key, Kind, Remove, Revision, Unchanged
+
+PARTS = {
+    "meta": b"hash",
+    "node": b"hash",
+    "pod": b"hash",
+    "workload": b"hash",
+    "reservation": b"hash",
+    "log": b"stream",
+    "touched": b"hash",
+    "tombstone": b"hash",
+    "buried": b"zset",
+}
+SHORT = replace(SETTINGS, timeout=0.2)
+LONG = 60.0
+
+
+def part(name: str) -> str:
+    return f"ts:{{{CLUSTER}}}:{name}"
+
+
+@pytest.fixture(params=["redis-6.2", "redis-7"])
+def server(request, redis_servers):
+    """A shared server, emptied."""
+    if request.param not in redis_servers:
+        pytest.skip(f"no {request.param} found: run `make redis`")
+    with redis_servers[request.param].client() as client:
+        client.flushall()
+        client.script_flush()
+    return redis_servers[request.param]
+
+
+@pytest.fixture
+def client(server):
+    with server.client() as opened:
+        yield opened
+
+
+@pytest.fixture
+def redis_store(server):
+    opened = RedisBackend(server.url).open(SETTINGS)
+    yield opened
+    opened.close()
+
+
+def fill(store):
+    """Something under every key."""
+    keys = [Key(Kind.STATEFUL_SET, "default", "web"), Key(Kind.RESERVATION, "default", "web-9")]
+    store.apply(CLUSTER, [put(key, "1") for key in [node(), pod(), pod("old"), *keys]])
+    store.apply(CLUSTER, [Remove(pod("old"), up_to_version="5")])
+
+
+# Touches every key: each hash, both ways, log, scopes, tombstones made and forgotten.
+EVERYTHING = [
+    put(node(), "2"),
+    Remove(pod(), up_to_version="7"),
+    put(pod("old"), "9"),
+    put(Key(Kind.SERVICE, "default", "web")),
+    Remove(Key(Kind.RESERVATION, "default", "web-9")),
+]
+
+
+def test_the_keys_are_as_documented_and_share_a_slot(redis_store, client):
+    fill(redis_store)
+
+    assert {name.decode(): client.type(name) for name in client.scan_iter()} == {
+        part(name): kind for name, kind in PARTS.items()
+    }
+    assert len({key_slot(part(name).encode()) for name in PARTS}) == 1
+    assert client.hkeys(part("node")) == [b"node-1"]
+    assert client.hkeys(part("pod")) == [b"default/web-1"]
+    assert client.hkeys(part("workload")) == [b"6/default/web"]
+    assert client.hkeys(part("reservation")) == [b"default/web-9"]
+    assert client.hgetall(part("touched")) == {b"nodes/": b"1", b"default": b"2"}
+    assert [identifier for identifier, _ in client.xrange(part("log"))] == [b"1-0", b"2-0"]
+    assert client.hget(part("meta"), "format") == b"1"
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_key_of_a_wrong_type_leaves_everything_as_it_was(redis_store, client, name):
+    fill(redis_store)
+    client.set(part(name), "something else")
+    before = dump(client)
+
+    with pytest.raises(StoreUnavailable, match="holds something else"):
+        redis_store.apply(CLUSTER, EVERYTHING)
+
+    assert dump(client) == before
+    redis_store.drop(CLUSTER)
+    assert redis_store.apply(CLUSTER, [put(node())]).revision.number == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "text"),
+    [("maxmemory", "1", "out of memory"), ("min-replicas-to-write", "1", "fewer replicas")],
+)
+def test_a_redis_that_refuses_writes_leaves_everything_as_it_was(
+    redis_store, client, setting, value, text
+):
+    fill(redis_store)
+    before = dump(client)
+    client.config_set(setting, value)
+    try:
+        with pytest.raises(StoreUnavailable, match=text):
+            redis_store.apply(CLUSTER, EVERYTHING)
+        assert dump(client) == before
+        assert redis_store.get(CLUSTER, node()) is not None
+    finally:
+        client.config_set(setting, "0")
+    assert redis_store.apply(CLUSTER, EVERYTHING).revision.number == 3
+
+
+def test_a_read_only_replica_is_told_apart(redis_store, client):
+    fill(redis_store)
+    client.replicaof("127.0.0.1", "1")
+    try:
+        with pytest.raises(StoreUnavailable, match="read-only replica"):
+            redis_store.apply(CLUSTER, EVERYTHING)
+    finally:
+        client.replicaof("NO", "ONE")
+    assert redis_store.apply(CLUSTER, EVERYTHING).revision.number == 3
+
+
+def test_a_log_ahead_of_its_meta_is_refused_untouched(redis_store, client):
+    fill(redis_store)
+    client.xadd(part("log"), {"t": "x", "p": "y"}, id="9-0")
+    before = dump(client)
+
+    with pytest.raises(StoreUnavailable, match="ahead of its meta"):
+        redis_store.apply(CLUSTER, EVERYTHING)
+    assert dump(client) == before
+
+
+def test_a_forgotten_script_is_sent_again(redis_store, client):
+    write_many(redis_store, 1)
+    client.script_flush()
+
+    assert write_many(redis_store, 2)[-1].number == 2
+
+
+def test_a_cluster_without_meta_goes_on_under_a_new_identity(redis_store, client):
+    old = write_many(redis_store, 5)[-1]
+    identity = redis_store.head(CLUSTER).identity
+    client.delete(part("meta"))
+
+    with pytest.raises(IdentityChanged):
+        redis_store.follow(CLUSTER, identity, old, wait=LONG)
+    applied = redis_store.apply(CLUSTER, [put(node())])
+
+    assert applied.previous == old
+    assert redis_store.head(CLUSTER).identity not in ("", identity)
+    assert replay({}, follow_all(redis_store)) == objects(redis_store)
+    assert len(objects(redis_store)) == 6
+
+
+def test_a_flushed_redis_is_another_store(redis_store, client):
+    head = write_many(redis_store, 5)[-1]
+    identity = redis_store.head(CLUSTER).identity
+    client.flushall()
+
+    with pytest.raises(IdentityChanged, match="does not exist"):
+        redis_store.follow(CLUSTER, identity, head, wait=LONG)
+    assert redis_store.head(CLUSTER).dropped == ()
+
+
+def test_a_lost_log_is_a_trimmed_one(redis_store, client):
+    revisions = write_many(redis_store, 5)
+    identity = redis_store.head(CLUSTER).identity
+    client.delete(part("log"))
+
+    assert not redis_store.follow(CLUSTER, identity, revisions[-1], wait=0)
+    with pytest.raises(RevisionUnavailable, match="trimmed"):
+        redis_store.follow(CLUSTER, identity, revisions[-2], wait=LONG)
+    news = redis_store.apply(CLUSTER, [put(node())]).revision
+    assert news.number == 6
+    (found,) = redis_store.follow(CLUSTER, identity, revisions[-1], wait=LONG)
+    assert found.revision == news
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_a_log_trimmed_by_hand_is_told(redis_store, client, lost):
+    revisions = [Revision(), *write_many(redis_store, 5)]
+    identity = redis_store.head(CLUSTER).identity
+    client.xtrim(part("log"), minid=f"{lost + 1}-0", approximate=False)
+
+    with pytest.raises(RevisionUnavailable, match="trimmed"):
+        redis_store.follow(CLUSTER, identity, revisions[lost - 1], wait=LONG)
+    with pytest.raises(RevisionUnavailable, match="trimmed"):
+        redis_store.apply(CLUSTER, [], precondition=Unchanged(revisions[lost - 1], ()))
+    assert len(follow_all(redis_store, after=revisions[lost])) == 5 - lost
+
+
+def test_a_hole_in_the_log_is_told_when_it_is_reached(redis_store, client):
+    revisions = write_many(redis_store, 5)
+    identity = redis_store.head(CLUSTER).identity
+    client.xdel(part("log"), "3-0")
+
+    found = redis_store.follow(CLUSTER, identity, Revision(), wait=0)
+
+    assert [transaction.revision for transaction in found] == revisions[:2]
+    with pytest.raises(RevisionUnavailable, match="trimmed"):
+        redis_store.follow(CLUSTER, identity, revisions[1], wait=LONG)
+
+
+def test_a_log_entry_of_others_asks_for_a_new_list(redis_store, client):
+    head = write_many(redis_store, 1)[-1]
+    identity = redis_store.head(CLUSTER).identity
+    client.xadd(part("log"), {"something": "else"}, id="2-0")
+
+    with pytest.raises(RevisionUnavailable, match="cannot be read"):
+        redis_store.follow(CLUSTER, identity, head, wait=LONG)
+
+
+def test_fields_of_others_come_raw(redis_store, client):
+    fill(redis_store)
+    client.hset(part("pod"), "no-slash", "x")
+    client.hset(part("workload"), "99/default/x", "y")
+
+    raw = {stored.payload for stored in objects(redis_store).values() if not stored.digest}
+
+    assert raw == {b"x", b"y"}
+    assert len(objects(redis_store)) == 6
+
+
+def test_another_format_is_refused_by_every_call(redis_store, client):
+    head = write_many(redis_store, 1)[-1]
+    identity = redis_store.head(CLUSTER).identity
+    client.hset(part("meta"), "format", "2")
+    before = dump(client)
+
+    for call in (
+        lambda: redis_store.head(CLUSTER),
+        lambda: redis_store.follow(CLUSTER, identity, head, wait=0),
+        lambda: list(redis_store.scan(CLUSTER)),
+        lambda: redis_store.apply(CLUSTER, [put(pod())]),
+        lambda: redis_store.drop(CLUSTER),
+    ):
+        with pytest.raises(StoreUnavailable, match="format"):
+            call()
+    assert dump(client) == before
+
+
+@pytest.mark.parametrize("start", [2**53 - 2, 2**53, 999999999999999, 9999999999999999])
+def test_transaction_numbers_stay_exact(redis_store, client, start):
+    write_many(redis_store, 1)
+    client.xadd(part("log"), {"t": "before", "p": "x"}, id=f"{start}-0")
+    client.hset(part("meta"), mapping={"number": start, "tag": "before"})
+
+    revisions = [Revision(start, "before"), *write_many(redis_store, 12, namespace="later")]
+
+    assert [revision.number for revision in revisions] == list(range(start, start + 13))
+    found = follow_all(redis_store, after=revisions[0])
+    assert [transaction.revision for transaction in found] == revisions[1:]
+    for seen in revisions[:-1]:
+        with pytest.raises(Conflict):
+            redis_store.apply(CLUSTER, [], precondition=Unchanged(seen, ("later",)))
+    redis_store.apply(CLUSTER, [put(node())], precondition=Unchanged(revisions[-1], ("later",)))
+
+
+def test_dropping_leaves_a_mark_that_ends_by_itself(redis_store, client):
+    fill(redis_store)
+    redis_store.drop(CLUSTER)
+
+    assert client.keys() == [part("meta").encode()]
+    assert 86_000 < client.ttl(part("meta")) <= 86_400
+    fill(redis_store)
+    assert client.ttl(part("meta")) == -1
+
+
+def test_waits_and_wakes_use_up_no_connections(redis_store, client):
+    head = write_many(redis_store, 1)[-1]
+    identity = redis_store.head(CLUSTER).identity
+    redis_store.follow(CLUSTER, identity, head, wait=0.001)
+    before = client.info("stats")["total_connections_received"]
+
+    for number in range(100):
+        redis_store.wake(CLUSTER)
+        assert not redis_store.follow(CLUSTER, identity, head, wait=LONG)
+        redis_store.follow(CLUSTER, identity, head, wait=0.0001)
+        if number % 10 == 0:
+            head = redis_store.apply(CLUSTER, [put(pod(f"n-{number}"))]).revision
+
+    assert client.info("stats")["total_connections_received"] == before
+
+
+def test_more_threads_than_connections_take_turns(server):
+    store = RedisBackend(server.url).open(replace(SETTINGS, connections=2))
+    with ThreadPoolExecutor(16) as pool:
+        jobs = [pool.submit(write_many, store, 10, CLUSTER, f"ns-{n}") for n in range(16)]
+        for job in jobs:
+            job.result()
+
+    assert store.head(CLUSTER).revision.number == 160
+    store.close()
+
+
+@pytest.fixture
+def own(start_redis):
+    """A server of the test's own that keeps every acknowledged write."""
+    return start_redis(options={"appendonly": "yes", "appendfsync": "always"})
+
+
+@pytest.fixture
+def own_store(own):
+    opened = RedisBackend(own.url).open(SHORT)
+    yield opened
+    opened.close()
+
+
+def test_a_killed_server_is_unavailable_and_has_every_write_afterwards(own, own_store):
+    revisions = write_many(own_store, 20)
+    identity = own_store.head(CLUSTER).identity
+    own.kill()
+
+    for call in (
+        lambda: own_store.apply(CLUSTER, [put(node())]),
+        lambda: own_store.follow(CLUSTER, identity, revisions[-1], wait=LONG),
+        lambda: own_store.head(CLUSTER),
+        lambda: list(own_store.scan(CLUSTER)),
+        own_store.ping,
+        own_store.clusters,
+    ):
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            call()
+    own.start()
+
+    seen = Unchanged(revisions[-1], ("default", "nodes/"))
+    applied = own_store.apply(CLUSTER, [put(node())], precondition=seen)
+    assert applied.previous == revisions[-1]
+    (found,) = own_store.follow(CLUSTER, identity, revisions[-1], wait=LONG)
+    assert found.revision == applied.revision
+    assert len(objects(own_store)) == 21
+
+
+def test_a_server_killed_during_a_wait_ends_it(own, own_store):
+    head = write_many(own_store, 1)[-1]
+    identity = own_store.head(CLUSTER).identity
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(own_store.follow, CLUSTER, identity, head, wait=LONG)
+        until_blocked(own)
+        own.kill()
+
+        with pytest.raises(StoreUnavailable):
+            waiting.result(LONG)
+
+
+def test_a_frozen_server_is_unavailable_within_the_time(own, own_store):
+    head = write_many(own_store, 1)[-1]
+    identity = own_store.head(CLUSTER).identity
+    own.pause()
+    began = time.monotonic()
+
+    with pytest.raises(StoreUnavailable, match="in time"):
+        own_store.apply(CLUSTER, [put(node())], timeout=0.05)
+    with pytest.raises(StoreUnavailable, match="in time"):
+        own_store.follow(CLUSTER, identity, head, wait=LONG)
+    assert time.monotonic() - began < LONG
+    own.resume()
+
+    # The write that got no answer happened after all, once: repeating it is safe.
+    assert own_store.apply(CLUSTER, [put(node())]).revision.number == 2
+    assert len(follow_all(own_store)) == 2
+
+
+def test_a_frozen_server_ends_a_wait(own, own_store):
+    head = write_many(own_store, 1)[-1]
+    identity = own_store.head(CLUSTER).identity
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(own_store.follow, CLUSTER, identity, head, wait=LONG)
+        until_blocked(own)
+        own.pause()
+
+        with pytest.raises(StoreUnavailable, match="in time"):
+            waiting.result(LONG)
+    own.resume()
+
+
+def test_a_wake_reaches_a_wait_on_a_frozen_server(own, own_store):
+    head = write_many(own_store, 1)[-1]
+    identity = own_store.head(CLUSTER).identity
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(own_store.follow, CLUSTER, identity, head, wait=LONG)
+        until_blocked(own)
+        own.pause()
+        own_store.wake(CLUSTER)
+
+        assert not waiting.result(LONG)
+    own.resume()
+
+
+def until_blocked(server) -> None:
+    """Until a follower waits inside Redis."""
+    with server.client() as client:
+        while client.info("clients")["blocked_clients"] == 0:
+            time.sleep(0.001)
+
+
+def test_a_restart_during_a_scan_ends_it_rather_than_skipping(own, own_store):
+    for first in range(0, 2000, 500):
+        changes = [put(pod(f"p-{n}")) for n in range(first, first + 500)]
+        own_store.apply(CLUSTER, changes, timeout=20)
+    pages = own_store.scan(CLUSTER, page=10)
+    next(pages)
+    own.restart()
+
+    with pytest.raises(StoreUnavailable):
+        list(pages)
+    assert len(objects(own_store)) == 2000
