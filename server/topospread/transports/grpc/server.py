@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from topospread.errors import ConfigError
 from topospread.telemetry.families import PoolGauges
 from topospread.transports.grpc.calls import Frame, Method, handlers
+from topospread.transports.grpc.reflection import add_reflection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,8 +129,7 @@ class GrpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._services = [*services, health.SERVICE_NAME]
         if options.reflection:
-            names = (*self._services, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, self._server)
+            add_reflection(self._services, self._server)
         self._say(health_pb2.HealthCheckResponse.NOT_SERVING)
 
     def listen(self, address: str, credentials: Credentials | None) -> int:
