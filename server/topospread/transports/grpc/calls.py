@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -165,7 +165,7 @@ class _Framed:
                 answer = method.serve(parse(method.request, raw), call)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            return self._failed(error, span, context, started)
+            self._failed(error, span, context, started)
         self._done(span, context, started)
         return payload
 
@@ -180,7 +180,7 @@ class _Framed:
             answer = method.serve(requests, call)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            return self._failed(error, span, context, started)
+            self._failed(error, span, context, started)
         self._done(span, context, started)
         return payload
 
@@ -195,7 +195,6 @@ class _Framed:
                 yield answer if isinstance(answer, bytes) else answer.SerializeToString()
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             self._failed(error, span, context, started)
-            return
         self._done(span, context, started)
 
     def _admit(self, span: CallSpan, context: grpc.ServicerContext) -> Call:
@@ -216,22 +215,24 @@ class _Framed:
 
     def _failed(
         self, error: Exception, span: CallSpan, context: grpc.ServicerContext, started: float
-    ) -> bytes:
+    ) -> NoReturn:
         failure = failure_of(error)
-        end_with(failure, span, context)
         span.end(failure.code.value[0], error)
         self._meter.done(failure.code.name, time.perf_counter() - started)
-        return b""
+        end_with(failure, span, context)
 
 
-def end_with(failure: Failure, span: CallSpan, context: grpc.ServicerContext) -> None:
-    """Make a call end with a status, its details and the trace that tells more."""
+def end_with(failure: Failure, span: CallSpan, context: grpc.ServicerContext) -> NoReturn:
+    """End a call with a status, its details and the trace that tells more.
+
+    The status goes out alone: after a message, even an empty one, no client's retry policy would
+    repeat the call.
+    """
     trailers: list[tuple[str, str | bytes]] = [("traceparent", span.traceparent)]
     if failure.details:
         trailers.append(("grpc-status-details-bin", failure.status().SerializeToString()))
     context.set_trailing_metadata(tuple(trailers))
-    context.set_code(failure.code)
-    context.set_details(failure.message)
+    context.abort(failure.code, failure.message)
 
 
 def parse(kind: type[_Request], raw: bytes) -> _Request:
