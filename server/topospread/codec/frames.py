@@ -44,7 +44,7 @@ def evaluate_frame(raw: bytes) -> frames_pb2.EvaluateFrame | None:
 def shape_key(pod: bytes) -> Hashable:
     """What two pods share if and only if their decision-relevant bytes are the same.
 
-    Another order of map entries makes another key for the same shape: an entry more, no other answer.
+    Another order of map entries makes another key for one shape: an entry more, the same answer.
 
     Raises:
         InvalidRequest: the bytes are no pod.

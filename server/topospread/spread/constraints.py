@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from topospread.spread.settings import Rules
 
 HARD_ERROR: Final = "get constraints from pod: obtaining pod's hard topology spread constraints: "
-SOFT_ERROR: Final = "calculating preScore state: obtaining pod's soft topology spread constraints: "
+SOFT_ERROR: Final = "calculating preScoreState: obtaining pod's soft topology spread constraints: "
 
 
 @dataclass(frozen=True, slots=True)

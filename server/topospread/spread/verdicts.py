@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-REASON_CONSTRAINTS_NOT_MATCH: Final = "node(s) didn't match pod topology spread constraints"
-REASON_LABEL_MISSING: Final = REASON_CONSTRAINTS_NOT_MATCH + " (missing required label)"
+from topospread.kube.fit_message import REASON_CONSTRAINTS_NOT_MATCH, REASON_LABEL_MISSING
+
 REASON_UNKNOWN_NODE: Final = "node is not in the cluster's state"
 
 
