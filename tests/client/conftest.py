@@ -1,0 +1,52 @@
+"""Clients of both kinds, a real server for them, and one that fails on demand."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.client.callers import Caller
+from tests.client.scripted import Script, scripted
+from topospread.app import Server
+from topospread.config.loading import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from topospread_client.connection import Connection
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """A server in this process, its state in memory."""
+    flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
+    with Server(load_settings(flags, {})) as server:
+        yield server.address
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with scripted() as script:
+        yield script
+
+
+@pytest.fixture(params=["sync", "aio"])
+def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Caller]]:
+    """Makes clients of either kind, and closes them."""
+    with ExitStack() as opened:
+
+        def make(connection: Connection | str, **options: Any) -> Caller:
+            caller = Caller(request.param, connection, **options)
+            opened.callback(caller.end)
+            return caller
+
+        yield make
+
+
+@pytest.fixture
+def client(connect: Callable[..., Caller], address: str) -> Caller:
+    """A client with a cluster of the test's own, which nobody has written to yet."""
+    return connect(address, cluster=f"test-{secrets.token_hex(6)}")

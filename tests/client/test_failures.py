@@ -1,0 +1,196 @@
+"""How failed calls reach the caller, and which calls are repeated."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from tests.client.scripted import Failure
+from topospread_client import errors, rpcs
+from topospread_client.connection import Connection
+from topospread_proto.v1.cluster_state_pb2 import ApplyResponse, ListClustersResponse
+from topospread_proto.v1.common_pb2 import BadRequest, ErrorInfo, RetryInfo, RpcStatus
+from topospread_proto.v1.spread_engine_pb2 import (
+    BatchEvaluateResponse,
+    EvaluateResponse,
+    FilterResponse,
+    ScoreResponse,
+)
+
+POD = {"kind": "Pod", "metadata": {"name": "incoming"}}
+NODE = {"kind": "Node", "metadata": {"name": "n"}}
+UNAVAILABLE = Failure(grpc.StatusCode.UNAVAILABLE, "going away")
+
+KINDS = {
+    grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidRequest,
+    grpc.StatusCode.NOT_FOUND: errors.NotFound,
+    grpc.StatusCode.FAILED_PRECONDITION: errors.PreconditionFailed,
+    grpc.StatusCode.OUT_OF_RANGE: errors.RevisionUnavailable,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: errors.LimitExceeded,
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+    grpc.StatusCode.ABORTED: errors.Conflict,
+    grpc.StatusCode.UNAVAILABLE: errors.Unavailable,
+    grpc.StatusCode.UNAUTHENTICATED: errors.NotPermitted,
+    grpc.StatusCode.PERMISSION_DENIED: errors.NotPermitted,
+    grpc.StatusCode.UNIMPLEMENTED: errors.NotSupported,
+    grpc.StatusCode.INTERNAL: errors.ServerFault,
+    grpc.StatusCode.UNKNOWN: errors.ServerFault,
+    grpc.StatusCode.DATA_LOSS: errors.ServerFault,
+}
+
+
+@pytest.mark.parametrize("code", KINDS, ids=lambda code: code.name)
+def test_each_status_has_its_error(connect, script, code):
+    trailers = (("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"),)
+    script.answer(rpcs.EVALUATE, Failure(code, "what the server says", trailers=trailers))
+    with pytest.raises(errors.TopospreadClientError, match="what the server says") as failed:
+        connect(Connection(script.address, retries=False)).evaluate(POD)
+    assert type(failed.value) is KINDS[code]
+    assert failed.value.traceparent == trailers[0][1]
+    assert isinstance(failed.value.__cause__, grpc.RpcError)
+
+
+def test_violations_are_read_from_the_details(connect, script):
+    violation = BadRequest.FieldViolation(field="a[0].b", description="too odd", reason="Invalid")
+    details = (("ErrorInfo", ErrorInfo(reason="X")), ("BadRequest", BadRequest()))
+    details[1][1].field_violations.append(violation)
+    script.answer(
+        rpcs.EVALUATE, Failure(grpc.StatusCode.INVALID_ARGUMENT, "a[0].b: too odd", details)
+    )
+    with pytest.raises(errors.InvalidRequest) as refused:
+        connect(script.address).evaluate(POD)
+    assert refused.value.violations == (errors.Violation("a[0].b", "Invalid", "too odd"),)
+    assert refused.value.violations[0].text == "a[0].b: Invalid: too odd"
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("CYCLE_EXPIRED", errors.CycleExpired),
+        ("NODE_TABLE_CHANGED", errors.NodeTableChanged),
+        ("STORE_IDENTITY_CHANGED", errors.IdentityChanged),
+        ("SOMETHING_NEWER", errors.PreconditionFailed),
+    ],
+)
+def test_the_reason_tells_failed_preconditions_apart(connect, script, reason, kind):
+    details = (("ErrorInfo", ErrorInfo(reason=reason, domain="topospread")),)
+    script.answer(rpcs.FILTER, Failure(grpc.StatusCode.FAILED_PRECONDITION, "out of date", details))
+    with pytest.raises(errors.PreconditionFailed) as failed:
+        connect(script.address).filter(cycle="c")
+    assert type(failed.value) is kind
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.ABORTED, grpc.StatusCode.UNAVAILABLE])
+def test_the_server_says_when_to_retry(connect, script, code):
+    details = (("RetryInfo", RetryInfo(retry_delay=Duration(seconds=1, nanos=500_000_000))),)
+    script.answer(rpcs.APPLY, Failure(code, "later", details))
+    with pytest.raises(errors.TopospreadClientError) as failed:
+        connect(script.address).apply([NODE])
+    assert isinstance(failed.value, errors.Conflict | errors.Unavailable)
+    assert failed.value.retry_after == 1.5
+
+
+def test_details_that_cannot_be_read_do_not_hide_the_status(connect, script):
+    trailers = (("grpc-status-details-bin", b"\xff\xff\xff"),)
+    script.answer(
+        rpcs.EVALUATE, Failure(grpc.StatusCode.INVALID_ARGUMENT, "bad", trailers=trailers)
+    )
+    with pytest.raises(errors.InvalidRequest, match="bad") as refused:
+        connect(script.address).evaluate(POD)
+    assert refused.value.violations == ()
+
+
+def test_calls_that_change_nothing_are_repeated(connect, script):
+    script.answer(rpcs.EVALUATE, UNAVAILABLE, UNAVAILABLE, EvaluateResponse(revision="r"))
+    assert connect(script.address).evaluate(POD).revision == "r"
+    assert script.calls(rpcs.EVALUATE) == 3
+
+
+def test_writes_are_not_repeated(connect, script):
+    script.answer(rpcs.APPLY, UNAVAILABLE, ApplyResponse(revision="r"))
+    with pytest.raises(errors.Unavailable, match="going away"):
+        connect(script.address).apply([NODE])
+    assert script.calls(rpcs.APPLY) == 1
+
+
+def test_retries_can_be_turned_off(connect, script):
+    script.answer(rpcs.EVALUATE, UNAVAILABLE)
+    with pytest.raises(errors.Unavailable):
+        connect(Connection(script.address, retries=False)).evaluate(POD)
+    assert script.calls(rpcs.EVALUATE) == 1
+
+
+def test_bad_input_is_not_repeated(connect, script):
+    script.answer(rpcs.EVALUATE, Failure(grpc.StatusCode.INVALID_ARGUMENT, "bad"))
+    with pytest.raises(errors.InvalidRequest):
+        connect(script.address).evaluate(POD)
+    assert script.calls(rpcs.EVALUATE) == 1
+
+
+def test_no_server_at_all_is_unavailable(connect):
+    with socket.socket() as taken:  # bound and not listening: nobody else can answer there
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(errors.Unavailable) as failed:
+            connect(Connection(address, retries=False)).clusters()
+    assert not failed.value.reached
+    assert failed.value.traceparent is None
+
+
+def test_a_server_that_answered_was_reached(connect, script):
+    trailers = (("traceparent", f"00-{'a' * 32}-{'b' * 16}-01"),)
+    failure = Failure(grpc.StatusCode.UNAVAILABLE, "store gone", trailers=trailers)
+    script.answer(rpcs.APPLY, failure)
+    with pytest.raises(errors.Unavailable) as failed:
+        connect(script.address).apply([NODE])
+    assert failed.value.reached
+
+
+@pytest.mark.parametrize("per_call", [True, False])
+def test_a_call_ends_with_its_timeout(connect, script, per_call):
+    released = threading.Event()
+
+    def hang(context):
+        context.add_callback(released.set)
+        released.wait()
+        return ListClustersResponse()
+
+    script.answer(rpcs.LIST_CLUSTERS, hang)
+    client = connect(script.address, timeout=60 if per_call else 0.2)
+    with pytest.raises(errors.DeadlineExceeded):
+        client.clusters(timeout=0.2 if per_call else None)
+
+
+def test_a_call_that_the_server_lacks_is_not_supported(connect, script):
+    with pytest.raises(errors.NotSupported):
+        connect(script.address).clusters()
+
+
+def test_a_pod_of_a_batch_may_fail_alone(connect, script):
+    response = BatchEvaluateResponse(revision="r")
+    response.results.add().response.message = "fits"
+    for code in (3, 14, 10, 4242):
+        response.results.add().error.CopyFrom(RpcStatus(code=code, message="wrong"))
+    script.answer(rpcs.BATCH_EVALUATE, response)
+    results = connect(script.address).batch_evaluate([POD] * 5).results
+    assert [type(result).__name__ for result in results] == [
+        "Evaluation",
+        "InvalidRequest",
+        "Unavailable",
+        "Conflict",
+        "ServerFault",
+    ]
+
+
+def test_columns_that_do_not_match_the_names_are_the_servers_fault(connect, script):
+    script.answer(rpcs.FILTER, FilterResponse(names=["a"], node_table="t", verdicts=[0, 0]))
+    script.answer(rpcs.SCORE, ScoreResponse(names=["a"], raw=[1], normalized=[]))
+    client = connect(script.address)
+    with pytest.raises(errors.ServerFault, match="2 values for 1 nodes"):
+        client.filter(POD)
+    with pytest.raises(errors.ServerFault, match="0 values for 1 nodes"):
+        client.score(POD)

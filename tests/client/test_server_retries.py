@@ -1,0 +1,43 @@
+"""What a server does so that a client's retry policy can work."""
+
+from __future__ import annotations
+
+import json
+
+import grpc
+import pytest
+
+from topospread.app import Server
+from topospread.config.loading import load_settings
+from topospread_client import rpcs
+from topospread_proto.v1.spread_engine_pb2 import EvaluateRequest
+
+POLICY = {
+    "maxAttempts": 3,
+    "initialBackoff": "0.01s",
+    "maxBackoff": "0.01s",
+    "backoffMultiplier": 1,
+    "retryableStatusCodes": ["NOT_FOUND"],
+}
+
+
+def test_a_failed_call_can_be_repeated_by_grpc_itself():
+    """gRPC repeats a call only if its failure came without any message before it."""
+    config = {"methodConfig": [{"name": [{}], "retryPolicy": POLICY}]}
+    options = [("grpc.service_config", json.dumps(config))]
+    flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
+    with (
+        Server(load_settings(flags, {})) as server,
+        grpc.insecure_channel(server.address, options=options) as channel,
+    ):
+        evaluate: grpc.UnaryUnaryMultiCallable = channel.unary_unary(
+            rpcs.EVALUATE.path, request_serializer=EvaluateRequest.SerializeToString
+        )
+        request = EvaluateRequest(cluster="nobody-wrote-it")
+        request.pod.metadata.name = "incoming"
+        with pytest.raises(grpc.RpcError) as failed:
+            evaluate(request, timeout=60)
+        metrics = server.metrics.expose()[0].decode()
+    assert failed.value.code() is grpc.StatusCode.NOT_FOUND
+    labels = '{code="NOT_FOUND",method="SpreadEngine/Evaluate"}'
+    assert f"topospread_calls_total{labels} 3.0" in metrics.splitlines()

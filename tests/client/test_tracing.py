@@ -1,0 +1,63 @@
+"""W3C trace context goes to the server and comes back."""
+
+from __future__ import annotations
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
+
+from topospread_client import rpcs
+from topospread_client.answers import ServerStatus
+from topospread_client.tracing import trace_id, traceparent_in
+from topospread_proto.v1.cluster_state_pb2 import ListClustersResponse
+
+PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
+
+
+def test_the_callers_parent_is_continued_and_returned(client):
+    status = client.clusters(traceparent=PARENT)
+    assert status.trace_id == "1" * 32
+    assert status.traceparent != PARENT
+
+
+def test_without_a_parent_the_server_begins_a_trace(client):
+    first, second = client.clusters(), client.clusters()
+    assert first.trace_id is not None
+    assert first.trace_id != second.trace_id
+
+
+def test_the_current_span_is_the_parent(connect, script):
+    script.answer(rpcs.LIST_CLUSTERS, ListClustersResponse())
+    state = TraceState([("vendor", "x")])
+    context = SpanContext(int("3" * 32, 16), int("4" * 16, 16), False, TraceFlags(1), state)
+    client = connect(script.address)
+    with trace.use_span(NonRecordingSpan(context)):
+        client.clusters()
+    client.clusters(traceparent=PARENT)
+    client.clusters()
+    inside, explicit, outside = [metadata for _, _, metadata in script.seen]
+    assert inside["traceparent"] == f"00-{'3' * 32}-{'4' * 16}-01"
+    assert inside["tracestate"] == "vendor=x"
+    assert explicit["traceparent"] == PARENT
+    assert "traceparent" not in outside
+
+
+def test_a_server_that_sends_no_trace_is_fine(connect, script):
+    script.answer(rpcs.LIST_CLUSTERS, ListClustersResponse())
+    status = connect(script.address).clusters()
+    assert isinstance(status, ServerStatus)
+    assert status.traceparent is None
+    assert status.trace_id is None
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "expected"),
+    [(PARENT, "1" * 32), (None, None), ("odd", None)],
+)
+def test_trace_id_is_taken_out_of_the_context(traceparent, expected):
+    assert trace_id(traceparent) == expected
+
+
+def test_metadata_may_hold_bytes():
+    assert traceparent_in([("other", b"x"), ("traceparent", PARENT.encode())]) == PARENT
+    assert traceparent_in(None) is None
