@@ -11,6 +11,7 @@ from topospread.codec.stored import object_from_stored
 from topospread.errors import InvalidRequest, NotFound
 from topospread.kube.objects import Pod
 from topospread.kube.validation import validate_pod
+from topospread.kube.violations import violations_text
 from topospread.service.cycle import Cycle
 from topospread.service.shapes import Shape, Shapes
 from topospread.spread.filtering import PodMove
@@ -184,7 +185,7 @@ class Engine:
         if ask.validate:
             violations = validate_pod(shape.pod)
             if violations:
-                raise InvalidRequest.of(violations)
+                raise InvalidRequest(violations_text(violations), violations)
         return self.rules.rules_for(ask.settings, shape.pod.scheduler_name)
 
     @staticmethod
