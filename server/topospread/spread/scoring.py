@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_NODE_SCORE: Final = 100
 
+INVALID_SCORE: Final = -1
+"""Upstream's mark of an ignored node; a node that scores so by itself is taken for one."""
+
 Floats = NDArray[np.float64]
 
 
@@ -137,7 +140,8 @@ def normalize(raw: Ints, ignored: Bools) -> Ints:
     """Turn "lower is better" into 0 … 100, as upstream's integer arithmetic does.
 
     The best node gets 100 and the worst 100·min/max; when the largest score is 0 all get 100.
-    Ignored nodes get 0 and take no part in minimum and maximum.
+    Ignored nodes get 0 and take no part in minimum and maximum. What lies outside 0 … 100, which
+    only a maxSkew below 1 can cause and upstream's framework refuses, is cut to it.
     """
     counted = raw[~ignored]
     if counted.size == 0:
@@ -149,5 +153,5 @@ def normalize(raw: Ints, ignored: Bools) -> Ints:
         scaled = MAX_NODE_SCORE * (highest + int(counted.min()) - raw)
         # Go's division truncates towards zero; the difference shows only for negative numbers.
         normalized = np.sign(scaled) * (np.abs(scaled) // highest)
-    normalized[ignored] = 0
-    return normalized
+    normalized[ignored | (raw == INVALID_SCORE)] = 0
+    return np.clip(normalized, 0, MAX_NODE_SCORE)
