@@ -59,9 +59,9 @@ class NodeChoice:
 NO_SETTINGS: Final = SettingsAsk()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Ask:
-    """What all decision calls ask.
+    """What all decision calls ask. Not frozen, because that costs time; nobody changes one.
 
     Attributes:
         subject: the pod, its name in the state, or its shape; None when only a cycle is given.

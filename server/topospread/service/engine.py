@@ -56,7 +56,7 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Resolved:
     """A cycle and how it came about.
 

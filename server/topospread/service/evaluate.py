@@ -39,7 +39,7 @@ class RankedNode(NamedTuple):
     normalized: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Evaluation:
     """The whole judgement of a pod.
 

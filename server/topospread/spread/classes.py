@@ -1,59 +1,67 @@
-"""Judging node classes instead of nodes: the same answers from arrays of a few dozen entries.
+"""Judging node classes instead of nodes: the same answers from a few dozen numbers.
 
 Nodes that a pod's constraints cannot tell apart are one *class*. Where a constraint spreads over
-hostnames, a node's own number of matching pods matters, too; nodes of one class with one such
-number are one *cell*. Verdict, score and order are worked out once a cell, and only the best cells
-are looked into for names. Small arrays are quick by themselves, and NumPy keeps the interpreter's
-lock over them, so that decisions do not wait for other threads.
+hostnames, a node's own number of matching pods matters, too; nodes of one class that hold the same
+number are one *cell*. A verdict is then a class's, up to a limit on a node's own pods, and only the
+cells at the front of the order are looked into for names. Facts this rests on:
 
-Not every pod can be judged so: :func:`plan` says None when two groups would have to be counted per
-node at once, when nodes without a label share the domain of others, or when there would be too many
-classes. The algebra per node (:mod:`~topospread.spread.filtering`,
-:mod:`~topospread.spread.scoring`) answers then, and both must agree.
+- nodes of a class share their domains, so each constraint over domains sees them alike;
+- a node's own pods enter a score with a positive weight, and a limit from above: within a class,
+  fewer pods are never worse. So the extremes of a class are its emptiest and its fullest node, and
+  its cells are in order already.
+
+Few classes are quicker to walk in plain Python than to hand to NumPy, and the walk does not let go
+of the interpreter's lock, so that a decision does not queue behind other threads. With many classes
+(:data:`MAX_CLASSES`), or with two groups that would have to be counted per node at once,
+:func:`plan` says None and the algebra per node (:mod:`~topospread.spread.filtering`,
+:mod:`~topospread.spread.scoring`) answers. Both must agree.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.spread.filtering import DomainState, Verdicts, pre_filter
-from topospread.spread.scoring import normalize, round_half_away
-from topospread.spread.topology import Bools, GroupKey, Ints, Partition, Slots, Traits
+from topospread.spread.scoring import MAX_NODE_SCORE
+from topospread.spread.topology import GroupKey, Partition, Traits
 from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED, VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterator, Sequence
 
     from topospread.spread.constraints import Constraint, PodConstraints
     from topospread.spread.topology import Topology
 
-MAX_CLASSES: Final = 512
-"""Past it, judging classes gains nothing over judging nodes."""
+MAX_CLASSES: Final = 64
+"""Past it, arrays over all nodes are quicker."""
+
+_NO_LIMIT: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """How one constraint sees the classes.
+    """How one constraint sees the classes; lists have one entry a class.
 
     Attributes:
-        constraint: the constraint.
         per_node: whether it looks at a node's own pods (hostnames) instead of a domain's.
-        domain: [classes] the domain; −1 without the label. Empty when per node.
-        labelled: [classes] whether the nodes have the label.
-        eligible: [classes] whether the nodes are counted; only for hard constraints per node.
+        domain: the domain; −1 without the label. Empty when per node.
+        labelled: whether the nodes have the label.
+        eligible: whether the nodes are counted; looked at for hard constraints per node.
+        present: the domains with an eligible node. Empty when per node.
+        size: how many domains have an eligible node.
     """
 
     constraint: Constraint
     per_node: bool
-    domain: Slots
-    labelled: Bools
-    eligible: Bools
+    domain: Sequence[int]
+    labelled: Sequence[bool]
+    eligible: Sequence[bool]
+    present: Sequence[int]
+    size: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,16 +77,16 @@ class Plan:
     hard: tuple[Term, ...]
     soft: tuple[Term, ...]
     group: GroupKey | None
-    ignored: Bools
+    ignored: Sequence[bool]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Judged:
     """The judgement of all nodes.
 
     Attributes:
         verdicts: nodes by verdict.
-        top: slots, raw and normalized scores of the best nodes, best first.
+        top: slot, raw and normalized score of the best nodes, best first.
         filtered_at: when the verdicts were there, on the caller's clock.
     """
 
@@ -92,12 +100,15 @@ def plan(constraints: PodConstraints, topology: Topology) -> Plan | None:
     hard, soft = constraints.hard.constraints, constraints.soft.constraints
     own_hard = [c for c in hard if topology.domains(c.topology_key).unique]
     own_soft = [c for c in soft if c.is_hostname]
+    shared_soft = [c for c in soft if not c.is_hostname]
     groups = {c.group for c in (*own_hard, *own_soft) if not c.group.counts_nothing}
-    soft_shared = [c for c in soft if not c.is_hostname]
-    blank = any("" in topology.domains(c.topology_key).number for c in soft_shared)
-    if len(groups) > 1 or (blank and not constraints.require_all_keys):
+    # Under the System defaults nodes without a label share the domain "" with those that have it.
+    blank = any("" in topology.domains(c.topology_key).number for c in shared_soft)
+    # A raw score below 0 is out of order: upstream takes −1 for "ignored".
+    negative = any(c.max_skew < 1 for c in soft)
+    if len(groups) > 1 or negative or (blank and not constraints.require_all_keys):
         return None
-    shared = [c for c in hard if c not in own_hard] + soft_shared
+    shared = [c for c in hard if c not in own_hard] + shared_soft
     traits = Traits(
         keys=tuple(dict.fromkeys(c.topology_key for c in shared)),
         labels=tuple(dict.fromkeys(c.topology_key for c in (*own_hard, *own_soft))),
@@ -106,57 +117,58 @@ def plan(constraints: PodConstraints, topology: Topology) -> Plan | None:
     partition = topology.partition(traits)
     if partition.size > MAX_CLASSES:
         return None
-    seen = _Seen(partition, traits)
-    soft_terms = tuple(seen.term(c, per_node=c.is_hostname) for c in soft)
-    ignored = np.zeros(partition.size, dtype=np.bool_)
-    if constraints.require_all_keys:
-        for term in soft_terms:
-            ignored |= ~term.labelled
+    soft_terms = tuple(_term(c, c.is_hostname, partition, traits, topology) for c in soft)
+    require = constraints.require_all_keys
     return Plan(
         partition,
-        tuple(seen.term(c, per_node=c in own_hard) for c in hard),
+        tuple(_term(c, c in own_hard, partition, traits, topology) for c in hard),
         soft_terms,
         next(iter(groups), None),
-        ignored,
+        [require and not all(t.labelled[c] for t in soft_terms) for c in range(partition.size)],
     )
 
 
-class _Seen:
-    """Looks traits up in a partition."""
+def _term(
+    constraint: Constraint,
+    per_node: bool,
+    partition: Partition,
+    traits: Traits,
+    topology: Topology,
+) -> Term:
+    key, eligibility = constraint.topology_key, constraint.eligibility
+    membership = topology.membership(eligibility, key)
+    if not per_node:
+        domain = partition.domains[traits.keys.index(key)].tolist()
+        labelled = [d >= 0 for d in domain]
+        present = np.flatnonzero(membership.present).tolist()
+        return Term(constraint, False, domain, labelled, labelled, present, membership.size)
+    labelled = partition.labelled[traits.labels.index(key)].tolist()
+    eligible = labelled
+    if eligibility in traits.eligibilities:
+        eligible = partition.eligible[traits.eligibilities.index(eligibility)].tolist()
+    return Term(constraint, True, (), labelled, eligible, (), membership.size)
 
-    def __init__(self, partition: Partition, traits: Traits) -> None:
-        self._partition = partition
-        self._traits = traits
 
-    def term(self, constraint: Constraint, *, per_node: bool) -> Term:
-        key, traits, partition = constraint.topology_key, self._traits, self._partition
-        nowhere = np.zeros(0, dtype=np.int32)
-        if not per_node:
-            domain = partition.domains[traits.keys.index(key)]
-            return Term(constraint, False, domain, domain >= 0, domain >= 0)
-        labelled = partition.labelled[traits.labels.index(key)]
-        eligible = labelled
-        if constraint.eligibility in traits.eligibilities:
-            eligible = partition.eligible[traits.eligibilities.index(constraint.eligibility)]
-        return Term(constraint, True, nowhere, labelled, eligible)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cells:
-    """The cells that hold nodes.
+@dataclass(slots=True, eq=False)
+class _ClassFit:
+    """The nodes of one class that pass.
 
     Attributes:
-        classes: [cells] the class of each.
-        pods: [cells] matching pods on each node of the cell.
-        nodes: [cells] how many nodes.
+        number: of the class.
+        row: row[n] nodes hold n matching pods; cut off at the limit.
+        first, last: the emptiest and the fullest node's pods.
+        matching: matching pods over the hard constraints' domains, without a node's own.
+        own: how often a node's own pods are added to that.
+        raw: the raw score of a node with so many own pods.
     """
 
-    classes: NDArray[np.intp]
-    pods: NDArray[np.intp]
-    nodes: Ints
-
-    def only(self, chosen: Bools) -> _Cells:
-        return _Cells(self.classes[chosen], self.pods[chosen], self.nodes[chosen])
+    number: int
+    row: Sequence[int]
+    first: int
+    last: int
+    matching: int
+    own: int
+    raw: Callable[[int], int]
 
 
 def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]) -> Judged:
@@ -168,147 +180,210 @@ def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]
         top_k: how many of the best nodes to name.
         clock: seconds.
     """
-    cells, spread = _cells(plan, topology)
-    states = tuple(
-        None if term.per_node else pre_filter((term.constraint,), topology)[0] for term in plan.hard
-    )
-    verdicts = np.zeros(cells.nodes.size, dtype=np.uint8)
-    for term, state in zip(plan.hard, states, strict=True):
-        judged = _of_node(term, cells, spread) if state is None else _of_domain(term, state, cells)
-        np.copyto(verdicts, judged, where=verdicts == FITS)
-    counts = np.bincount(verdicts, weights=cells.nodes, minlength=len(VERDICTS))
-    nodes = [int(n) for n in counts.tolist()]
+    rows = _rows(plan, topology)
+    verdicts = [0] * len(VERDICTS)
+    fits = list(_filter(plan, topology, rows, verdicts))
     filtered_at = clock()
-    if not nodes[FITS]:
-        return Judged(nodes, (), filtered_at)
-    fits = cells if nodes[FITS] == sum(nodes) else cells.only(verdicts == FITS)
-    return Judged(nodes, _best(plan, states, topology, fits, nodes[FITS], top_k), filtered_at)
+    if not fits:
+        return Judged(verdicts, (), filtered_at)
+    normalized = _score(plan, topology, fits)
+    return Judged(verdicts, _names(plan, topology, fits, normalized, top_k), filtered_at)
 
 
-def _cells(plan: Plan, topology: Topology) -> tuple[_Cells, Ints]:
-    """The cells, and [classes, counts] nodes by class and count."""
-    partition = plan.partition
+def _rows(plan: Plan, topology: Topology) -> Sequence[Sequence[int]]:
+    """For each class: how many nodes hold 0, 1, 2 … matching pods."""
     if plan.group is None:
-        every = np.arange(partition.size)
-        none = np.zeros(partition.size, dtype=np.intp)
-        return _Cells(every, none, partition.nodes), partition.nodes[:, np.newaxis]
-    spread = topology.count_of_counts(plan.group, partition)
-    classes, pods = np.nonzero(spread)
-    return _Cells(classes, pods, spread[classes, pods]), spread
+        return [(nodes,) for nodes in plan.partition.nodes.tolist()]
+    rows: list[list[int]] = topology.count_of_counts(plan.group, plan.partition).tolist()
+    return rows
 
 
-def _of_domain(term: Term, state: DomainState, cells: _Cells) -> Verdicts:
-    """[cells] the verdict of a constraint over domains; see filtering.filter_nodes."""
-    table = np.empty(state.rejected.size + 1, dtype=np.uint8)
-    table[:-1] = state.rejected
-    table[-1] = LABEL_MISSING
-    return table[term.domain[cells.classes]]
+# ------------------------------ filtering
 
 
-def _of_node(term: Term, cells: _Cells, spread: Ints) -> Verdicts:
-    """[cells] the verdict of a constraint for which each node is a domain of its own."""
-    constraint = term.constraint
-    eligible_nodes = spread[term.eligible].sum(axis=0)
-    domains = int(eligible_nodes.sum())
-    minimum = 0
-    if domains and domains >= constraint.min_domains and not constraint.group.counts_nothing:
-        minimum = int(np.argmax(eligible_nodes > 0))
-    allowed = constraint.max_skew + minimum - int(constraint.self_match)
-    pods = cells.pods
+def _filter(
+    plan: Plan, topology: Topology, rows: Sequence[Sequence[int]], verdicts: list[int]
+) -> Iterator[_ClassFit]:
+    """The classes with nodes that pass; the others' nodes are added to the verdicts."""
+    judged = [_criterion(term, topology, rows) for term in plan.hard]
+    for number, row in enumerate(rows):
+        limit, failure, matching, own = _NO_LIMIT, FITS, 0, 0
+        for term, (counts, allowed) in zip(plan.hard, judged, strict=True):
+            if not term.labelled[number]:
+                failure = LABEL_MISSING
+            elif not term.per_node:
+                here = counts[term.domain[number]]
+                matching += here
+                failure = TOO_SKEWED if here > allowed else FITS
+            elif term.eligible[number] and not term.constraint.group.counts_nothing:
+                own += 1
+                limit = min(limit, allowed)
+            else:
+                # A domain without eligible nodes has no pods (upstream fact 10).
+                failure = TOO_SKEWED if allowed < 0 else FITS
+            if failure:
+                break
+        within = row[: max(limit, -1) + 1] if limit < len(row) else row
+        nodes = sum(within)
+        # A node above the limit failed before the class did (upstream fact 12).
+        verdicts[TOO_SKEWED] += sum(row) - nodes
+        verdicts[failure] += nodes
+        if nodes and not failure:
+            first = next(n for n, held in enumerate(within) if held)
+            last = len(within) - 1
+            while not within[last]:
+                last -= 1
+            yield _ClassFit(number, within, first, last, matching, own, _nothing)
+
+
+def _criterion(
+    term: Term, topology: Topology, rows: Sequence[Sequence[int]]
+) -> tuple[Sequence[int], int]:
+    """Matching pods by domain (empty when per node), and how many a domain may hold already."""
+    constraint, minimum = term.constraint, 0
+    counts: Sequence[int] = ()
+    enough = term.size and term.size >= constraint.min_domains
+    if term.per_node:
+        if enough and not constraint.group.counts_nothing:
+            held = (row for row, counted in zip(rows, term.eligible, strict=True) if counted)
+            minimum = min(next(n for n, nodes in enumerate(row) if nodes) for row in held)
+    else:
+        counts = _domain_counts(constraint, topology)
+        if enough:
+            minimum = min([counts[domain] for domain in term.present])
+    return counts, constraint.max_skew + minimum - constraint.self_match
+
+
+def _domain_counts(constraint: Constraint, topology: Topology) -> Sequence[int]:
+    key = constraint.topology_key
     if constraint.group.counts_nothing:
-        pods = np.zeros_like(pods)
-    # A node that is not eligible is a domain without pods (upstream fact 10).
-    pods = np.where(term.eligible[cells.classes], pods, 0)
-    verdicts = np.where(pods > allowed, np.uint8(TOO_SKEWED), np.uint8(FITS))
-    verdicts[~term.labelled[cells.classes]] = LABEL_MISSING
-    return verdicts
+        return [0] * len(topology.domains(key).values)
+    counts: list[int] = topology.domain_counts(
+        constraint.group, constraint.eligibility, key
+    ).tolist()
+    return counts
 
 
-def _best(
-    plan: Plan,
-    states: Sequence[DomainState | None],
-    topology: Topology,
-    fits: _Cells,
-    feasible: int,
-    top_k: int,
-) -> list[tuple[int, int, int]]:
-    raw = normalized = np.zeros(fits.nodes.size, dtype=np.int64)
-    if plan.soft:
-        raw, normalized = _scores(plan, topology, fits, feasible)
-    order = ((100 - normalized) << 32) + _matching(plan, states, fits)
-    return _names(plan, topology, fits, order, raw, normalized, top_k)
+# ------------------------------ scoring
 
 
-def _scores(plan: Plan, topology: Topology, fits: _Cells, feasible: int) -> tuple[Ints, Ints]:
-    """[cells] raw and normalized scores; see scoring.score."""
-    ignored = plan.ignored[fits.classes]
-    counted = ~ignored
-    total = np.zeros(fits.nodes.size, dtype=np.float64)
-    for term in plan.soft:
-        constraint = term.constraint
-        nothing = constraint.group.counts_nothing
-        least = float(constraint.max_skew - 1)
-        labelled = term.labelled[fits.classes]
-        if term.per_node:
-            weight = math.log(feasible - int(fits.nodes[ignored].sum()) + 2)
-            pods = 0.0 if nothing else fits.pods * weight
-            total += np.where(labelled, pods + least, 0.0)
-            continue
-        domains = topology.domains(constraint.topology_key)
-        here = term.domain[fits.classes]
-        # Under the System defaults a missing label is one value more (upstream fact 26).
-        weight = math.log(len(set(here[counted].tolist())) + 2)
-        table = np.zeros(len(domains.values) + 1, dtype=np.float64)
-        if not nothing:
-            counts = topology.domain_counts(
-                constraint.group, constraint.eligibility, constraint.topology_key
-            )
-            table[:-1] = counts * weight
-        table[:-1] += least
-        total += table[here]
-    raw = round_half_away(total)
-    raw[ignored] = 0
-    return raw, normalize(raw, ignored)
+def _score(
+    plan: Plan, topology: Topology, fits: Sequence[_ClassFit]
+) -> Callable[[_ClassFit, int], int]:
+    """Give each class its raw score; returns the normalized score of (class, own pods)."""
+    if not plan.soft:
+        return lambda _, __: 0
+    counted = [fit for fit in fits if not plan.ignored[fit.number]]
+    parts = [_part(term, topology, counted) for term in plan.soft]
+    for fit in counted:
+        fit.raw = _raw_of([part(fit.number) for part in parts])
+    if not counted:
+        return lambda _, __: 0
+    lowest = min([fit.raw(fit.first) for fit in counted])
+    highest = max([fit.raw(fit.last) for fit in counted])
+    ignored = plan.ignored
+
+    def normalized(fit: _ClassFit, own: int) -> int:
+        if ignored[fit.number]:
+            return 0
+        if highest == 0:
+            return MAX_NODE_SCORE
+        return MAX_NODE_SCORE * (highest + lowest - fit.raw(own)) // highest
+
+    return normalized
 
 
-def _matching(plan: Plan, states: Sequence[DomainState | None], fits: _Cells) -> Ints:
-    """[cells] matching pods over the hard constraints' domains."""
-    total = np.zeros(fits.nodes.size, dtype=np.int64)
-    for term, state in zip(plan.hard, states, strict=True):
-        if state is not None:
-            total += state.counts[term.domain[fits.classes]]
-        elif not term.constraint.group.counts_nothing:
-            total += np.where(term.eligible[fits.classes], fits.pods, 0)
-    return total
+Part = tuple[float, float]
+"""What one constraint adds to a raw score: a constant, and so much a pod of the node's own."""
+
+
+def _part(
+    term: Term, topology: Topology, counted: Sequence[_ClassFit]
+) -> Callable[[int], Part | None]:
+    """What a constraint adds for each class; None where the label is missing."""
+    constraint, labelled = term.constraint, term.labelled
+    least = float(constraint.max_skew - 1)
+    if term.per_node:
+        weight = math.log(sum(sum(fit.row) for fit in counted) + 2)
+        each = 0.0 if constraint.group.counts_nothing else weight
+        return lambda number: (least, each) if labelled[number] else None
+    # Without the label counts as one domain, too (upstream fact 26).
+    weight = math.log(len({term.domain[fit.number] for fit in counted}) + 2)
+    counts, domain = _domain_counts(constraint, topology), term.domain
+    return lambda n: (counts[domain[n]] * weight + least, 0.0) if labelled[n] else None
+
+
+def _raw_of(parts: Sequence[Part | None]) -> Callable[[int], int]:
+    """The raw score by own pods; added up in the constraints' order, as floating point demands."""
+    there = [part for part in parts if part is not None]
+
+    def raw(own: int) -> int:
+        total = 0.0
+        for constant, each in there:
+            total += own * each + constant if each else constant
+        return _round_half_away(total)
+
+    return raw
+
+
+def _round_half_away(value: float) -> int:
+    """Go's math.Round, for what is not negative."""
+    whole = int(value)
+    return whole + 1 if value - whole >= 0.5 else whole
+
+
+def _nothing(own: int) -> int:
+    del own
+    return 0
+
+
+# ------------------------------ names
 
 
 def _names(
     plan: Plan,
     topology: Topology,
-    fits: _Cells,
-    order: Ints,
-    raw: Ints,
-    normalized: Ints,
+    fits: Sequence[_ClassFit],
+    normalized: Callable[[_ClassFit, int], int],
     top_k: int,
 ) -> list[tuple[int, int, int]]:
-    """The first nodes by order, and by name within equal order."""
+    """The best nodes: by score, then fewest matching pods in the hard domains, then by name."""
     named: list[tuple[int, int, int]] = []
-    ranked = np.argsort(order, kind="stable").tolist()
-    orders = order.tolist()
-    own = None if plan.group is None else topology.node_counts(plan.group)
-    rank = plan.partition.rank
-    position = 0
-    while position < len(ranked) and len(named) < top_k:
-        tied = position
-        found: list[tuple[int, int, int]] = []
-        while position < len(ranked) and orders[ranked[position]] == orders[ranked[tied]]:
-            cell = ranked[position]
-            slots = plan.partition.members[fits.classes[cell]]
-            if own is not None:
-                slots = slots[np.flatnonzero(own[slots] == fits.pods[cell])[:top_k]]
-            found += [(int(rank[s]), s, cell) for s in slots[:top_k].tolist()]
-            position += 1
-        if position - tied > 1:
-            found.sort()
-        named += [(s, int(raw[c]), int(normalized[c])) for _, s, c in found]
+    queue = [_cell(fit, fit.first, normalized) for fit in fits]
+    heapq.heapify(queue)
+    while queue and len(named) < top_k:
+        worse, matching = queue[0][:2]
+        tied: list[tuple[int, int, int, int]] = []
+        cells = 0
+        while queue and queue[0][:2] == (worse, matching):
+            _, _, _, own, fit = heapq.heappop(queue)
+            raw = fit.raw(own)
+            tied += [(*at, raw, -worse) for at in _members(plan, topology, fit, own, top_k)]
+            cells += 1
+            following = next((n for n in range(own + 1, fit.last + 1) if fit.row[n]), None)
+            if following is not None:
+                heapq.heappush(queue, _cell(fit, following, normalized))
+        if cells > 1:
+            tied.sort()
+        named += [(slot, raw, score) for _, slot, raw, score in tied]
     return named[:top_k]
+
+
+_Cell = tuple[int, int, int, int, _ClassFit]
+"""Smaller is better: score, matching pods; class and own pods make it unique."""
+
+
+def _cell(fit: _ClassFit, own: int, normalized: Callable[[_ClassFit, int], int]) -> _Cell:
+    return (-normalized(fit, own), fit.matching + fit.own * own, fit.number, own, fit)
+
+
+def _members(
+    plan: Plan, topology: Topology, fit: _ClassFit, own: int, top_k: int
+) -> Iterator[tuple[int, int]]:
+    """(rank, slot) of the first nodes of a cell by name."""
+    slots = plan.partition.members[fit.number]
+    if plan.group is not None:
+        held = topology.node_counts(plan.group)[slots]
+        slots = slots[np.flatnonzero(held == own)[:top_k]]
+    for slot in slots[:top_k].tolist():
+        yield int(plan.partition.rank[slot]), slot

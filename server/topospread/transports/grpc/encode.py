@@ -17,8 +17,6 @@ from topospread.spread.verdicts import VERDICTS, Status
 from topospread_proto.v1 import common_pb2, spread_engine_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from numpy.typing import NDArray
 
     from topospread.index.nodes import NodeTable
@@ -38,6 +36,9 @@ def status_message(status: Status) -> common_pb2.Status:
     return common_pb2.Status(code=int(status.code), reasons=status.reasons)  # type: ignore[arg-type] # the numbers are upstream's
 
 
+_INDICES: Final = spread_engine_pb2.ScoreResponse.INDICES_FIELD_NUMBER
+_RAW: Final = spread_engine_pb2.ScoreResponse.RAW_FIELD_NUMBER
+_NORMALIZED: Final = spread_engine_pb2.ScoreResponse.NORMALIZED_FIELD_NUMBER
 _PRE_FILTER: Final = spread_engine_pb2.EvaluateResponse.PRE_FILTER_FIELD_NUMBER
 _PRE_SCORE: Final = spread_engine_pb2.EvaluateResponse.PRE_SCORE_FIELD_NUMBER
 _VERDICTS: Final = spread_engine_pb2.EvaluateResponse.VERDICTS_FIELD_NUMBER
@@ -46,20 +47,18 @@ _TOP: Final = spread_engine_pb2.EvaluateResponse.TOP_FIELD_NUMBER
 
 @lru_cache(maxsize=256)
 def _status_field(field: int, status: Status) -> bytes:
-    return _delimited(field, status_message(status).SerializeToString())
+    return delimited(field, status_message(status).SerializeToString())
 
 
-def _delimited(field: int, payload: bytes) -> bytes:
-    return varint(field << 3 | _LENGTH_DELIMITED) + varint(len(payload)) + payload
+@lru_cache(maxsize=65536)
+def _name_field(name: str) -> bytes:
+    """Field 1 of NodeScore; the other two are numbered behind it."""
+    return delimited(1, name.encode())
 
 
-def _node_score(name: str, raw: int, normalized: int) -> bytes:
-    """A NodeScore message; its three fields are numbered in this order."""
-    encoded = name.encode()
-    score = b"\x0a" + varint(len(encoded)) + encoded
-    if raw:
-        score += b"\x10" + varint(raw & 0xFFFF_FFFF_FFFF_FFFF)
-    return score + b"\x18" + varint(normalized) if normalized else score
+def delimited(field: int, payload: bytes) -> bytes:
+    """A field that is a string, bytes or a message; `field` at most 15."""
+    return _SMALL[field << 3 | _LENGTH_DELIMITED] + varint(len(payload)) + payload
 
 
 _VERDICT_TABLE: Final = tuple(status_message(status) for status in VERDICTS)
@@ -114,45 +113,56 @@ class Encoder:
         )
         names = self._about(message, answer.resolved, answer.selected.choice is None, held_table)
         field = spread_engine_pb2.FilterResponse.VERDICTS_FIELD_NUMBER
-        return message.SerializeToString() + names + packed_bytes(field, answer.verdicts)
+        return message.SerializeToString() + names + packed(field, answer.verdicts)
 
     def score(self, answer: ScoreAnswer, held_table: str) -> bytes:
         """Score's answer; positions stand in for names when the caller holds the table."""
         message = spread_engine_pb2.ScoreResponse(status=status_message(answer.status))
         self._about(message, answer.resolved, False, held_table)
-        if answer.scores is not None:
-            message.raw.extend(answer.scores.raw.tolist())
-            if answer.positions is not None:
-                nodes = answer.resolved.cycle.view.snapshot.nodes
-                if held_table == nodes.id:
-                    message.indices.extend(answer.positions.tolist())
-                else:
-                    names = nodes.sorted_names
-                    message.names.extend([names[i] for i in answer.positions.tolist()])
-            field = spread_engine_pb2.ScoreResponse.NORMALIZED_FIELD_NUMBER
-            return message.SerializeToString() + packed_bytes(field, answer.scores.normalized)
-        return message.SerializeToString()
+        scores, positions = answer.scores, answer.positions
+        if scores is None:
+            return message.SerializeToString()
+        where = b""
+        if positions is not None:
+            nodes = answer.resolved.cycle.view.snapshot.nodes
+            if held_table == nodes.id:
+                where = packed(_INDICES, positions)
+            else:
+                names = nodes.sorted_names
+                message.names.extend([names[position] for position in positions.tolist()])
+        if int(scores.raw.min()) < 0:  # only a maxSkew below 1 makes such
+            message.raw.extend(scores.raw.tolist())
+            raw = b""
+        else:
+            raw = packed(_RAW, scores.raw)
+        normalized = packed(_NORMALIZED, scores.normalized)
+        return message.SerializeToString() + where + raw + normalized
 
     def evaluation(self, answer: Evaluation) -> bytes:
-        """Evaluate's answer."""
-        message = spread_engine_pb2.EvaluateResponse(
+        """Evaluate's answer, put together from parts that mostly have been written before."""
+        scalars = spread_engine_pb2.EvaluateResponse(
             revision=answer.resolved.cycle.view.token,
             nodes=answer.nodes,
             feasible=answer.feasible,
-            message=answer.message,
-            reason=answer.reason,
         )
+        if answer.message:
+            scalars.message, scalars.reason = answer.message, answer.reason
         if (stale := stale_for(answer.resolved.replica)) is not None:
-            message.stale_for.CopyFrom(stale)
+            scalars.stale_for.CopyFrom(stale)
         parts = [
-            message.SerializeToString(),
+            scalars.SerializeToString(),
             _status_field(_PRE_FILTER, answer.pre_filter),
             _status_field(_PRE_SCORE, answer.pre_score),
         ]
         for status, nodes in answer.verdicts:
-            parts.append(_delimited(_VERDICTS, _status_field(1, status) + b"\x10" + varint(nodes)))
+            parts.append(delimited(_VERDICTS, _status_field(1, status) + b"\x10" + varint(nodes)))
         for name, raw, normalized in answer.top:
-            parts.append(_delimited(_TOP, _node_score(name, raw, normalized)))
+            score = _name_field(name)
+            if raw:
+                score += b"\x10" + varint(raw)
+            if normalized:
+                score += b"\x18" + varint(normalized)
+            parts.append(delimited(_TOP, score))
         return b"".join(parts)
 
     def _about(self, message: Any, resolved: Resolved, all_nodes: bool, held: str) -> bytes:
@@ -179,21 +189,30 @@ class Encoder:
         return known
 
 
-def packed_bytes(field: int, values: NDArray[np.unsignedinteger[Any]] | NDArray[np.int64]) -> bytes:
-    """A packed field of integers below 128, each of which is its own varint."""
+def packed(field: int, values: NDArray[np.unsignedinteger[Any]] | NDArray[np.int64]) -> bytes:
+    """A packed field of integers that are not negative; `field` at most 15."""
     if not values.size:
         return b""
-    payload = values.astype(np.uint8, copy=False).tobytes()
-    return varint(field << 3 | _LENGTH_DELIMITED) + varint(len(payload)) + payload
-
-
-_SMALL: Final = [bytes((number,)) for number in range(0x80)]
+    highest = int(values.max())
+    if highest < 0x80:
+        return delimited(field, values.astype(np.uint8, copy=False).tobytes())
+    # One row a byte of the longest number; the rows' bytes of shorter ones are left out.
+    width = (highest.bit_length() + 6) // 7
+    left = values.astype(np.int64)[:, np.newaxis] >> (7 * np.arange(width))
+    written = (left & 0x7F | np.where(left >> 7, 0x80, 0)).astype(np.uint8)
+    there = left > 0
+    there[:, 0] = True
+    return delimited(field, written[there].tobytes())
 
 
 def varint(number: int) -> bytes:
-    """A number as protobuf writes it."""
-    if number < 0x80:
+    """A number as protobuf writes it; negative ones in two's complement."""
+    if 0 <= number < len(_SMALL):
         return _SMALL[number]
+    return _written(number & 0xFFFF_FFFF_FFFF_FFFF)
+
+
+def _written(number: int) -> bytes:
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)
@@ -202,8 +221,5 @@ def varint(number: int) -> bytes:
     return bytes(written)
 
 
-def some(texts: Sequence[str], most: int) -> Iterable[str]:
-    """At most so many texts, and how many more there are."""
-    yield from texts[:most]
-    if len(texts) > most:
-        yield f"… and {len(texts) - most} more"
+_SMALL: Final = [_written(number) for number in range(1024)]
+"""Lengths and counts are small: written once."""
