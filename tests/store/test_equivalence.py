@@ -54,7 +54,9 @@ applies = st.tuples(st.just("apply"), changes, preconditions, st.booleans())
 follows = st.tuples(st.just("follow"), st.integers(-1, 12), st.booleans())
 steps = st.one_of(applies, applies, applies, follows, st.just(("drop",)))
 
-SMALL = StoreSettings(timeout=20.0, connect_timeout=20.0, log_limit=8, tombstone_limit=3)
+# Few enough changes in the log for trimming. Tombstones stay: which of them are the oldest is told
+# by each backend's own clock.
+SMALL = StoreSettings(timeout=20.0, connect_timeout=20.0, log_limit=8)
 _clusters = count()
 
 
@@ -140,9 +142,9 @@ def test_backends_agree(pair, plan):
     try:
         for step in plan:
             first, *others = [run.answer(step) for run in runs]
-            assert all(other == first for other in others)
+            assert others == [first] * len(others)
         first, *others = [run.state() for run in runs]
-        assert all(other == first for other in others)
+        assert others == [first] * len(others)
     finally:
         for run in runs:
             run.drop()

@@ -357,6 +357,31 @@ def test_a_killed_server_is_unavailable_and_has_every_write_afterwards(own, own_
     assert len(objects(own_store)) == 21
 
 
+def test_following_goes_on_after_a_restart(own, own_store):
+    head = write_many(own_store, 1)[-1]
+    identity = own_store.head(CLUSTER).identity
+    assert not own_store.follow(CLUSTER, identity, head, wait=0.001)
+    # One connection waits for a place that is passed by now, so that it is idle at the restart.
+    head = own_store.apply(CLUSTER, [put(node())]).revision
+    own.restart()
+
+    assert not own_store.follow(CLUSTER, identity, head, wait=0.001)
+    news = own_store.apply(CLUSTER, [put(node("n"))]).revision
+    (found,) = own_store.follow(CLUSTER, identity, head, wait=LONG)
+    assert found.revision == news
+
+
+def test_a_call_may_take_longer_than_the_default_when_its_caller_says_so(own, own_store):
+    write_many(own_store, 1)
+    seen = Unchanged(Revision(), ("elsewhere",))
+    with own.client() as client:
+        client.client_pause(round(SHORT.timeout * 2000))
+
+    applied = own_store.apply(CLUSTER, [put(node())], precondition=seen, timeout=LONG)
+
+    assert applied.revision.number == 2
+
+
 def test_a_server_killed_during_a_wait_ends_it(own, own_store):
     head = write_many(own_store, 1)[-1]
     identity = own_store.head(CLUSTER).identity

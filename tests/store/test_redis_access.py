@@ -194,8 +194,13 @@ def test_a_node_of_a_redis_cluster_is_refused(start_redis, redis_version):
     if redis_version < (7,):
         pytest.skip("the bus port can be chosen since 7.0")
 
-    with pytest.raises(ConfigError, match="Redis Cluster"):
+    with pytest.raises(ConfigError, match="cluster mode"):
         opened(start_redis(options={"cluster-enabled": "yes", **bus}).url)
+
+
+def test_a_sentinel_is_refused(start_redis):
+    with pytest.raises(ConfigError, match="sentinel mode"):
+        opened(start_redis(sentinel=True).url)
 
 
 def test_a_redis_out_of_reach_is_unavailable(start_redis):

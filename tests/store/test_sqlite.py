@@ -12,6 +12,7 @@ import pytest
 
 from tests.store.backends import CLUSTER, SqliteBackend, follow_all, node, objects, pod, put
 from tests.store.conftest import SETTINGS
+from tests.store.test_concurrency import WRITES, write_from_a_process
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.api import Change, Remove
 from topospread.store.settings import StoreSettings
@@ -268,3 +269,12 @@ def test_the_address_is_shown(file_store, path):
     assert file_store.address == f"sqlite://{path}"
     assert file_store.warnings == ()
     file_store.ping()
+
+
+def test_processes_that_make_the_file_at_once_share_it(path):
+    url = f"sqlite://{path}"
+    with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
+        jobs = [pool.submit(write_from_a_process, url, n) for n in range(4)]
+        numbers = [number for job in jobs for number in job.result()]
+
+    assert sorted(numbers) == list(range(1, 4 * WRITES + 1))

@@ -18,11 +18,11 @@ class StoreSettings:
             cure.
         connections: connections for reads and writes at most; followers have their own beside them.
         log_limit: changes the log keeps at least; about 1/64 more may be there. 100,000 changes are
-            34 MB in Redis and let a follower be away for minutes at 1,000 changes a second.
+            some tens of MB and let a follower be away for minutes at 1,000 changes a second.
         tombstone_seconds: how long a deletion outlives its object. Longer than any feeder's queue;
             an older write that comes later still brings the object back until the next Replace.
         tombstone_limit: deletions remembered at most in one cluster; the oldest go first. 20,000
-            are 4 MB.
+            are a few MB and outlast a namespace's end.
     """
 
     timeout: float = 2.0

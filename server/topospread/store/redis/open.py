@@ -60,8 +60,9 @@ def _judge(info: dict[str, str]) -> tuple[str, ...]:
     version = info.get("redis_version", "0")
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
         raise ConfigError(f"store: Redis {version} is too old; use 6.2 or newer")
-    if info.get("redis_mode") == "cluster":
-        raise ConfigError("store: this is a node of a Redis Cluster; name a single Redis")
+    mode = info.get("redis_mode", "standalone")
+    if mode != "standalone":
+        raise ConfigError(f"store: this is a Redis in {mode} mode; name a single Redis master")
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(

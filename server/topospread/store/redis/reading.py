@@ -29,7 +29,7 @@ def head(wire: Wire, cluster: str) -> Head:
         (word or b"").decode() for word in reply[1:]
     )
     gone: tuple[str, ...] = ()
-    if dropped and time.time_ns() // 1_000_000 - int(dropped_at) < DROPPED_MILLISECONDS:
+    if dropped and time.time_ns() // 1_000_000 - int(dropped_at or 0) < DROPPED_MILLISECONDS:
         gone = tuple(dropped.split())
     if not identity:
         return Head("", Revision(), 0, gone)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SLICE: Final = 1.0
 """Seconds that one XREAD blocks: how late a dropped or replaced cluster is noticed at most."""
 
+_BROKEN: Final = (exceptions.RedisError, OSError)
+
 
 @dataclass(slots=True)
 class _Waiting:
@@ -55,11 +57,11 @@ class Tails:
         """
         try:
             line = self._take((stream, after))
-        except (exceptions.RedisError, OSError) as error:
+        except _BROKEN as error:
             raise unavailable(error) from error
         try:
             reply = self._wait(line, (stream, after), count, sleeper, seconds)
-        except (exceptions.RedisError, OSError) as error:
+        except _BROKEN as error:
             self._discard(line)
             raise unavailable(error) from error
         except BaseException:
@@ -115,11 +117,19 @@ class Tails:
                 self._idle.remove(chosen)
         if chosen is None:
             return _Waiting(self._pool.get_connection())
-        if chosen.place not in (None, place):
-            # Its news were fetched otherwise.
-            chosen.connection.read_response()
-            chosen.place = None
+        if chosen.place != place:
+            self._clear(chosen)
         return chosen
+
+    def _clear(self, line: _Waiting) -> None:
+        """Make a connection ready for another command; what it brought was fetched otherwise."""
+        try:
+            while line.connection.can_read(0):
+                line.connection.read_response()
+        except _BROKEN:
+            # Disconnected by the driver: the next command connects again.
+            line.connection.disconnect()
+        line.place = None
 
     def _discard(self, line: _Waiting) -> None:
         line.connection.disconnect()
@@ -127,9 +137,8 @@ class Tails:
 
 
 def _answered(line: _Waiting) -> bool:
+    """Whether what it waited for is there, or it was closed by the other side."""
     try:
         return line.connection.can_read(0)
-    except exceptions.ConnectionError:
-        # Closed by the other side: can_read has disconnected it, so it begins anew.
-        line.place = None
+    except _BROKEN:
         return True

@@ -136,10 +136,12 @@ class Wire:
         return list(replies)
 
     def _await(self, connection: Line, left: float) -> None:
-        """Wait for an answer for less time than the connection itself would."""
-        if left < self._settings.timeout - 0.01 and not connection.can_read(max(0.0, left)):
-            connection.disconnect()
-            raise exceptions.TimeoutError("no answer before the caller's deadline")
+        """Wait for an answer for another time than the connection itself would."""
+        own = self._settings.timeout
+        if own - 0.01 <= left <= own or connection.can_read(max(0.0, left)):
+            return
+        connection.disconnect()
+        raise exceptions.TimeoutError("no answer before the caller's deadline")
 
     @contextmanager
     def _borrowed(self) -> Iterator[Line]:

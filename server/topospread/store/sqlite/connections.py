@@ -1,14 +1,15 @@
 """Connections to one database: one that writes, and some that read.
 
-Writers of one process take turns on a lock of ours, because SQLite's own waiting sleeps for up to
-100 ms between tries; it is left to the rare case of two processes that write. A database in memory
-belongs to one connection, which everybody shares under that lock.
+Writers of one process take turns on a lock of ours, and those of several processes ask every few
+milliseconds, because SQLite's own waiting sleeps for up to 100 ms between tries. A database in
+memory belongs to one connection, which everybody shares under that lock.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import random
 import sqlite3
 import time
 from contextlib import contextmanager, suppress
@@ -31,6 +32,9 @@ _PRAGMAS: Final = (
     "PRAGMA cache_size = -16000",
     "PRAGMA temp_store = MEMORY",
 )
+
+_LOCK_PAUSE: Final = (0.0005, 0.003)
+"""Seconds between tries, at random so that processes do not keep step."""
 
 
 class Connections:
@@ -65,9 +69,7 @@ class Connections:
         """One write transaction: committed at the end, rolled back on any error."""
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         with self._my_turn(deadline) as connection, as_unavailable():
-            left = max(0, round((deadline - time.monotonic()) * 1000))
-            connection.execute(f"PRAGMA busy_timeout = {left}")
-            connection.execute("BEGIN IMMEDIATE")
+            _begin(connection, deadline)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -170,6 +172,22 @@ class Connections:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
+
+
+def _begin(connection: sqlite3.Connection, deadline: float) -> None:
+    """Take the write lock, asking every few milliseconds while another process has it."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            pause = random.uniform(*_LOCK_PAUSE)
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() + pause >= deadline:
+                raise
+            time.sleep(pause)
+        else:
+            return
 
 
 @contextmanager
