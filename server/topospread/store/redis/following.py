@@ -47,10 +47,11 @@ class Tail:
                 if found or sleeper.woken() or left <= 0:
                     return found
                 ask = self._expected(cluster, limit)
-                found = _transactions(self._tails.wait(stream, after.number, ask, sleeper, left))
+                reply = self._tails.wait(stream, after.number, ask, sleeper, left)
+                found = _transactions(reply, limit)
                 if found and _continues(after, found):
                     self._note(cluster, found)
-                    return _up_to(limit, found)
+                    return found
                 # Entries that do not continue are of another history: the next look says which.
                 if not found and (sleeper.woken() or time.monotonic() >= deadline):
                     return ()
@@ -64,19 +65,19 @@ class Tail:
         )
         check_format(head[0])
         _check_identity(head[1], identity)
-        found = _transactions(reply)
+        found = _transactions(reply, limit)
         _check_chain(after, found, int(head[2] or 0), (head[3] or b"").decode())
         self._note(cluster, found)
         while len(reply) == ask and (missing := limit - _changes(found)) > 0:
             ask = self._expected(cluster, missing)
             begin = f"{found[-1].revision.number + 1}-0"
             reply = self._wire.call("XRANGE", stream, begin, "+", "COUNT", ask)
-            rest = _transactions(reply)
+            rest = _transactions(reply, missing)
             if not rest or not _continues(found[-1].revision, rest):
                 break
             self._note(cluster, rest)
             found += rest
-        return _up_to(limit, found)
+        return found
 
     def _expected(self, cluster: str, limit: int) -> int:
         """How many transactions may hold that many changes, so that big ones do not pile up."""
@@ -85,16 +86,6 @@ class Tail:
     def _note(self, cluster: str, found: Sequence[Transaction]) -> None:
         if found:
             self._sizes[cluster] = max(1.0, _changes(found) / len(found))
-
-
-def _up_to(limit: int, found: list[Transaction]) -> list[Transaction]:
-    """The first transactions that hold at least ``limit`` changes."""
-    count = 0
-    for taken, transaction in enumerate(found, 1):
-        count += len(transaction.entries)
-        if count >= limit:
-            return found[:taken]
-    return found
 
 
 def _check_chain(after: Revision, found: Sequence[Transaction], number: int, tag: str) -> None:
@@ -123,14 +114,16 @@ def _changes(found: Sequence[Transaction]) -> int:
     return sum(len(transaction.entries) for transaction in found)
 
 
-def _transactions(reply: Reply) -> list[Transaction]:
-    """Transactions of a stream's entries, up to the first that cannot follow the one before."""
+def _transactions(reply: Reply, limit: int) -> list[Transaction]:
+    """Transactions of a stream's entries, until they hold ``limit`` changes or the first gap."""
     found: list[Transaction] = []
+    count = 0
     for identifier, fields in reply:
         number = int(identifier.partition(b"-")[0])
-        if found and number != found[-1].revision.number + 1:
+        if count >= limit or (found and number != found[-1].revision.number + 1):
             break
         found.append(_transaction(number, fields))
+        count += len(found[-1].entries)
     return found
 
 

@@ -99,7 +99,7 @@ class RedisStore:
     ) -> Sequence[Transaction]:
         """See the contract."""
         checks.check_cluster(cluster)
-        return self._tail.follow(cluster, identity, after, wait, limit)
+        return self._tail.follow(cluster, identity, after, wait, max(1, limit))
 
     def wake(self, cluster: str) -> None:
         """See the contract."""
