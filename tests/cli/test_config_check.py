@@ -1,0 +1,62 @@
+"""`topospread config check`: what `serve` would make of a file."""
+
+from __future__ import annotations
+
+import json
+
+SCHEDULER = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+- schedulerName: batch
+  pluginConfig:
+  - name: PodTopologySpread
+    args:
+      defaultingType: List
+      defaultConstraints:
+      - {maxSkew: 2, topologyKey: rack, whenUnsatisfiable: ScheduleAnyway}
+---
+apiVersion: topospread.io/v1
+kind: TopospreadConfiguration
+workers: 2
+featureGates: {MatchLabelKeysInPodTopologySpread: false}
+"""
+
+
+def test_profiles_gates_and_settings_are_shown(bare, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(SCHEDULER)
+    said = bare("config", "check", path)
+    assert said.code == 0
+    assert "batch              List        rack ScheduleAnyway maxSkew 2" in said.lines
+    assert ["MatchLabelKeysInPodTopologySpread", "off"] in [line.split() for line in said.lines]
+    assert ["workers", "2"] in [line.split() for line in said.lines]
+
+
+def test_answers_for_programs(bare, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(SCHEDULER)
+    value = json.loads(bare("config", "check", path, "-o", "json").out)
+    assert value["profiles"]["batch"]["defaultingType"] == "List"
+    assert value["profiles"]["batch"]["defaultConstraints"][0]["max_skew"] == 2
+    assert value["featureGates"]["MatchLabelKeysInPodTopologySpread"] is False
+    assert value["settings"]["workers"] == 2
+
+
+def test_without_a_file_the_defaults_are_shown(bare, monkeypatch):
+    monkeypatch.setenv("TOPOSPREAD_STORE", "redis://user:secret@redis:6379/0")
+    said = bare("config", "check")
+    assert said.code == 0
+    assert "secret" not in said.out
+    assert "System" in said.lines[1]
+
+
+def test_everything_wrong_is_named(bare, tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(SCHEDULER.replace("maxSkew: 2", "maxSkew: 0").replace("topologyKey: rack,", ""))
+    said = bare("config", "check", path)
+    assert said.code == 2
+    assert len(said.err.splitlines()) == 2
+    assert "defaultConstraints[0].maxSkew" in said.err
+    assert "defaultConstraints[0].topologyKey" in said.err

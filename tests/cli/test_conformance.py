@@ -1,0 +1,286 @@
+"""`topospread conformance`: agrees with what was recorded, and notices what differs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.processes import TOPOSPREAD, environment, serving
+from topospread_client.client import Client
+
+RECORDED = Path(__file__).parents[1] / "conformance"
+
+
+def lines_of(name):
+    with gzip.open(RECORDED / name, "rt") as file:
+        return file.read().splitlines()
+
+
+DECISIONS = [json.loads(line) for line in lines_of("decisions.jsonl.gz")]
+
+
+def by_name(name):
+    return next(case for case in DECISIONS if case["name"] == name)
+
+
+def summary(said):
+    return said.lines[-1]
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """Writes cases, one a line."""
+
+    def write(*cases, name="cases.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(case) + "\n" for case in cases))
+        return path
+
+    return write
+
+
+def test_a_slice_of_all_decisions_passes(bare, recording):
+    said = bare("conformance", recording(*DECISIONS[::25]))
+    assert (said.code, summary(said)) == (0, f"{len(DECISIONS[::25])} passed, 0 failed")
+    assert said.lines == [summary(said)], "what passes is only counted"
+
+
+@pytest.mark.parametrize("jobs", ["1", "4"])
+def test_cases_with_what_ifs_args_and_gates_pass(bare, recording, jobs):
+    with_ops = [case for case in DECISIONS if case.get("ops")][::8]
+    with_gates = [case for case in DECISIONS if case.get("gates")][::8]
+    refused = [case for case in DECISIONS if "newError" in case["expect"]]
+    chosen = [case for case in DECISIONS if "filterNodes" in case][::8]
+    cases = [*with_ops, *with_gates, *refused, *chosen]
+    said = bare("conformance", "--jobs", jobs, recording(*cases))
+    assert (said.code, summary(said)) == (0, f"{len(cases)} passed, 0 failed")
+
+
+@pytest.mark.parametrize("name", ["validation", "args", "fitcounts"])
+def test_other_recordings_pass_whole(bare, name):
+    said = bare("conformance", RECORDED / f"{name}.jsonl.gz")
+    count = len(lines_of(f"{name}.jsonl.gz"))
+    assert (said.code, summary(said)) == (0, f"{count} passed, 0 failed")
+
+
+def test_messages_find_their_cases_beside_them(bare, tmp_path):
+    here = [
+        line
+        for line in lines_of("fiterrors.jsonl.gz")
+        if not json.loads(line)["case"].startswith("big-")
+    ]
+    (tmp_path / "fiterrors.jsonl").write_text("\n".join(here))
+    missing = bare("conformance", tmp_path / "fiterrors.jsonl")
+    assert missing.code == 2
+    assert "name its file with --cases" in missing.err
+    (tmp_path / "decisions.jsonl.gz").symlink_to(RECORDED / "decisions.jsonl.gz")
+    said = bare("conformance", tmp_path / "fiterrors.jsonl")
+    assert (said.code, summary(said)) == (0, f"{len(here)} passed, 0 failed")
+
+
+def test_a_large_cluster_passes_with_its_hashes(bare):
+    said = bare("conformance", RECORDED / "clusters" / "big-1000n-10000p.json.gz")
+    assert (said.code, summary(said)) == (0, "20 passed, 0 failed")
+    assert said.lines[0].startswith("passed big-1000n-10000p/incoming-00 hard-zone: 251 Success")
+
+
+def test_a_large_cluster_with_other_hashes_fails(bare, tmp_path):
+    with gzip.open(RECORDED / "clusters" / "big-1000n-10000p.json.gz") as file:
+        recorded = json.load(file)
+    recorded["incoming"] = recorded["incoming"][7:9]
+    for incoming in recorded["incoming"]:
+        del incoming["expect"]
+    recorded["incoming"][0]["compact"]["filterSha256"] = "0" * 64
+    recorded["incoming"][1]["compact"]["scoreDistinct"] += 1
+    path = tmp_path / "big.json"
+    path.write_text(json.dumps(recorded))
+    said = bare("conformance", path)
+    assert (said.code, summary(said)) == (1, "0 passed, 2 failed")
+    assert "    filterSha256" in said.lines
+    assert "    scoreDistinct" in said.lines
+
+
+def altered(name, change):
+    case = json.loads(json.dumps(by_name(name)))
+    change(case["expect"])
+    return case
+
+
+def set_code(expect):
+    expect["preFilter"]["code"] = "Skip"
+
+
+def set_verdict(expect):
+    node = next(iter(expect["filter"]))
+    expect["filter"][node] = {"code": "Unschedulable", "reasons": ["another reason"]}
+
+
+def lose_node(expect):
+    del expect["filter"][next(iter(expect["filter"]))]
+
+
+def invent_node(expect):
+    expect["filter"]["nobody"] = {"code": "Success", "reasons": []}
+
+
+def set_raw(expect):
+    expect["score"][next(iter(expect["score"]))] += 1
+
+
+def set_normalized(expect):
+    expect["normalized"][next(iter(expect["normalized"]))] -= 1
+
+
+def refuse(expect):
+    expect.clear()
+    expect["newError"] = "some error"
+
+
+def set_op(expect):
+    expect["ops"][0]["code"] = "Error"
+
+
+SCORED = next(
+    case["name"]
+    for case in DECISIONS
+    if {"filter", "score"} <= case["expect"].keys() and "filterNodes" not in case
+)
+WITH_OPS = next(case["name"] for case in DECISIONS if "ops" in case["expect"])
+
+CHANGES = {
+    "code": (SCORED, set_code, "preFilter"),
+    "verdict": (SCORED, set_verdict, "filter["),
+    "missing node": (SCORED, lose_node, "filter["),
+    "unknown node": (SCORED, invent_node, "filter[nobody]"),
+    "raw score": (SCORED, set_raw, "score["),
+    "normalized score": (SCORED, set_normalized, "normalized["),
+    "accepted args": (SCORED, refuse, "newError"),
+    "status of an op": (WITH_OPS, set_op, "ops[0]"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "member"), CHANGES.values(), ids=CHANGES)
+def test_every_kind_of_difference_is_seen_and_can_be_pasted(bare, recording, name, change, member):
+    path = recording(by_name(name), altered(name, change))
+    said = bare("conformance", path)
+    assert (said.code, summary(said)) == (1, "1 passed, 1 failed")
+    assert said.lines[0] == f"differs {name} ({path}:2)"
+    assert said.lines[1].startswith(f"    {member}")
+    assert said.lines[2].startswith("        recorded ")
+    assert said.lines[3].startswith("        answered ")
+    assert f"    again: topospread conformance {path} --case {name}" in said.lines
+
+
+def test_the_texts_of_errors_may_differ(bare, recording):
+    failing = next(
+        case for case in DECISIONS if case["expect"].get("preFilter", {}).get("code") == "Error"
+    )
+    case = json.loads(json.dumps(failing))
+    case["expect"]["preFilter"]["reasons"] = ["worded otherwise"]
+    assert summary(bare("conformance", recording(case))) == "1 passed, 0 failed"
+
+
+def test_wrong_refusals_are_differences(bare, recording):
+    validation = [json.loads(line) for line in lines_of("validation.jsonl.gz")]
+    wrong = next(case for case in validation if len(case["expect"]) == 1 and "message" in case)
+    valid = next(case for case in validation if not case["expect"])
+    other = json.loads(json.dumps(wrong))
+    other["expect"][0]["detail"] = "must be lovely"
+    message = {**wrong, "message": wrong["message"] + "!"}
+    accepted = {**valid, "expect": wrong["expect"], "message": wrong["message"]}
+    refused = {**wrong, "expect": []}
+    said = bare("conformance", recording(wrong, other, message, accepted, refused))
+    assert (said.code, summary(said)) == (1, "1 passed, 4 failed")
+    args = [json.loads(line) for line in lines_of("args.jsonl.gz")]
+    bad = next(case for case in args if case["expect"])
+    said = bare(
+        "conformance", recording({**bad, "expect": []}, {**args[0], "expect": [bad["expect"][0]]})
+    )
+    assert (said.code, summary(said)) == (1, "0 passed, 2 failed")
+
+
+def test_wrong_messages_are_differences(bare, recording):
+    counts = json.loads(lines_of("fitcounts.jsonl.gz")[0])
+    said = bare("conformance", recording({**counts, "message": "0/1 nodes are happy."}))
+    assert (said.code, summary(said)) == (1, "0 passed, 1 failed")
+    error = json.loads(lines_of("fiterrors.jsonl.gz")[2])
+    path = recording({**error, "message": "nowhere"}, {**error, "reason": "Tired"})
+    said = bare("conformance", path, "--cases", RECORDED / "decisions.jsonl.gz")
+    assert (said.code, summary(said)) == (1, "0 passed, 2 failed")
+
+
+def test_one_case_may_be_asked_alone(bare, recording):
+    path = recording(*DECISIONS[:5])
+    said = bare("conformance", path, "--case", DECISIONS[3]["name"])
+    assert summary(said) == "1 passed, 0 failed"
+    nobody = bare("conformance", path, "--case", "nobody")
+    assert (nobody.code, nobody.out) == (2, "")
+    assert "no such case" in nobody.err
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ('{"pod": {}}', "no recorded case: a case has one of these sets of members"),
+        (json.dumps(DECISIONS[0]) + "\n{", "odd.jsonl:2: not JSON"),
+        ("[1]", "no recorded case"),
+        ("", "no case in these files"),
+    ],
+)
+def test_files_that_hold_no_cases(bare, tmp_path, content, complaint):
+    path = tmp_path / "odd.jsonl"
+    path.write_text(content)
+    said = bare("conformance", path)
+    assert said.code == 2
+    assert complaint in said.err
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"{}" * 1000)[:-20])
+    assert bare("conformance", tmp_path / "cut.gz").code == 2
+
+
+def test_a_running_server_is_asked_and_left_as_it_was(topospread, recording, address):
+    said = topospread("conformance", recording(*DECISIONS[:20]))
+    assert summary(said) == "20 passed, 0 failed"
+    with Client(address) as client:
+        assert not [c for c in client.clusters().clusters if c.name.startswith("conf-")]
+
+
+def test_a_store_may_be_named(bare, recording, tmp_path):
+    store = f"sqlite:///{tmp_path}/state.db"
+    said = bare("conformance", recording(*DECISIONS[:10]), "--store", store)
+    assert summary(said) == "10 passed, 0 failed"
+    assert (tmp_path / "state.db").exists()
+    wrong = bare("conformance", recording(*DECISIONS[:1]), "--store", "mysql://x")
+    assert wrong.code == 2
+    assert "mysql" in wrong.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_interrupted_it_drops_its_clusters(number):
+    with serving("--store", "memory:", "--http", "off") as (_, address), Client(address) as client:
+        command = [*TOPOSPREAD, "conformance", "--address", address, "--jobs", "3"]
+        process = subprocess.Popen(
+            [*command, str(RECORDED / "decisions.jsonl.gz")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        with process:
+            while not _throw_away(client):
+                assert process.poll() is None
+            os.kill(process.pid, number)
+            out, err = process.communicate(timeout=120)
+        assert process.returncode == 130
+        assert err.strip() == "topospread: interrupted"
+        assert "passed" not in out
+        assert not _throw_away(client)
+
+
+def _throw_away(client):
+    return [c.name for c in client.clusters().clusters if c.name.startswith("conf-")]

@@ -1,0 +1,147 @@
+"""Files of every form that kubectl prints and people write."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from topospread.cli.complaints import BadInput
+from topospread.cli.documents import read, value_of
+
+POD = "kind: Pod\nmetadata: {name: p}\n"
+JSON_POD = json.dumps({"kind": "Pod", "metadata": {"name": "p"}})
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(content: str | bytes, name: str = "input.yaml") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    return write
+
+
+def labels(manifests):
+    return [manifest.label for manifest in manifests]
+
+
+FORMS = {
+    "one document": (POD, ["Pod p"]),
+    "several documents": (f"---\n{POD}---\n\n---\n# nothing\n---\n{POD}", ["Pod p", "Pod p"]),
+    "json": (JSON_POD, ["Pod p"]),
+    "json after blanks": (f"\n\n  {JSON_POD}\n", ["Pod p"]),
+    "json objects in a row": (f"{JSON_POD}\n{JSON_POD} {JSON_POD}", ["Pod p"] * 3),
+    "flow mapping of yaml": ("{kind: Pod, metadata: {name: p}}", ["Pod p"]),
+    "list": (f"kind: List\nitems:\n- {JSON_POD}\n- {JSON_POD}\n", ["Pod p", "Pod p"]),
+    "typed list without kinds": ("kind: PodList\nitems: [{metadata: {name: x}}]", ["Pod x"]),
+    "list within a list": (
+        f"kind: List\nitems: [{{kind: List, items: [{JSON_POD}]}}]",
+        ["Pod p"],
+    ),
+    "empty list": ("kind: List\nitems: []", []),
+    "list of null": ("kind: PodList\nitems:\n", []),
+    "empty file": ("", []),
+    "only comments": ("# nothing\n---\n", []),
+    "namespace": ("kind: Pod\nmetadata: {name: p, namespace: n}", ["Pod n/p"]),
+    "generated name": ("kind: Pod\nmetadata: {generateName: p-}", ["Pod p-"]),
+    "no metadata": ("kind: Pod\nmetadata: 5", ["Pod without a name"]),
+    "utf-16": (POD.encode("utf-16"), ["Pod p"]),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), FORMS.values(), ids=FORMS)
+def test_what_is_read(written, content, expected):
+    assert labels(read([written(content)])) == expected
+
+
+def test_each_object_knows_where_it_stood(written):
+    path = written(f"{POD}---\nkind: List\nitems: [{JSON_POD}, {JSON_POD}]\n")
+    assert [manifest.source for manifest in read([path])] == [
+        f"{path}:1",
+        f"{path}:4 items[0]",
+        f"{path}:4 items[1]",
+    ]
+
+
+def test_scalars_are_read_as_kubectl_reads_them(written):
+    text = "kind: X\ntime: 2026-01-02T03:04:05Z\nratio: 12:30\noctal: 0o17\nbig: 1e3\nno: on\n"
+    (manifest,) = read([written(text)])
+    assert manifest.content == {
+        "kind": "X",
+        "time": "2026-01-02T03:04:05Z",
+        "ratio": "12:30",
+        "octal": 15,
+        "big": 1000.0,
+        False: True,
+    }
+
+
+def test_directories_give_their_files_in_order(written, tmp_path):
+    written(POD.replace("p}", "second}"), "folder/b.yml")
+    written(JSON_POD.replace('"p"', '"first"'), "folder/a.json")
+    written("not read", "folder/readme.txt")
+    written(POD.replace("p}", "deep}"), "folder/below/c.yaml")
+    folder = str(tmp_path / "folder")
+    assert labels(read([folder])) == ["Pod first", "Pod second"]
+    assert labels(read([folder], recursive=True)) == ["Pod first", "Pod second", "Pod deep"]
+
+
+def test_standard_input_and_files_together(written, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(JSON_POD.encode())))
+    path = written(POD.replace("p}", "q}"))
+    assert labels(read([path, "-"])) == ["Pod q", "Pod p"]
+
+
+MISTAKES = {
+    "tabs": ("kind: Pod\nmetadata:\n\tname: p\n", ":3: not YAML: found character"),
+    "open bracket": ("kind: Pod\nlabels: [a\nb: c\n", ":3: not YAML: "),
+    "twice": ("kind: Pod\nspec: {}\nkind: Node\n", ":3: not YAML: the key 'kind' is given twice"),
+    "unknown alias": ("kind: *nobody\n", ":1: not YAML: found undefined alias"),
+    "python tag": ("!!python/object:os.system {}\n", ":1: not YAML: could not determine"),
+    "no kind": ("metadata: {name: p}\n", ":1: this object has no `kind`"),
+    "kind of a wrong type": ("kind: [Pod]\n", ":1: this object has no `kind`"),
+    "a list": ("- kind: Pod\n", ":1: expected a Kubernetes object, found a list"),
+    "a text": ("hello\n", ":1: expected a Kubernetes object, found a text"),
+    "a number": ("5\n", ":1: expected a Kubernetes object, found a number"),
+    "second document": (f"{POD}---\nhello\n", ":4: expected a Kubernetes object, found a text"),
+    "items of a wrong type": ("kind: List\nitems: {}\n", ":1: the items of a List must be a list"),
+    "item of a wrong type": ("kind: List\nitems: [5]\n", ":1 items[0]: expected a Kubernetes"),
+    "null item": ("kind: List\nitems: [null]\n", ":1 items[0]: expected a Kubernetes object, fo"),
+    "cut json": ('{"kind": "Pod",\n "metadata": \n', ":3: not JSON: "),
+    "json with rubbish": (f"{JSON_POD}\n{JSON_POD[:-1]}", "not JSON: "),
+    "helm template": ("{{ .Values.pod }}\n", "not JSON: "),
+    "not text": (b"\x00\x01\x02", ": not YAML: "),
+    "not utf-8": (b"kind: \xff\xfe\n", ": not YAML: "),
+    "deep nesting": ("[" * 5000, "not JSON: "),
+    "deep nesting of yaml": ("a: " + "[" * 200_000, ":1: not YAML: nested more than 1000 deep"),
+    "deep nesting of lists": ("- " * 200_000, ":1: not YAML: nested more than 1000 deep"),
+}
+
+
+@pytest.mark.parametrize(("content", "complaint"), MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_name_the_file_the_line_and_what_is_wrong(written, content, complaint):
+    path = written(content)
+    with pytest.raises(BadInput) as refused:
+        read([path])
+    assert str(refused.value).startswith(path)
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_files_that_are_not_there(tmp_path):
+    with pytest.raises(BadInput, match="no such file: check the path"):
+        read([str(tmp_path / "nothing.yaml")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="empty: this directory has no"):
+        read([str(tmp_path / "empty")])
+
+
+def test_a_file_with_one_value(written):
+    assert value_of(written("a: 1")) == {"a": 1}
+    with pytest.raises(BadInput, match="expected one document, found 2"):
+        value_of(written("a: 1\n---\nb: 2\n"))

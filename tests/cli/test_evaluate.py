@@ -1,0 +1,151 @@
+"""`topospread evaluate`, against a real server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.manifests import CLUSTER, NOWHERE, POD
+
+SKEW = "node(s) didn't match pod topology spread constraints"
+BAD = POD.replace("maxSkew: 1", "maxSkew: 0").replace("DoNotSchedule", "Never")
+
+
+@pytest.fixture
+def loaded(topospread):
+    assert topospread("apply", "-f", "-", stdin=CLUSTER).code == 0
+    return topospread
+
+
+def test_a_pod_that_fits(loaded):
+    said = loaded("evaluate", "-f", "-", stdin=POD)
+    assert said.code == 0
+    assert said.lines[0] == "Pod shop/web-2  (standard input:1)"
+    assert said.lines[2].split() == [
+        *("topology.kubernetes.io/zone", "DoNotSchedule", "1", "1", "2", "0", "yes")
+    ]
+    assert f"    2  Unschedulable  {SKEW}" in said.lines
+    assert "    1  Success        <none>" in said.lines
+    assert "b1        -    -" in said.lines
+    assert "fits:     1 of 3 nodes" in said.lines
+    assert [line.split(":")[0] for line in said.lines[-2:]] == ["revision", "trace"]
+
+
+def test_a_pod_that_fits_nowhere_ends_with_1(loaded):
+    said = loaded("evaluate", "-f", "-", stdin=NOWHERE)
+    assert said.code == 1
+    assert "fits:     0 of 3 nodes" in said.lines
+    assert f"message:  0/3 nodes are available: 3 {SKEW} (missing required label)." in said.lines
+    assert not said.err
+
+
+def test_several_pods_are_judged_each_on_its_own(loaded):
+    said = loaded("evaluate", "-f", "-", "-o", "name", stdin=f"{POD}---\n{NOWHERE}")
+    assert (said.code, said.lines) == (1, ["b1", "<none>"])
+
+
+def test_answers_for_programs(loaded, cluster):
+    said = loaded("evaluate", "-f", "-", "-o", "json", stdin=f"{POD}---\n{NOWHERE}")
+    value = json.loads(said.out)
+    fits, waits = value["items"]
+    assert value["cluster"] == cluster
+    assert (fits["pod"], fits["fits"], fits["node"]) == ("Pod shop/web-2", True, "b1")
+    assert (fits["nodes"], fits["feasible"]) == (3, 1)
+    assert fits["verdicts"][0] == {"code": "Unschedulable", "reasons": [SKEW], "nodes": 2}
+    assert fits["constraints"][0]["eligibleDomains"] == 2
+    assert fits["preFilter"] == {"code": "Success", "reasons": []}
+    assert fits["preScore"]["code"] == "Skip"
+    assert (waits["fits"], waits["node"], waits["reason"]) == (False, None, "Unschedulable")
+    assert waits["message"].startswith("0/3 nodes are available")
+    assert len(fits["traceId"]) == 32
+
+
+def test_workloads_stand_for_the_pod_they_would_make(loaded):
+    spec = POD.partition("spec:\n")[2].replace("\n  ", "\n      ")
+    deployment = (
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\n"
+        f"spec:\n  template:\n    metadata: {{labels: {{app: web}}}}\n    spec:\n      {spec[2:]}"
+    )
+    said = loaded("evaluate", "-f", "-", "-o", "json", stdin=deployment)
+    (item,) = json.loads(said.out)["items"]
+    assert (item["pod"], item["node"]) == ("Deployment shop/web", "b1")
+
+
+def test_pods_of_the_state_are_named(loaded):
+    loaded("apply", "-f", "-", stdin=POD)
+    said = loaded("evaluate", "shop/web-2", "-o", "name")
+    assert (said.code, said.lines) == (0, ["b1"])
+    assert loaded("evaluate", "web-2", "-n", "shop", "-o", "name").lines == ["b1"]
+    missing = loaded("evaluate", "web-2")
+    assert missing.code == 2
+    assert "default/web-2" in missing.err
+
+
+def test_soft_constraints_are_scored(loaded):
+    soft = POD.replace("DoNotSchedule", "ScheduleAnyway")
+    said = loaded("evaluate", "-f", "-", "--top", "1", stdin=soft)
+    assert said.code == 0
+    assert "topology.kubernetes.io/zone  ScheduleAnyway         1" in said.out
+    header = said.lines.index("NODE  SCORE  RAW")
+    node, score, _ = said.lines[header + 1].split()
+    assert (node, score) == ("b1", "100")
+    assert said.lines[header + 2] == ""
+
+
+def test_everything_that_an_api_server_would_refuse_is_listed(loaded):
+    said = loaded("evaluate", "-f", "-", stdin=f"{POD}---\n{BAD}")
+    assert said.code == 2
+    where = "topospread: standard input:11: Pod shop/web-2: spec.topologySpreadConstraints[0]"
+    assert said.err.splitlines() == [
+        f"{where}.maxSkew: Invalid value: must be greater than zero",
+        (
+            f"{where}.whenUnsatisfiable: Unsupported value: "
+            'supported values: "DoNotSchedule", "ScheduleAnyway"'
+        ),
+    ]
+    assert "fits:     1 of 3 nodes" in said.lines, "the other pod is judged all the same"
+
+
+def test_constraints_may_be_taken_as_they_are(loaded):
+    said = loaded("evaluate", "-f", "-", "--no-validate", "-o", "name", stdin=BAD)
+    assert said.code == 0
+
+
+def test_rules_may_be_given(loaded, tmp_path):
+    plain = "kind: Pod\nmetadata: {name: x, namespace: shop, labels: {app: web}}\n"
+    args = tmp_path / "args.yaml"
+    args.write_text(
+        "defaultingType: List\n"
+        "defaultConstraints:\n"
+        "- {maxSkew: 1, topologyKey: topology.kubernetes.io/zone,"
+        " whenUnsatisfiable: DoNotSchedule}\n"
+    )
+    assert len(json.loads(loaded("evaluate", "-f", "-", "-o", "json", stdin=plain).out)["items"])
+    judged = loaded("evaluate", "-f", "-", "--args", args, "-o", "json", stdin=plain)
+    assert json.loads(judged.out)["items"][0]["feasible"] == 1
+    gate = ("--gate", "DefaultPodTopologySpread=false")
+    off = loaded("evaluate", "-f", "-", "--args", args, *gate, "-o", "json", stdin=plain)
+    assert json.loads(off.out)["items"][0]["feasible"] == 3
+
+
+def test_refused_rules_are_bad_input(loaded, tmp_path):
+    args = tmp_path / "args.yaml"
+    args.write_text("defaultingType: Listing\n")
+    said = loaded("evaluate", "-f", "-", "--args", args, stdin=POD)
+    assert said.code == 2
+    assert 'defaultingType: Unsupported value: supported values: "System", "List"' in said.err
+    args.write_text("defaultType: List\n")
+    typo = loaded("evaluate", "-f", "-", "--args", args, stdin=POD)
+    assert typo.code == 2
+    assert "defaultType" in typo.err
+    unknown = loaded("evaluate", "-f", "-", "--profile", "nobody", stdin=POD)
+    assert unknown.code == 2
+    assert "nobody" in unknown.err or "no such profile" in unknown.err
+
+
+def test_other_kinds_are_named_as_skipped(loaded):
+    said = loaded("evaluate", "-f", "-", "-o", "name", stdin=CLUSTER + "---\n" + POD)
+    assert (
+        "skipped: 1 ConfigMap, 3 Node, 1 Service (no pod, and nothing that makes pods)" in said.err
+    )

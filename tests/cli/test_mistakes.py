@@ -1,0 +1,159 @@
+"""Every mistake: one clear line on stderr that says what to do, and the right exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.manifests import CLUSTER, POD
+
+DONE, NO_NODE, BAD_INPUT, OUT_OF_REACH = 0, 1, 2, 3
+
+USAGE = {
+    "unknown verb": (("aply",), "No such command 'aply'"),
+    "unknown option": (("status", "--fast"), "No such option"),
+    "no file": (("apply",), "Missing option '-f'"),
+    "no pod": (("evaluate",), "say which pods: -f PATH, or NAMESPACE/NAME"),
+    "nothing to delete": (("delete",), "either KIND NAME... or -f PATH"),
+    "two ways to delete": (("delete", "pod", "x", "-f", "y"), "either KIND NAME... or -f PATH"),
+    "kind without name": (("delete", "pod"), "either KIND NAME... or -f PATH"),
+    "names of several kinds": (("get", "workloads", "x"), "name the kind of what is wanted"),
+    "names and labels": (("get", "pods", "x", "-l", "a=b"), "give names or --selector"),
+    "form": (("status", "-o", "xml"), "'xml' is not one of"),
+    "top": (("evaluate", "-f", "-", "--top", "0"), "0 is not in the range"),
+    "rules": (("evaluate", "-f", "-", "--args", "x", "--profile", "y"), "give one of them"),
+    "store and address": (
+        ("conformance", "x", "--store", "memory:", "--address", "h:1"),
+        "or --ad",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), USAGE.values(), ids=USAGE)
+def test_usage(topospread, arguments, complaint):
+    said = topospread(*arguments, stdin=POD)
+    assert said.code == BAD_INPUT
+    assert complaint in said.err
+    assert said.err.startswith("topospread: ")
+    assert said.err.count("\n") == 1
+    assert "--help`)" in said.err
+
+
+INPUT = {
+    "missing file": (("apply", "-f", "none.yaml"), "none.yaml: no such file: check the path"),
+    "bad yaml": (("apply", "-f", "-"), "standard input:2: not YAML: "),
+    "unknown kind to get": (("get", "ingresses"), "unknown kind 'ingresses': there are nodes"),
+    "unknown kind to delete": (("delete", "ingress", "x"), "unknown kind 'ingress'"),
+    "bad query": (("get", "pods", "-l", "a=b=c"), "'a=b=c' is no requirement: write key=value"),
+    "bad gate": (("evaluate", "-f", "-", "--gate", "X"), "--gate X: write NAME=true or NAME=false"),
+    "no such args": (("evaluate", "-f", "-", "--args", "no.yaml"), "no.yaml: no such file"),
+    "missing CA": (("status", "--tls-ca", "no.pem"), "'no.pem' does not exist"),
+    "half a pair": (("status", "--tls-cert", __file__), "a cert is given without its key"),
+    "not PEM": (("status", "--tls-ca", __file__), "is not a PEM file"),
+    "plain text afar": (("status", "--address", "10.9.8.7:1"), "no TLS is set up"),
+    "unknown cluster": (("get", "nodes", "--cluster", "nobody-has-it"), "nobody-has-it"),
+    "missing recording": (("conformance", "no.jsonl"), "no.jsonl: no such file"),
+    "missing configuration": (("config", "check", "no.yaml"), "no.yaml: cannot be read"),
+}
+STDIN = {"bad yaml": "kind: Pod\n metadata: x\n"}
+
+
+@pytest.mark.parametrize("name", INPUT)
+def test_bad_input(topospread, name):
+    arguments, complaint = INPUT[name]
+    said = topospread(*arguments, stdin=STDIN.get(name, POD))
+    assert said.code == BAD_INPUT, said
+    assert complaint in said.err
+    assert said.err.startswith("topospread: ")
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_all_wrong_types_are_named_at_once(topospread):
+    wrong = "kind: Pod\nmetadata: {name: p}\nspec: {nodeName: 5}\n---\nkind: Node\nmetadata: 7\n"
+    said = topospread("apply", "-f", "-", stdin=wrong)
+    assert said.code == BAD_INPUT
+    first, second = said.err.splitlines()
+    assert first.startswith("topospread: standard input:1: Pod p: spec.nodeName: ")
+    assert second.startswith("topospread: standard input:5: Node without a name: metadata: ")
+
+
+def test_long_lists_of_findings_are_cut(topospread):
+    wrong = "---\n".join(f"kind: Pod\nmetadata: {{name: p{n}}}\nspec: 1\n" for n in range(50))
+    said = topospread("apply", "-f", "-", stdin=wrong)
+    assert len(said.err.splitlines()) == 21
+    assert said.err.splitlines()[-1] == "topospread: … and 30 more"
+
+
+def test_an_input_without_pods(topospread):
+    said = topospread("evaluate", "-f", "-", stdin="kind: Service\nmetadata: {name: s}\n")
+    assert said.code == BAD_INPUT
+    assert "no pod to evaluate in the input: give one of Pod, Deployment" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("apply", "-f", "-"),
+        ("evaluate", "-f", "-"),
+        ("get", "pods"),
+        ("delete", "pod", "x"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_server_out_of_reach(bare, arguments):
+    said = bare(*arguments, "--address", "127.0.0.1:1", "--timeout", "30", stdin=POD)
+    assert said.code == OUT_OF_REACH
+    assert said.err == (
+        "topospread: no server answers at 127.0.0.1:1 (Connection refused): start one with "
+        "`topospread serve`, or name another with --address\n"
+    )
+
+
+def test_a_host_that_does_not_exist(bare):
+    said = bare("status", "--address", "no-such-host.invalid:1", "--insecure", "--timeout", "20")
+    assert said.code == OUT_OF_REACH
+    assert said.err.startswith("topospread: no server answers at no-such-host.invalid:1 (")
+    assert said.err.count("\n") == 1
+
+
+def test_a_process_ends_with_the_code_and_without_a_traceback(tmp_path):
+    path = tmp_path / "pod.yaml"
+    path.write_text("a: ]")
+    command = [sys.executable, "-m", "topospread", "apply", "-f", str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == BAD_INPUT
+    assert ended.stderr.startswith(f"topospread: {path}:1: not YAML: ")
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_reader_that_has_enough_is_no_mistake(address, cluster):
+    environment = {**os.environ, "TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
+    command = [sys.executable, "-m", "topospread", "apply", "-f", "-", "-o", "name"]
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(CLUSTER.encode())
+        process.stdin.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == DONE
+
+
+def test_help_is_there_for_every_verb(bare):
+    listed = bare("--help")
+    assert listed.code == DONE
+    for verb in ("serve", "apply", "delete", "get", "evaluate", "status", "conformance", "version"):
+        assert f"  {verb} " in listed.out
+        assert bare(verb, "--help").code == DONE

@@ -1,0 +1,191 @@
+"""The verbs that write and read a cluster's state, against a real server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.cli.manifests import CLUSTER, POD
+
+
+@pytest.fixture
+def loaded(topospread):
+    """The command, with the cluster written."""
+    assert topospread("apply", "-f", "-", stdin=CLUSTER).code == 0
+    return topospread
+
+
+def test_apply_counts_what_became_of_each_kind(topospread):
+    said = topospread("apply", "-f", "-", stdin=CLUSTER)
+    assert said.code == 0
+    assert said.lines[:4] == [
+        "KIND     CREATED  UPDATED  UNCHANGED  IGNORED STALE",
+        "Node           3        0          0              0",
+        "Pod            2        0          0              0",
+        "Service        1        0          0              0",
+    ]
+    assert [line.split(":")[0] for line in said.lines[4:]] == ["revision", "trace"]
+    skipped = "skipped: 1 ConfigMap, 1 Deployment (kinds that spreading does not look at)\n"
+    assert said.err == skipped
+
+
+def test_apply_names_each_object(topospread):
+    said = topospread("apply", "-f", "-", "-o", "name", stdin=CLUSTER)
+    assert said.lines == [
+        "node/a1 created",
+        "node/a2 created",
+        "node/b1 created",
+        "pod/shop/web-0 created",
+        "pod/shop/web-1 created",
+        "service/shop/web created",
+    ]
+    again = topospread("apply", "-f", "-", "-o", "name", stdin=CLUSTER)
+    assert {line.split()[1] for line in again.lines} == {"unchanged"}
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_apply_answers_programs(topospread, form):
+    said = topospread("apply", "-f", "-", "-o", form, stdin=CLUSTER)
+    value = json.loads(said.out) if form == "json" else yaml.safe_load(said.out)
+    assert value["skipped"] == {"ConfigMap": 1, "Deployment": 1}
+    assert value["results"][3] == {
+        "kind": "Pod",
+        "namespace": "shop",
+        "name": "web-0",
+        "outcome": "created",
+        "warnings": [],
+    }
+    assert value["revision"]
+    assert len(value["traceId"]) == 32
+
+
+def test_apply_gives_a_namespace_to_what_names_none(topospread):
+    nameless = "kind: Pod\nmetadata: {name: p}\n---\nkind: Node\nmetadata: {name: n}\n"
+    said = topospread("apply", "-f", "-", "-n", "other", "-o", "name", stdin=nameless)
+    assert said.lines == ["pod/other/p created", "node/n created"]
+
+
+def test_an_older_version_is_written_only_by_force(topospread):
+    def versioned(version, node):
+        metadata = f"{{name: p, namespace: shop, resourceVersion: '{version}'}}"
+        return f"kind: Pod\nmetadata: {metadata}\nspec: {{nodeName: {node}}}\n"
+
+    topospread("apply", "-f", "-", stdin=versioned(20, "a1"))
+    older = topospread("apply", "-f", "-", stdin=versioned(10, "b1"))
+    assert older.code == 0
+    assert "1 older than what is stored: --force writes them all the same" in older.err
+    forced = topospread("apply", "-f", "-", "--force", "-o", "name", stdin=versioned(10, "b1"))
+    assert forced.lines == ["pod/shop/p updated"]
+
+
+def test_replace_removes_what_the_input_lacks(loaded):
+    only = "kind: Node\nmetadata: {name: b1, labels: {topology.kubernetes.io/zone: b}}\n"
+    said = loaded("apply", "--replace", "-f", "-", stdin=only)
+    assert said.code == 0
+    assert said.lines[:2] == [
+        "KIND  CREATED  UPDATED  UNCHANGED  IGNORED STALE  DELETED",
+        "Node        0        0          1              0        2",
+    ]
+    assert loaded("get", "nodes", "-o", "name").lines == ["node/b1"]
+    assert len(loaded("get", "pods", "-o", "name").lines) == 2
+
+
+def test_nothing_to_apply(topospread):
+    said = topospread("apply", "-f", "-", stdin="kind: Secret\nmetadata: {name: s}\n")
+    assert (said.code, said.out) == (0, "")
+    assert "skipped: 1 Secret" in said.err
+
+
+def test_get_shows_nodes_pods_and_workloads(loaded):
+    nodes = loaded("get", "nodes")
+    assert nodes.lines[0].split() == ["NAME", "ZONE", "HOSTNAME", "SCHEDULING", "TAINTS"]
+    assert nodes.lines[1].split() == ["a1", "a", "<none>", "yes", "<none>"]
+    pods = loaded("get", "pods", "-n", "shop")
+    assert pods.lines[1].split()[:3] == ["shop", "web-0", "a1"]
+    workloads = loaded("get", "workloads")
+    assert workloads.lines[1].split() == ["Service", "shop", "web", "<none>", "app=web"]
+
+
+@pytest.mark.parametrize("kind", ["pods", "pod", "po", "Pod", "PODS"])
+def test_kinds_may_be_written_as_people_do(loaded, kind):
+    assert loaded("get", kind, "-o", "name").lines == ["pod/shop/web-0", "pod/shop/web-1"]
+
+
+def test_get_prints_manifests_that_can_be_applied_again(loaded):
+    listed = loaded("get", "pods", "-o", "json")
+    assert json.loads(listed.out)["kind"] == "List"
+    again = loaded("apply", "-f", "-", "-o", "name", stdin=listed.out)
+    assert {line.split()[1] for line in again.lines} == {"unchanged"}
+    one = loaded("get", "pod", "web-0", "-n", "shop", "-o", "yaml")
+    assert yaml.safe_load(one.out)["metadata"]["name"] == "web-0"
+
+
+QUERIES = {
+    "app=web": ["web-0", "web-1"],
+    "app == web": ["web-0", "web-1"],
+    "app!=web": ["db-0"],
+    "tier": ["db-0"],
+    "!tier": ["web-0", "web-1"],
+    "app in (db, cache)": ["db-0"],
+    "app notin (db),!tier": ["web-0", "web-1"],
+    "app in (web,db),tier=back": ["db-0"],
+}
+
+
+@pytest.mark.parametrize(("query", "names"), QUERIES.items(), ids=QUERIES)
+def test_get_selects_by_labels(loaded, query, names):
+    labels = "{app: db, tier: back}"
+    database = f"kind: Pod\nmetadata: {{name: db-0, namespace: shop, labels: {labels}}}\n"
+    loaded("apply", "-f", "-", stdin=database)
+    found = loaded("get", "pods", "-l", query, "-o", "name").lines
+    assert sorted(found) == sorted(f"pod/shop/{name}" for name in names)
+
+
+def test_get_finds_nothing(loaded):
+    said = loaded("get", "pods", "-n", "nowhere")
+    assert (said.code, said.out, said.err) == (0, "", "no pods found\n")
+    missing = loaded("get", "pod", "web-9", "-n", "shop")
+    assert missing.code == 2
+    assert "web-9" in missing.err
+
+
+def test_delete_by_name_and_by_file(loaded):
+    named = loaded("delete", "pod", "web-0", "-n", "shop", "-o", "name")
+    assert (named.code, named.lines) == (0, ["pod/shop/web-0 deleted"])
+    filed = loaded("delete", "-f", "-", "-o", "name", stdin=CLUSTER)
+    assert filed.code == 2, "web-0 is gone already"
+    assert "pod/shop/web-0 not found" in filed.lines
+    assert "node/b1 deleted" in filed.lines
+    calm = loaded("delete", "-f", "-", "--ignore-not-found", "-o", "json", stdin=CLUSTER)
+    assert calm.code == 0
+    assert set(json.loads(calm.out)["results"].values()) == {"not found"}
+
+
+def test_status_shows_the_server_and_its_clusters(loaded, cluster):
+    loaded("evaluate", "-f", "-", stdin=POD)
+    said = loaded("status")
+    assert said.code == 0
+    assert "store:         memory:" in said.lines
+    row = next(line for line in said.lines if line.startswith(cluster)).split()
+    assert row[1:5] == ["ok", "3", "2", "1"]
+    assert cluster in loaded("status", "-o", "name").lines
+    value = json.loads(loaded("status", "-o", "json").out)
+    mine = next(each for each in value["clusters"] if each["name"] == cluster)
+    assert (mine["loaded"], mine["nodes"], mine["pods"]) == (True, 3, 2)
+
+
+def test_version_needs_no_server(bare):
+    said = bare("version")
+    assert said.code == 0
+    assert said.out.startswith("topospread ")
+
+
+def test_options_may_stand_before_the_verb_or_after_it(bare, address, cluster, monkeypatch):
+    where = ("--address", address, "--cluster", cluster)
+    assert bare(*where, "apply", "-f", "-", stdin=CLUSTER).code == 0
+    assert bare("get", "nodes", "-o", "name", *where).lines == ["node/a1", "node/a2", "node/b1"]
+    monkeypatch.setenv("TOPOSPREAD_ADDRESS", "127.0.0.1:1")
+    assert bare(*where, "get", "nodes").code == 0, "what is said wins over the environment"
+    assert bare("--address", "127.0.0.1:1", "get", "nodes", *where).code == 0

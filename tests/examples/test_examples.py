@@ -1,0 +1,90 @@
+"""The examples are run as the documentation says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from examples import make_cluster
+from examples.scheduler_loop import schedule
+from topospread.app import Server
+from topospread.cli.documents import read
+from topospread.config.loading import load_settings
+from topospread_client.answers import Kind
+from topospread_client.client import Client
+from topospread_client.requests import Consistency
+
+ROOT = Path(__file__).parents[2]
+ZONE = "topology.kubernetes.io/zone"
+
+
+@pytest.fixture
+def client():
+    flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
+    with Server(load_settings(flags, {})) as server, Client(server.address) as client:
+        yield client
+
+
+def manifests(path):
+    return [manifest.content for manifest in read([str(ROOT / "examples" / path)])]
+
+
+def test_the_demonstration_ends_by_itself():
+    ended = subprocess.run(
+        [sys.executable, "-m", "examples.demo"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    assert "fits:     36 of 60 nodes" in ended.stdout
+    assert "fits:     12 of 60 nodes" in ended.stdout
+    assert "fits:     0 of 60 nodes" in ended.stdout
+    assert "message:  0/60 nodes are available: 4 node(s) didn't match" in ended.stdout
+    assert ended.stdout.count("trace: ") >= 5
+    assert ended.stdout.count(" runs on ") == 9
+
+
+def test_the_sample_cluster_is_what_its_script_writes(tmp_path, monkeypatch):
+    (tmp_path / "cluster").mkdir()
+    monkeypatch.setattr(make_cluster, "HERE", tmp_path)
+    make_cluster.main()
+    for made in (tmp_path / "cluster").iterdir():
+        assert made.read_text() == (ROOT / "examples" / "cluster" / made.name).read_text()
+
+
+def test_the_sample_cluster_has_what_the_demonstration_says():
+    kinds = Counter(manifest["kind"] for manifest in manifests("cluster"))
+    assert (kinds["Node"], kinds["Pod"]) == (60, 400)
+    zones = {node["metadata"]["labels"][ZONE] for node in manifests("cluster/nodes.yaml")}
+    assert len(zones) == 5
+
+
+def test_the_scheduler_loop_places_pods_within_their_constraints(client):
+    client.apply(manifests("cluster"))
+    written = client.apply(manifests("waiting"))
+    after = Consistency(at_least_as_fresh=written.revision)
+    zones = {
+        each.node.metadata.name: each.node.metadata.labels[ZONE]
+        for each in client.list(Kind.NODE, consistency=after)
+    }
+    placed = schedule(client)
+    assert len(placed) == 9
+    per_zone = Counter(zones[node] for node in placed.values())
+    assert max(per_zone.values()) - min(per_zone.values()) <= 1
+    assert len(set(placed.values())) == 9, "the soft constraint keeps them on nodes of their own"
+    assert schedule(client) == {}, "nothing waits any more"
+
+
+def test_the_scheduler_loop_leaves_waiting_what_fits_nowhere(client, capsys):
+    client.apply(manifests("cluster"))
+    client.apply(manifests("pods/fits-nowhere.yaml"))
+    client.node_table(consistency=Consistency(fully_consistent=True))
+    assert schedule(client) == {}
+    assert "data/ledger-5 waits: 0/60 nodes are available" in capsys.readouterr().out
