@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
+_MAX_DEPTH: Final = 1000
 _BLANKS: Final = re.compile(r"\s*")
 _DROPPED: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _NUMBERS: Final = {
@@ -193,6 +194,7 @@ def _after_blanks(text: str, at: int) -> int:
 def _yaml_stream(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
     loader = _Loader(content)
     try:
+        _check_depth(content, source)
         while loader.check_node() and (node := loader.get_node()) is not None:
             yield loader.construct_document(node), node.start_mark.line + 1
     except yaml.MarkedYAMLError as error:
@@ -206,6 +208,24 @@ def _yaml_stream(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
         raise BadInput(f"{source}: not YAML that can be used: {error}") from error
     finally:
         loader.dispose()
+
+
+def _check_depth(content: bytes, source: str) -> None:
+    """Refuse nesting that libyaml's recursive composer would overrun its stack with.
+
+    Looking at every event takes as long as reading, so it is left to files that could be so deep:
+    indentation alone would need hundreds of megabytes.
+    """
+    openers = content.count(b"[") + content.count(b"{") + content.count(b"- -")
+    if openers < _MAX_DEPTH:
+        return
+    depth = 0
+    for event in yaml.parse(content, Loader=yaml.CSafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise BadInput(f"{source}:{line}: not YAML: nested more than {_MAX_DEPTH} deep")
 
 
 class _Loader(yaml.CSafeLoader):

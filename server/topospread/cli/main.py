@@ -27,12 +27,13 @@ VERBS: Final = (
     "evaluate",
     "status",
     "conformance",
+    "bench",
     "config",
     "version",
 )
 """Each verb is `command` of the module with its name; it is imported when it is asked for."""
 
-MODULES: Final = {"conformance": "conformance.command"}
+MODULES: Final = {"conformance": "conformance.command", "bench": "bench.command"}
 """Verbs that are a package."""
 
 
@@ -69,6 +70,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; what there is to say is on stdout and stderr."""
     try:
         code = root.main(arguments, prog_name="topospread", standalone_mode=False)
+    except SystemExit:
+        # How click ends when the reader of a pipe has enough (`| head`), which is no mistake.
+        return complaints.DONE
     except click.Abort:
         click.echo("topospread: interrupted", err=True)
         return complaints.INTERRUPTED
@@ -86,11 +90,4 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """The console script."""
-    try:
-        code = run()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of a pipe has enough (`| head`): not an error, but nothing more can be written.
-        sys.stderr.close()
-        code = complaints.DONE
-    sys.exit(code)
+    sys.exit(run())
