@@ -1,0 +1,68 @@
+"""Clusters and questions of the cases as the product's messages and rules."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.conformance.cases import Json
+from topospread.codec.settings import profile_from_proto
+from topospread.spread.settings import FeatureGates, Rules
+from topospread_client.manifests import args_from_manifest, object_from_manifest
+from topospread_proto.v1.cluster_state_pb2 import Kind, Object
+from topospread_proto.v1.common_pb2 import PodTopologySpreadArgs
+
+KINDS = {
+    "nodes": Kind.KIND_NODE,
+    "pods": Kind.KIND_POD,
+    "services": Kind.KIND_SERVICE,
+    "replicationControllers": Kind.KIND_REPLICATION_CONTROLLER,
+    "replicaSets": Kind.KIND_REPLICA_SET,
+    "statefulSets": Kind.KIND_STATEFUL_SET,
+}
+"""The lists of a cluster, by the kind of their objects."""
+
+UPSTREAM_GATES = {
+    "nodeInclusionPolicy": "NodeInclusionPolicyInPodTopologySpread",
+    "matchLabelKeys": "MatchLabelKeysInPodTopologySpread",
+    "taintTolerationComparisonOperators": "TaintTolerationComparisonOperators",
+    "minDomains": "MinDomainsInPodTopologySpread",
+    "defaultPodTopologySpread": "DefaultPodTopologySpread",
+}
+"""The cases' short names of the gates, and upstream's."""
+
+
+def objects_of(cluster: Json) -> Iterator[Object]:
+    """All objects of a cluster."""
+    for kind in KINDS:
+        for manifest in cluster.get(kind) or ():
+            yield object_of(manifest)
+
+
+def object_of(manifest: Json) -> Object:
+    """One object."""
+    made = object_from_manifest(manifest)
+    assert made is not None, f"{manifest.get('kind')} is of no kind that a cluster has"
+    return made
+
+
+def gates_of(gates: dict[str, bool]) -> dict[str, bool]:
+    """Feature gates by upstream's names."""
+    return {UPSTREAM_GATES[name]: on for name, on in gates.items()}
+
+
+def args_of(args: Json) -> PodTopologySpreadArgs:
+    """The plugin's arguments as a message."""
+    return args_from_manifest(args)
+
+
+def rules_of(args: Json, gates: dict[str, bool]) -> Rules:
+    """By which rules a case is judged.
+
+    Raises:
+        InvalidRequest: the plugin refuses the args.
+    """
+    return Rules(profile_from_proto(args_of(args)), FeatureGates().switched(gates_of(gates)))
+
+
+def status_of(status: Any) -> Json:
+    """A status of the core as the recorded answers write it."""
+    return {"code": status.code.label, "reasons": list(status.reasons)}

@@ -1,0 +1,1 @@
+"""The incrementally counted index against plain counting, whatever happens to a cluster."""

@@ -1,0 +1,202 @@
+"""Random changes for the index. Names are few, so that slots, rows and label sets are reused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hypothesis import strategies as st
+
+from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.kube.affinity import compile_requirements
+from topospread.kube.objects import (
+    LabelExpression,
+    LabelSelector,
+    Node,
+    NodeExpression,
+    NodeRequirements,
+    NodeTerm,
+    Taint,
+    Toleration,
+    Workload,
+)
+from topospread.kube.selectors import compile_selector
+from topospread.spread.topology import Eligibility, GroupKey, Traits
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+ZONE = "zone"
+HOST = "host"
+KEYS = (ZONE, HOST, "nobody-has-it")
+
+NAMESPACES = ("default", "other")
+# Their order as bytes is not their order as numbers or in a dictionary.
+NODES = ("n1", "n10", "n2", "Z", "é", "\N{HIRAGANA LETTER A}", "\N{GRINNING FACE}")
+PODS = tuple(f"p{number}" for number in range(10))
+LABELS = (
+    (("app", "a"),),
+    (("app", "b"),),
+    (("app", "a"), ("tier", "fe")),
+    (("app", "a"), ("tier", "")),
+    (("tier", "fe"),),
+    (),
+)
+
+
+def group(
+    namespace: str = "default",
+    labels: dict[str, str] | None = None,
+    *expressions: tuple[str, str, tuple[str, ...]],
+) -> GroupKey:
+    """The pods of a namespace that have labels and fulfil expressions."""
+    return GroupKey(
+        namespace,
+        compile_selector(
+            LabelSelector(
+                tuple(sorted((labels or {}).items())),
+                tuple(LabelExpression(*expression) for expression in expressions),
+            )
+        ),
+    )
+
+
+GROUPS = (
+    group(labels={"app": "a"}),
+    group(labels={"app": "b"}),
+    group("other", {"app": "a"}),
+    group(labels={"app": "a", "tier": "fe"}),
+    group("default", None, ("app", "In", ("a", "b"))),
+    group("default", None, ("app", "NotIn", ("b",))),
+    group("default", None, ("tier", "DoesNotExist", ())),
+    group("default", None, ("tier", "Exists", ()), ("tier", "In", ("fe", "be"))),
+    group("other", None, ("app", "DoesNotExist", ())),
+)
+
+
+def requirements(node_selector: dict[str, str] | None = None, *terms: NodeTerm) -> NodeRequirements:
+    """Where a pod may run."""
+    return NodeRequirements(tuple(sorted((node_selector or {}).items())), terms or None)
+
+
+ELIGIBILITIES = (
+    Eligibility(),
+    Eligibility(keys=(ZONE,)),
+    Eligibility(keys=(ZONE, HOST)),
+    Eligibility(requirements=compile_requirements(requirements({"disk": "ssd"}))),
+    Eligibility(
+        keys=(HOST,),
+        requirements=compile_requirements(
+            requirements(
+                None,
+                NodeTerm((NodeExpression("num", "Gt", ("3",)),)),
+                NodeTerm((), (NodeExpression("metadata.name", "In", ("n1",)),)),
+            )
+        ),
+    ),
+    Eligibility(tolerations=()),
+    Eligibility(
+        keys=(ZONE,),
+        tolerations=(Toleration("ded", "Gt", "5"),),
+        comparison_operators=True,
+    ),
+)
+TRAITS = (
+    Traits(),
+    Traits(keys=(ZONE,)),
+    Traits(keys=(ZONE, HOST), labels=(HOST,), eligibilities=ELIGIBILITIES[3:6]),
+)
+
+nodes: SearchStrategy[Node] = st.builds(
+    lambda name, zone, host, others, taints: Node(
+        name,
+        {
+            key: value
+            for key, value in ((ZONE, zone), (HOST, name if host == "own" else host))
+            if value is not None
+        }
+        | others,
+        taints,
+    ),
+    st.sampled_from(NODES),
+    st.sampled_from(("z1", "z1", "z2", "z2", "z3", "", None)),
+    st.sampled_from(("own", "own", "own", "shared", None)),
+    st.sampled_from(({}, {"disk": "ssd"}, {"num": "5"}, {"num": "x", "disk": "hdd"})),
+    st.sampled_from(
+        ((), (), (Taint("ded", "7", "NoSchedule"),), (Taint("ded", "x", "PreferNoSchedule"),))
+    ),
+)
+node_changes: SearchStrategy[IndexChange] = st.one_of(
+    nodes.map(lambda node: NodeChange(node.name, node)),
+    nodes.map(lambda node: NodeChange(node.name, node)),
+    st.sampled_from(NODES).map(lambda name: NodeChange(name, None)),
+)
+rows = st.builds(
+    lambda labels, node_name, alive: PodRow(labels, node_name, bool(node_name) and alive),
+    st.sampled_from(LABELS),
+    st.sampled_from((*NODES, *NODES, "nobody", "")),
+    st.sampled_from((True, True, True, False)),
+)
+pod_changes: SearchStrategy[IndexChange] = st.builds(
+    PodChange,
+    st.sampled_from(("default", "default", "default", "other")),
+    st.sampled_from(PODS),
+    st.one_of(rows, rows, rows, st.none()),
+)
+workloads = st.builds(
+    lambda kind, namespace, name, app: Workload(
+        kind, namespace, name, match_labels=(("app", app),)
+    ),
+    st.sampled_from(("Service", "Service", "ReplicationController")),
+    st.sampled_from(NAMESPACES),
+    st.sampled_from(("w1", "w2")),
+    st.sampled_from("ab"),
+)
+workload_changes: SearchStrategy[IndexChange] = st.builds(
+    lambda workload, gone: WorkloadChange(
+        workload.kind, workload.namespace, workload.name, None if gone else workload
+    ),
+    workloads,
+    st.sampled_from((False, False, True)),
+)
+changes = st.one_of(*[pod_changes] * 5, *[node_changes] * 3, workload_changes)
+batches = st.lists(changes, max_size=8)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Changes that are folded at once."""
+
+    changes: list[IndexChange]
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Groups that somebody asks for."""
+
+    groups: list[GroupKey]
+
+
+@dataclass(frozen=True)
+class Read:
+    """Somebody reads everything of the newest snapshot."""
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Somebody goes on to use the newest snapshot."""
+
+
+Step = Fold | Keep | Read | Hold
+
+folds = st.builds(Fold, batches)
+steps: SearchStrategy[list[Step]] = st.lists(
+    st.one_of(
+        *[folds] * 4,
+        st.builds(Keep, st.lists(st.sampled_from(GROUPS), max_size=4)),
+        st.builds(Read),
+        st.builds(Hold),
+    ),
+    min_size=2,
+    max_size=16,
+)

@@ -1,0 +1,157 @@
+"""Snapshots by name instead of by slot, and their comparison with plain counting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tests.index.changes import ELIGIBILITIES, GROUPS, KEYS, NAMESPACES, TRAITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from tests.index.counting import Cluster
+    from topospread.index.snapshot import Snapshot
+    from topospread.spread.topology import Eligibility, GroupKey, Partition, Traits
+
+
+def assert_counts(snapshot: Snapshot, cluster: Cluster) -> None:
+    """Everything that the snapshot says, for the groups it keeps, is so in the cluster."""
+    assert_nodes(snapshot, cluster)
+    assert_workloads(snapshot, cluster)
+    for eligibility in ELIGIBILITIES:
+        mask = snapshot.mask(eligibility)
+        assert names_at(snapshot, np.flatnonzero(mask)) == cluster.eligible(eligibility)
+        for key in KEYS:
+            assert nodes_by_domain(snapshot, eligibility, key) == cluster.nodes_by_domain(
+                eligibility, key
+            )
+    for traits in TRAITS:
+        assert_partition(snapshot, cluster, traits)
+    for group in snapshot.groups:
+        assert_group(snapshot, cluster, group)
+
+
+def assert_nodes(snapshot: Snapshot, cluster: Cluster) -> None:
+    """The node table holds the cluster's nodes, in the order of their names as bytes."""
+    nodes = snapshot.nodes
+    in_order = sorted(cluster.nodes, key=lambda name: name.encode())
+    assert snapshot.pods == len(cluster.pods)
+    assert snapshot.node_count == nodes.count == len(in_order)
+    assert list(nodes.sorted_names) == in_order
+    assert [nodes.names[slot] for slot in nodes.order.tolist()] == in_order
+    assert [nodes.node(nodes.slot(name)) for name in in_order] == [
+        cluster.nodes[name] for name in in_order
+    ]
+    assert names_at(snapshot, np.flatnonzero(snapshot.alive)) == set(in_order)
+    for key in KEYS:
+        column = snapshot.domains(key)
+        ids = {name: int(column.ids[nodes.slot(name)]) for name in in_order}
+        found = {name: column.values[number] for name, number in ids.items() if number >= 0}
+        assert found == cluster.domains(key)
+        assert (column.ids[~snapshot.alive] == -1).all()
+        assert column.unique == (len(set(found.values())) == len(found))
+
+
+def assert_workloads(snapshot: Snapshot, cluster: Cluster) -> None:
+    """Each namespace has its workloads, and its services in the order of their names."""
+    assert snapshot.workload_count == len(cluster.workloads)
+    for namespace in NAMESPACES:
+        there = {key: w for key, w in cluster.workloads.items() if key[1] == namespace}
+        known = snapshot.namespace(namespace)
+        for kind, _, name in cluster.workloads:
+            assert known.lookup(kind, name) is there.get((kind, namespace, name))
+        services = [w for (kind, _, _), w in sorted(there.items()) if kind == "Service"]
+        assert list(known.services) == services
+
+
+def assert_group(snapshot: Snapshot, cluster: Cluster, group: GroupKey) -> None:
+    """Each count of a group is the cluster's: by node, by domain in every view, and by class."""
+    on_slots = snapshot.node_counts(group)
+    assert on_slots.size == snapshot.nodes.capacity
+    by_node = cluster.pods_by_node(group)
+    assert {name: int(on_slots[snapshot.slot(name)]) for name in by_node} == by_node
+    for eligibility in ELIGIBILITIES:
+        for key in KEYS:
+            found = snapshot.domain_counts(group, eligibility, key)
+            values = snapshot.domains(key).values
+            present = snapshot.membership(eligibility, key).present
+            expected = cluster.pods_by_domain(group, eligibility, key)
+            assert {values[d]: int(found[d]) for d in np.flatnonzero(present).tolist()} == expected
+            assert not found[~present].any(), "pods in a domain without an eligible node"
+    for traits in TRAITS:
+        assert_count_of_counts(snapshot, by_node, group, snapshot.partition(traits))
+
+
+def assert_partition(snapshot: Snapshot, cluster: Cluster, traits: Traits) -> None:
+    """Nodes are in one class if and only if their traits are the same."""
+    partition = snapshot.partition(traits)
+    classes: dict[object, list[str]] = {}
+    inside = [cluster.eligible(eligibility) for eligibility in traits.eligibilities]
+    for name in sorted(cluster.nodes, key=lambda name: name.encode()):
+        labels = cluster.nodes[name].labels
+        own = (
+            tuple(labels.get(key) for key in traits.keys),
+            tuple(key in labels for key in traits.labels),
+            tuple(name in eligible for eligible in inside),
+        )
+        classes.setdefault(own, []).append(name)
+    names = snapshot.nodes.names
+    found = {
+        (
+            tuple(
+                snapshot.domains(key).values[int(ids[number])] if ids[number] >= 0 else None
+                for key, ids in zip(traits.keys, partition.domains, strict=True)
+            ),
+            tuple(bool(labelled[number]) for labelled in partition.labelled),
+            tuple(bool(eligible[number]) for eligible in partition.eligible),
+        ): [names[slot] for slot in members]
+        for number, members in enumerate(partition.members)
+    }
+    assert found == classes
+    assert partition.nodes.tolist() == [len(members) for members in partition.members]
+    for number, members in enumerate(partition.members):
+        assert (partition.ids[members] == number).all()
+    assert int((partition.ids >= 0).sum()) == len(cluster.nodes)
+    assert partition.rank[snapshot.nodes.order].tolist() == list(range(len(cluster.nodes)))
+
+
+def assert_count_of_counts(
+    snapshot: Snapshot, by_node: dict[str, int], group: GroupKey, partition: Partition
+) -> None:
+    """How many nodes of each class hold how many pods."""
+    found = snapshot.count_of_counts(group, partition)
+    expected = np.zeros_like(found)
+    for name, pods in by_node.items():
+        expected[partition.ids[snapshot.slot(name)], pods] += 1
+    assert found.tolist() == expected.tolist()
+
+
+def nodes_by_domain(snapshot: Snapshot, eligibility: Eligibility, key: str) -> dict[str, int]:
+    """Eligible nodes in each domain that has any."""
+    membership = snapshot.membership(eligibility, key)
+    assert membership.size == int(membership.present.sum())
+    assert (membership.present == (membership.nodes > 0)).all()
+    values = snapshot.domains(key).values
+    return {
+        values[d]: int(membership.nodes[d]) for d in np.flatnonzero(membership.present).tolist()
+    }
+
+
+def names_at(snapshot: Snapshot, slots: NDArray[np.intp]) -> set[str]:
+    """The names of the nodes in slots."""
+    return {snapshot.nodes.names[slot] for slot in slots}
+
+
+def read(snapshot: Snapshot, groups: Iterable[GroupKey] = GROUPS) -> None:
+    """Have everything worked out that the snapshot works out when it is first asked."""
+    for group in set(groups) & set(snapshot.groups):
+        snapshot.node_counts(group)
+        for eligibility in ELIGIBILITIES:
+            for key in KEYS:
+                snapshot.domain_counts(group, eligibility, key)
+        for traits in TRAITS:
+            snapshot.count_of_counts(group, snapshot.partition(traits))

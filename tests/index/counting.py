@@ -1,0 +1,106 @@
+"""Counting without an index: a cluster as dictionaries, and each count as a loop over its pods."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.kube.taints import tolerated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from topospread.kube.objects import Node, Workload
+    from topospread.spread.topology import Eligibility, GroupKey
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@dataclass
+class Cluster:
+    """What is known of a cluster after some changes."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[tuple[str, str], PodRow] = field(default_factory=dict)
+    workloads: dict[tuple[str, str, str], Workload] = field(default_factory=dict)
+
+    def change(self, changes: Iterable[IndexChange]) -> None:
+        """Let changes happen."""
+        for change in changes:
+            match change:
+                case PodChange(namespace, name, row):
+                    put(self.pods, (namespace, name), row)
+                case NodeChange(name, node):
+                    put(self.nodes, name, node)
+                case WorkloadChange(kind, namespace, name, workload):
+                    put(self.workloads, (kind, namespace, name), workload)
+
+    def changes(self) -> list[IndexChange]:
+        """What makes this cluster out of an empty one."""
+        return [
+            *(PodChange(namespace, name, row) for (namespace, name), row in self.pods.items()),
+            *(NodeChange(name, node) for name, node in self.nodes.items()),
+            *(WorkloadChange(*key, workload) for key, workload in self.workloads.items()),
+        ]
+
+    def copy(self) -> Cluster:
+        """The cluster as it is now."""
+        return Cluster(dict(self.nodes), dict(self.pods), dict(self.workloads))
+
+    def pods_by_node(self, group: GroupKey) -> dict[str, int]:
+        """Matching pods on each node."""
+        found = Counter(
+            row.node_name
+            for (namespace, _), row in self.pods.items()
+            if row.counted
+            and namespace == group.namespace
+            and group.selector.matches(dict(row.labels))
+        )
+        return {name: found[name] for name in self.nodes}
+
+    def eligible(self, eligibility: Eligibility) -> set[str]:
+        """Names of the eligible nodes."""
+        return {name for name, node in self.nodes.items() if is_eligible(node, eligibility)}
+
+    def domains(self, key: str) -> dict[str, str]:
+        """The domain of each node that has the label."""
+        return {name: node.labels[key] for name, node in self.nodes.items() if key in node.labels}
+
+    def nodes_by_domain(self, eligibility: Eligibility, key: str) -> dict[str, int]:
+        """Eligible nodes in each domain that has any."""
+        eligible, domains = self.eligible(eligibility), self.domains(key)
+        return dict(Counter(domain for name, domain in domains.items() if name in eligible))
+
+    def pods_by_domain(self, group: GroupKey, eligibility: Eligibility, key: str) -> dict[str, int]:
+        """Matching pods on eligible nodes of each domain that has any such node."""
+        pods, domains = self.pods_by_node(group), self.domains(key)
+        counts = dict.fromkeys(self.nodes_by_domain(eligibility, key), 0)
+        for name in self.eligible(eligibility) & set(domains):
+            counts[domains[name]] += pods[name]
+        return counts
+
+
+def put(content: dict[_K, _V], key: _K, value: _V | None) -> None:
+    """Note what there is under a key now; None: nothing."""
+    if value is None:
+        content.pop(key, None)
+    else:
+        content[key] = value
+
+
+def is_eligible(node: Node, eligibility: Eligibility) -> bool:
+    """Whether a node has the keys, fulfils the requirements and has no taint in the way."""
+    required, tolerations = eligibility.requirements, eligibility.tolerations
+    return (
+        all(key in node.labels for key in eligibility.keys)
+        and (required is None or required.matches(node.name, node.labels))
+        and (
+            tolerations is None
+            or tolerated(
+                node.taints, tolerations, comparison_operators=eligibility.comparison_operators
+            )
+        )
+    )

@@ -1,0 +1,103 @@
+"""However a state came about, the index counts it as one rebuilt from it, and as plain counting."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conformance.core import change_of, folded
+from tests.index.changes import GROUPS, Fold, Hold, Keep, Read, Step, batches, steps
+from tests.index.comparing import assert_counts, read
+from tests.index.counting import Cluster
+from tests.reference.histories import History, changed, histories
+from topospread.index.builder import Builder
+
+if TYPE_CHECKING:
+    from topospread.index.changes import IndexChange
+    from topospread.index.snapshot import Snapshot
+
+
+def play(builder: Builder, steps: list[Step]) -> tuple[Cluster, list[tuple[Snapshot, Cluster]]]:
+    """The cluster after all steps, and the held snapshots, each with the cluster at its time."""
+    cluster, held = Cluster(), []
+    for step in steps:
+        match step:
+            case Fold(changes):
+                builder.fold(changes)
+                cluster.change(changes)
+            case Keep(groups):
+                assert builder.keep(groups).missing(groups) == []
+            case Read():
+                read(builder.snapshot)
+            case Hold():
+                held.append((builder.snapshot, cluster.copy()))
+    return cluster, held
+
+
+@given(steps)
+def test_incremental_counts_are_those_of_a_rebuild(steps: list[Step]) -> None:
+    builder, rebuilt = Builder(), Builder()
+    cluster, _ = play(builder, steps)
+    rebuilt.fold(cluster.changes())
+    for one in (builder, rebuilt):
+        assert_counts(one.snapshot, cluster)
+        assert_counts(one.keep(GROUPS), cluster)
+    assert builder.snapshot.nodes.id == rebuilt.snapshot.nodes.id
+
+
+@given(steps, st.integers(1, 4))
+def test_counts_stay_right_while_groups_go_and_come_back(steps: list[Step], most: int) -> None:
+    builder = Builder(max_groups=most)
+    cluster, _ = play(builder, steps)
+    assert_counts(builder.snapshot, cluster)
+    for group in GROUPS:
+        snapshot = builder.keep([group])
+        assert len(snapshot.groups) <= most
+        assert_counts(snapshot, cluster)
+
+
+@given(steps)
+def test_a_snapshot_stays_as_it_was(steps: list[Step]) -> None:
+    builder = Builder(max_groups=5)
+    builder.keep(GROUPS[:4])
+    _, held = play(builder, [*steps, Hold()])
+    for snapshot, cluster in held:
+        assert_counts(snapshot, cluster)
+    for snapshot, cluster in held:  # now that all of them have worked everything out
+        assert_counts(snapshot, cluster)
+
+
+@given(batches, st.lists(st.integers(0, 8)))
+def test_the_size_of_batches_does_not_matter(changes: list[IndexChange], cuts: list[int]) -> None:
+    at_once, one_by_one, in_pieces = Builder(), Builder(), Builder()
+    for builder in (at_once, one_by_one, in_pieces):
+        builder.keep(GROUPS)
+    at_once.fold(changes)
+    for change in changes:
+        one_by_one.fold([change])
+    bounds = [0, *sorted(min(cut, len(changes)) for cut in cuts), len(changes)]
+    for first, last in pairwise(bounds):
+        in_pieces.fold(changes[first:last])
+    cluster = Cluster()
+    cluster.change(changes)
+    for builder in (at_once, one_by_one, in_pieces):
+        assert_counts(builder.snapshot, cluster)
+
+
+@given(histories(max_changes=20))
+def test_kubernetes_histories_count_as_a_rebuild(history: History) -> None:
+    builder = folded(history.start)
+    builder.keep(GROUPS)
+    state = history.start
+    for change in history.changes:
+        builder.fold([change_of(change.object, gone=change.gone)])
+        state = changed(state, change)
+        rebuilt = folded(state)
+        ours, other = builder.snapshot, rebuilt.keep(GROUPS)
+        assert ours.nodes.id == other.nodes.id
+        for group in GROUPS:
+            on_ours, on_other = ours.node_counts(group), other.node_counts(group)
+            assert on_ours[ours.nodes.order].tolist() == on_other[other.nodes.order].tolist()

@@ -1,0 +1,189 @@
+"""Many changes: arrays grow, nobody reads for a long time, names come and go without end."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.index.changes import GROUPS, ZONE, group
+from tests.index.comparing import assert_counts, read
+from tests.index.counting import Cluster
+from topospread.index.builder import Builder
+from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow
+from topospread.index.groups import MAX_PENDING
+from topospread.kube.objects import Node
+from topospread.spread.topology import Eligibility
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+APP = (("app", "a"),)
+OF_APP = group(labels={"app": "a"})
+
+
+def starts(name: str, node: str, labels: tuple[tuple[str, str], ...] = APP) -> PodChange:
+    return PodChange("default", name, PodRow(labels, node, True))
+
+
+def joins(name: str, zone: str = "z") -> NodeChange:
+    return NodeChange(name, Node(name, {ZONE: zone}))
+
+
+def pods_on_nodes(builder: Builder) -> list[int]:
+    """Pods of the app on each node, by name."""
+    snapshot = builder.snapshot
+    return snapshot.node_counts(OF_APP)[snapshot.nodes.order].tolist()
+
+
+def many_changes(dice: random.Random, count: int) -> Iterator[IndexChange]:
+    """Changes over hundreds of nodes, pods and label sets; a quarter of them take something away.
+
+    Hypothesis draws only the dice's seed: so many draws of its own would be slow.
+    """
+    for _ in range(count):
+        name = f"n{dice.randrange(700)}"
+        match dice.randrange(8):
+            case 0:
+                yield NodeChange(name, None)
+            case 1 | 2:
+                yield joins(name, f"z{dice.randrange(40)}")
+            case 3:
+                yield PodChange("default", f"p{dice.randrange(900)}", None)
+            case _:
+                labels = (("app", dice.choice("ab")), ("hash", str(dice.randrange(200))))
+                yield starts(f"p{dice.randrange(900)}", name, labels)
+
+
+@settings(max_examples=15)
+@given(st.integers(), st.sampled_from((1, 7, 500)), st.booleans())
+def test_thousands_of_changes(seed: int, batch: int, reading: bool) -> None:
+    dice = random.Random(seed)
+    builder, cluster = Builder(), Cluster()
+    builder.keep(GROUPS[:6])
+    changes = list(many_changes(dice, 3000))
+    cluster.change(changes)
+    for first in range(0, len(changes), batch):
+        builder.fold(changes[first : first + batch])
+        if reading and dice.randrange(50) == 0:
+            read(builder.snapshot)
+    rebuilt = Builder()
+    rebuilt.fold(cluster.changes())
+    for snapshot in (builder.snapshot, rebuilt.keep(GROUPS[:6])):
+        assert_counts(snapshot, cluster)
+    assert builder.snapshot.nodes.id == rebuilt.snapshot.nodes.id
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1, 2, MAX_PENDING])
+def test_changes_on_more_nodes_than_a_version_carries_before_anybody_reads(extra: int) -> None:
+    """Counts were lost when a version with more differences than it may carry was never read."""
+    count = MAX_PENDING + extra
+    builder = Builder()
+    builder.fold([joins(f"n{number}") for number in range(count)])
+    builder.fold([starts(f"old-{number}", f"n{number}") for number in range(count)])
+    builder.keep([OF_APP])
+    for number in range(count):
+        builder.fold([starts(f"new-{number}", f"n{number}")])
+    for number in range(count - 1):
+        builder.fold([starts(f"newest-{number}", f"n{number}")])
+    assert sorted(pods_on_nodes(builder)) == [2, *[3] * (count - 1)]
+    assert builder.snapshot.domain_counts(OF_APP, Eligibility(), ZONE).sum() == 3 * count - 1
+
+
+def test_more_groups_at_once_than_are_kept() -> None:
+    """A caller that asked for so many was sent round and round."""
+    groups = [group(labels={"app": str(number)}) for number in range(40)]
+    builder = Builder(max_groups=16)
+    builder.fold([joins("n"), *[starts(f"p{n}", "n", (("app", str(n)),)) for n in range(40)]])
+    snapshot = builder.keep(groups)
+    assert snapshot.missing(groups) == []
+    assert [int(snapshot.node_counts(g).sum()) for g in groups] == [1] * 40
+    assert len(builder.keep([OF_APP]).groups) <= 16
+
+
+def test_the_groups_asked_for_lately_stay() -> None:
+    groups = [group(labels={"app": str(number)}) for number in range(12)]
+    builder = Builder(max_groups=10)
+    builder.keep(groups[:10])
+    builder.fold([])
+    for used in groups[:5]:
+        builder.snapshot.groups[used].use.tick = builder.snapshot.sequence
+    snapshot = builder.keep(groups[10:])
+    assert snapshot.missing([*groups[:5], *groups[10:]]) == []
+    assert len(snapshot.groups) <= 10
+
+
+def test_pods_before_their_node_count_once_it_is_there() -> None:
+    builder = Builder()
+    builder.keep([OF_APP])
+    builder.fold([starts(f"p{number}", f"n{number % 100}") for number in range(300)])
+    assert pods_on_nodes(builder) == []
+    assert builder.snapshot.pods == 300
+    builder.fold([joins(f"n{number}") for number in range(50)])
+    assert pods_on_nodes(builder) == [3] * 50
+
+
+def test_pods_outlive_their_node() -> None:
+    builder = Builder()
+    builder.keep([OF_APP])
+    builder.fold([joins("n"), joins("other"), starts("p", "n")])
+    builder.fold([NodeChange("n", None)])
+    snapshot = builder.snapshot
+    assert snapshot.slot("n") == -1
+    assert snapshot.domain_counts(OF_APP, Eligibility(), ZONE).tolist() == [0]
+    builder.fold([joins("n", "z")])
+    assert builder.snapshot.domain_counts(OF_APP, Eligibility(), ZONE).tolist() == [1]
+
+
+def test_slots_label_sets_and_rows_of_what_is_gone_are_used_again() -> None:
+    builder = Builder()
+    builder.keep([OF_APP])
+    for number in range(2000):
+        name, labels = f"n{number}", (("app", "a"), ("hash", str(number)))
+        builder.fold([starts(f"p{number}", name, labels), joins(name, name)])
+        builder.fold([NodeChange(name, None), PodChange("default", f"p{number}", None)])
+    assert builder.snapshot.pods == 0
+    assert builder.snapshot.nodes.capacity <= 64
+    assert len(builder.snapshot.domains(ZONE).values) <= 300
+    assert len(builder._labels) <= 2
+    assert builder._labels.live == 0
+    assert builder._pods._used <= 2
+    assert len(builder._slots._free) == builder._slots.capacity
+
+
+def test_nothing_is_left_of_groups_that_went() -> None:
+    builder = Builder(max_groups=10)
+    builder.fold([joins("n"), starts("p", "n")])
+    for number in range(500):
+        builder.keep([group("default", None, ("app", "In", ("a", str(number))))])
+    watched = {key for keys in builder._labels._watching.values() for key in keys}
+    assert watched == set(builder.snapshot.groups)
+    (labels,) = builder._labels._by_content.values()
+    assert set(labels.groups) == watched
+
+
+def test_breathing_now_and_then_in_a_long_batch() -> None:
+    breaths: list[int] = []
+    builder = Builder(breathe=lambda: breaths.append(1))
+    builder.fold([starts(f"p{number}", "n") for number in range(1000)])
+    assert len(breaths) == 1000 // 50
+
+
+def test_an_empty_batch_changes_nothing_but_the_sequence() -> None:
+    builder = Builder()
+    before = builder.fold([joins("n"), starts("p", "n")])
+    after = builder.fold([])
+    assert after.sequence == before.sequence + 1
+    assert after.nodes is before.nodes
+
+
+def test_node_tables_are_shared_until_a_node_changes() -> None:
+    """A heartbeat, which changes neither labels nor taints, must not cost the caches."""
+    builder = Builder()
+    nodes = builder.fold([joins("n"), joins("m")]).nodes
+    assert builder.fold([joins("n"), starts("p", "n")]).nodes is nodes
+    assert builder.fold([joins("n", "z2"), joins("n")]).nodes.id == nodes.id
+    assert builder.fold([joins("n", "z2")]).nodes is not nodes
