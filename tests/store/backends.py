@@ -146,8 +146,8 @@ class RedisBackend:
                 client.restore(name, 0, value)
 
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
-        names = {Kind.NODE: ("node", key.name), Kind.POD: ("pod", f"{key.namespace}/{key.name}")}
-        part, field = names[key.kind]
+        name = key.name if key.kind is Kind.NODE else f"{key.namespace}/{key.name}"
+        part, field = key.kind.name.lower(), name
         with redis.Redis.from_url(self.url) as client:
             assert client.hexists(f"ts:{{{cluster}}}:{part}", field)
             client.hset(f"ts:{{{cluster}}}:{part}", field, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -26,15 +27,25 @@ keys = st.one_of(
 )
 versions = st.sampled_from(["", "0", "1", "2", "9", "10", str(2**53), str(2**53 + 1), "9" * 30])
 uids = st.sampled_from(["", "u", "v"])
+
+
+def _put(key, payload, digest, version, uid, ends, lifetime):
+    stored = StoredObject(key, payload, digest, version, uid)
+    if key.kind is Kind.POD:
+        return Put(stored, ends_reservation=ends)
+    return Put(stored, lifetime=lifetime if key.kind is Kind.RESERVATION else None)
+
+
 puts = st.builds(
-    lambda key, payload, digest, version, uid: Put(
-        StoredObject(key, payload, digest, version, uid)
-    ),
+    _put,
     keys,
     st.sampled_from([b"", b"\x00\xff", b"spec"]),
     st.sampled_from([b"AAAAAAAA", b"\x00" * 8]),
     versions,
     uids,
+    st.booleans(),
+    # Due at once, or not while the test lasts: backends have clocks of their own.
+    st.sampled_from([None, 0, 3_600_000]),
 )
 removes = st.builds(Remove, keys, uids, versions)
 
@@ -43,7 +54,27 @@ def _key(change):
     return change.object.key if isinstance(change, Put) else change.key
 
 
-changes = st.lists(puts | removes, max_size=6, unique_by=_key)
+def _named(change):
+    """What may come once in an apply: an object, or a pod and what is reserved for it."""
+    key = _key(change)
+    return (Kind.POD, *_name(key)) if key.kind is Kind.RESERVATION else (key.kind, *_name(key))
+
+
+def _name(key):
+    return key.namespace, key.name
+
+
+def _dated(stored):
+    """When it is due, as far as clocks agree."""
+    return stored if stored is None else replace(stored, expires_at=bool(stored.expires_at))
+
+
+def _undated(transaction):
+    entries = [replace(entry, object=_dated(entry.object)) for entry in transaction.entries]
+    return transaction.revision.number, entries
+
+
+changes = st.lists(puts | removes, max_size=6, unique_by=_named)
 # How many revisions to go back for the precondition, and whether its tag is the right one.
 preconditions = st.none() | st.tuples(
     st.integers(-1, 12),
@@ -52,7 +83,7 @@ preconditions = st.none() | st.tuples(
 )
 applies = st.tuples(st.just("apply"), changes, preconditions, st.booleans())
 follows = st.tuples(st.just("follow"), st.integers(-1, 12), st.booleans())
-steps = st.one_of(applies, applies, applies, follows, st.just(("drop",)))
+steps = st.one_of(applies, applies, applies, follows, st.just(("purge",)), st.just(("drop",)))
 
 # Few enough changes in the log for trimming. Tombstones stay: which of them are the oldest is told
 # by each backend's own clock.
@@ -99,13 +130,20 @@ class Run:
         assert applied.previous == self.known[-1]
         if applied.revision != applied.previous:
             self.known.append(applied.revision)
-        return applied.outcomes, applied.revision.number, applied.previous.number
+        answered = applied.outcomes, applied.ended, bool(applied.at)
+        return *answered, applied.revision.number, applied.previous.number
+
+    def purge(self):
+        applied = self.store.purge(self.cluster)
+        if applied.revision != applied.previous:
+            self.known.append(applied.revision)
+        return applied.ended, applied.revision.number
 
     def follow(self, back, right):
         identity = self.store.head(self.cluster).identity
         after = self.revision(back, right)
         found = self.store.follow(self.cluster, identity, after, wait=0)
-        return [(transaction.revision.number, transaction.entries) for transaction in found]
+        return list(map(_undated, found))
 
     def drop(self):
         self.known = [Revision()]
@@ -126,8 +164,8 @@ class Run:
             assert at == head.revision
         found = objects(self.store, self.cluster)
         return (
-            [(transaction.revision.number, transaction.entries) for transaction in stream],
-            dict(sorted(found.items(), key=repr)),
+            list(map(_undated, stream)),
+            {key: _dated(found[key]) for key in sorted(found, key=repr)},
             head.oldest,
             bool(head.identity),
             len(head.dropped),

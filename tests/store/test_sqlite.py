@@ -14,7 +14,7 @@ from tests.store.backends import CLUSTER, SqliteBackend, follow_all, node, objec
 from tests.store.conftest import SETTINGS
 from tests.store.test_concurrency import WRITES, write_from_a_process
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread.store.api import Change, Remove
+from topospread.store.api import Change, Key, Kind, Put, Remove
 from topospread.store.settings import StoreSettings
 from topospread.store.sqlite.open import open_store as open_sqlite
 from topospread.store.urls import SqliteURL
@@ -180,6 +180,8 @@ STEPS = [
     (sqlite3.SQLITE_DELETE, "touched"),
     (sqlite3.SQLITE_INSERT, "tombstone"),
     (sqlite3.SQLITE_DELETE, "tombstone"),
+    (sqlite3.SQLITE_INSERT, "expiry"),
+    (sqlite3.SQLITE_DELETE, "expiry"),
     (sqlite3.SQLITE_UPDATE, "cluster"),
 ]
 
@@ -207,6 +209,7 @@ def test_an_error_at_any_step_undoes_the_whole_transaction(path, action, table, 
         put(pod("p-0"), "9"),
         Remove(pod("p-2"), up_to_version="5"),
         Remove(pod("p-3"), up_to_version="5"),
+        Put(put(Key(Kind.RESERVATION, "default", "p-9")).object, lifetime=60_000),
     ]
     writer.set_authorizer(deny)
     with pytest.raises(StoreUnavailable):

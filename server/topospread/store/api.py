@@ -30,6 +30,12 @@ MAX_OBJECT_BYTES: Final = 1_572_864
 MAX_APPLY_BYTES: Final = 16 * 1024 * 1024
 """Payloads of one apply together, for the reason of MAX_CHANGES."""
 
+MAX_PURGED: Final = 100
+"""Reservations that one transaction ends because they are due, for the reason of MAX_CHANGES."""
+
+MAX_LIFETIME: Final = 7 * 86_400_000
+"""Milliseconds that a reservation may last at most: a week outlasts any pod's way to its node."""
+
 
 class Kind(IntEnum):
     """What can be stored. The numbers are part of the stored format."""
@@ -85,8 +91,10 @@ class StoredObject:
             (then the object is always applied). Compared only with versions of the same key.
         digest: 8 bytes over the fields that matter to spreading decisions; equal digests mean that
             no decision can differ, so the write does not count as relevant.
-        uid: for tombstones.
+        uid: for tombstones, and to tell the pods of one name apart.
         payload: trimmed protobuf bytes; opaque to the store.
+        expires_at: of a reservation, milliseconds since 1970 on the store's clock; 0 for never. The
+            store sets it from Put.lifetime.
     """
 
     key: Key
@@ -94,18 +102,32 @@ class StoredObject:
     digest: bytes
     resource_version: str = ""
     uid: str = ""
+    expires_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Write this object."""
+    """Write this object.
+
+    Attributes:
+        ends_reservation: of a pod that is bound, terminating or has ended: what was reserved for it
+            ends in the same transaction, unless the pod is IGNORED_STALE or the reservation is for
+            a pod of another uid. So a pod never counts twice, and never not at all.
+        lifetime: of a reservation, milliseconds from this write on after which it is due; None for
+            never. With a lifetime it is always written, so that writing it again renews it.
+    """
 
     object: StoredObject
+    ends_reservation: bool = False
+    lifetime: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Delete the object with this key.
+    """Delete the object with this key; with a pod, the reservation that is for it.
+
+    A reservation is for the pod if one of the two has no uid or they are equal. It ends also when
+    the pod itself is not there, but not when the removal is IGNORED_STALE.
 
     Attributes:
         uid: when given, only an object with this uid is deleted (else NOT_FOUND, and no tombstone).
@@ -146,11 +168,17 @@ class Applied:
         revision: contains the write; the head when nothing needed writing.
         previous: the head just before; equals ``revision`` when nothing was written.
         outcomes: one for each change, in order.
+        ended: reservations that ended in the same transaction without being among the changes:
+            with their pods, in the order of the log, then those that were due.
+        at: when lifetimes of this write began, in milliseconds since 1970 on the store's clock; 0
+            when no change has one.
     """
 
     revision: Revision
     previous: Revision
     outcomes: tuple[Outcome, ...]
+    ended: tuple[Key, ...] = ()
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +305,8 @@ class Writer(Protocol):
         one, or not newer than a tombstone's, is IGNORED_STALE unless ``force``; a Put without a
         version is always applied. Nothing is appended when no change had an effect. The cluster is
         created by the first write that has one. Deletions and new objects are always relevant.
+        A write that has an effect also ends what is due, as :meth:`purge` does, after its own
+        changes; a due reservation that is among the changes is left to them.
 
         Args:
             cluster: a DNS label.
@@ -292,8 +322,20 @@ class Writer(Protocol):
                 never was (another history).
             IdentityChanged: the identity differs.
             LimitExceeded: too many changes, or MAX_OBJECT_BYTES or MAX_APPLY_BYTES exceeded.
-            InvalidRequest: a cluster name, key, version or uid that cannot be stored; a key given
-                twice.
+            InvalidRequest: a cluster name, key, version, uid or lifetime that cannot be stored; a
+                key given twice; a reservation and the pod that ends it.
+        """
+        ...
+
+    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
+        """End the reservations that are due on the store's clock, at most MAX_PURGED of them.
+
+        A reservation counts until this, or another write, has logged its end. Nothing is appended
+        when none is due; an unknown cluster is no error.
+
+        Args:
+            cluster: its name.
+            timeout: as for apply().
         """
         ...
 

@@ -9,6 +9,7 @@ from topospread.errors import InvalidRequest, LimitExceeded
 from topospread.store.api import (
     MAX_APPLY_BYTES,
     MAX_CHANGES,
+    MAX_LIFETIME,
     MAX_OBJECT_BYTES,
     Change,
     Key,
@@ -43,7 +44,8 @@ def check_changes(changes: Sequence[Change]) -> None:
 
     Raises:
         LimitExceeded: too many changes or bytes.
-        InvalidRequest: a name, version, uid or digest that cannot be stored, or a key given twice.
+        InvalidRequest: a name, version, uid or lifetime that cannot be stored, a key given twice,
+            or a reservation together with its pod.
     """
     if len(changes) > MAX_CHANGES:
         raise LimitExceeded(
@@ -62,6 +64,13 @@ def check_changes(changes: Sequence[Change]) -> None:
             _check_words(key, change.uid, change.up_to_version)
     if len(keys) < len(changes):
         raise InvalidRequest("an object is named twice in one apply: send only its last state")
+    for key in keys:
+        # Which of the two would decide about the reservation depends on their order.
+        if key.kind is Kind.RESERVATION and Key(Kind.POD, key.namespace, key.name) in keys:
+            raise InvalidRequest(
+                f"pod {key.namespace}/{key.name} and its reservation are changed in one apply: "
+                "send one after the other"
+            )
     if size > MAX_APPLY_BYTES:
         raise LimitExceeded(
             f"{size} bytes in one apply; at most {MAX_APPLY_BYTES}: send fewer objects at once"
@@ -92,6 +101,14 @@ def _check_object(change: Put) -> int:
     if len(stored.digest) != DIGEST_BYTES:
         raise ValueError(f"a digest has {DIGEST_BYTES} bytes, not {len(stored.digest)}")
     _check_words(stored.key, stored.uid, stored.resource_version)
+    if change.lifetime is not None and not 0 <= change.lifetime <= MAX_LIFETIME:
+        raise InvalidRequest(
+            f"a reservation lasts at most {MAX_LIFETIME} ms (a week), not {change.lifetime}"
+        )
+    if change.lifetime is not None and stored.key.kind is not Kind.RESERVATION:
+        raise ValueError("only reservations have a lifetime")
+    if change.ends_reservation and stored.key.kind is not Kind.POD:
+        raise ValueError("only pods end reservations")
     size = len(stored.payload)
     if size > MAX_OBJECT_BYTES:
         raise LimitExceeded(

@@ -5,10 +5,13 @@ The Lua script of the Redis backend states the same rules; a property test compa
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from topospread.store.api import Outcome
+from topospread.store.api import Kind, Outcome, Put
 from topospread.store.values import Header, header
+
+if TYPE_CHECKING:
+    from topospread.store.api import Change
 
 GRAINS: Final = 64
 """The log is trimmed in steps of 1/64 of its limit, so that a write rarely pays for it."""
@@ -20,7 +23,7 @@ def older(version: str, than: str) -> bool:
 
 
 def judge_put(
-    value: bytes, stored: bytes | None, buried: str, *, force: bool
+    value: bytes, stored: bytes | None, buried: str, *, force: bool, renews: bool = False
 ) -> tuple[Outcome, bool]:
     """What a Put does.
 
@@ -29,6 +32,7 @@ def judge_put(
         stored: the present one, if any.
         buried: version of the tombstone that stands for the object, or empty.
         force: whether older versions may be written.
+        renews: whether the same value is written again.
 
     Returns:
         The outcome, and whether the change is relevant to decisions.
@@ -40,7 +44,7 @@ def judge_put(
         if late and not force:
             return Outcome.IGNORED_STALE, False
         return Outcome.CREATED, True
-    if stored == value:
+    if stored == value and not renews:
         return Outcome.UNCHANGED, False
     old = header(stored)
     if old is None:
@@ -60,6 +64,31 @@ def judge_remove(uid: str, up_to_version: str, stored: bytes | None, *, force: b
     if not force and up_to_version and old.version and older(up_to_version, old.version):
         return Outcome.IGNORED_STALE
     return Outcome.DELETED
+
+
+def ends_for(change: Change, outcome: Outcome, stored: bytes | None) -> str | None:
+    """The uid of the pod whose reservation ends with a change (empty: any); None when none does.
+
+    Args:
+        change: of any object.
+        outcome: what became of it.
+        stored: the value before it, if any.
+    """
+    if isinstance(change, Put):
+        stale = outcome is Outcome.IGNORED_STALE
+        return change.object.uid if change.ends_reservation and not stale else None
+    if change.key.kind is not Kind.POD or outcome is Outcome.IGNORED_STALE:
+        return None
+    if change.uid or stored is None:
+        return change.uid
+    old = header(stored)
+    return old.uid if old else ""
+
+
+def is_for(reservation: bytes, uid: str) -> bool:
+    """Whether a stored reservation is for the pod with a uid; an unknown uid is any."""
+    found = header(reservation)
+    return found is None or not uid or found.uid in ("", uid)
 
 
 def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int]:

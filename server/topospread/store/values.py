@@ -9,7 +9,8 @@ A stored value (format 1; the format number stands in the cluster's meta, or in 
     1+v     8       digest of the fields that matter to spreading
     9+v     1       u: length of the uid (0..255)
     10+v    u       uid
-    10+v+u  rest    payload: trimmed protobuf bytes
+    10+v+u  13      of a reservation only: when it is due, milliseconds since 1970 (0: never)
+            rest    payload: trimmed protobuf bytes
 
 The version and the digest come first because writes look at them on every change, in Lua as well.
 An object is named ``<kind>/<namespace>/<name>`` with the number of its Kind; the namespace is empty
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT: Final = 1
 DIGEST_BYTES: Final = 8
+EXPIRY_DIGITS: Final = 13
 
 RELEVANT: Final = b"="
 MINOR: Final = b"~"
@@ -49,15 +51,15 @@ class Header(NamedTuple):
 
 def pack(stored: StoredObject) -> bytes:
     """The stored form of an object whose fields were checked."""
+    if stored.key.kind is Kind.RESERVATION:
+        return b"%b%013d%b" % (front(stored), stored.expires_at, stored.payload)
+    return front(stored) + stored.payload
+
+
+def front(stored: StoredObject) -> bytes:
+    """The header of an object's stored form."""
     version, uid = stored.resource_version.encode(), stored.uid.encode()
-    return b"%c%b%b%c%b%b" % (
-        len(version),
-        version,
-        stored.digest,
-        len(uid),
-        uid,
-        stored.payload,
-    )
+    return b"%c%b%b%c%b" % (len(version), version, stored.digest, len(uid), uid)
 
 
 def header(value: bytes) -> Header | None:
@@ -81,10 +83,16 @@ def header(value: bytes) -> Header | None:
 
 def unpack(key: Key, value: bytes) -> StoredObject:
     """The object of a stored value; one that cannot be read is raw, with an empty digest."""
-    front = header(value)
-    if front is None:
+    read = header(value)
+    if read is None:
         return StoredObject(key, value, b"")
-    return StoredObject(key, value[front.end :], front.digest, front.version, front.uid)
+    version, digest, uid, end = read
+    if key.kind is not Kind.RESERVATION:
+        return StoredObject(key, value[end:], digest, version, uid)
+    expiry = value[end : end + EXPIRY_DIGITS]
+    if len(expiry) < EXPIRY_DIGITS or not expiry.isdigit():
+        return StoredObject(key, value, b"")
+    return StoredObject(key, value[end + EXPIRY_DIGITS :], digest, version, uid, int(expiry))
 
 
 def name_of(key: Key) -> str:

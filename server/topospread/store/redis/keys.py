@@ -19,6 +19,7 @@ _PARTS: Final = (
     "touched",
     "tombstone",
     "buried",
+    "expiry",
 )
 _HASHES: Final = {Kind.NODE: "node", Kind.POD: "pod", Kind.RESERVATION: "reservation"}
 

@@ -71,7 +71,7 @@ def scan(wire: Wire, cluster: str, page: int) -> Iterator[Sequence[StoredObject]
 def clusters(wire: Wire) -> list[str]:
     """Names of the clusters, by SCAN for their meta keys: no second list that could disagree.
 
-    It walks all keys of the database, nine a cluster; give topospread a Redis or a database of its
+    It walks all keys of the database, ten a cluster; give topospread a Redis or a database of its
     own.
     """
     found: set[str] = set()

@@ -13,20 +13,24 @@
 --    2  ts:{C}:node         hash    name                  -> value
 --    3  ts:{C}:pod          hash    namespace/name        -> value
 --    4  ts:{C}:workload     hash    kind/namespace/name   -> value
---    5  ts:{C}:reservation  hash    namespace/name        -> value
+--    5  ts:{C}:reservation  hash    namespace/name        -> value, with 13 digits before the payload: when it
+--                                                            is due, in milliseconds (0: never)
 --    6  ts:{C}:log          stream  <number>-0: t = tag, p = tag before it, then one field for each change:
 --                                   its mark (= relevant, ~ same digest, - deleted) and kind/namespace/name
 --    7  ts:{C}:touched      hash    scope                 -> number of its last relevant change
 --    8  ts:{C}:tombstone    hash    kind/namespace/name   -> "milliseconds version uid"
 --    9  ts:{C}:buried       zset    kind/namespace/name by milliseconds
+--   10  ts:{C}:expiry       zset    namespace/name of reservations by when they are due
 --
--- ARGV[1] = "apply", ARGV[2] = format, then
+-- ARGV[1] = "apply", or "purge" for a write of what is due alone, ARGV[2] = format, then
 --    3  identity for a cluster that is not there yet        4  identity that it must have, or ""
 --    5  tag of this transaction                             6  "1" to write older versions, too
 --    7  changes that the log keeps                          8  milliseconds that tombstones last
 --    9  tombstones that are kept                           10  number of the precondition's revision, or ""
 --   11  tag of the precondition's revision                 12  how many scopes follow
 --   then the scopes; then for each change "p", kind/namespace/name, value
+--                                     or "e", kind/namespace/name, value: a pod that ends its reservation
+--                                     or "v", kind/namespace/name, header, payload, milliseconds or "": a reservation
 --                                     or "r", kind/namespace/name, uid, up to version
 -- ARGV[1] = "drop", ARGV[2] = format, 3 = identities remembered, 4 = milliseconds that they are remembered
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
@@ -34,13 +38,16 @@
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
 -- The rules for one change are stated in rules.py as well.
 --
--- Answers: {"OK", number, tag, number before, tag before, one letter for each change}, {"OK", count} for drop,
+-- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds at which
+-- lifetimes began, namespace/name of each reservation that ended without being among the changes ...},
+-- {"OK", count} for drop,
 -- {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number}.
 
 local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local LOG, TOUCHED, TOMBSTONE, BURIED = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local HASHES = {['1'] = NODE, ['2'] = POD, ['7'] = RESERVATION}
 local GRAINS = 64
+local MAX_PURGED = 100
 
 local call = redis.call
 
@@ -143,23 +150,53 @@ local function changed(cluster, scopes)
   return nil
 end
 
--- the changes, and whether there are removals among them
+-- the changes, whether there are removals, and whether there are lifetimes among them
 local function parse(at)
-  local changes, removes = {}, false
+  local changes, removes, lifetimes = {}, false, false
   while ARGV[at] do
-    local change = {put = ARGV[at] == 'p', name = ARGV[at + 1]}
+    local word = ARGV[at]
+    local change = {put = word ~= 'r', name = ARGV[at + 1]}
     change.hash, change.field = place(change.name)
-    if change.put then
-      change.value = ARGV[at + 2]
-      at = at + 3
-    else
+    if word == 'r' then
       change.uid, change.upto = ARGV[at + 2], ARGV[at + 3]
+      change.ends = change.hash == POD
       removes = true
       at = at + 4
+    elseif word == 'v' then
+      change.front, change.payload, change.lifetime = ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 4])
+      if change.lifetime then lifetimes = true end
+      at = at + 5
+    else
+      change.value, change.ends = ARGV[at + 2], word == 'e'
+      at = at + 3
     end
     changes[#changes + 1] = change
   end
-  return changes, removes
+  return changes, removes, lifetimes
+end
+
+-- values of reservations, which depend on the clock
+local function date(changes, now)
+  for _, change in ipairs(changes) do
+    if change.front then
+      change.due = change.lifetime and now + change.lifetime or 0
+      change.value = change.front .. string.format('%013.0f', change.due) .. change.payload
+    end
+  end
+end
+
+-- what is reserved for the pods of the changes that may end it, if there are reservations at all
+local function read_reserved(changes)
+  local fields, places = {}, {}
+  for _, change in ipairs(changes) do
+    if change.ends then
+      table.insert(fields, change.field)
+      table.insert(places, change)
+    end
+  end
+  if #fields == 0 or call('HLEN', RESERVATION) == 0 then return end
+  local found = call('HMGET', RESERVATION, unpack(fields))
+  for i, change in ipairs(places) do change.reserved = found[i] end
 end
 
 -- the present value of each change's object; one read for each hash, which checks its type
@@ -196,7 +233,7 @@ local function judge_put(change, force, graves, expired)
     if late and not older(late, new) then return 'S' end
     return 'C', '='
   end
-  if stored == change.value then return '=' end
+  if stored == change.value and not change.lifetime then return '=' end
   local old, before = header(stored)
   if not old then return 'U', '=' end
   if not force and new ~= '' and old ~= '' and older(new, old) then return 'S' end
@@ -216,9 +253,56 @@ local function judge_remove(change, force, graves, expired)
   return 'D', grave
 end
 
+-- whether a change with this outcome ends what is reserved for its pod
+local function ends(change, outcome)
+  if not change.reserved or outcome == 'S' then return false end
+  local uid = change.uid or ''
+  if change.put then
+    local _, _, own = header(change.value)
+    uid = own
+  elseif uid == '' and change.stored then
+    local _, _, own = header(change.stored)
+    uid = own or ''
+  end
+  local _, _, reserved = header(change.reserved)
+  return uid == '' or not reserved or reserved == '' or reserved == uid
+end
+
+local function add(list, hash, ...)
+  if not list[hash] then list[hash] = {} end
+  for _, word in ipairs({...}) do table.insert(list[hash], word) end
+end
+
+local function end_reservation(todo, field)
+  table.insert(todo.ended, field)
+  todo.handled[field] = true
+  table.insert(todo.entry, '-7/' .. field)
+  table.insert(todo.entry, '')
+  todo.scopes[scope('7/' .. field)] = true
+  add(todo.del, RESERVATION, field)
+  table.insert(todo.undate, field)
+end
+
+-- reservations that are due and not dealt with by the changes, in the order of their names
+local function end_due(todo, now)
+  local due = {}
+  for _, field in ipairs(call('ZRANGEBYSCORE', EXPIRY, '-inf', now, 'LIMIT', 0, MAX_PURGED)) do
+    if not todo.handled[field] then table.insert(due, field) end
+  end
+  if #due == 0 then return end
+  table.sort(due)
+  local found = call('HMGET', RESERVATION, unpack(due))
+  for i, field in ipairs(due) do
+    if found[i] then end_reservation(todo, field) else table.insert(todo.undate, field) end
+  end
+end
+
 -- what a transaction will write
 local function judge(changes, force, graves, now, expired)
-  local todo = {outcomes = {}, entry = {}, set = {}, del = {}, scopes = {}, bury = {}, dig = {}}
+  local todo = {
+    outcomes = {}, entry = {}, set = {}, del = {}, scopes = {}, bury = {}, dig = {},
+    ended = {}, handled = {}, date = {}, undate = {},
+  }
   for i, change in ipairs(changes) do
     local outcome, mark, grave
     if change.put then
@@ -235,14 +319,23 @@ local function judge(changes, force, graves, now, expired)
       table.insert(todo.entry, mark .. change.name)
       table.insert(todo.entry, change.value or '')
       if mark ~= '~' then todo.scopes[scope(change.name)] = true end
-      local list = change.put and todo.set or todo.del
-      if not list[change.hash] then list[change.hash] = {} end
-      table.insert(list[change.hash], change.field)
       if change.put then
-        table.insert(list[change.hash], change.value)
+        add(todo.set, change.hash, change.field, change.value)
         if graves > 0 and not change.stored then table.insert(todo.dig, change.name) end
+      else
+        add(todo.del, change.hash, change.field)
+      end
+      if change.hash == RESERVATION then
+        if (change.due or 0) > 0 then
+          table.insert(todo.date, change.due)
+          table.insert(todo.date, change.field)
+        else
+          table.insert(todo.undate, change.field)
+        end
       end
     end
+    if change.hash == RESERVATION then todo.handled[change.field] = true end
+    if ends(change, outcome) then end_reservation(todo, change.field) end
   end
   return todo
 end
@@ -296,6 +389,8 @@ local function write(cluster, todo)
   call('XADD', LOG, number .. '-0', 't', tag, 'p', cluster.tag, unpack(todo.entry))
   for hash, pairs_of in pairs(todo.set) do call('HSET', hash, unpack(pairs_of)) end
   for hash, fields in pairs(todo.del) do call('HDEL', hash, unpack(fields)) end
+  if #todo.undate > 0 then call('ZREM', EXPIRY, unpack(todo.undate)) end
+  if #todo.date > 0 then call('ZADD', EXPIRY, unpack(todo.date)) end
   local touched = {}
   for name in pairs(todo.scopes) do
     table.insert(touched, name)
@@ -325,22 +420,28 @@ local function apply()
     refusal = changed(cluster, scopes)
     if refusal then return refusal end
   end
-  local changes, removes = parse(13 + #scopes)
+  local changes, removes, lifetimes = parse(13 + #scopes)
   read(changes)
+  read_reserved(changes)
   -- These read little, and fail on a wrong type before anything is written.
   call('XLEN', LOG)
   call('HLEN', TOUCHED)
-  local graves, now, expired = call('HLEN', TOMBSTONE), 0, 0
-  if graves > 0 or removes then
+  local graves, dated, now, expired = call('HLEN', TOMBSTONE), call('ZCARD', EXPIRY), 0, 0
+  if graves > 0 or removes or dated > 0 or lifetimes then
     call('ZCARD', BURIED)
     now = milliseconds()
     expired = now - tonumber(ARGV[8])
   end
+  date(changes, now)
   local todo = judge(changes, ARGV[6] == '1', graves, now, expired)
+  if dated > 0 and (#todo.entry > 0 or ARGV[1] == 'purge') then end_due(todo, now) end
   local number, tag = cluster.number, cluster.tag
   if #todo.entry > 0 then number, tag = write(cluster, todo) end
   if number ~= cluster.number or cluster.identity ~= '' then bury(todo, graves, now, expired) end
-  return {'OK', number, tag, cluster.number, cluster.tag, table.concat(todo.outcomes)}
+  return {
+    'OK', number, tag, cluster.number, cluster.tag, table.concat(todo.outcomes),
+    lifetimes and string.format('%.0f', now) or '0', unpack(todo.ended),
+  }
 end
 
 local function drop()
@@ -351,7 +452,7 @@ local function drop()
   for _, hash in ipairs({NODE, POD, WORKLOAD, RESERVATION}) do
     if has(hash, 'hash') then count = count + call('HLEN', hash) end
   end
-  call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED)
+  call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY)
   if meta and not meta[2] then return {'OK', count} end
   call('UNLINK', META)
   if not meta then return {'OK', count} end
@@ -384,6 +485,6 @@ local function probe()
   return denied
 end
 
-if ARGV[1] == 'apply' then return apply() end
+if ARGV[1] == 'apply' or ARGV[1] == 'purge' then return apply() end
 if ARGV[1] == 'drop' then return drop() end
 return probe()

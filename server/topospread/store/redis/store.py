@@ -13,6 +13,7 @@ from topospread.store.api import (
     Change,
     Head,
     Key,
+    Kind,
     Outcome,
     Put,
     Revision,
@@ -128,12 +129,16 @@ class RedisStore:
         reply = self._script.run(cluster, words, timeout=timeout, repeat=precondition is None)
         if reply[0] != b"OK":
             _refuse(reply, precondition)
-        _, number, tag, before, before_tag, outcomes = (word.decode() for word in reply)
-        return Applied(
-            Revision(int(number), tag),
-            Revision(int(before), before_tag),
-            tuple(_OUTCOMES[letter] for letter in outcomes),
-        )
+        return _applied(reply)
+
+    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        words = self._apply_words((), None, "", force=False)
+        reply = self._script.run(cluster, ("purge", *words[1:]), timeout=timeout)
+        if reply[0] != b"OK":
+            _refuse(reply, None)
+        return _applied(reply)
 
     def drop(self, cluster: str) -> int:
         """See the contract."""
@@ -183,11 +188,30 @@ class RedisStore:
         ]
         for change in changes:
             if isinstance(change, Put):
-                stored = change.object
-                words += ("p", values.name_of(stored.key), values.pack(stored))
+                words += _put_words(change)
             else:
                 words += ("r", values.name_of(change.key), change.uid, change.up_to_version)
         return words
+
+
+def _put_words(put: Put) -> tuple[Word, ...]:
+    stored = put.object
+    name = values.name_of(stored.key)
+    if stored.key.kind is not Kind.RESERVATION:
+        return "e" if put.ends_reservation else "p", name, values.pack(stored)
+    lifetime = "" if put.lifetime is None else put.lifetime
+    return "v", name, values.front(stored), stored.payload, lifetime
+
+
+def _applied(reply: Reply) -> Applied:
+    _, number, tag, before, before_tag, outcomes, at, *ended = (word.decode() for word in reply)
+    return Applied(
+        Revision(int(number), tag),
+        Revision(int(before), before_tag),
+        tuple(_OUTCOMES[letter] for letter in outcomes),
+        tuple(Key(Kind.RESERVATION, *name.split("/", 1)) for name in ended),
+        int(at),
+    )
 
 
 def _refuse(reply: Reply, precondition: Unchanged | None) -> None:

@@ -61,6 +61,13 @@ _TABLES: Final = (
     ) WITHOUT ROWID
     """,
     "CREATE INDEX tombstone_age ON tombstone (cluster, at, name)",
+    """
+    CREATE TABLE expiry (  -- when reservations are due, milliseconds since 1970
+        cluster INTEGER NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, at INTEGER NOT NULL,
+        PRIMARY KEY (cluster, namespace, name)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX expiry_order ON expiry (cluster, at)",
 )
 
 

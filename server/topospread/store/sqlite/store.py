@@ -128,6 +128,15 @@ class SqliteStore:
             self._sleepers.notify(cluster)
         return applied
 
+    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.writing(timeout) as connection:
+            applied = writing.purge(connection, cluster, now=_now(), settings=self._settings)
+        if applied.revision != applied.previous:
+            self._sleepers.notify(cluster)
+        return applied
+
     def drop(self, cluster: str) -> int:
         """See the contract."""
         checks.check_cluster(cluster)

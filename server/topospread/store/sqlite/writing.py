@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from topospread.store import rules, values
 from topospread.store.api import (
+    MAX_PURGED,
     Applied,
     Change,
     Key,
+    Kind,
     Outcome,
     Put,
     Remove,
@@ -23,6 +25,7 @@ from topospread.store.sqlite import clusters
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from topospread.store.settings import StoreSettings
     from topospread.store.sqlite.clusters import Cluster
@@ -32,13 +35,27 @@ _OBJECT = "cluster = ? AND kind = ? AND namespace = ? AND name = ?"
 
 @dataclass(slots=True)
 class Effects:
-    """What a transaction will write."""
+    """What a transaction will write.
+
+    Attributes:
+        due: when the reservations among ``puts`` are due, in milliseconds since 1970; 0 for never.
+        ended: the reservations that end without being among the changes.
+    """
 
     puts: list[tuple[Key, bytes]] = field(default_factory=list)
     removes: list[Key] = field(default_factory=list)
     buried: list[Remove] = field(default_factory=list)
     scopes: set[str] = field(default_factory=set)
     entries: list[tuple[bytes, bytes]] = field(default_factory=list)
+    due: list[tuple[Key, int]] = field(default_factory=list)
+    ended: list[Key] = field(default_factory=list)
+
+    def end(self, reservation: Key) -> None:
+        """End a reservation."""
+        self.ended.append(reservation)
+        self.removes.append(reservation)
+        self.scopes.add(reservation.scope)
+        self.entries.append((_field(values.DELETED, reservation), b""))
 
 
 def apply(
@@ -63,11 +80,29 @@ def apply(
     effects = Effects()
     outcomes = tuple(writer.judge(change, effects) for change in changes)
     previous = alive.revision if alive else Revision()
+    timed = any(isinstance(change, Put) and change.lifetime is not None for change in changes)
+    at = now if timed else 0
     if not effects.entries:
         writer.bury(effects)
-        return Applied(previous, previous, outcomes)
+        return Applied(previous, previous, outcomes, at=at)
+    writer.end_due(effects, mentioned={_key(change) for change in changes})
     writer.cluster = alive or _create(connection, cluster, name)
-    return Applied(writer.write(effects), previous, outcomes)
+    return Applied(writer.write(effects), previous, outcomes, tuple(effects.ended), at)
+
+
+def purge(
+    connection: sqlite3.Connection, name: str, *, now: int, settings: StoreSettings
+) -> Applied:
+    """End what is due within the connection's transaction; ``now`` in milliseconds since 1970."""
+    cluster = clusters.load(connection, name)
+    if cluster is None or not cluster.identity:
+        return Applied(Revision(), Revision(), ())
+    writer = _Writer(connection, cluster, force=False, now=now, settings=settings)
+    effects = Effects()
+    writer.end_due(effects, mentioned=frozenset())
+    if not effects.entries:
+        return Applied(cluster.revision, cluster.revision, ())
+    return Applied(writer.write(effects), cluster.revision, (), tuple(effects.ended))
 
 
 def drop(connection: sqlite3.Connection, name: str, now: int) -> int:
@@ -80,7 +115,7 @@ def drop(connection: sqlite3.Connection, name: str, now: int) -> int:
     if cluster is None or not cluster.identity:
         return 0
     count = connection.execute("DELETE FROM object WHERE cluster = ?", (cluster.id,)).rowcount
-    for table in ("log", "touched", "tombstone"):
+    for table in ("log", "touched", "tombstone", "expiry"):
         connection.execute(f"DELETE FROM {table} WHERE cluster = ?", (cluster.id,))
     fresh = now - cluster.dropped_at < clusters.DROPPED_MILLISECONDS
     dropped = [cluster.identity, *(cluster.dropped.split() if fresh else ())]
@@ -129,24 +164,35 @@ class _Writer:
 
     def judge(self, change: Change, effects: Effects) -> Outcome:
         """The outcome of one change; what it will write is added to ``effects``."""
+        stored = self._stored(_key(change))
         if isinstance(change, Put):
-            return self._judge_put(change, effects)
-        outcome = rules.judge_remove(
-            change.uid, change.up_to_version, self._stored(change.key), force=self._force
-        )
-        if outcome is Outcome.DELETED:
-            effects.removes.append(change.key)
-            effects.scopes.add(change.key.scope)
-            effects.entries.append((_field(values.DELETED, change.key), b""))
-        if change.up_to_version and self._leaves_tombstone(change, outcome):
-            effects.buried.append(change)
+            outcome = self._judge_put(change, stored, effects)
+        else:
+            outcome = self._judge_remove(change, stored, effects)
+        uid = rules.ends_for(change, outcome, stored)
+        if uid is not None:
+            self._end_reservation(_key(change), uid, effects)
         return outcome
+
+    def end_due(self, effects: Effects, mentioned: AbstractSet[Key]) -> None:
+        """End what is due, but what the transaction deals with already."""
+        if self.cluster is None:
+            return
+        rows = self._connection.execute(
+            "SELECT namespace, name FROM expiry WHERE cluster = ? AND at <= ? "
+            "ORDER BY at, namespace || '/' || name LIMIT ?",
+            (self.cluster.id, self._now, MAX_PURGED),
+        ).fetchall()
+        due = {Key(Kind.RESERVATION, namespace, name) for namespace, name in rows}
+        for key in sorted(due - mentioned - set(effects.ended), key=values.name_of):
+            effects.end(key)
 
     def write(self, effects: Effects) -> Revision:
         """Write objects, log entry and scopes; returns the new revision."""
         cluster, run = self.cluster, self._connection.executemany
         assert cluster is not None, "created before"
         number, tag = cluster.number + 1, secrets.token_hex(8)
+        self._note_expiries(effects)
         run(
             "INSERT OR REPLACE INTO object VALUES (?, ?, ?, ?, ?)",
             [(*self._where(key), value) for key, value in effects.puts],
@@ -202,18 +248,54 @@ class _Writer:
         if left != cluster.tombstones:
             run("UPDATE cluster SET tombstones = ? WHERE id = ?", (left, cluster.id))
 
-    def _judge_put(self, put: Put, effects: Effects) -> Outcome:
-        key = put.object.key
-        value, stored = values.pack(put.object), self._stored(key)
+    def _judge_put(self, put: Put, stored: bytes | None, effects: Effects) -> Outcome:
+        key, renews = put.object.key, put.lifetime is not None
+        due = self._now + put.lifetime if put.lifetime is not None else 0
+        value = values.pack(replace(put.object, expires_at=due))
         buried = self._tombstone(key) if stored is None else ""
-        outcome, relevant = rules.judge_put(value, stored, buried, force=self._force)
+        outcome, relevant = rules.judge_put(value, stored, buried, force=self._force, renews=renews)
         if outcome in (Outcome.CREATED, Outcome.UPDATED):
             effects.puts.append((key, value))
+            if key.kind is Kind.RESERVATION:
+                effects.due.append((key, due))
             mark = values.RELEVANT if relevant else values.MINOR
             effects.entries.append((_field(mark, key), value))
             if relevant:
                 effects.scopes.add(key.scope)
         return outcome
+
+    def _judge_remove(self, remove: Remove, stored: bytes | None, effects: Effects) -> Outcome:
+        key = remove.key
+        outcome = rules.judge_remove(remove.uid, remove.up_to_version, stored, force=self._force)
+        if outcome is Outcome.DELETED:
+            effects.removes.append(key)
+            effects.scopes.add(key.scope)
+            effects.entries.append((_field(values.DELETED, key), b""))
+        if remove.up_to_version and self._leaves_tombstone(remove, outcome):
+            effects.buried.append(remove)
+        return outcome
+
+    def _end_reservation(self, pod: Key, uid: str, effects: Effects) -> None:
+        key = Key(Kind.RESERVATION, pod.namespace, pod.name)
+        stored = self._stored(key)
+        if stored is not None and rules.is_for(stored, uid):
+            effects.end(key)
+
+    def _note_expiries(self, effects: Effects) -> None:
+        """Keep the table of what is due in step with the objects that are written."""
+        assert self.cluster is not None, "created before"
+        gone = [key for key in effects.removes if key.kind is Kind.RESERVATION]
+        self._connection.executemany(
+            "DELETE FROM expiry WHERE cluster = ? AND namespace = ? AND name = ?",
+            [
+                (self.cluster.id, key.namespace, key.name)
+                for key in (*gone, *(key for key, _ in effects.due))
+            ],
+        )
+        self._connection.executemany(
+            "INSERT INTO expiry VALUES (?, ?, ?, ?)",
+            [(self.cluster.id, key.namespace, key.name, at) for key, at in effects.due if at],
+        )
 
     def _leaves_tombstone(self, remove: Remove, outcome: Outcome) -> bool:
         """Not for an object of another uid, nor below a tombstone that says more."""
@@ -257,6 +339,10 @@ class _Writer:
     def _where(self, key: Key) -> tuple[int, int, str, str]:
         assert self.cluster is not None, "nothing is stored without a cluster"
         return self.cluster.id, key.kind.value, key.namespace, key.name
+
+
+def _key(change: Change) -> Key:
+    return change.object.key if isinstance(change, Put) else change.key
 
 
 def _field(mark: bytes, key: Key) -> bytes:
