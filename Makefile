@@ -14,7 +14,7 @@ PROJECT := $(VENV)/.stamp-project
 PROTO := $(VENV)/.stamp-proto
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve test test-faults lint bench proto lock redis clean
+.PHONY: help setup demo serve test test-faults lint bench docs proto lock redis clean
 
 ARGS ?=
 
@@ -44,6 +44,9 @@ lint: setup ## ruff, mypy and the import contracts; all of them, whichever fails
 
 bench: setup redis ## measure the targets and write docs/benchmarks.md
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+docs: setup ## write the pages of docs/ that say what the code says
+	@$(BIN)/python -m tools.reference_pages
 
 redis: setup ## make sure that tests find a redis-server
 	@tools/ensure-redis

@@ -1,0 +1,133 @@
+"""Writes the pages of docs/ that say what the code says: settings and metrics.
+
+make docs
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.telemetry.families import ClusterGauges, PoolGauges
+from topospread.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from prometheus_client.samples import Sample
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+HEADER = "<!-- Written by `make docs` from the code; changes made here are lost. -->"
+MIB = 1 << 20
+
+SETTINGS_ARE = """\
+A setting has three spellings: a flag of `topospread serve`, a variable, and a key of a
+`TopospreadConfiguration` file. A flag goes before a variable, which goes before the file;
+`topospread config check [FILE]` shows what would hold. Durations may be written `500ms`, `30s` or
+`5m`, sizes `16MiB`; a switch is `--name` or `--no-name`, and `true` or `false` as a variable. The
+reason for each default stands in italics."""
+
+METRICS_ARE = """\
+Served at `/metrics` on the address of `--http`, in Prometheus' text format or OpenMetrics. Families
+that begin with `scheduler_` have kube-scheduler's names, labels and buckets, so that its dashboards
+and alerts work, with the one plugin that there is here. Two things differ: a Filter or Score of all
+nodes is one observation, and no observation is left out. `--no-scheduler-metrics` leaves these
+families out where a kube-scheduler is summed with this server. `process_*` and `python_gc_*` come
+from Prometheus' client library."""
+
+
+def pages() -> dict[str, str]:
+    """The content of each page by the name of its file in docs/."""
+    return {"settings.md": settings_page(), "metrics.md": metrics_page()}
+
+
+def settings_page() -> str:
+    """Every setting with its spellings, its unit, its default and the reason for that."""
+    defaults = ServerSettings()
+    rows = []
+    for setting in SETTINGS.values():
+        about = setting.about
+        default = shown(getattr(defaults, setting.name), about.unit)
+        if setting.name == "store":
+            default = "`sqlite:///…/topospread/state.db`"
+        spelled = f"`{setting.flag}`<br>`{setting.variable}`<br>`{setting.key}`"
+        what = f"{about.help}<br>*{about.reason}*"
+        rows.append([spelled, default, about.unit or "–", what])
+    return page(
+        "Settings",
+        SETTINGS_ARE,
+        table(["Flag, variable, key", "Default", "Unit", "What it does"], rows),
+    )
+
+
+def metrics_page() -> str:
+    """Every metric family with its type and labels."""
+    rows = [
+        [
+            f"`{family.name}{'_total' if family.type == 'counter' else ''}`",
+            family.type,
+            ", ".join(f"`{label}`" for label in labels_of(family.samples)) or "–",
+            family.documentation,
+        ]
+        for family in observed().families()
+    ]
+    return page(
+        "Metrics",
+        METRICS_ARE,
+        table(["Metric", "Type", "Labels", "What it counts"], rows),
+    )
+
+
+def observed() -> Metrics:
+    """Metrics with one observation in each family, so that labels show."""
+    metrics = Metrics("0")
+    metrics.call("m").done("OK", 0.0)
+    metrics.extension_point("Filter", "p").observe("Success", 0.0)
+    metrics.attempt("scheduled", "p")
+    metrics.consistency("minimize_latency").observe(0.0)
+    metrics.store_error("apply")
+    metrics.rejection("decisions")
+    metrics.config_reloaded(1, accepted=True)
+    metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
+    metrics.watch_pools(lambda: [PoolGauges("decisions", 0, 0)])
+    return metrics
+
+
+def labels_of(samples: Sequence[Sample]) -> Sequence[str]:
+    """The labels of a family, without a histogram's own."""
+    return [label for label in samples[0].labels if label != "le"]
+
+
+def shown(default: object, unit: str) -> str:
+    """A default as one would write it."""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if default is None or default in ("", {}):
+        return "–"
+    if isinstance(default, tuple):
+        return f"`{','.join(default)}`"
+    if unit == "bytes" and isinstance(default, int) and default % MIB == 0:
+        return f"`{default // MIB}MiB`"
+    if unit == "seconds" and isinstance(default, float):
+        return f"`{default:g}s`" if default >= 1 or not default else f"`{default * 1000:g}ms`"
+    return f"`{default}`"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in lines
+    )
+
+
+def page(title: str, introduction: str, body: str) -> str:
+    """A whole page."""
+    return f"# {title}\n\n{HEADER}\n\n{introduction}\n\n{body}\n"
+
+
+if __name__ == "__main__":
+    for name, content in pages().items():
+        (DOCS / name).write_text(content, encoding="utf-8")
+        print(f"docs/{name}")
