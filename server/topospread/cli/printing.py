@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 NONE: Final = "<none>"
 """What stands in a table where there is nothing."""
 
-_WIDE: Final = 10_000
-"""Columns where no terminal sets a limit: nothing is cut or wrapped in a pipe."""
-
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print rows under their headings.
@@ -29,26 +26,40 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
         rows: cells, one for each column; None and "" show as ``<none>``.
         title: a line above.
     """
+    cells = [[NONE if cell in (None, "") else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(columns, cells, title)
+        return
+    if title:
+        click.echo(title)
+    for line in _plain_lines(columns, cells):
+        click.echo(line)
+
+
+def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+    made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        right = column.startswith("#")
-        made.add_column(column.removeprefix("#"), justify="right" if right else "left")
+        made.add_column(column.removeprefix("#"), justify="right" if column[0] == "#" else "left")
     for row in rows:
-        made.add_row(*(Text(NONE if cell in (None, "") else str(cell)) for cell in row))
-    terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else _WIDE, highlight=False)
+        made.add_row(*map(Text, row))
+    console = Console(highlight=False)
     if title:
         console.print(Text(title, style="bold"))
-    if terminal:
-        console.print(made)
-        return
-    with console.capture() as captured:
-        console.print(made)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    console.print(made)
+
+
+def _plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The same without colour, and as wide as it has to be: nothing is cut in a pipe."""
+    headings = [column.removeprefix("#") for column in columns]
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    pads = [str.rjust if column[0] == "#" else str.ljust for column in columns]
+    for row in (headings, *rows):
+        padded = [pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)]
+        yield "  ".join(padded).rstrip()
 
 
 def structure(value: Any, form: str) -> None:
