@@ -12,6 +12,8 @@ The tree (each transport maps it to its own statuses in one place)::
     ├── RevisionUnavailable     a revision that the log no longer reaches, or of another history
     ├── LimitExceeded           a bounded queue, batch or table is full
     ├── DeadlineExceeded        a wait ended with the call's deadline
+    ├── CallerGone              nobody waits for the answer any more
+    ├── NotOffered              a call of the API that this version does not have
     ├── Conflict                a precondition did not hold and retries ran out
     ├── Unavailable             state not loaded, too stale, or the server is going away
     │   └── StoreUnavailable    the store cannot be reached or refused to answer
@@ -105,6 +107,14 @@ class LimitExceeded(TopospreadError):
 
 class DeadlineExceeded(TopospreadError):
     """Waiting ended with the caller's deadline."""
+
+
+class CallerGone(TopospreadError):
+    """The caller cancelled the call or its connection broke."""
+
+
+class NotOffered(TopospreadError):
+    """This version does not have the call."""
 
 
 class Conflict(TopospreadError):

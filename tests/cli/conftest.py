@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from topospread.app import Server
+from topospread.app.server import Server
 from topospread.cli.main import run
 from topospread.config.loading import load_settings
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.client.callers import Caller
 from tests.client.scripted import Script, scripted
-from topospread.app import Server
+from topospread.app.server import Server
 from topospread.config.loading import load_settings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 import grpc
 import pytest
 
-from topospread.app import Server
+from topospread.app.server import Server
 from topospread.config.loading import load_settings
 from topospread_client import rpcs
 from topospread_proto.v1.spread_engine_pb2 import EvaluateRequest

@@ -11,7 +11,7 @@ import pytest
 
 from examples import make_cluster
 from examples.scheduler_loop import schedule
-from topospread.app import Server
+from topospread.app.server import Server
 from topospread.cli.documents import read
 from topospread.config.loading import load_settings
 from topospread_client.answers import Kind

@@ -10,7 +10,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from topospread.transports.grpc.reflection import add_reflection
+from topospread.transports.grpc.executor import StreamExecutor
+from topospread.transports.grpc.reflection import reflection_handlers
 from topospread_proto.v1 import spread_engine_pb2
 
 SERVICE = spread_engine_pb2.DESCRIPTOR.services_by_name["SpreadEngine"].full_name
@@ -19,7 +20,8 @@ SERVICE = spread_engine_pb2.DESCRIPTOR.services_by_name["SpreadEngine"].full_nam
 @pytest.fixture
 def ask():
     server = grpc.server(ThreadPoolExecutor(2))
-    add_reflection([SERVICE], server)
+    streams = StreamExecutor("stream", 4)
+    server.add_generic_rpc_handlers((reflection_handlers([SERVICE], streams),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -32,6 +34,7 @@ def ask():
 
         yield answer
     server.stop(None).wait()
+    streams.shutdown()
 
 
 def test_the_services_are_listed(ask):

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from topospread.cli.complaints import BadInput, Unreachable
+from topospread.cli.complaints import DONE, BadInput, Unreachable
 from topospread.config.loading import load_settings
 from topospread.config.settings import SETTINGS, ServerSettings
-from topospread.errors import ConfigError, StoreUnavailable
+from topospread.errors import ConfigError, StoreUnavailable, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topospread.app import Server
+    from topospread.app.serving import Serving
     from topospread.config.spelling import Setting
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
@@ -59,17 +59,20 @@ def command(**flags: object) -> int:
     TopospreadConfiguration (maxWaiting). An option goes before a variable, which goes before the
     file. SIGHUP reads the file again.
     """
-    from topospread.app import serve
+    from topospread.app.serve import serve
 
     try:
-        return serve(load_settings(flags, os.environ), _announce)
+        serve(load_settings(flags, os.environ), _announce)
     except ConfigError as error:
         raise BadInput(*str(error).splitlines()) from error
     except StoreUnavailable as error:
         raise Unreachable(f"{error}: check --store, and that the store is up") from error
+    except Unavailable as error:
+        raise Unreachable(str(error)) from error
+    return DONE
 
 
-def _announce(server: Server) -> None:
+def _announce(server: Serving) -> None:
     """Say where it listens: a port of 0 is known only now. Other programs read these lines."""
     click.echo(f"topospread {server.version} listens on {server.address}")
     if server.http_address:

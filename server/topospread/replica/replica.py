@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,7 +22,7 @@ from topospread.replica.view import Token, View
 from topospread.store.api import Follower, Reader, Revision, Transaction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from topospread.index.changes import IndexChange
     from topospread.spread.topology import GroupKey
@@ -38,6 +37,9 @@ LAST_BACKOFF: Final = 1.0
 """Seconds between two tries to reach the store: doubling, and short at the end, so that writes go
 on soon.
 """
+
+BATCH: Final = 1000
+"""Log entries asked for at once: bounds how long one fold takes."""
 
 REMEMBERED_TAGS: Final = 4096
 """Transactions whose tags are remembered, to tell a token of another history."""
@@ -79,9 +81,14 @@ class Replica:
         self._options = options
         self._on_gone = on_gone
         self._builder = Builder(max_groups=options.max_groups, breathe=_let_go)
-        self._tags: deque[Revision] = deque(maxlen=REMEMBERED_TAGS)
+        self._tags: dict[int, str] = {}
         self._decoder = Decoder(cluster)
         self._stale_since: float | None = None
+        self._backoff = FIRST_BACKOFF
+        self._seen = 0
+        self._confirmed_at: float | None = None
+        self._rebuilds = 0
+        self._loaded = False
         self._failure: Exception | None = None
         self._changed = threading.Condition()
         self._waiting = 0
@@ -103,14 +110,25 @@ class Replica:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
 
-    # ------------------------------------------------------------------------------------------
-    # reading
+    # ------------------------------ reading
 
     @property
     def stale_for(self) -> float:
         """Seconds since the store was last heard of; 0 while it answers."""
         since = self._stale_since
         return 0.0 if since is None else max(0.0, time.monotonic() - since)
+
+    @property
+    def lag(self) -> int:
+        """Transactions that the store's head, as last seen, is ahead of the view."""
+        view = self.view
+        return 0 if view is None else max(0, self._seen - view.revision.number)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the view was last known to be the newest state; 0 before the first load."""
+        confirmed = self._confirmed_at
+        return 0.0 if confirmed is None else max(0.0, time.monotonic() - confirmed)
 
     @property
     def corrupt(self) -> int:
@@ -157,7 +175,8 @@ class Replica:
 
         Raises:
             DeadlineExceeded: the revision did not arrive in time.
-            RevisionUnavailable: the token belongs to another history.
+            RevisionUnavailable: the token belongs to another history, or the cluster was dropped.
+            Unavailable: the view is being made anew.
         """
         view = self.loaded()
         if token.identity != view.identity:
@@ -171,24 +190,25 @@ class Replica:
         return view
 
     def _same_history(self, token: Token) -> None:
-        for revision in reversed(self._tags):
-            if revision.number == token.revision.number:
-                if revision.tag != token.revision.tag:
-                    raise RevisionUnavailable(
-                        "the revision was lost when the store failed over: read again without it"
-                    )
-                return
-            if revision.number < token.revision.number:
-                return
+        tag = self._tags.get(token.revision.number, token.revision.tag)
+        if tag != token.revision.tag:
+            raise RevisionUnavailable(
+                "the revision was lost when the store failed over: read again without it"
+            )
 
     def _await(self, reached: Callable[[], bool], deadline: float) -> None:
         with self._changed:
             self._waiting += 1
+            rebuilds = self._rebuilds
             try:
                 self._hurry.set()
                 while not reached():
+                    if self.gone:
+                        raise RevisionUnavailable("the cluster was dropped: read again without it")
                     if self._stopping.is_set():
-                        raise Unavailable("the server is going away: try another one")
+                        raise Unavailable("the server stopped following the cluster: try again")
+                    if rebuilds != self._rebuilds:
+                        raise Unavailable("the state is being loaded anew: try again")
                     left = deadline - time.monotonic()
                     if left <= 0:
                         raise DeadlineExceeded(
@@ -198,31 +218,37 @@ class Replica:
             finally:
                 self._waiting -= 1
 
-    # ------------------------------------------------------------------------------------------
-    # following
+    # ------------------------------ following
 
     def _run(self) -> None:
-        backoff = FIRST_BACKOFF
+        """Load, follow, and go on whatever happens, until there is nothing to follow any more."""
         while not self._stopping.is_set():
             try:
-                self._follow_from(*self._load())
+                self._load_and_follow()
             except StoreUnavailable as cause:
+                if self._stale_since is None:
+                    LOG.warning("cluster %s: the store is out of reach: %s", self.cluster, cause)
                 self._lost(cause)
-                self._stopping.wait(backoff)
-                backoff = min(backoff * 2, LAST_BACKOFF)
             except RevisionUnavailable as cause:
                 LOG.warning("cluster %s: rebuilding aside: %s", self.cluster, cause)
-                backoff = FIRST_BACKOFF
-            except IdentityChanged as cause:
-                if self._gone(cause):
-                    return
-                self._stopping.wait(LAST_BACKOFF)
+                self._rebuild()
+                self._stopping.wait(FIRST_BACKOFF)
             except NotFound as cause:
-                self._fail(cause)
-                self._on_gone(self)
-                return
-            else:
-                backoff = FIRST_BACKOFF
+                self._end(cause)
+            except Exception:
+                # It must not end in silence: callers would read a view that is never renewed.
+                LOG.exception("cluster %s: following it failed: loading anew", self.cluster)
+                self._rebuild()
+                self._lost(Unavailable(f"cluster {self.cluster!r} cannot be loaded: see the log"))
+
+    def _load_and_follow(self) -> None:
+        try:
+            if not self._loaded:
+                self._publish(*self._load())
+            self._follow()
+        except IdentityChanged as cause:
+            self._rebuild()
+            self._replaced(cause)
 
     def _load(self) -> tuple[Builder, str, Revision]:
         """Build the index anew, aside; the old view answers meanwhile."""
@@ -234,6 +260,7 @@ class Replica:
             raise NotFound(f"cluster {self.cluster!r} is not known: apply objects to it first")
         builder = Builder(max_groups=self._options.max_groups, breathe=_let_go)
         self._decoder = Decoder(self.cluster)
+        self._tags = {head.revision.number: head.revision.tag}
         for page in self._source.scan(self.cluster):
             builder.fold(self._decoder.objects(page))
         target = self._source.head(self.cluster)
@@ -247,17 +274,29 @@ class Replica:
             builder.keep(list(old.snapshot.groups))
         return builder, head.identity, revision
 
-    def _follow_from(self, builder: Builder, identity: str, revision: Revision) -> None:
-        self._builder = builder
-        self._publish(identity, revision)
+    def _follow(self) -> None:
+        assert self.view is not None, "it was loaded"
+        identity, revision = self.view.identity, self.view.revision
+        wait = 0.0  # the first answer tells at once that the store is back
         while not self._stopping.is_set():
-            transactions = self._next(identity, revision, FOLLOW_WAIT)
-            self._stale_since = None
+            transactions = self._next(identity, revision, wait)
+            wait = FOLLOW_WAIT
+            self._heard(revision, transactions)
             if transactions:
                 with self._changed:
-                    revision = self._fold(builder, transactions, revision)
-                    self._publish(identity, revision)
+                    revision = self._fold(self._builder, transactions, revision)
+                    self._publish(self._builder, identity, revision)
                 self._gather()
+
+    def _heard(self, revision: Revision, transactions: Sequence[Transaction]) -> None:
+        """The store answered: note how far ahead it is, and when it was not."""
+        self._stale_since = None
+        self._backoff = FIRST_BACKOFF
+        if sum(len(transaction.entries) for transaction in transactions) < BATCH:
+            self._seen = transactions[-1].revision.number if transactions else revision.number
+            self._confirmed_at = time.monotonic()
+        else:
+            self._seen = self._source.head(self.cluster).revision.number
 
     def _gather(self) -> None:
         """Let changes come together while nobody waits for one."""
@@ -266,8 +305,8 @@ class Replica:
         if not self._waiting:
             self._hurry.clear()
 
-    def _next(self, identity: str, after: Revision, wait: float) -> list[Transaction]:
-        return list(self._source.follow(self.cluster, identity, after, wait=wait))
+    def _next(self, identity: str, after: Revision, wait: float) -> Sequence[Transaction]:
+        return self._source.follow(self.cluster, identity, after, wait=wait, limit=BATCH)
 
     def _fold(
         self, builder: Builder, transactions: Iterable[Transaction], revision: Revision
@@ -276,52 +315,67 @@ class Replica:
         for transaction in transactions:
             changes.extend(self._decoder.entries(transaction.entries))
             revision = transaction.revision
-            self._tags.append(revision)
+            self._tags[revision.number] = revision.tag
+            self._tags.pop(revision.number - REMEMBERED_TAGS, None)
         if changes:
             builder.fold(changes)
         return revision
 
-    def _publish(self, identity: str, revision: Revision) -> None:
+    def _publish(self, builder: Builder, identity: str, revision: Revision) -> None:
         with self._changed:
             token = Token(identity, revision).encode()
-            self.view = View(self._builder.snapshot, identity, revision, token, time.monotonic())
-            self._stale_since = None
+            self._builder = builder
+            self._loaded = True
+            self.view = View(builder.snapshot, identity, revision, token, time.monotonic())
             self._failure = None
             self._changed.notify_all()
 
-    # ------------------------------------------------------------------------------------------
-    # trouble
+    # ------------------------------ trouble
 
-    def _lost(self, cause: StoreUnavailable) -> None:
+    def _lost(self, cause: Exception) -> None:
+        """Say that the view may be old, and let some time pass."""
         if self._stale_since is None:
             self._stale_since = time.monotonic()
-            LOG.warning("cluster %s: the store is out of reach: %s", self.cluster, cause)
         if self.view is None:
             self._fail(cause)
+        self._stopping.wait(self._backoff)
+        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
 
-    def _gone(self, cause: IdentityChanged) -> bool:
-        """Whether the cluster was dropped, so that there is nothing to follow any more.
+    def _rebuild(self) -> None:
+        """Load anew, aside; whoever waits for a revision is told at once."""
+        with self._changed:
+            self._loaded = False
+            self._rebuilds += 1
+            self._changed.notify_all()
 
-        Otherwise the store is another one, or was emptied: the view is kept and says so, and it is
-            looked again.
+    def _replaced(self, cause: IdentityChanged) -> None:
+        """The cluster was dropped, or else the store is another one, or was emptied.
+
+        A dropped one is followed no more. Otherwise the view is kept and says so.
         """
         view = self.view
         head = self._source.head(self.cluster)
         if view is None or view.identity in head.dropped:
-            self._fail(cause)
-            self._on_gone(self)
-            return True
+            self._end(cause)
+            return
         if not self.identity_changed:
             LOG.error("cluster %s: kept as it was at %s: %s", self.cluster, view.revision, cause)
             self.identity_changed = True
         if self._stale_since is None:
             self._stale_since = time.monotonic()
-        return False
+        self._stopping.wait(LAST_BACKOFF)
+
+    def _end(self, cause: Exception) -> None:
+        """There is nothing to follow any more."""
+        self._stopping.set()
+        with self._changed:
+            self.gone = True
+            self._fail(cause)
+        self._on_gone(self)
 
     def _fail(self, cause: Exception) -> None:
         with self._changed:
             self._failure = cause
-            self.gone = not isinstance(cause, StoreUnavailable)
             self._changed.notify_all()
 
 

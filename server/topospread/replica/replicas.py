@@ -13,7 +13,7 @@ from topospread.replica.replica import Replica, ReplicaOptions, Source
 from topospread.replica.view import Token, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 MAX_CLUSTERS: Final = 1024
 """Replicas a process keeps: each costs a thread and an index."""
@@ -52,6 +52,8 @@ class Replicas:
         options: for each replica.
         entering_wait: called before a caller begins to wait and may refuse it; the returned
             callable ends the wait.
+        waited: told of each resolve(): what was demanded, and for how many seconds that made the
+            caller wait; 0 when it was at hand.
     """
 
     def __init__(
@@ -60,10 +62,13 @@ class Replicas:
         options: ReplicaOptions,
         *,
         entering_wait: Callable[[], Callable[[], None]] = lambda: _nothing,
+        waited: Mapping[Freshness, Callable[[float], None]] | None = None,
     ) -> None:
         self._source = source
         self._options = options
         self._entering_wait = entering_wait
+        self._waited = waited or dict.fromkeys(Freshness, _ignore)
+        self._newest_at_hand = self._waited[Freshness.MINIMIZE_LATENCY]
         self._replicas: dict[str, Replica] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -87,10 +92,11 @@ class Replicas:
         replica = self._replicas.get(cluster)
         view = None if replica is None else replica.view
         if replica is None or view is None or replica.gone:
-            replica = self._loaded(cluster, deadline)
-            view = replica.loaded()
-        if demand.freshness is not Freshness.MINIMIZE_LATENCY:
-            view = self._fresh(replica, demand, deadline)
+            replica, view = self._first(cluster, demand, deadline)
+        elif demand.freshness is Freshness.MINIMIZE_LATENCY:
+            self._newest_at_hand(0.0)
+        else:
+            replica, view = self._fresh(replica, demand, deadline)
         if demand.max_staleness is not None and replica.stale_for > demand.max_staleness:
             raise Unavailable(
                 f"the store has been out of reach for {replica.stale_for:.1f} s, "
@@ -98,20 +104,53 @@ class Replicas:
             )
         return replica, view
 
-    def _fresh(self, replica: Replica, demand: Consistency, deadline: float) -> View:
-        token = demand.token
-        if demand.freshness is Freshness.FULLY_CONSISTENT:
-            head = self._source.head(replica.cluster)
-            token = Token(head.identity, head.revision)
-        assert token is not None, "at_least_as_fresh carries a token"
-        view = replica.loaded()
-        if view.identity == token.identity and view.revision.number >= token.revision.number:
-            return replica.wait_for(token, deadline)
-        leave = self._entering_wait()
+    def _first(self, cluster: str, demand: Consistency, deadline: float) -> tuple[Replica, View]:
+        """What resolve() does for a cluster that is not followed yet."""
+        if demand.freshness is not Freshness.MINIMIZE_LATENCY:
+            return self._fresh(self._loaded(cluster, deadline), demand, deadline)
+        began = time.monotonic()
         try:
-            return replica.wait_for(token, deadline)
+            replica = self._loaded(cluster, deadline)
         finally:
-            leave()
+            self._newest_at_hand(time.monotonic() - began)
+        return replica, replica.loaded()
+
+    def _fresh(
+        self, replica: Replica, demand: Consistency, deadline: float
+    ) -> tuple[Replica, View]:
+        """A view that is as fresh as demanded, and a note of what that took."""
+        began = time.monotonic()
+        at_hand = False
+        try:
+            token = demand.token
+            if demand.freshness is Freshness.FULLY_CONSISTENT:
+                head = self._source.head(replica.cluster)
+                token = Token(head.identity, head.revision)
+            assert token is not None, "at_least_as_fresh carries a token"
+            if token.identity != replica.loaded().identity:
+                replica = self._successor(replica, deadline)
+            elif replica.loaded().revision.number >= token.revision.number:
+                at_hand = demand.freshness is Freshness.AT_LEAST_AS_FRESH
+                return replica, replica.wait_for(token, deadline)
+            leave = self._entering_wait()
+            try:
+                return replica, replica.wait_for(token, deadline)
+            finally:
+                leave()
+        finally:
+            self._waited[demand.freshness](0.0 if at_hand else time.monotonic() - began)
+
+    def _successor(self, replica: Replica, deadline: float) -> Replica:
+        """The replica of a cluster's next history, if this one's was dropped; else this one.
+
+        The old replica finds out by itself, but whoever holds a revision of the new history must
+        not wait for that.
+        """
+        if replica.loaded().identity not in self._source.head(replica.cluster).dropped:
+            return replica
+        self._forget(replica)
+        replica.stop()
+        return self._loaded(replica.cluster, deadline)
 
     def _loaded(self, cluster: str, deadline: float) -> Replica:
         leave = self._entering_wait()
@@ -178,4 +217,8 @@ def seconds_from_now(seconds: float) -> float:
 
 
 def _nothing() -> None:
+    return None
+
+
+def _ignore(_: float) -> None:
     return None

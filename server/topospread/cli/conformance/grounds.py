@@ -59,7 +59,7 @@ def throw_away_server(store: str) -> Iterator[Connection]:
     Raises:
         BadInput: the store cannot be used.
     """
-    from topospread.app import Server
+    from topospread.app.server import Server
 
     flags = {"listen": "127.0.0.1:0", "http": "off", "store": store, "log_level": "warning"}
     try:

@@ -1,4 +1,4 @@
-"""The frame around every call: parse, span, serve, encode, count.
+"""The frame around every call: receive, span, serve, encode, count.
 
 Servicers are plain functions from a request message and a :class:`Call` to an answer; they raise
 the errors of :mod:`topospread.errors` and never touch gRPC's context. What is around them stands
@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from topospread.errors import DeadlineExceeded, InvalidRequest, LimitExceeded
-from topospread.transports.grpc.executor import BoundedExecutor, overloaded
+from topospread.errors import (
+    CallerGone,
+    DeadlineExceeded,
+    InvalidRequest,
+    LimitExceeded,
+    NotOffered,
+    TopospreadError,
+    Unavailable,
+)
 from topospread.transports.grpc.failures import Failure, failure_of
+from topospread.transports.grpc.pool import Pool, away, overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +49,7 @@ class Call:
     Attributes:
         span: of the call.
         deadline: on the monotonic clock.
-        active: whether the caller is still there; for long streams.
+        active: whether somebody still waits for what it answers; for long streams.
     """
 
     span: CallSpan
@@ -84,7 +92,14 @@ class StreamOut(Generic[_Request]):
     serve: Callable[[_Request, Call], Iterable[Answer]]
 
 
-Method = Unary[Any] | UnaryBytes | StreamIn[Any] | StreamOut[Any]
+@dataclass(frozen=True, slots=True)
+class Unoffered:
+    """A method of the API that this version does not have; ``text`` says so to whoever calls it."""
+
+    text: str
+
+
+Method = Unary[Any] | UnaryBytes | StreamIn[Any] | StreamOut[Any] | Unoffered
 
 
 class Frame:
@@ -93,42 +108,43 @@ class Frame:
     Args:
         tracing: starts spans.
         metrics: counts calls.
-        clock: seconds that only grow; deadlines are on it.
+
+    Attributes:
+        stopping: open streams are to end.
     """
 
     def __init__(self, tracing: Tracing, metrics: Metrics) -> None:
         self._tracing = tracing
         self._metrics = metrics
+        self.stopping = False
 
     def wrap(
-        self, service: str, name: str, method: Method, pool: BoundedExecutor, pool_name: str
+        self, service: str, name: str, method: Method, pool: Pool, pool_name: str
     ) -> grpc.RpcMethodHandler[Any, Any]:
         """A handler that runs on a pool.
+
+        It takes a stream of requests also where there is only one: the call is then ours before its
+        message is there, so that a full line is told at once and a silent caller is noticed.
 
         grpcio takes a method's pool from an attribute of the function it calls, which must be a
         closure: bound methods have no attributes.
         """
         framed = _Framed(self, f"/{service}/{name}", f"{service.rsplit('.')[-1]}/{name}", pool_name)
-        if isinstance(method, Unary | UnaryBytes):
+        if isinstance(method, StreamOut):
 
-            def unary(raw: bytes, context: grpc.ServicerContext) -> bytes:
-                return framed.unary(method, raw, context)
+            def stream(
+                raws: Iterator[bytes], context: grpc.ServicerContext
+            ) -> Iterator[bytes]:
+                return framed.stream_out(method, raws, context)
 
-            unary.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
-            return grpc.unary_unary_rpc_method_handler(unary)
-        if isinstance(method, StreamIn):
+            stream.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
+            return grpc.stream_stream_rpc_method_handler(stream)
 
-            def stream_in(raws: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
-                return framed.stream_in(method, raws, context)
+        def single(raws: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+            return framed.answer(method, raws, context)
 
-            stream_in.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
-            return grpc.stream_unary_rpc_method_handler(stream_in)
-
-        def stream_out(raw: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-            return framed.stream_out(method, raw, context)
-
-        stream_out.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
-        return grpc.unary_stream_rpc_method_handler(stream_out)
+        single.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
+        return grpc.stream_unary_rpc_method_handler(single)
 
     def begin(self, method: str, context: grpc.ServicerContext) -> CallSpan:
         """Start a call's span."""
@@ -152,32 +168,21 @@ class _Framed:
         self._meter = frame.meter(label)
         self._pool_name = pool_name
 
-    def unary(
-        self, method: Unary[Any] | UnaryBytes, raw: bytes, context: grpc.ServicerContext
+    def answer(
+        self,
+        method: Unary[Any] | UnaryBytes | StreamIn[Any] | Unoffered,
+        raws: Iterator[bytes],
+        context: grpc.ServicerContext,
     ) -> bytes:
+        """Carry out a call with one answer."""
+        raw, refused = self._receive(method, raws, context)
         started = time.perf_counter()
         span = self._frame.begin(self._method, context)
         try:
-            call = self._admit(span, context)
-            if isinstance(method, UnaryBytes):
-                answer = method.serve(raw, call)
-            else:
-                answer = method.serve(parse(method.request, raw), call)
-            payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            self._failed(error, span, context, started)
-        self._done(span, context, started)
-        return payload
-
-    def stream_in(
-        self, method: StreamIn[Any], raws: Iterator[bytes], context: grpc.ServicerContext
-    ) -> bytes:
-        started = time.perf_counter()
-        span = self._frame.begin(self._method, context)
-        try:
-            call = self._admit(span, context)
-            requests = (parse(method.request, raw) for raw in raws)
-            answer = method.serve(requests, call)
+            if refused is not None:
+                raise refused
+            call = self._call(span, context, context.is_active)
+            answer = _served(method, raw, raws, call, context)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             self._failed(error, span, context, started)
@@ -185,28 +190,62 @@ class _Framed:
         return payload
 
     def stream_out(
-        self, method: StreamOut[Any], raw: bytes, context: grpc.ServicerContext
+        self, method: StreamOut[Any], raws: Iterator[bytes], context: grpc.ServicerContext
     ) -> Iterator[bytes]:
+        """Carry out a call with a stream of answers, until it ends, or the caller or we go."""
+        raw, refused = self._receive(method, raws, context)
         started = time.perf_counter()
         span = self._frame.begin(self._method, context)
         try:
-            call = self._admit(span, context)
+            if refused is not None:
+                raise refused
+            call = self._call(
+                span, context, lambda: context.is_active() and not self._frame.stopping
+            )
             for answer in method.serve(parse(method.request, raw), call):
                 yield answer if isinstance(answer, bytes) else answer.SerializeToString()
+            if not context.is_active():
+                raise _gone(context)
+            if self._frame.stopping:
+                raise Unavailable("the server is going away: try another one")
+        except GeneratorExit:
+            # The caller went away while an answer was sent.
+            self._end(failure_of(_gone(context)), None, span, started)
+            raise
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             self._failed(error, span, context, started)
         self._done(span, context, started)
 
-    def _admit(self, span: CallSpan, context: grpc.ServicerContext) -> Call:
+    def _receive(
+        self, method: Method, raws: Iterator[bytes], context: grpc.ServicerContext
+    ) -> tuple[bytes, TopospreadError | None]:
+        """The first message, or why there is none; nothing of a stream in."""
         if overloaded():
             self._frame.rejected(self._pool_name)
-            raise LimitExceeded(f"too many {self._pool_name} calls are in line: try again later")
+            return b"", LimitExceeded(
+                f"too many {self._pool_name} calls at once: try again later"
+            )
+        if isinstance(method, Unoffered):
+            return b"", NotOffered(method.text)
+        if isinstance(method, StreamIn):
+            return b"", None
+        try:
+            with away(context.cancel):
+                return next(raws), None
+        except StopIteration:
+            return b"", InvalidRequest("the call has no request message")
+        except grpc.RpcError:
+            return b"", _gone(context)
+
+    def _call(
+        self, span: CallSpan, context: grpc.ServicerContext, active: Callable[[], bool]
+    ) -> Call:
         left = context.time_remaining()
         if left <= 0:
             raise DeadlineExceeded("the call's deadline passed before it was begun")
         # Without a deadline grpcio answers the years until the end of its clock.
         seconds = DEFAULT_DEADLINE if left > LONGEST_DEADLINE else left
-        return Call(span, time.monotonic() + seconds, context.is_active)
+        return Call(span, time.monotonic() + seconds, active)
 
     def _done(self, span: CallSpan, context: grpc.ServicerContext, started: float) -> None:
         context.set_trailing_metadata((("traceparent", span.traceparent),))
@@ -217,9 +256,51 @@ class _Framed:
         self, error: Exception, span: CallSpan, context: grpc.ServicerContext, started: float
     ) -> NoReturn:
         failure = failure_of(error)
+        self._end(failure, error, span, started)
+        end_with(failure, span, context)
+
+    def _end(
+        self, failure: Failure, error: Exception | None, span: CallSpan, started: float
+    ) -> None:
         span.end(failure.code.value[0], error)
         self._meter.done(failure.code.name, time.perf_counter() - started)
-        end_with(failure, span, context)
+
+
+def _served(
+    method: Unary[Any] | UnaryBytes | StreamIn[Any] | Unoffered,
+    raw: bytes,
+    raws: Iterator[bytes],
+    call: Call,
+    context: grpc.ServicerContext,
+) -> Answer:
+    if isinstance(method, UnaryBytes):
+        return method.serve(raw, call)
+    if isinstance(method, Unary):
+        return method.serve(parse(method.request, raw), call)
+    assert isinstance(method, StreamIn), "what is not offered was refused"
+    return method.serve(_messages(method.request, raws, context), call)
+
+
+def _messages(
+    kind: type[_Request], raws: Iterator[bytes], context: grpc.ServicerContext
+) -> Iterator[_Request]:
+    """The messages of a stream, as they come."""
+    while True:
+        try:
+            with away(context.cancel):
+                raw = next(raws)
+        except StopIteration:
+            return
+        except grpc.RpcError as cause:
+            raise _gone(context) from cause
+        yield parse(kind, raw)
+
+
+def _gone(context: grpc.ServicerContext) -> TopospreadError:
+    """Why nobody waits for the answer any more."""
+    if context.time_remaining() <= 0:
+        return DeadlineExceeded("the call's deadline passed")
+    return CallerGone("the caller cancelled the call or went away")
 
 
 def end_with(failure: Failure, span: CallSpan, context: grpc.ServicerContext) -> NoReturn:
@@ -250,7 +331,7 @@ def parse(kind: type[_Request], raw: bytes) -> _Request:
 
 
 def handlers(
-    frame: Frame, service: str, methods: Sequence[tuple[str, Method, BoundedExecutor, str]]
+    frame: Frame, service: str, methods: Sequence[tuple[str, Method, Pool, str]]
 ) -> grpc.GenericRpcHandler:
     """All methods of a service: (name, method, pool, the pool's name)."""
     return grpc.method_handlers_generic_handler(

@@ -76,8 +76,7 @@ class ClusterStateServicer:
             "DropCluster": (Unary(pb.DropClusterRequest, self.drop_cluster), "state"),
         }
 
-    # ------------------------------------------------------------------------------------------
-    # writes
+    # ------------------------------ writes
 
     def apply(self, request: pb.ApplyRequest, call: Call) -> pb.ApplyResponse:
         """ClusterState.Apply."""
@@ -142,8 +141,7 @@ class ClusterStateServicer:
         self._replicas.forget(cluster)
         return pb.DropClusterResponse(objects=objects)
 
-    # ------------------------------------------------------------------------------------------
-    # reads
+    # ------------------------------ reads
 
     def get(self, request: pb.GetRequest, call: Call) -> pb.GetResponse:
         """ClusterState.Get."""

@@ -1,156 +1,227 @@
-"""Thread pools for a synchronous gRPC server.
+"""The thread pools of the gRPC server.
 
-grpcio gives every call that arrives to a pool's unbounded queue, and picks the pool before it has
-read the message. So the bounds are kept here: a full queue is answered at once with
-RESOURCE_EXHAUSTED, and a decision that must wait for a revision lends its place to a replacement,
-so that waiting calls never slow the others.
+grpcio hands a call to a pool when its headers are there, before any message was read, and never
+minds how many stand in line. So the bounds are kept here: what is past them is refused at once.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+import time
+from concurrent.futures import Future
+from contextlib import contextmanager
 from queue import SimpleQueue
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from typing_extensions import override
 
-from topospread.errors import LimitExceeded
+from topospread.transports.grpc.pool import (
+    DEFAULT_WAITING,
+    JOIN_SECONDS,
+    Pool,
+    Work,
+    Worker,
+    carry_out,
+    end_silent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _T = TypeVar("_T")
-_Work = tuple[Future[Any], Callable[[], Any]]
 
-DEFAULT_WAITING: Final = 64
-"""Calls that may wait at once for revisions and first loads."""
+PATIENCE: Final = 0.02
+"""Seconds a thread may be away before it is replaced while calls stand in line: longer than any
+message on its way, short enough for whoever stands in line.
+"""
+
+MAX_AWAY: Final = 64
+"""Threads of a pool that are replaced because they are away. Past it, the calls that have been
+silent for longest are cancelled to make room.
+"""
+
+SILENT_STREAM: Final = 1.0
+"""Seconds after which a stream without its first message gives way when all threads are taken."""
 
 
-class BoundedExecutor(ThreadPoolExecutor):
-    """A pool with a bounded queue whose workers may lend their place while they wait.
-
-    It is a ThreadPoolExecutor because grpcio accepts no other type; nothing of that class but the
-    type is used.
+class BoundedExecutor(Pool):
+    """A pool with a bounded line, whose workers may lend their places.
 
     Args:
         name: of its threads.
         workers: threads that compute.
-        queue: calls that may stand in line; past it :func:`overloaded` is true for a call.
+        queue: calls that may stand in line.
         waiting: calls that may wait at once.
     """
 
     def __init__(self, name: str, workers: int, queue: int, waiting: int = DEFAULT_WAITING) -> None:
-        super().__init__(max_workers=1, thread_name_prefix=name)
-        self._name = name
+        super().__init__(name, waiting)
         self._bound = queue
-        self._line: SimpleQueue[_Work | None] = SimpleQueue()
-        self._refused: SimpleQueue[_Work | None] = SimpleQueue()
-        self._waiting_bound = waiting
-        self._lock_waiting = threading.Lock()
-        self._waiting = 0
-        self._threads_made = 0
-        self._closed = False
-        for _ in range(workers):
-            self._start(self._line)
-        self._start(self._refused, refusing=True)
-        self._workers_now = workers
+        self._line: SimpleQueue[Work | None] = SimpleQueue()
+        self._lent = 0
+        self._paused = False
+        self._resumed = threading.Event()
+        self._minding = False
+        self._wanted = threading.Event()
+        self._closing = threading.Event()
+        self.arrived = 0
+        with self._lock:
+            begun = [self.new_worker(self._serve) for _ in range(workers)]
+        for worker in begun:
+            worker.start()
+        self._minder = threading.Thread(target=self._mind, name=f"{name}-minder", daemon=True)
+        self._minder.start()
 
     @property
+    @override
     def depth(self) -> int:
-        """Calls in line."""
         return self._line.qsize()
-
-    @property
-    def waiting(self) -> int:
-        """Calls that wait and have lent their place."""
-        return self._waiting
 
     @override
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
-        """Put a call in line, or among those to be refused."""
+        """Put a call in line, or refuse it on this thread."""
         if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[_T] = Future()
-        line = self._line if self._line.qsize() < self._bound else self._refused
-        line.put((future, lambda: fn(*args, **kwargs)))
+        work: Work = (future, fn, args, kwargs)
+        self.arrived += 1
+        if self._line.qsize() >= self._bound:
+            carry_out(work)
+            return future
+        self._line.put(work)
+        if not self._minding:
+            self._minding = True
+            self._wanted.set()
         return future
 
-    def enter_wait(self) -> Callable[[], None]:
-        """Lend this worker's place to a replacement; call what is returned to take it back.
-
-        Raises:
-            LimitExceeded: too many calls wait already.
-        """
-        with self._lock_waiting:
-            if self._waiting >= self._waiting_bound:
-                raise LimitExceeded(
-                    f"{self._waiting_bound} calls wait for revisions or first loads already"
-                )
-            self._waiting += 1
-        self._start(self._line)
-        return self._leave_wait
-
-    def _leave_wait(self) -> None:
-        with self._lock_waiting:
-            self._waiting -= 1
-        self._line.put(None)  # whoever takes it retires
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Begin no calls meanwhile; those begun go on."""
+        self._resumed.clear()
+        self._paused = True
+        try:
+            yield
+        finally:
+            self._paused = False
+            self._resumed.set()
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End the workers after what stands in line."""
         del cancel_futures
-        if self._closed:
-            return
-        self._closed = True
-        with self._lock_waiting:
-            workers = self._workers_now + self._waiting
-        for _ in range(workers):
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            places = sum(not worker.lent for worker in self._workers)
+        for _ in range(places):
             self._line.put(None)
-        self._refused.put(None)
-        del wait
+        self._closing.set()
+        self._wanted.set()
+        if wait:
+            self.join_workers()
+            self._minder.join(JOIN_SECONDS)
 
-    def _start(self, line: SimpleQueue[_Work | None], *, refusing: bool = False) -> None:
-        self._threads_made += 1
-        name = f"{self._name}-{self._threads_made}"
-        _Worker(self, name, lambda: self._run(line), refusing=refusing).start()
+    @override
+    def _lend(self, worker: Worker) -> None:
+        with self._lock:
+            if worker.lent or self._closed:
+                return
+            worker.lent = True
+            self._lent += 1
+            replacement = self.new_worker(self._serve)
+        replacement.start()
 
-    def _run(self, line: SimpleQueue[_Work | None]) -> None:
-        while (work := line.get()) is not None:
-            future, call = work
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(call())
-            except BaseException as failure:  # noqa: BLE001 - the future carries it, as in the standard pool
-                future.set_exception(failure)
-            del work, future, call
+    def _serve(self, worker: Worker) -> None:
+        while (work := self._line.get()) is not None:
+            if self._paused:
+                self._resumed.wait()
+            worker.busy = True
+            carry_out(work)
+            worker.busy = False
+            del work
+            if worker.lent:
+                break
+        with self._lock:
+            self._lent -= worker.lent
+            self._workers.discard(worker)
+
+    def _mind(self) -> None:
+        """While calls stand in line, see whether threads are away that should take them."""
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            while not self._closing.wait(PATIENCE):
+                if not self._line.qsize():
+                    # In this order: a call that comes in between is seen here or wakes us again.
+                    self._minding = False
+                    if not self._line.qsize():
+                        break
+                    self._minding = True
+                self._relieve(self._line.qsize())
+            if self._closing.is_set():
+                return
+
+    def _relieve(self, wanted: int) -> None:
+        """Find threads for calls in line."""
+        since = time.monotonic() - PATIENCE
+        with self._lock:
+            room = max(0, MAX_AWAY + self._waiting - self._lent)
+            away = [
+                worker
+                for worker in self._workers
+                if not worker.lent and (left := worker.away_since) and left < since
+            ]
+        for worker in away[: min(room, wanted)]:
+            self._lend(worker)
+        if len(away) > room:
+            for worker in self.silent(since)[:wanted]:
+                end_silent(worker)
 
 
-class _Worker(threading.Thread):
-    """A thread that knows which pool it works for."""
+class StreamExecutor(Pool):
+    """A thread for each stream as long as it lasts; a stream past the bound is refused at once.
 
-    def __init__(
-        self, pool: BoundedExecutor, name: str, run: Callable[[], None], *, refusing: bool
-    ) -> None:
-        super().__init__(target=run, name=name, daemon=True)
-        self.pool = pool
-        self.refusing = refusing
-
-
-def overloaded() -> bool:
-    """Asked by a handler: was this call let in only to be refused?"""
-    thread = threading.current_thread()
-    return isinstance(thread, _Worker) and thread.refusing
-
-
-def lend_place() -> Callable[[], None]:
-    """Before a wait: lend this thread's place in its pool; call what is returned to take it back.
-
-    Raises:
-        LimitExceeded: too many calls wait already.
+    Args:
+        name: of its threads.
+        streams: threads at most.
     """
-    thread = threading.current_thread()
-    return thread.pool.enter_wait() if isinstance(thread, _Worker) else _nothing
 
+    def __init__(self, name: str, streams: int, waiting: int = DEFAULT_WAITING) -> None:
+        super().__init__(name, waiting)
+        self._streams = streams
 
-def _nothing() -> None:
-    return None
+    @override
+    def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:
+        """Begin a stream, or refuse it on this thread."""
+        future: Future[_T] = Future()
+        work: Work = (future, fn, args, kwargs)
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            worker = None
+            if len(self._workers) < self._streams:
+                worker = self.new_worker(lambda worker: self._serve(worker, work))
+        if worker is not None:
+            worker.start()
+            return future
+        # Whoever tries again finds room, if there are callers that hold streams and say nothing.
+        for silent in self.silent(time.monotonic() - SILENT_STREAM)[:1]:
+            end_silent(silent)
+        carry_out(work)
+        return future
+
+    @override
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more streams; those begun end by themselves."""
+        del cancel_futures
+        with self._lock:
+            self._closed = True
+        if wait:
+            self.join_workers()
+
+    def _serve(self, worker: Worker, work: Work) -> None:
+        worker.busy = True
+        carry_out(work)
+        with self._lock:
+            self._workers.discard(worker)

@@ -11,6 +11,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 
 from topospread.errors import (
+    CallerGone,
     Conflict,
     CorruptValue,
     DeadlineExceeded,
@@ -18,6 +19,7 @@ from topospread.errors import (
     InvalidRequest,
     LimitExceeded,
     NotFound,
+    NotOffered,
     PreconditionFailed,
     RevisionUnavailable,
     TopospreadError,
@@ -48,6 +50,8 @@ _CODES: Final[Sequence[tuple[type[TopospreadError], grpc.StatusCode]]] = (
     (RevisionUnavailable, grpc.StatusCode.OUT_OF_RANGE),
     (LimitExceeded, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (CallerGone, grpc.StatusCode.CANCELLED),
+    (NotOffered, grpc.StatusCode.UNIMPLEMENTED),
     (Conflict, grpc.StatusCode.ABORTED),
     (Unavailable, grpc.StatusCode.UNAVAILABLE),
     (CorruptValue, grpc.StatusCode.DATA_LOSS),

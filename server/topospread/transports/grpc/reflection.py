@@ -9,22 +9,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import grpc
 from google.protobuf import descriptor_pool
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from topospread.transports.grpc.standard import next_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    import grpc
     from google.protobuf.descriptor import FileDescriptor
     from google.protobuf.descriptor_pool import DescriptorPool
 
+    from topospread.transports.grpc.pool import Pool
 
-def add_reflection(services: Iterable[str], server: grpc.Server) -> None:
-    """Describe services, by full name, to whoever asks."""
+
+def reflection_handlers(services: Iterable[str], pool: Pool) -> grpc.GenericRpcHandler:
+    """Describes services, by full name, to whoever asks.
+
+    Args:
+        services: that are offered.
+        pool: whose threads the streams hold.
+    """
     names = (*services, reflection.SERVICE_NAME)
-    pool = cast("DescriptorPool", _Symbols(descriptor_pool.Default()))
-    reflection.enable_server_reflection(names, server, pool)
+    symbols = cast("DescriptorPool", _Symbols(descriptor_pool.Default()))
+    servicer = reflection.ReflectionServicer(names, symbols)
+
+    def describe(raws: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
+        kind = reflection_pb2.ServerReflectionRequest
+        asked = iter(lambda: next_message(kind, raws, context), None)
+        yield from servicer.ServerReflectionInfo(asked, context)
+
+    describe.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
+    written = reflection_pb2.ServerReflectionResponse.SerializeToString
+    return grpc.method_handlers_generic_handler(
+        reflection.SERVICE_NAME,
+        {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(describe, None, written)},
+    )
 
 
 class _Symbols:

@@ -1,28 +1,38 @@
-"""The gRPC server: pools, services, health, reflection, credentials."""
+"""The gRPC server: pools, services, health, reflection."""
 
 from __future__ import annotations
 
+import time
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from topospread.errors import ConfigError
 from topospread.telemetry.families import PoolGauges
-from topospread.transports.grpc.calls import Frame, Method, handlers
-from topospread.transports.grpc.reflection import add_reflection
+from topospread.transports.grpc import health
+from topospread.transports.grpc.calls import Frame, Method, Unoffered, handlers
+from topospread.transports.grpc.health import Health
+from topospread.transports.grpc.reflection import reflection_handlers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topospread.transports.grpc.executor import BoundedExecutor
+    from topospread.transports.grpc.credentials import Credentials
+    from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
+    from topospread.transports.grpc.pool import Pool
 
-OTHER_THREADS: Final = 16
-"""For health and reflection: streams of these hold a thread each."""
+OTHER_THREADS: Final = 2
+"""For health and for calls that are not offered: answered in microseconds."""
 
 OTHER_QUEUE: Final = 256
+
+QUIET: Final = 0.01
+"""Seconds without a new call that make a server quiet."""
+
+LONGEST_UNQUIET: Final = 0.25
+"""Seconds after which a server stops although calls go on coming."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,52 +43,38 @@ class Pools:
         decisions: PreFilter, Filter, Score, Evaluate, BatchEvaluate.
         state: ClusterState's calls, which wait for the store.
         streams: calls that hold a thread for as long as they live.
-        other: health and reflection.
+        other: health, and calls that are not offered.
     """
 
     decisions: BoundedExecutor
     state: BoundedExecutor
-    streams: BoundedExecutor
+    streams: StreamExecutor
     other: BoundedExecutor
 
-    def gauges(self) -> list[PoolGauges]:
-        """Depths, for metrics."""
-        named = {
+    def named(self) -> Mapping[str, Pool]:
+        """All by name."""
+        return {
             "decisions": self.decisions,
             "state": self.state,
             "streams": self.streams,
             "other": self.other,
         }
-        return [PoolGauges(name, pool.depth, pool.waiting) for name, pool in named.items()]
 
+    def gauges(self) -> list[PoolGauges]:
+        """How busy they are, for metrics."""
+        return [
+            PoolGauges(name, pool.depth, pool.busy, pool.waiting)
+            for name, pool in self.named().items()
+        ]
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """PEM files of a TLS listener; `client_ca` asks callers for certificates."""
+    def arrived(self) -> int:
+        """Unary calls so far."""
+        return self.decisions.arrived + self.state.arrived + self.other.arrived
 
-    cert: str
-    key: str
-    client_ca: str = ""
-
-    def load(self) -> grpc.ServerCredentials:
-        """Read the files.
-
-        Raises:
-            ConfigError: one of them cannot be read.
-        """
-        pair = (_read("--tls-key", self.key), _read("--tls-cert", self.cert))
-        roots = _read("--client-ca", self.client_ca) if self.client_ca else None
-        return grpc.ssl_server_credentials(
-            [pair], root_certificates=roots, require_client_auth=roots is not None
-        )
-
-
-def _read(flag: str, path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as cause:
-        reason = cause.strerror or type(cause).__name__
-        raise ConfigError(f"{flag}: cannot read {path!r}: {reason}") from cause
+    def shutdown(self) -> None:
+        """End all threads after what stands in line."""
+        for pool in self.named().values():
+            pool.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +85,14 @@ class ServerOptions:
         max_request_bytes, max_response_bytes: larger ones are refused with RESOURCE_EXHAUSTED.
         max_connection_age: seconds after which callers connect anew; 0 for never.
         reflection: whether to describe the services to whoever asks.
+        reuse_port: share the port with other processes that ask for the same.
     """
 
     max_request_bytes: int
     max_response_bytes: int
     max_connection_age: float = 0.0
     reflection: bool = True
+    reuse_port: bool = False
 
 
 class GrpcServer:
@@ -111,26 +109,28 @@ class GrpcServer:
 
         Args:
             frame: around each call.
-            services: by full name, the methods by name with the name of their pool.
+            services: by full name, the methods by name with the name of their pool. A service
+                of which nothing is offered is not shown to callers.
             pools: the threads.
             options: of gRPC.
         """
+        self._frame = frame
         self._pools = pools
-        self._health = health.HealthServicer(experimental_non_blocking=True)
-        self._server = grpc.server(pools.other, options=_channel_options(options))
-        by_name = {
-            "decisions": pools.decisions,
-            "state": pools.state,
-            "streams": pools.streams,
+        offered = {
+            service: methods
+            for service, methods in services.items()
+            if not all(isinstance(method, Unoffered) for method, _ in methods.values())
         }
+        self._health = Health((*offered,))
+        self._server = grpc.server(pools.other, options=_channel_options(options))
+        by_name = pools.named()
         for service, methods in services.items():
             framed = [(name, m, by_name[pool], pool) for name, (m, pool) in methods.items()]
             self._server.add_generic_rpc_handlers((handlers(frame, service, framed),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._services = [*services, health.SERVICE_NAME]
+        standard = [self._health.handlers(pools.other)]
         if options.reflection:
-            add_reflection(self._services, self._server)
-        self._say(health_pb2.HealthCheckResponse.NOT_SERVING)
+            standard.append(reflection_handlers((*offered, health.SERVICE), pools.streams))
+        self._server.add_generic_rpc_handlers(standard)
 
     def listen(self, address: str, credentials: Credentials | None) -> int:
         """Bind an address; returns the port.
@@ -153,23 +153,41 @@ class GrpcServer:
 
     def ready(self) -> None:
         """Tell balancers that calls are welcome."""
-        self._say(health_pb2.HealthCheckResponse.SERVING)
+        self._health.serving()
 
     def stop(self, grace: float) -> None:
-        """Turn away new calls, let running ones end, at most for `grace` seconds."""
-        self._health.enter_graceful_shutdown()
-        self._server.stop(grace).wait()
+        """Turn away new calls, let running ones end, at most for `grace` seconds.
 
-    def _say(self, status: int) -> None:
-        for service in ("", *self._services):
-            self._health.set(service, status)
+        gRPC drops calls that have come in and were not handed out yet. So the pools pause for a
+        moment: callers that wait for answers send nothing new, and what they sent is handed out.
+        """
+        self._health.leaving()
+        self._frame.stopping = True
+        with ExitStack() as pausing:
+            for pool in (self._pools.decisions, self._pools.state, self._pools.other):
+                pausing.enter_context(pool.paused())
+            self._wait_until_quiet()
+            stopped = self._server.stop(grace)
+        self._health.close()
+        stopped.wait()
+
+    def cancel(self) -> None:
+        """Cancel running calls, also those that a stop() in another thread waits for."""
+        self._server.stop(None)
+
+    def _wait_until_quiet(self) -> None:
+        deadline = time.monotonic() + LONGEST_UNQUIET
+        arrived = -1
+        while arrived != self._pools.arrived() and time.monotonic() < deadline:
+            arrived = self._pools.arrived()
+            time.sleep(QUIET)
 
 
 def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     chosen = [
         ("grpc.max_receive_message_length", options.max_request_bytes),
         ("grpc.max_send_message_length", options.max_response_bytes),
-        ("grpc.so_reuseport", 1),
+        ("grpc.so_reuseport", int(options.reuse_port)),
         # Clients behind balancers ping idle connections; that is no abuse.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),

@@ -1,0 +1,119 @@
+"""Makes the parts of a server out of the settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topospread.replica.replica import Replica, ReplicaOptions
+from topospread.replica.replicas import Freshness, Replicas
+from topospread.service.engine import Limits
+from topospread.telemetry.families import ClusterGauges
+from topospread.transports.grpc.credentials import Credentials
+from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
+from topospread.transports.grpc.pool import lend_place
+from topospread.transports.grpc.server import OTHER_QUEUE, OTHER_THREADS, Pools, ServerOptions
+from topospread.transports.http.routes import http_app
+from topospread.transports.http.server import HttpServer, TlsFiles
+
+if TYPE_CHECKING:
+    from topospread.config.settings import ServerSettings
+    from topospread.store.api import Store
+    from topospread.telemetry.metrics import Metrics
+    from topospread.transports.http.routes import Exposition, Health
+
+
+def make_pools(settings: ServerSettings) -> Pools:
+    """The threads that carry out calls."""
+    waiting = settings.max_waiting
+    return Pools(
+        decisions=BoundedExecutor(
+            "decide", settings.decision_threads, settings.decision_queue, waiting
+        ),
+        state=BoundedExecutor("state", settings.state_threads, settings.state_queue, waiting),
+        streams=StreamExecutor("stream", settings.stream_threads, waiting),
+        other=BoundedExecutor("other", OTHER_THREADS, OTHER_QUEUE),
+    )
+
+
+def make_replicas(settings: ServerSettings, store: Store, metrics: Metrics) -> Replicas:
+    """The replicas; calls that wait for one lend their threads."""
+    return Replicas(
+        store,
+        ReplicaOptions(coalesce=settings.coalesce, max_groups=settings.max_groups),
+        entering_wait=lend_place,
+        waited={mode: metrics.consistency(mode.name.lower()).observe for mode in Freshness},
+    )
+
+
+def make_limits(settings: ServerSettings) -> Limits:
+    """What one request may carry."""
+    return Limits(
+        constraints=settings.max_constraints,
+        terms=settings.max_selector_terms,
+        batch_pods=settings.max_batch_pods,
+        what_ifs=settings.max_what_ifs,
+    )
+
+
+def grpc_options(settings: ServerSettings, *, reuse_port: bool) -> ServerOptions:
+    """How gRPC itself behaves."""
+    return ServerOptions(
+        max_request_bytes=settings.max_request_bytes,
+        max_response_bytes=settings.max_response_bytes,
+        max_connection_age=settings.max_connection_age,
+        reflection=settings.reflection,
+        reuse_port=reuse_port,
+    )
+
+
+def grpc_credentials(settings: ServerSettings) -> Credentials | None:
+    """The TLS files of the gRPC listener; None serves plain text."""
+    if not settings.tls:
+        return None
+    return Credentials(settings.tls_cert, settings.tls_key, settings.client_ca)
+
+
+def make_http(
+    settings: ServerSettings, version: str, metrics: Exposition, ready: Health
+) -> HttpServer | None:
+    """The server of metrics and health; None when that is off.
+
+    Raises:
+        ConfigError: it cannot listen, or a TLS file cannot be used.
+    """
+    if settings.http is None:
+        return None
+    app = http_app(
+        version=version,
+        metrics=metrics,
+        live=lambda: (True, ()),
+        ready=ready,
+        max_body_bytes=settings.http_max_body_bytes,
+    )
+    tls = None
+    if settings.tls:
+        ca = settings.http_verifies_clients_by
+        tls = TlsFiles(settings.tls_cert, settings.tls_key, ca)
+    return HttpServer(app, settings.http.host, settings.http.port, tls=tls)
+
+
+def gauges(replica: Replica) -> ClusterGauges:
+    """How a cluster is followed, for metrics."""
+    view = replica.view
+    objects: dict[str, int] = {}
+    if view is not None:
+        snapshot = view.snapshot
+        objects = {
+            "Node": snapshot.node_count,
+            "Pod": snapshot.pods,
+            "Workload": snapshot.workload_count,
+        }
+    return ClusterGauges(
+        cluster=replica.cluster,
+        objects=objects,
+        groups=0 if view is None else len(view.snapshot.groups),
+        revision_lag=replica.lag,
+        stale_seconds=replica.stale_for,
+        snapshot_age_seconds=replica.age,
+        corrupt_values=replica.corrupt,
+    )

@@ -1,0 +1,73 @@
+"""A port that several processes listen on (SO_REUSEPORT: the kernel deals out the connections)."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from topospread.config.values import Address
+from topospread.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def held_port(address: Address) -> Iterator[Address]:
+    """Hold a port for processes that will listen on it; port 0 becomes one that is free.
+
+    The sockets are bound and never listen, so they get no connections.
+
+    Raises:
+        ConfigError: somebody listens there, or it is not an address of this host.
+    """
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise ConfigError("--workers: on this system processes cannot share a port; use 1 worker")
+    with ExitStack() as held:
+        try:
+            places = _places(address)
+            port = address.port
+            for family, host in places:
+                port = port or _bound(held, family, host, 0)
+                # Without SO_REUSEPORT first: whoever shares the port already is somebody else.
+                with ExitStack() as tried:
+                    if address.port:
+                        _bound(tried, family, host, port, shared=False)
+                _bound(held, family, host, port)
+        except OSError as cause:
+            raise ConfigError(
+                f"--listen: cannot listen on {address}: it is taken, or not an address of this host"
+            ) from cause
+        yield Address(address.host, port)
+
+
+def _places(address: Address) -> list[tuple[int, str]]:
+    """The address families and numbers that a host stands for and that this machine has."""
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    places = []
+    refused: OSError | None = None
+    for family, _, _, _, (host, *_) in found:
+        try:
+            with ExitStack() as tried:
+                _bound(tried, family, str(host), 0)
+            places.append((int(family), str(host)))
+        except OSError as error:
+            refused = error
+    if not places and refused is not None:
+        raise refused
+    return places
+
+
+def _bound(opened: ExitStack, family: int, host: str, port: int, *, shared: bool = True) -> int:
+    """Bind a socket that stays open as long as the stack; returns the port."""
+    holder = opened.enter_context(socket.socket(family, socket.SOCK_STREAM))
+    # Connections of a former process that linger are no reason to refuse.
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if family == socket.AF_INET6:
+        holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    holder.bind((host, port))
+    bound: int = holder.getsockname()[1]
+    return bound

@@ -1,0 +1,214 @@
+"""One serving process: all rooms put together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from contextlib import ExitStack
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, Self
+
+from topospread.app import parts
+from topospread.app.stores import open_store
+from topospread.codec.scheduler_config import ConfiguredRules, read_rules
+from topospread.config.reloading import Loaded, Reloading
+from topospread.config.settings import ALL_CLUSTERS, ServerSettings
+from topospread.config.values import Address
+from topospread.errors import TopospreadError
+from topospread.replica.replicas import seconds_from_now
+from topospread.service.cycles import Cycles
+from topospread.service.engine import Engine
+from topospread.service.read import Reads
+from topospread.service.rules_book import RulesBook
+from topospread.service.write import Writes
+from topospread.store.observed import ObservedStore
+from topospread.telemetry.export import tracing_from_environment
+from topospread.telemetry.metrics import Metrics
+from topospread.transports.grpc import cluster_state, spread_engine
+from topospread.transports.grpc.calls import Frame
+from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
+from topospread.transports.grpc.observe import Observer
+from topospread.transports.grpc.pool import away
+from topospread.transports.grpc.server import GrpcServer
+from topospread.transports.grpc.spread_engine import SpreadEngineServicer
+from topospread.transports.grpc.unoffered import completed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+LOG: Final = logging.getLogger(__name__)
+
+PRELOAD_SECONDS: Final = 300.0
+"""How long a first load may take before the server gives up being ready for it."""
+
+
+class Server:
+    """One serving process. A context manager: entered it serves, left it has stopped.
+
+    Args:
+        settings: what was configured.
+        environ: the environment, for the store's user and password.
+        reuse_port: share gRPC's port with other processes (one of several workers).
+
+    Attributes:
+        address: host:port of gRPC.
+
+    Raises:
+        ConfigError: something in the settings cannot be used.
+        StoreUnavailable: the store is out of reach.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        reuse_port: bool = False,
+    ) -> None:
+        self.settings = settings
+        self.version = version("topospread")
+        self.metrics = Metrics(self.version, scheduler_metrics=settings.scheduler_metrics)
+        self._reuse_port = reuse_port
+        self._started = time.time()
+        self._ready = False
+        self._stopping = False
+        self._closing = ExitStack()
+        # What is made last is closed first.
+        with ExitStack() as made:
+            self._rules = self._watched_rules()
+            made.callback(self._rules.close)
+            self._tracing = tracing_from_environment(self.version)
+            made.callback(self._tracing.close)
+            self._store = ObservedStore(
+                open_store(settings.store, environ), self.metrics.store_error, away
+            )
+            made.callback(self._store.close)
+            self._pools = parts.make_pools(settings)
+            made.callback(self._pools.shutdown)
+            self._replicas = parts.make_replicas(settings, self._store, self.metrics)
+            made.callback(self._replicas.close)
+            self._grpc = self._grpc_server()
+            self._http = parts.make_http(settings, self.version, self.metrics.expose, self.ready)
+            if self._http is not None:
+                made.callback(self._http.stop)
+            port = self._grpc.listen(str(settings.listen), parts.grpc_credentials(settings))
+            self.address = str(Address(settings.listen.host, port))
+            self._closing = made.pop_all()
+        self.metrics.watch_pools(self._pools.gauges)
+        self.metrics.watch_clusters(
+            lambda: [parts.gauges(replica) for replica in self._replicas.running()]
+        )
+
+    @property
+    def http_address(self) -> str:
+        """host:port of /metrics and health; empty when that is off."""
+        http = self.settings.http
+        if self._http is None or http is None:
+            return ""
+        return str(Address(http.host, self._http.port))
+
+    def start(self) -> None:
+        """Serve, and be ready when the clusters are loaded that are to be there from the start."""
+        self._grpc.start()
+        if self._http is not None:
+            self._http.start()
+        self._rules.start()
+        self._preload()
+        self._grpc.ready()
+        self._ready = True
+
+    def stop(self, grace: float | None = None) -> None:
+        """Turn away new calls, let running ones end within the grace time, release all."""
+        self._ready, self._stopping = False, True
+        with self._closing:
+            self._grpc.stop(self.settings.grace if grace is None else grace)
+
+    def hurry(self) -> None:
+        """Cancel the calls that stop() waits for in another thread."""
+        self._grpc.cancel()
+
+    def reload(self) -> bool:
+        """Read the configuration file again; returns whether what it holds is in force."""
+        return self._rules.reload()
+
+    def ready(self) -> tuple[bool, Sequence[str]]:
+        """Whether calls are welcome, and if not, why."""
+        if self._stopping:
+            return False, ("stopping",)
+        if not self._ready:
+            return False, ("loading",)
+        if self.settings.unready_when_stale:
+            stale = [replica for replica in self._replicas.running() if replica.stale_for]
+            if stale:
+                return False, [f"{replica.cluster}: store out of reach" for replica in stale]
+        return True, ()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop(0.0)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # ------------------------------ parts
+
+    def _watched_rules(self) -> Reloading[ConfiguredRules]:
+        settings = self.settings
+        name = settings.config or "configuration"
+        watched = Reloading(
+            settings.config,
+            lambda text: read_rules(text, name, settings.feature_gates),
+            on_reload=self._rules_changed,
+        )
+        self._book = RulesBook(watched.current.value)
+        return watched
+
+    def _rules_changed(self, loaded: Loaded[ConfiguredRules]) -> None:
+        self.metrics.config_reloaded(loaded.generation, accepted=not loaded.error)
+        if not loaded.error:
+            self._book.replace(loaded.value)
+
+    def _config_state(self) -> tuple[int, str]:
+        loaded = self._rules.current
+        return loaded.generation, loaded.error
+
+    def _grpc_server(self) -> GrpcServer:
+        settings = self.settings
+        cycles = Cycles(settings.cycle_ttl, settings.max_cycles)
+        limits = parts.make_limits(settings)
+        engine = Engine(self._replicas, self._store, self._book, cycles, limits)
+        facts = ServerFacts(self.version, self._store.address, self._started, self._config_state)
+        reads, writes = Reads(self._store, self._replicas), Writes(self._store)
+        state = ClusterStateServicer(reads, writes, self._replicas, facts)
+        decisions = SpreadEngineServicer(engine, Observer(self.metrics))
+        offered = {
+            spread_engine.SERVICE: decisions.methods(),
+            cluster_state.SERVICE: state.methods(),
+        }
+        return GrpcServer(
+            Frame(self._tracing, self.metrics),
+            completed(offered, self.version),
+            self._pools,
+            parts.grpc_options(settings, reuse_port=self._reuse_port),
+        )
+
+    def _preload(self) -> None:
+        """Load what is configured; a cluster that cannot be loaded now is loaded at first use."""
+        chosen: Iterable[str] = self.settings.preload
+        try:
+            if ALL_CLUSTERS in chosen:
+                chosen = self._store.clusters()[: self.settings.max_preload]
+            self._replicas.preload(tuple(chosen), seconds_from_now(PRELOAD_SECONDS))
+        except TopospreadError as error:
+            LOG.warning("not all clusters are loaded yet: %s", error)

@@ -1,0 +1,34 @@
+"""Opens the store that an address names: the only place that knows which backends there are."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from topospread.store.redis.open import open_store as open_redis
+from topospread.store.sqlite.open import open_store as open_sqlite
+from topospread.store.urls import RedisURL, SqliteURL, parse_store_url
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from topospread.store.api import Store
+
+LOG: Final = logging.getLogger(__name__)
+
+
+def open_store(address: str, environ: Mapping[str, str]) -> Store:
+    """Open the store that an address names.
+
+    Raises:
+        ConfigError: the address cannot be used, or the store must not be.
+        StoreUnavailable: it is out of reach.
+    """
+    url = parse_store_url(address, environ)
+    if isinstance(url, SqliteURL):
+        return open_sqlite(url)
+    assert isinstance(url, RedisURL)
+    store = open_redis(url)
+    for warning in store.warnings:
+        LOG.warning("store %s: %s", store.address, warning)
+    return store

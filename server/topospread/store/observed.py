@@ -1,0 +1,146 @@
+"""A store that tells when it fails, and who waits for it; a decorator around any backend."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Final, final
+
+from topospread.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread.store.api import (
+        Applied,
+        Change,
+        Head,
+        Key,
+        Revision,
+        Store,
+        StoredObject,
+        Transaction,
+        Unchanged,
+    )
+
+LOG: Final = logging.getLogger(__name__)
+
+Around = Callable[[], AbstractContextManager[None]]
+"""Entered by the thread that asks the store, for as long as it waits."""
+
+
+@final
+class ObservedStore:
+    """A :class:`~topospread.store.api.Store`.
+
+    Args:
+        store: does the work.
+        failed: told of each operation that StoreUnavailable came out of.
+        around: see :data:`Around`.
+    """
+
+    def __init__(self, store: Store, failed: Callable[[str], None], around: Around) -> None:
+        self._store = store
+        self._failed = failed
+        self._around = around
+        self._failing: set[str] = set()
+
+    @property
+    def address(self) -> str:
+        """See the contract."""
+        return self._store.address
+
+    def head(self, cluster: str) -> Head:
+        """See the contract."""
+        with self._asking("head"):
+            return self._store.head(cluster)
+
+    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+        """See the contract."""
+        with self._asking("scan"):
+            pages = self._store.scan(cluster, page)
+        while True:
+            with self._asking("scan"):
+                found = next(pages, None)
+            if found is None:
+                return
+            yield found
+
+    def get(self, cluster: str, key: Key) -> StoredObject | None:
+        """See the contract."""
+        with self._asking("get"):
+            return self._store.get(cluster, key)
+
+    def clusters(self) -> Sequence[str]:
+        """See the contract."""
+        with self._asking("clusters"):
+            return self._store.clusters()
+
+    def follow(
+        self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
+    ) -> Sequence[Transaction]:
+        """See the contract."""
+        with self._asking("follow"):
+            return self._store.follow(cluster, identity, after, wait=wait, limit=limit)
+
+    def wake(self, cluster: str) -> None:
+        """See the contract."""
+        self._store.wake(cluster)
+
+    def apply(
+        self,
+        cluster: str,
+        changes: Sequence[Change],
+        *,
+        precondition: Unchanged | None = None,
+        identity: str = "",
+        force: bool = False,
+        timeout: float | None = None,
+    ) -> Applied:
+        """See the contract."""
+        with self._asking("apply"):
+            return self._store.apply(
+                cluster,
+                changes,
+                precondition=precondition,
+                identity=identity,
+                force=force,
+                timeout=timeout,
+            )
+
+    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
+        """See the contract."""
+        with self._asking("purge"):
+            return self._store.purge(cluster, timeout=timeout)
+
+    def drop(self, cluster: str) -> int:
+        """See the contract."""
+        with self._asking("drop"):
+            return self._store.drop(cluster)
+
+    def ping(self) -> None:
+        """See the contract."""
+        with self._asking("ping"):
+            self._store.ping()
+
+    def close(self) -> None:
+        """See the contract."""
+        self._store.close()
+
+    @contextmanager
+    def _asking(self, operation: str) -> Iterator[None]:
+        try:
+            with self._around():
+                yield
+        except StoreUnavailable as failure:
+            self._failed(operation)
+            # Once for each time that it begins to fail, not for each call meanwhile.
+            if operation not in self._failing:
+                self._failing.add(operation)
+                cause = failure.__cause__ or "no cause is known"
+                LOG.warning("store %s: %s: %s (%s)", self.address, operation, failure, cause)
+            raise
+        if operation in self._failing:
+            self._failing.discard(operation)
+            LOG.info("store %s: %s works again", self.address, operation)
