@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put, write_many
 from topospread.errors import IdentityChanged, RevisionUnavailable
-from topospread.store.api import Head, Outcome, Remove, Revision, Unchanged
+from topospread.store.api import Head, Kind, Outcome, Remove, Revision, Unchanged
 
 
 def test_an_unknown_cluster_has_an_empty_head(store):
@@ -99,6 +99,56 @@ def test_the_last_dropped_identities_are_remembered(store):
 
     assert store.head(CLUSTER).dropped == tuple(reversed(identities))[:8]
     assert len(set(identities)) == 10
+
+
+def test_a_write_tells_whose_it_is(store):
+    assert store.apply(CLUSTER, []).identity == ""
+    first = store.apply(CLUSTER, [put(node())])
+    again = store.apply(CLUSTER, [put(node())])
+    store.drop(CLUSTER)
+    new = store.apply(CLUSTER, [put(node())])
+
+    assert first.identity == again.identity != new.identity
+    assert new.identity == store.head(CLUSTER).identity != ""
+    assert store.purge(CLUSTER).identity == new.identity
+
+
+def test_only_the_named_history_is_dropped(store):
+    identity = store.apply(CLUSTER, [put(node())]).identity
+
+    with pytest.raises(IdentityChanged):
+        store.drop(CLUSTER, identity="another")
+    with pytest.raises(IdentityChanged):
+        store.drop("nobody", identity=identity)
+    assert store.drop(CLUSTER, identity=identity) == 1
+    with pytest.raises(IdentityChanged):
+        store.drop(CLUSTER, identity=identity)
+
+
+def test_kinds_that_are_vouched_for_are_counted(store):
+    first = store.apply(CLUSTER, [put(node())])
+    store.vouch(CLUSTER, [Kind.NODE])
+    store.vouch(CLUSTER, [Kind.NODE, Kind.POD], identity=first.identity)
+    with pytest.raises(IdentityChanged):
+        store.vouch(CLUSTER, [Kind.NODE], identity="another")
+
+    assert store.head(CLUSTER).vouched == {Kind.NODE: 2, Kind.POD: 1}
+    assert store.head(CLUSTER).revision == first.revision
+    store.apply(CLUSTER, [put(pod())])
+    assert store.head(CLUSTER).vouched == {Kind.NODE: 2, Kind.POD: 1}
+    store.drop(CLUSTER)
+    assert store.head(CLUSTER).vouched == {}
+
+
+def test_a_cluster_that_is_not_there_can_be_vouched_for(store):
+    store.vouch(CLUSTER, [Kind.NODE])
+
+    assert store.head(CLUSTER) == Head("", Revision(), 0, (), {Kind.NODE: 1})
+    assert store.clusters() == []
+    with pytest.raises(IdentityChanged):
+        store.vouch(CLUSTER, [Kind.NODE], identity="any")
+    store.apply(CLUSTER, [put(node())])
+    assert store.head(CLUSTER).vouched == {Kind.NODE: 1}
 
 
 def test_another_server_sees_the_drop(store, other_store):

@@ -83,7 +83,9 @@ preconditions = st.none() | st.tuples(
 )
 applies = st.tuples(st.just("apply"), changes, preconditions, st.booleans())
 follows = st.tuples(st.just("follow"), st.integers(-1, 12), st.booleans())
-steps = st.one_of(applies, applies, applies, follows, st.just(("purge",)), st.just(("drop",)))
+vouches = st.tuples(st.just("vouch"), st.lists(st.sampled_from([Kind.NODE, Kind.POD])))
+rare = st.one_of(vouches, st.just(("purge",)), st.just(("drop",)))
+steps = st.one_of(applies, applies, applies, follows, rare)
 
 # Few enough changes in the log for trimming. Tombstones stay: which of them are the oldest is told
 # by each backend's own clock.
@@ -144,6 +146,10 @@ class Run:
         after = self.revision(back, right)
         found = self.store.follow(self.cluster, identity, after, wait=0)
         return list(map(_undated, found))
+
+    def vouch(self, kinds):
+        self.store.vouch(self.cluster, kinds)
+        return self.store.head(self.cluster).vouched
 
     def drop(self):
         self.known = [Revision()]

@@ -14,12 +14,12 @@ method.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
 MAX_CHANGES: Final = 500
 """Changes in one apply: bounds how long the store is held by one script or transaction."""
@@ -172,6 +172,7 @@ class Applied:
             with their pods, in the order of the log, then those that were due.
         at: when lifetimes of this write began, in milliseconds since 1970 on the store's clock; 0
             when no change has one.
+        identity: of the cluster; empty when it does not exist, because nothing was written.
     """
 
     revision: Revision
@@ -179,6 +180,7 @@ class Applied:
     outcomes: tuple[Outcome, ...]
     ended: tuple[Key, ...] = ()
     at: int = 0
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +216,15 @@ class Head:
             ``oldest - 1``.
         dropped: identities that drop() ended here within the last day, newest first, at most 8:
             whoever holds one of them lost its history on purpose, not by an accident of the store.
+        vouched: how often somebody said, of each kind, that what is stored is the truth; see
+            vouch(). It counts on, and begins anew with the cluster.
     """
 
     identity: str
     revision: Revision
     oldest: int = 0
     dropped: tuple[str, ...] = ()
+    vouched: Mapping[Kind, int] = field(default_factory=dict)
 
 
 class Reader(Protocol):
@@ -339,14 +344,37 @@ class Writer(Protocol):
         """
         ...
 
-    def drop(self, cluster: str) -> int:
+    def drop(self, cluster: str, *, identity: str = "") -> int:
         """Forget a cluster: objects, log, tombstones.
 
         A later write makes a new identity and begins at 1. The old identity is remembered for a day
         (see Head.dropped). An unknown cluster is no error.
 
+        Args:
+            cluster: its name.
+            identity: when given, refuse unless the store's identity is this one.
+
         Returns:
             How many objects there were.
+
+        Raises:
+            IdentityChanged: the identity differs.
+        """
+        ...
+
+    def vouch(self, cluster: str, kinds: Collection[Kind], *, identity: str = "") -> None:
+        """Note that what is stored of these kinds was made the truth, by a full list or a person.
+
+        Whoever still holds another history waits for this before it follows the present one, see
+        Head.vouched. Nothing is logged. Without a cluster it is remembered for a day.
+
+        Args:
+            cluster: its name.
+            kinds: what is vouched for.
+            identity: when given, refuse unless the store's identity is this one.
+
+        Raises:
+            IdentityChanged: the identity differs.
         """
         ...
 

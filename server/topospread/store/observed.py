@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final, final
 from topospread.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from topospread.store.api import (
         Applied,
         Change,
         Head,
         Key,
+        Kind,
         Revision,
         Store,
         StoredObject,
@@ -114,10 +115,15 @@ class ObservedStore:
         with self._asking("purge"):
             return self._store.purge(cluster, timeout=timeout)
 
-    def drop(self, cluster: str) -> int:
+    def drop(self, cluster: str, *, identity: str = "") -> int:
         """See the contract."""
         with self._asking("drop"):
-            return self._store.drop(cluster)
+            return self._store.drop(cluster, identity=identity)
+
+    def vouch(self, cluster: str, kinds: Collection[Kind], *, identity: str = "") -> None:
+        """See the contract."""
+        with self._asking("vouch"):
+            self._store.vouch(cluster, kinds, identity=identity)
 
     def ping(self) -> None:
         """See the contract."""

@@ -121,6 +121,16 @@ def entry(field: bytes, value: bytes) -> LogEntry | None:
     return LogEntry(key, unpack(key, value), mark == RELEVANT)
 
 
+def vouched(text: str) -> dict[Kind, int]:
+    """How often each kind was vouched for, from its written form: ``kind:times`` pairs."""
+    found: dict[Kind, int] = {}
+    for pair in text.split():
+        kind, _, times = pair.partition(":")
+        if kind in _KINDS and times.isdigit():
+            found[_KINDS[kind]] = int(times)
+    return found
+
+
 def join(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The changes of one transaction, (marked name, value) each, as one blob."""
     parts: list[bytes] = []

@@ -22,18 +22,19 @@ DROPPED_MILLISECONDS: Final = 86_400_000
 
 def head(wire: Wire, cluster: str) -> Head:
     """The newest revision, from the cluster's meta."""
-    fields = ("format", "identity", "number", "tag", "oldest", "dropped", "dropped_at")
+    fields = ("format", "identity", "number", "tag", "oldest", "dropped", "dropped_at", "vouched")
     reply = wire.call("HMGET", keys.key(cluster, "meta"), *fields)
     check_format(reply[0])
-    identity, number, tag, oldest, dropped, dropped_at = (
+    identity, number, tag, oldest, dropped, dropped_at, vouched = (
         (word or b"").decode() for word in reply[1:]
     )
     gone: tuple[str, ...] = ()
     if dropped and time.time_ns() // 1_000_000 - int(dropped_at or 0) < DROPPED_MILLISECONDS:
         gone = tuple(dropped.split())
     if not identity:
-        return Head("", Revision(), 0, gone)
-    return Head(identity, Revision(int(number or 0), tag), int(oldest or 1), gone)
+        return Head("", Revision(), 0, gone, values.vouched(vouched))
+    revision = Revision(int(number or 0), tag)
+    return Head(identity, revision, int(oldest or 1), gone, values.vouched(vouched))
 
 
 def get(wire: Wire, cluster: str, key: Key) -> StoredObject | None:

@@ -9,7 +9,7 @@
 --    1  ts:{C}:meta         hash    format, identity, number and tag (of the newest transaction), total (changes
 --                                   ever logged), oldest (number of the oldest transaction in the log), marks
 --                                   ("number:total ...", where the log may be cut), dropped ("identity ...",
---                                   newest first), dropped_at (milliseconds)
+--                                   newest first), dropped_at (milliseconds), vouched ("kind:times ...")
 --    2  ts:{C}:node         hash    name                  -> value
 --    3  ts:{C}:pod          hash    namespace/name        -> value
 --    4  ts:{C}:workload     hash    kind/namespace/name   -> value
@@ -32,15 +32,18 @@
 --                                     or "e", kind/namespace/name, value: a pod that ends its reservation
 --                                     or "v", kind/namespace/name, header, payload, milliseconds or "": a reservation
 --                                     or "r", kind/namespace/name, uid, up to version
--- ARGV[1] = "drop", ARGV[2] = format, 3 = identities remembered, 4 = milliseconds that they are remembered
+-- ARGV[1] = "drop", ARGV[2] = format, 3 = identities remembered, 4 = milliseconds that they are remembered,
+--    5 = identity that it must have, or ""
+-- ARGV[1] = "vouch", ARGV[2] = format, 3 = identity that it must have, or "", 4 = milliseconds that it is
+--    remembered while there is no cluster, then the numbers of the kinds
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
 --
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
 -- The rules for one change are stated in rules.py as well.
 --
 -- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds at which
--- lifetimes began, namespace/name of each reservation that ended without being among the changes ...},
--- {"OK", count} for drop,
+-- lifetimes began, identity, namespace/name of each reservation that ended without being among the changes ...},
+-- {"OK", count} for drop, {"OK"} for vouch,
 -- {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number}.
 
 local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -435,12 +438,15 @@ local function apply()
   date(changes, now)
   local todo = judge(changes, ARGV[6] == '1', graves, now, expired)
   if dated > 0 and (#todo.entry > 0 or ARGV[1] == 'purge') then end_due(todo, now) end
-  local number, tag = cluster.number, cluster.tag
-  if #todo.entry > 0 then number, tag = write(cluster, todo) end
+  local number, tag, identity = cluster.number, cluster.tag, cluster.identity
+  if #todo.entry > 0 then
+    number, tag = write(cluster, todo)
+    if identity == '' then identity = ARGV[3] end
+  end
   if number ~= cluster.number or cluster.identity ~= '' then bury(todo, graves, now, expired) end
   return {
     'OK', number, tag, cluster.number, cluster.tag, table.concat(todo.outcomes),
-    lifetimes and string.format('%.0f', now) or '0', unpack(todo.ended),
+    lifetimes and string.format('%.0f', now) or '0', identity, unpack(todo.ended),
   }
 end
 
@@ -448,6 +454,8 @@ local function drop()
   local function has(key, kind) return call('TYPE', key).ok == kind end
   local meta = has(META, 'hash') and call('HMGET', META, 'format', 'identity', 'dropped', 'dropped_at')
   if meta and meta[1] and meta[1] ~= ARGV[2] then return {'FORMAT', meta[1]} end
+  local identity = meta and meta[2] or ''
+  if ARGV[5] ~= '' and ARGV[5] ~= identity then return {'IDENTITY', identity} end
   local count = 0
   for _, hash in ipairs({NODE, POD, WORKLOAD, RESERVATION}) do
     if has(hash, 'hash') then count = count + call('HLEN', hash) end
@@ -466,6 +474,19 @@ local function drop()
     'dropped_at', string.format('%.0f', now))
   call('PEXPIRE', META, ARGV[4])
   return {'OK', count}
+end
+
+local function vouch()
+  local cluster, refusal = load()
+  if not cluster then return refusal end
+  if ARGV[3] ~= '' and ARGV[3] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
+  local times, vouched = {}, {}
+  for kind, count in string.gmatch(call('HGET', META, 'vouched') or '', '(%d+):(%d+)') do times[kind] = count end
+  for i = 5, #ARGV do times[ARGV[i]] = string.format('%.0f', tonumber(times[ARGV[i]] or '0') + 1) end
+  for kind, count in pairs(times) do table.insert(vouched, kind .. ':' .. count) end
+  call('HSET', META, 'format', ARGV[2], 'vouched', table.concat(vouched, ' '))
+  if cluster.identity == '' then call('PEXPIRE', META, ARGV[4]) end
+  return {'OK'}
 end
 
 local function probe()
@@ -487,4 +508,5 @@ end
 
 if ARGV[1] == 'apply' or ARGV[1] == 'purge' then return apply() end
 if ARGV[1] == 'drop' then return drop() end
+if ARGV[1] == 'vouch' then return vouch() end
 return probe()

@@ -30,7 +30,7 @@ from topospread.store.redis.wire import Wire
 from topospread.store.sleepers import Sleepers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from topospread.store.redis.connections import Pool, Reply, Word
     from topospread.store.settings import StoreSettings
@@ -140,15 +140,25 @@ class RedisStore:
             _refuse(reply, None)
         return _applied(reply)
 
-    def drop(self, cluster: str) -> int:
+    def drop(self, cluster: str, *, identity: str = "") -> int:
         """See the contract."""
         checks.check_cluster(cluster)
         kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
-        reply = self._script.run(cluster, ("drop", values.FORMAT, *kept))
+        # Not repeated when the answer was lost: by then somebody may have begun the cluster anew.
+        words = ("drop", values.FORMAT, *kept, identity)
+        reply = self._script.run(cluster, words, repeat=False)
         if reply[0] != b"OK":
             _refuse(reply, None)
         self._sleepers.notify(cluster)
         return int(reply[1])
+
+    def vouch(self, cluster: str, kinds: Collection[Kind], *, identity: str = "") -> None:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        words = ("vouch", values.FORMAT, identity, reading.DROPPED_MILLISECONDS)
+        reply = self._script.run(cluster, (*words, *(kind.value for kind in kinds)))
+        if reply[0] != b"OK":
+            _refuse(reply, None)
 
     def ping(self) -> None:
         """See the contract."""
@@ -204,13 +214,15 @@ def _put_words(put: Put) -> tuple[Word, ...]:
 
 
 def _applied(reply: Reply) -> Applied:
-    _, number, tag, before, before_tag, outcomes, at, *ended = (word.decode() for word in reply)
+    texts = (word.decode() for word in reply)
+    _, number, tag, before, before_tag, outcomes, at, identity, *ended = texts
     return Applied(
         Revision(int(number), tag),
         Revision(int(before), before_tag),
         tuple(_OUTCOMES[letter] for letter in outcomes),
         tuple(Key(Kind.RESERVATION, *name.split("/", 1)) for name in ended),
         int(at),
+        identity,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
+from topospread.store import values
 from topospread.store.api import Head, Revision, Unchanged
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Cluster:
     tombstones: int
     dropped: str
     dropped_at: int
+    vouched: str
 
     @property
     def revision(self) -> Revision:
@@ -40,7 +42,9 @@ class Cluster:
         """The head as the contract shows it."""
         fresh = now - self.dropped_at < DROPPED_MILLISECONDS
         dropped = tuple(self.dropped.split()) if fresh else ()
-        return Head(self.identity, self.revision, self.oldest, dropped)
+        return Head(
+            self.identity, self.revision, self.oldest, dropped, values.vouched(self.vouched)
+        )
 
 
 def load(connection: sqlite3.Connection, name: str) -> Cluster | None:

@@ -31,7 +31,8 @@ _TABLES: Final = (
         marks      TEXT NOT NULL,     -- where the log may be cut, see rules.trimmed
         tombstones INTEGER NOT NULL,
         dropped    TEXT NOT NULL,     -- identities, newest first
-        dropped_at INTEGER NOT NULL   -- milliseconds since 1970
+        dropped_at INTEGER NOT NULL,  -- milliseconds since 1970
+        vouched    TEXT NOT NULL      -- kind:times pairs
     )
     """,
     """

@@ -12,6 +12,7 @@ from topospread.store.api import (
     Change,
     Head,
     Key,
+    Kind,
     Revision,
     StoredObject,
     Transaction,
@@ -23,7 +24,7 @@ from topospread.store.sqlite.connections import Connections
 from topospread.store.sqlite.following import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from topospread.store.settings import StoreSettings
     from topospread.store.urls import SqliteURL
@@ -137,13 +138,19 @@ class SqliteStore:
             self._sleepers.notify(cluster)
         return applied
 
-    def drop(self, cluster: str) -> int:
+    def drop(self, cluster: str, *, identity: str = "") -> int:
         """See the contract."""
         checks.check_cluster(cluster)
         with self._connections.writing() as connection:
-            count = writing.drop(connection, cluster, _now())
+            count = writing.drop(connection, cluster, _now(), identity=identity)
         self._sleepers.notify(cluster)
         return count
+
+    def vouch(self, cluster: str, kinds: Collection[Kind], *, identity: str = "") -> None:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.writing() as connection:
+            writing.vouch(connection, cluster, kinds, _now(), identity=identity)
 
     def ping(self) -> None:
         """See the contract."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -24,7 +25,7 @@ from topospread.store.sqlite import clusters
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from collections.abc import Set as AbstractSet
 
     from topospread.store.settings import StoreSettings
@@ -79,15 +80,16 @@ def apply(
     writer = _Writer(connection, alive, force=force, now=now, settings=settings)
     effects = Effects()
     outcomes = tuple(writer.judge(change, effects) for change in changes)
-    previous = alive.revision if alive else Revision()
+    previous, found = (alive.revision, alive.identity) if alive else (Revision(), "")
     timed = any(isinstance(change, Put) and change.lifetime is not None for change in changes)
     at = now if timed else 0
     if not effects.entries:
         writer.bury(effects)
-        return Applied(previous, previous, outcomes, at=at)
+        return Applied(previous, previous, outcomes, at=at, identity=found)
     writer.end_due(effects, mentioned={_key(change) for change in changes})
     writer.cluster = alive or _create(connection, cluster, name)
-    return Applied(writer.write(effects), previous, outcomes, tuple(effects.ended), at)
+    revision, ended = writer.write(effects), tuple(effects.ended)
+    return Applied(revision, previous, outcomes, ended, at, writer.cluster.identity)
 
 
 def purge(
@@ -101,17 +103,17 @@ def purge(
     effects = Effects()
     writer.end_due(effects, mentioned=frozenset())
     if not effects.entries:
-        return Applied(cluster.revision, cluster.revision, ())
-    return Applied(writer.write(effects), cluster.revision, (), tuple(effects.ended))
+        return Applied(cluster.revision, cluster.revision, (), identity=cluster.identity)
+    revision, ended = writer.write(effects), tuple(effects.ended)
+    return Applied(revision, cluster.revision, (), ended, identity=cluster.identity)
 
 
-def drop(connection: sqlite3.Connection, name: str, now: int) -> int:
+def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) -> int:
     """Delete all of a cluster but the mark that it was dropped."""
-    connection.execute(
-        "DELETE FROM cluster WHERE identity = '' AND dropped_at < ?",
-        (now - clusters.DROPPED_MILLISECONDS,),
-    )
+    _forget_marks(connection, now)
     cluster = clusters.load(connection, name)
+    if identity:
+        clusters.check_identity(cluster, identity)
     if cluster is None or not cluster.identity:
         return 0
     count = connection.execute("DELETE FROM object WHERE cluster = ?", (cluster.id,)).rowcount
@@ -121,10 +123,41 @@ def drop(connection: sqlite3.Connection, name: str, now: int) -> int:
     dropped = [cluster.identity, *(cluster.dropped.split() if fresh else ())]
     connection.execute(
         "UPDATE cluster SET identity = '', number = 0, tag = '', total = 0, oldest = 0, "
-        "marks = '', tombstones = 0, dropped = ?, dropped_at = ? WHERE id = ?",
+        "marks = '', tombstones = 0, dropped = ?, dropped_at = ?, vouched = '' WHERE id = ?",
         (" ".join(dropped[: clusters.DROPPED_KEPT]), now, cluster.id),
     )
     return count
+
+
+def vouch(
+    connection: sqlite3.Connection,
+    name: str,
+    kinds: Collection[Kind],
+    now: int,
+    *,
+    identity: str,
+) -> None:
+    """Count up how often these kinds were vouched for."""
+    _forget_marks(connection, now)
+    cluster = clusters.load(connection, name)
+    if identity:
+        clusters.check_identity(cluster, identity)
+    if cluster is None:
+        connection.execute(
+            "INSERT INTO cluster VALUES (NULL, ?, '', 0, '', 0, 0, '', 0, '', ?, '')", (name, now)
+        )
+    times = Counter(values.vouched(cluster.vouched) if cluster else {})
+    times.update(kinds)
+    written = " ".join(f"{kind.value}:{count}" for kind, count in times.items())
+    connection.execute("UPDATE cluster SET vouched = ? WHERE name = ?", (written, name))
+
+
+def _forget_marks(connection: sqlite3.Connection, now: int) -> None:
+    """Delete what is left of clusters that are long gone."""
+    connection.execute(
+        "DELETE FROM cluster WHERE identity = '' AND dropped_at < ?",
+        (now - clusters.DROPPED_MILLISECONDS,),
+    )
 
 
 def _create(connection: sqlite3.Connection, row: Cluster | None, name: str) -> Cluster:
@@ -132,7 +165,8 @@ def _create(connection: sqlite3.Connection, row: Cluster | None, name: str) -> C
     identity = uuid4().hex
     if row is None:
         connection.execute(
-            "INSERT INTO cluster VALUES (NULL, ?, ?, 0, '', 0, 1, '', 0, '', 0)", (name, identity)
+            "INSERT INTO cluster VALUES (NULL, ?, ?, 0, '', 0, 1, '', 0, '', 0, '')",
+            (name, identity),
         )
     else:
         connection.execute(
