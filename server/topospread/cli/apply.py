@@ -24,7 +24,7 @@ _OUTCOMES: Final = (Outcome.CREATED, Outcome.UPDATED, Outcome.UNCHANGED, Outcome
 _LEFT_OUT: Final = "kinds that spreading does not look at"
 
 
-@click.command("apply")
+@click.command("apply", short_help="Write objects to the state.")
 @input_options(required=True)
 @click.option("--force", is_flag=True, help="Write also what is older than the stored version.")
 @click.option(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _FORMS: Final = click.Choice(["table", "json", "yaml"])
 
 
-@click.group("config")
+@click.group("config", short_help="Look at configuration.")
 def command() -> None:
     """Look at configuration without starting a server."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _LEFT_OUT: Final = "kinds that a server does not keep"
 
 
-@click.command("delete")
+@click.command("delete", short_help="Remove objects from the state.")
 @click.argument("kind", required=False)
 @click.argument("names", nargs=-1)
 @input_options(required=False)

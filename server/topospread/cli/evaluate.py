@@ -35,7 +35,7 @@ class Question:
     validate: bool
 
 
-@click.command("evaluate")
+@click.command("evaluate", short_help="Judge pods: where may they go?")
 @click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
 @input_options(required=False)
 @click.option(

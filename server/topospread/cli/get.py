@@ -30,7 +30,7 @@ _COLUMNS: Final = {
 _WORKLOAD_COLUMNS: Final = ["KIND", "NAMESPACE", "NAME", "#REPLICAS", "SELECTOR"]
 
 
-@click.command("get")
+@click.command("get", short_help="Show nodes, pods or workloads.")
 @click.argument("what", metavar="KIND")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("-n", "--namespace", metavar="NAME", help="Only this namespace; with names: default.")

@@ -67,7 +67,7 @@ def structure(value: Any, form: str) -> None:
     if form == "json":
         import orjson
 
-        click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+        click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
         return
     import yaml
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from topospread_client.answers import ClusterStatus, ServerStatus
 
 
-@click.command("status")
+@click.command("status", short_help="Show the server and its clusters.")
 @server_options
 @output_option
 @pass_options

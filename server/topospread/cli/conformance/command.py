@@ -41,7 +41,7 @@ _DIFFERS: Final = 1
 _PATH: Final = click.Path(path_type=Path)
 
 
-@click.command("conformance")
+@click.command("conformance", short_help="Compare with a recorded kube-scheduler.")
 @click.argument("files", nargs=-1, required=True, type=_PATH, metavar="FILE...")
 @click.option("--store", metavar="URL", help="Store of the throw-away server  [default: memory:]")
 @click.option(
