@@ -1,0 +1,163 @@
+"""What the documents say is so: links lead somewhere, commands are accepted, programs run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import click
+import grpc
+import pytest
+from google.protobuf import descriptor_pool
+
+from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links, text
+from tools import reference_pages
+from topospread.cli.main import root
+from topospread.store.urls import MEMORY
+from topospread_proto.v1 import (
+    cluster_state_pb2,
+    placement_pb2,
+    planner_pb2,
+    spread_engine_pb2,
+)
+
+README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "getting-started.md"
+# Written by a run on a machine that is known, not by hand.
+NOT_YET_WRITTEN = {"benchmarks.md"}
+
+
+def named(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page):
+    for path, fragment in links(page):
+        target = (page.parent / path).resolve() if path else page
+        if target.name in NOT_YET_WRITTEN:
+            continue
+        assert target.exists(), path
+        if fragment:
+            assert fragment in anchors(target), f"{path}#{fragment}"
+
+
+def test_no_page_of_the_documents_is_left_out():
+    linked = {(page.parent / path).resolve() for page in PAGES for path, _ in links(page) if path}
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page in linked, page
+
+
+@pytest.mark.parametrize("name", reference_pages.pages())
+def test_pages_that_are_written_from_the_code_are_current(name):
+    written = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert written == reference_pages.pages()[name], "run `make docs`"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if commands(p, "topospread")], ids=named)
+def test_commands_of_our_own_are_accepted(page):
+    for arguments in commands(page, "topospread"):
+        accept(root, arguments)
+
+
+def accept(command: click.Command, arguments: list[str], parent: click.Context | None = None):
+    """Parse a command line as the program would, without carrying it out."""
+    if not isinstance(command, click.Group):
+        if "--help" not in arguments:
+            command.make_context(command.name, list(arguments), parent=parent)
+        return
+    context = click.Context(command, parent=parent)
+    verb = command.get_command(context, arguments[0])
+    assert verb is not None, arguments
+    accept(verb, arguments[1:], context)
+
+
+@pytest.mark.parametrize("page", [README, GUIDE], ids=named)
+def test_targets_of_make_exist(page):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named_targets = set(re.findall(r"(?:`|^ *)make ([a-z-]+)", text(page), re.MULTILINE))
+    assert named_targets
+    assert named_targets <= targets
+
+
+@pytest.mark.parametrize("program", ["grpcurl", "ghz"])
+def test_calls_by_reflection_name_calls_that_exist_and_files_that_are_there(program):
+    pool = descriptor_pool.Default()
+    found = [line for page in (README, GUIDE) for line in commands(page, program)]
+    assert found
+    for arguments in found:
+        symbols = [each.replace("/", ".") for each in arguments if "topospread.v1." in each]
+        for symbol in symbols:
+            assert pool.FindMethodByName(symbol).name
+        if "--data-file" in arguments:
+            assert (ROOT / arguments[arguments.index("--data-file") + 1]).is_file()
+
+
+def test_the_api_page_names_every_call():
+    page = text(ROOT / "docs" / "api.md")
+    table = page[page.index("## Services") : page.index("Beside them")]
+    for module in (spread_engine_pb2, cluster_state_pb2):
+        for service in module.DESCRIPTOR.services_by_name.values():
+            assert service.name in table
+            for method in service.methods:
+                assert re.search(rf"\b{method.name}\b", table), method.name
+    for module in (placement_pb2, planner_pb2):
+        for service in module.DESCRIPTOR.services_by_name.values():
+            assert service.name in table
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory):
+    """A server with the sample cluster; its address."""
+    where = ["--listen", "127.0.0.1:0", "--http", "off", "--store", MEMORY]
+    command = [sys.executable, "-m", "topospread", "serve", *where, "--log-level", "warning"]
+    errors = (tmp_path_factory.mktemp("serving") / "errors").open("w+")
+    with errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as it:
+        assert it.stdout is not None
+        said = re.search(r"listens on (\S+)", it.stdout.readline())
+        assert said, errors.name
+        apply = [sys.executable, "-m", "topospread", "apply", "-f", "examples/cluster"]
+        subprocess.run([*apply, "--address", said[1]], cwd=ROOT, check=True, capture_output=True)
+        yield said[1]
+        it.terminate()
+
+
+@pytest.mark.parametrize("page", [README, GUIDE], ids=named)
+def test_python_programs_run_as_they_stand(page, serving):
+    (program,) = blocks(page, "python")
+    assert "127.0.0.1:7946" in program
+    ran = subprocess.run(
+        [sys.executable, "-c", program.replace("127.0.0.1:7946", serving)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout
+
+
+def test_the_services_that_are_said_to_be_missing_are(serving):
+    with grpc.insecure_channel(serving) as channel:
+        for path in (
+            "SpreadEngine/Explain",
+            "ClusterState/AcceptStore",
+            "Placement/Place",
+            "Planner/Simulate",
+        ):
+            call: Any = channel.unary_unary(f"/topospread.v1.{path}")
+            with pytest.raises(grpc.RpcError) as failed:
+                call(b"", timeout=10)
+            assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_the_example_of_a_recorded_case_passes(serving, tmp_path):
+    (example,) = blocks(ROOT / "docs" / "conformance.md", "json")
+    file = tmp_path / "case.json"
+    file.write_text(example, encoding="utf-8")
+    command = [sys.executable, "-m", "topospread", "conformance", str(file), "--address", serving]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.stdout == "1 passed, 0 failed\n"
