@@ -192,6 +192,8 @@ def test_a_trimmed_log_is_told(open_store):
     for lost in revisions[: head.oldest - 1]:
         with pytest.raises(RevisionUnavailable, match="trimmed"):
             store.follow(CLUSTER, head.identity, lost, wait=0)
+        with pytest.raises(RevisionUnavailable, match="trimmed"):
+            store.verify(CLUSTER, head.identity, lost)
     found = follow_all(store, after=revisions[head.oldest - 1])
     assert [transaction.revision for transaction in found] == revisions[head.oldest :]
 
@@ -213,17 +215,30 @@ def test_another_tag_is_another_history(store, behind):
     revisions = write_many(store, 5)
     other = Revision(revisions[-1 - behind].number, "f" * 16)
 
+    identity = store.head(CLUSTER).identity
     with pytest.raises(RevisionUnavailable, match="another history"):
-        store.follow(CLUSTER, store.head(CLUSTER).identity, other, wait=LONG)
+        store.follow(CLUSTER, identity, other, wait=LONG)
+    with pytest.raises(RevisionUnavailable, match="another history"):
+        store.verify(CLUSTER, identity, other)
+
+
+def test_every_revision_of_the_log_is_part_of_the_history(store):
+    revisions = [Revision(), *write_many(store, 5)]
+    identity = store.head(CLUSTER).identity
+
+    for revision in revisions:
+        store.verify(CLUSTER, identity, revision)
 
 
 def test_a_revision_to_come_is_another_history(store):
     head = write_many(store, 5)[-1]
+    identity = store.head(CLUSTER).identity
+    to_come = Revision(head.number + 1, head.tag)
 
     with pytest.raises(RevisionUnavailable, match="another history"):
-        store.follow(
-            CLUSTER, store.head(CLUSTER).identity, Revision(head.number + 1, head.tag), wait=LONG
-        )
+        store.follow(CLUSTER, identity, to_come, wait=LONG)
+    with pytest.raises(RevisionUnavailable, match="another history"):
+        store.verify(CLUSTER, identity, to_come)
 
 
 def test_a_store_that_lost_its_tail_is_told(store, backend):
@@ -237,6 +252,8 @@ def test_a_store_that_lost_its_tail_is_told(store, backend):
     for revision in lost:
         with pytest.raises(RevisionUnavailable, match="another history"):
             store.follow(CLUSTER, identity, revision, wait=LONG)
+        with pytest.raises(RevisionUnavailable, match="another history"):
+            store.verify(CLUSTER, identity, revision)
 
 
 @pytest.mark.parametrize("rewritten", [2, 3])
@@ -252,6 +269,8 @@ def test_other_writes_in_place_of_a_lost_tail_are_told(store, backend, rewritten
     for revision in lost:
         with pytest.raises(RevisionUnavailable, match="another history"):
             store.follow(CLUSTER, identity, revision, wait=LONG)
+        with pytest.raises(RevisionUnavailable, match="another history"):
+            store.verify(CLUSTER, identity, revision)
 
 
 def test_a_tail_lost_during_the_wait_is_told(store, backend):
@@ -270,6 +289,8 @@ def test_a_tail_lost_during_the_wait_is_told(store, backend):
 def test_a_missing_cluster_is_told(store):
     with pytest.raises(IdentityChanged, match="does not exist"):
         store.follow(CLUSTER, "0" * 32, Revision(), wait=LONG)
+    with pytest.raises(IdentityChanged, match="does not exist"):
+        store.verify(CLUSTER, "0" * 32, Revision())
 
 
 def test_another_identity_is_told(store):
@@ -278,6 +299,8 @@ def test_another_identity_is_told(store):
     for revision in (Revision(), head):
         with pytest.raises(IdentityChanged, match="another identity"):
             store.follow(CLUSTER, "0" * 32, revision, wait=LONG)
+        with pytest.raises(IdentityChanged, match="another identity"):
+            store.verify(CLUSTER, "0" * 32, revision)
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -230,8 +230,23 @@ class Head:
 class Reader(Protocol):
     """Reads a cluster."""
 
-    def head(self, cluster: str) -> Head:
-        """The newest revision. An unknown cluster has an empty identity and revision 0."""
+    def head(self, cluster: str, *, timeout: float | None = None) -> Head:
+        """The newest revision. An unknown cluster has an empty identity and revision 0.
+
+        Args:
+            cluster: its name.
+            timeout: seconds; None is the backend's default.
+        """
+        ...
+
+    def verify(self, cluster: str, identity: str, revision: Revision) -> None:
+        """Check that a revision is part of the cluster's history.
+
+        Raises:
+            RevisionUnavailable: the log no longer reaches back to it, or holds another tag there,
+                or has not come so far: it is of a history that lost writes.
+            IdentityChanged: the cluster is missing or has another identity.
+        """
         ...
 
     def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:

@@ -52,10 +52,15 @@ class ObservedStore:
         """See the contract."""
         return self._store.address
 
-    def head(self, cluster: str) -> Head:
+    def head(self, cluster: str, *, timeout: float | None = None) -> Head:
         """See the contract."""
         with self._asking("head"):
-            return self._store.head(cluster)
+            return self._store.head(cluster, timeout=timeout)
+
+    def verify(self, cluster: str, identity: str, revision: Revision) -> None:
+        """See the contract."""
+        with self._asking("verify"):
+            self._store.verify(cluster, identity, revision)
 
     def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""

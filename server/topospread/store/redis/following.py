@@ -56,6 +56,10 @@ class Tail:
                 if not found and (sleeper.woken() or time.monotonic() >= deadline):
                     return ()
 
+    def verify(self, cluster: str, identity: str, revision: Revision) -> None:
+        """As the contract says."""
+        self._look(cluster, identity, revision, 1)
+
     def _look(self, cluster: str, identity: str, after: Revision, limit: int) -> list[Transaction]:
         meta, stream = keys.key(cluster, "meta"), keys.key(cluster, "log")
         begin, ask = f"{after.number + 1}-0", self._expected(cluster, limit)

@@ -20,10 +20,10 @@ DROPPED_KEPT: Final = 8
 DROPPED_MILLISECONDS: Final = 86_400_000
 
 
-def head(wire: Wire, cluster: str) -> Head:
+def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
     """The newest revision, from the cluster's meta."""
     fields = ("format", "identity", "number", "tag", "oldest", "dropped", "dropped_at", "vouched")
-    reply = wire.call("HMGET", keys.key(cluster, "meta"), *fields)
+    reply = wire.call("HMGET", keys.key(cluster, "meta"), *fields, timeout=timeout)
     check_format(reply[0])
     identity, number, tag, oldest, dropped, dropped_at, vouched = (
         (word or b"").decode() for word in reply[1:]

@@ -76,10 +76,15 @@ class RedisStore:
         """Where it is, without user and password."""
         return self._url.address
 
-    def head(self, cluster: str) -> Head:
+    def head(self, cluster: str, *, timeout: float | None = None) -> Head:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.head(self._wire, cluster)
+        return reading.head(self._wire, cluster, timeout)
+
+    def verify(self, cluster: str, identity: str, revision: Revision) -> None:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        self._tail.verify(cluster, identity, revision)
 
     def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""

@@ -78,10 +78,11 @@ class Connections:
                     connection.execute("ROLLBACK")
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection outside any transaction."""
+    def reading(self, timeout: float | None = None) -> Iterator[sqlite3.Connection]:
+        """A connection outside any transaction; ``timeout`` bounds the wait for a shared one."""
         if self.in_memory:
-            with self._my_turn(time.monotonic() + self._timeout) as connection, as_unavailable():
+            deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
+            with self._my_turn(deadline) as connection, as_unavailable():
                 yield connection
             return
         with as_unavailable():

@@ -51,12 +51,20 @@ class SqliteStore:
         """Where it is."""
         return self._url.address
 
-    def head(self, cluster: str) -> Head:
+    def head(self, cluster: str, *, timeout: float | None = None) -> Head:
         """See the contract."""
         checks.check_cluster(cluster)
-        with self._connections.reading() as connection:
+        with self._connections.reading(timeout) as connection:
             found = clusters.load(connection, cluster)
         return found.head(_now()) if found else Head("", Revision())
+
+    def verify(self, cluster: str, identity: str, revision: Revision) -> None:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.snapshot() as connection:
+            found = clusters.load(connection, cluster)
+            clusters.check_identity(found, identity)
+            clusters.check_reaches(connection, found, revision)
 
     def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""
