@@ -10,7 +10,7 @@ import numpy as np
 from topospread.errors import InvalidRequest, TopospreadError
 from topospread.kube.fit_message import error_message, fit_message
 from topospread.service.filter import verdicts_on
-from topospread.service.selection import select
+from topospread.service.selection import distinct, in_name_order
 from topospread.spread.classes import judge
 from topospread.spread.verdicts import FITS, SKIP, VERDICTS, Code, Status
 
@@ -87,9 +87,12 @@ def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluati
     cycle = resolved.cycle
     status = cycle.pre_filter_status
     if status.code is Code.ERROR:
-        size = int(select(cycle.view.snapshot.nodes, ask.nodes).slots.size)
-        message = error_message(status.reasons[0])
-        return Evaluation(resolved, status, SKIP, size, 0, (), (), message, SCHEDULER_ERROR)
+        size = int(distinct(cycle.view.snapshot.nodes, ask.nodes).slots.size)
+        message, reason = error_message(status.reasons[0]), SCHEDULER_ERROR
+        if not cycle.view.snapshot.node_count:
+            # Without any node kube-scheduler gives up before it runs a plugin.
+            message, reason = fit_message(0, {}), UNSCHEDULABLE
+        return Evaluation(resolved, status, SKIP, size, 0, (), (), message, reason)
     top_k = top_k or DEFAULT_TOP_K
     plan = None if ask.nodes is not None else cycle.plan
     if plan is not None and cycle.pre_score_status.code is not Code.ERROR:
@@ -107,7 +110,8 @@ def _judge_nodes(
     engine: Engine, cycle: Cycle, ask: Ask, top_k: int
 ) -> tuple[Sequence[int], tuple[RankedNode, ...]]:
     """Nodes by verdict, and the best of them, judged one by one."""
-    selected = select(cycle.view.snapshot.nodes, ask.nodes)
+    nodes = cycle.view.snapshot.nodes
+    selected = distinct(nodes, ask.nodes)
     clock, stages = engine.clock, ask.stages
     started = clock()
     _ = cycle.states
@@ -119,7 +123,10 @@ def _judge_nodes(
     if not counts[FITS]:
         return counts, ()
     every = counts[FITS] == selected.slots.size
-    top = rank(cycle, selected.slots if every else selected.slots[verdicts == FITS], top_k)
+    fits = selected.slots if every else selected.slots[verdicts == FITS]
+    if ask.nodes is not None:
+        fits = in_name_order(nodes, fits)  # the caller's order is another
+    top = rank(cycle, fits, top_k)
     stages.score = clock() - filtered
     return counts, top
 
@@ -193,7 +200,8 @@ def rank(cycle: Cycle, fits: NDArray[np.intp], top_k: int) -> tuple[RankedNode, 
         scores = cycle.scores(fits)
         raw, normalized = scores.raw, scores.normalized
     # One number a node, so that one partition finds the best: score, then pods, then position.
-    order = ((100 - normalized) << 32) + np.clip(_matching(cycle, fits), 0, (1 << 32) - 1)
+    # What-ifs may take pods below 0; even so they stay far from the next score.
+    order = ((100 - normalized) << 32) + _matching(cycle, fits)
     best = _smallest(order, min(top_k, fits.size))
     names = cycle.view.snapshot.nodes.names
     return tuple(

@@ -57,21 +57,42 @@ def select(nodes: NodeTable, choice: NodeChoice | None) -> Selected:
     return Selected(nodes.order[positions], choice)
 
 
+def distinct(nodes: NodeTable, choice: NodeChoice | None) -> Selected:
+    """A choice in which no node of the state is named twice; some names may not be in the state.
+
+    Raises:
+        InvalidRequest: a node is given twice. And what :func:`select` raises.
+    """
+    selected = select(nodes, choice)
+    if choice is not None:
+        there = selected.slots[selected.slots >= 0]
+        if int(np.count_nonzero(_marks(nodes, there))) != there.size:
+            raise InvalidRequest("nodes: each node may be given once")
+    return selected
+
+
 def known(nodes: NodeTable, choice: NodeChoice) -> Selected:
     """A choice in which every node is known and named once.
 
     Raises:
         InvalidRequest: naming the first few that are not. And what :func:`select` raises.
     """
-    selected = select(nodes, choice)
+    selected = distinct(nodes, choice)
     if (selected.slots < 0).any():
         strangers = [name for name in choice.names if nodes.slot(name) < 0]
         raise InvalidRequest(f"nodes: not in the cluster's state: {_some(strangers)}")
-    marks = np.zeros(nodes.capacity, dtype=np.bool_)
-    marks[selected.slots] = True
-    if int(np.count_nonzero(marks)) != selected.slots.size:
-        raise InvalidRequest("nodes: each node may be given once")
     return selected
+
+
+def in_name_order(nodes: NodeTable, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Slots in the order of the node names as bytes, each once."""
+    return nodes.order[_marks(nodes, slots)[nodes.order]]
+
+
+def _marks(nodes: NodeTable, slots: NDArray[np.intp]) -> NDArray[np.bool_]:
+    marks = np.zeros(nodes.capacity, dtype=np.bool_)
+    marks[slots] = True
+    return marks
 
 
 def _some(names: Sequence[str]) -> str:
