@@ -12,7 +12,7 @@ from topospread.service.stages import Stages
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topospread.service.shapes import Shape
+    from topospread.service.shapes import ShapedPod
     from topospread.spread.settings import Profile
 
 DEFAULT_CLUSTER: Final = "default"
@@ -64,7 +64,8 @@ class Ask:
     """What all decision calls ask. Not frozen, because that costs time; nobody changes one.
 
     Attributes:
-        subject: the pod, its name in the state, or its shape; None when only a cycle is given.
+        subject: the pod, its name in the state, or its shape with its name and uid; None when only
+            a cycle is given.
         cycle: of an earlier PreFilter.
         nodes: None: the server's own choice.
         node_table: the table that the caller holds.
@@ -74,7 +75,7 @@ class Ask:
 
     deadline: float
     cluster: str = DEFAULT_CLUSTER
-    subject: Pod | PodRef | Shape | None = None
+    subject: Pod | PodRef | ShapedPod | None = None
     cycle: str = ""
     add_pods: Sequence[Move] = ()
     remove_pods: Sequence[Move] = ()

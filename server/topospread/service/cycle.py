@@ -14,7 +14,7 @@ import numpy as np
 
 from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
 from topospread.spread.scoring import Scores, score
-from topospread.spread.verdicts import FITS, SKIP, SUCCESS, Code, Status, error
+from topospread.spread.verdicts import FITS, SKIP, Code, Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +33,7 @@ class Cycle:
     """A pod, the rules, and the state that it is judged at. Nobody changes one.
 
     Attributes:
+        name, uid: the pod's own; `pod` is any pod of its shape.
         moves: what-ifs that PreFilter's counts include; scores do not (upstream fact 33).
     """
 
@@ -41,6 +42,8 @@ class Cycle:
     rules: Rules
     judgeable: Judgeable
     view: View
+    name: str = ""
+    uid: str = ""
     moves: tuple[PodMove, ...] = ()
 
     @property
@@ -53,13 +56,10 @@ class Cycle:
         """How to judge node classes; None when nodes must be judged one by one."""
         return None if self.moves else self.judgeable.plan(self.view.snapshot)
 
-    @cached_property
+    @property
     def pre_filter_status(self) -> Status:
         """Success; Skip without hard constraints; Error when one does not parse."""
-        hard = self.constraints.hard
-        if hard.error:
-            return error(hard.error)
-        return SUCCESS if hard.constraints else SKIP
+        return self.judgeable.pre_filter
 
     @cached_property
     def states(self) -> tuple[DomainState, ...]:
@@ -83,12 +83,7 @@ class Cycle:
     @property
     def pre_score_status(self) -> Status:
         """Success; Skip without soft constraints or nodes; Error when one does not parse."""
-        soft = self.constraints.soft
-        if not self.view.snapshot.node_count:
-            return SKIP
-        if soft.error:
-            return error(soft.error)
-        return SUCCESS if soft.constraints else SKIP
+        return self.judgeable.pre_score if self.view.snapshot.node_count else SKIP
 
     def scores(self, candidates: NDArray[np.intp]) -> Scores:
         """Scores of some nodes, by slot; only when PreScore is Success and there are candidates."""

@@ -13,19 +13,22 @@ from topospread.kube.objects import Pod
 from topospread.kube.validation import validate_pod
 from topospread.kube.violations import violations_text
 from topospread.service.cycle import Cycle
-from topospread.service.shapes import Shape, Shapes
+from topospread.service.shapes import Shape, ShapedPod, Shapes
 from topospread.spread.filtering import PodMove
 from topospread.store.api import Key, Kind, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from topospread.codec.frames import FramedPod
+    from topospread.index.snapshot import Snapshot
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
     from topospread.service.asks import Ask, Move, PodRef
     from topospread.service.cycles import Cycles
     from topospread.service.rules_book import RulesBook
+    from topospread.service.shapes import Judgeable
     from topospread.spread.settings import Rules
 
 
@@ -105,53 +108,52 @@ class Engine:
         self._check_what_ifs(ask)
         started = self.clock()
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
-        shape = self._shape(ask.cluster, ask.subject)
-        rules = self._rules(shape, ask)
-        view = self._counted(((shape, rules),), replica, view)
+        pod = self._shaped(ask.cluster, ask.subject)
+        rules = self._rules(pod.shape, ask)
+        judgeable = pod.shape.judgeable(rules, view.snapshot)
+        if not _counts_all(judgeable, view.snapshot):
+            view = self._counted(((pod, rules),), replica, view)
+            judgeable = pod.shape.judgeable(rules, view.snapshot)
+        cycle = self._cycle(pod, rules, judgeable, ask, view)
         ask.stages.resolve = self.clock() - started
-        return Resolved(self._cycle(shape, rules, ask, view), replica)
+        return Resolved(cycle, replica)
 
-    def begin_all(self, ask: Ask, pods: Sequence[Pod]) -> Sequence[Resolved | InvalidRequest]:
+    def begin_all(self, ask: Ask, pods: Sequence[FramedPod]) -> Sequence[Resolved | InvalidRequest]:
         """One new cycle a pod, or why it is refused, all at the same revision.
 
         Raises:
             As :meth:`begin`, for what concerns all pods.
         """
-        self._check_what_ifs(ask)
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
-        asked: list[tuple[Shape, Rules] | InvalidRequest] = []
-        for pod in pods:
+        asked: list[tuple[ShapedPod, Rules] | InvalidRequest] = []
+        for framed in pods:
             try:
-                shape = self.shape(pod)
-                asked.append((shape, self._rules(shape, ask)))
+                pod = self.shaped(framed)
+                asked.append((pod, self._rules(pod.shape, ask)))
             except InvalidRequest as refused:
                 asked.append(refused)
         view = self._counted([a for a in asked if isinstance(a, tuple)], replica, view)
+        snapshot = view.snapshot
         return [
-            Resolved(self._cycle(*a, ask, view), replica) if isinstance(a, tuple) else a
+            Resolved(self._cycle(*a, a[0].shape.judgeable(a[1], snapshot), ask, view), replica)
+            if isinstance(a, tuple)
+            else a
             for a in asked
         ]
 
-    def known_shape(self, key: Hashable, parse: Callable[[], Pod]) -> Shape:
-        """The shape with a key; parsed and remembered when it is new.
+    def shaped(self, pod: FramedPod) -> ShapedPod:
+        """A pod with its shape, which is parsed and remembered when it is new.
 
         Raises:
             InvalidRequest: the pod does not parse, or costs far more than any real one.
         """
-        shape = self._shapes.get(key)
+        shape = self._shapes.get(pod.key)
         if shape is None:
-            shape = self.shape(parse())
-            self._shapes.put(key, shape)
-        return shape
-
-    def shape(self, pod: Pod) -> Shape:
-        """The shape of a pod.
-
-        Raises:
-            InvalidRequest: it would cost far more than any real one.
-        """
-        check_size(pod, self.limits)
-        return Shape(pod)
+            parsed = pod.parse()
+            check_size(parsed, self.limits)
+            shape = Shape(parsed)
+            self._shapes.put(pod.key, shape)
+        return ShapedPod(shape, pod.name, pod.uid)
 
     def resume(self, ask: Ask) -> Resolved:
         """The ask's cycle, made again from its pod when it is unknown here.
@@ -171,15 +173,18 @@ class Engine:
         made = self.begin(ask)
         return Resolved(made.cycle, made.replica, self.cycles.put(made.cycle), remade=True)
 
-    def _shape(self, cluster: str, subject: Pod | PodRef | Shape) -> Shape:
-        if isinstance(subject, Shape):
+    def _shaped(self, cluster: str, subject: Pod | PodRef | ShapedPod) -> ShapedPod:
+        if isinstance(subject, ShapedPod):
             return subject
-        if isinstance(subject, Pod):
-            return self.shape(subject)
-        stored = self._reader.get(cluster, Key(Kind.POD, subject.namespace, subject.name))
+        pod = subject if isinstance(subject, Pod) else self._stored_pod(cluster, subject)
+        check_size(pod, self.limits)
+        return ShapedPod(Shape(pod), pod.name, pod.uid)
+
+    def _stored_pod(self, cluster: str, named: PodRef) -> Pod:
+        stored = self._reader.get(cluster, Key(Kind.POD, named.namespace, named.name))
         if stored is None:
-            raise NotFound(f"pod {subject.namespace}/{subject.name} is not in cluster {cluster!r}")
-        return self.shape(pod_from_proto(object_from_stored(stored).pod))
+            raise NotFound(f"pod {named.namespace}/{named.name} is not in cluster {cluster!r}")
+        return pod_from_proto(object_from_stored(stored).pod)
 
     def _rules(self, shape: Shape, ask: Ask) -> Rules:
         if ask.validate:
@@ -189,29 +194,22 @@ class Engine:
         return self.rules.rules_for(ask.settings, shape.pod.scheduler_name)
 
     @staticmethod
-    def _counted(asked: Sequence[tuple[Shape, Rules]], replica: Replica, view: View) -> View:
+    def _counted(asked: Sequence[tuple[ShapedPod, Rules]], replica: Replica, view: View) -> View:
         """A view that counts all groups the pods need; it may be newer than the one given."""
         while True:
             snapshot = view.snapshot
-            missing = False
-            for shape, rules in asked:
-                for group in shape.judgeable(rules, snapshot).groups:
-                    kept = snapshot.groups.get(group)
-                    if kept is None:
-                        missing = True
-                    else:
-                        kept.use.tick = snapshot.sequence
-            if not missing:
+            judgeables = [pod.shape.judgeable(rules, snapshot) for pod, rules in asked]
+            if all(_counts_all(judgeable, snapshot) for judgeable in judgeables):
                 return view
             # Workloads of the newer view may select other pods, so look again.
-            view = replica.keep(
-                group for shape, rules in asked for group in shape.judgeable(rules, snapshot).groups
-            )
+            view = replica.keep({group for judgeable in judgeables for group in judgeable.groups})
 
-    def _cycle(self, shape: Shape, rules: Rules, ask: Ask, view: View) -> Cycle:
-        judgeable = shape.judgeable(rules, view.snapshot)
+    def _cycle(
+        self, pod: ShapedPod, rules: Rules, judgeable: Judgeable, ask: Ask, view: View
+    ) -> Cycle:
         moves = self._moves(ask, view) if ask.add_pods or ask.remove_pods else ()
-        return Cycle(ask.cluster, shape.pod, rules, judgeable, view, moves)
+        parsed = pod.shape.pod
+        return Cycle(ask.cluster, parsed, rules, judgeable, view, pod.name, pod.uid, moves)
 
     def _check_what_ifs(self, ask: Ask) -> None:
         if len(ask.add_pods) + len(ask.remove_pods) > self.limits.what_ifs:
@@ -225,6 +223,16 @@ class Engine:
                 yield PodMove(move.pod, view.snapshot.slot(node), delta)
 
         return (*placed(ask.add_pods, +1), *placed(ask.remove_pods, -1))
+
+
+def _counts_all(judgeable: Judgeable, snapshot: Snapshot) -> bool:
+    """Whether a snapshot counts all that a pod needs; notes that it was asked for."""
+    for group in judgeable.groups:
+        kept = snapshot.groups.get(group)
+        if kept is None:
+            return False
+        kept.use.tick = snapshot.sequence
+    return True
 
 
 def check_size(pod: Pod, limits: Limits) -> None:

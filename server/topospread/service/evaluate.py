@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topospread.kube.objects import Pod
+    from topospread.codec.frames import FramedPod
     from topospread.service.asks import Ask
     from topospread.service.cycle import Cycle
     from topospread.service.engine import Engine, Resolved
@@ -98,8 +98,11 @@ def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluati
     if plan is not None and cycle.pre_score_status.code is not Code.ERROR:
         started = engine.clock()
         judged = judge(plan, cycle.view.snapshot, top_k, engine.clock)
-        ask.stages.filter = judged.filtered_at - started
-        ask.stages.score = engine.clock() - judged.filtered_at
+        stages = ask.stages
+        stages.pre_filter = judged.counted_at - started
+        stages.filter = judged.filtered_at - judged.counted_at
+        stages.pre_score = judged.weighed_at - judged.filtered_at
+        stages.score = engine.clock() - judged.weighed_at
         counts, top = judged.verdicts, _named(cycle, judged.top)
     else:
         counts, top = _judge_nodes(engine, cycle, ask, top_k)
@@ -168,7 +171,7 @@ def _named(cycle: Cycle, top: Sequence[tuple[int, int, int]]) -> tuple[RankedNod
 
 
 def evaluate_batch(
-    engine: Engine, ask: Ask, pods: Sequence[Pod], top_k: int = 0
+    engine: Engine, ask: Ask, pods: Sequence[FramedPod], top_k: int = 0
 ) -> tuple[Evaluation | TopospreadError, ...]:
     """Judge several pods at one revision, each on its own: one's bad input fails no other.
 

@@ -8,11 +8,17 @@ threads may do so at once with equal results, and no lock is taken.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.kube.workloads import default_selector
 from topospread.spread.classes import Plan, plan
-from topospread.spread.constraints import PodConstraints, needs_default_selector, pod_constraints
+from topospread.spread.constraints import (
+    ConstraintSet,
+    PodConstraints,
+    needs_default_selector,
+    pod_constraints,
+)
+from topospread.spread.verdicts import SKIP, SUCCESS, Status, error
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -33,13 +39,17 @@ class Judgeable:
 
     Attributes:
         constraints: the effective ones.
+        pre_filter: Success; Skip without hard constraints; Error when one does not parse.
+        pre_score: the same of soft constraints.
         groups: what must be counted to judge them.
     """
 
-    __slots__ = ("_plan", "_planned_for", "constraints", "groups")
+    __slots__ = ("_planned_for", "constraints", "groups", "pre_filter", "pre_score")
 
     def __init__(self, constraints: PodConstraints) -> None:
         self.constraints = constraints
+        self.pre_filter = _status(constraints.hard)
+        self.pre_score = _status(constraints.soft)
         both = (*constraints.hard.constraints, *constraints.soft.constraints)
         groups = (c.group for c in both if not c.group.counts_nothing)
         self.groups: tuple[GroupKey, ...] = tuple(dict.fromkeys(groups))
@@ -52,6 +62,12 @@ class Judgeable:
             planned = (snapshot.nodes, plan(self.constraints, snapshot))
             self._planned_for = planned
         return planned[1]
+
+
+def _status(constraints: ConstraintSet) -> Status:
+    if constraints.error:
+        return error(constraints.error)
+    return SUCCESS if constraints.constraints else SKIP
 
 
 class Shape:
@@ -78,6 +94,14 @@ class Shape:
             judgeable = Judgeable(pod_constraints(self.pod, rules, deduced))
             made = self._judgeable = (rules, workloads, judgeable)
         return made[2]
+
+
+class ShapedPod(NamedTuple):
+    """One pod: its shape, and who it is."""
+
+    shape: Shape
+    name: str
+    uid: str
 
 
 class Shapes:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 MAX_CLASSES: Final = 64
 """Past it, arrays over all nodes are quicker."""
 
+SLICE: Final = 256
+"""Slots that are looked at in one go; NumPy holds the interpreter's lock up to some 500."""
+
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -87,12 +90,15 @@ class Judged:
     Attributes:
         verdicts: nodes by verdict.
         top: slot, raw and normalized score of the best nodes, best first.
-        filtered_at: when the verdicts were there, on the caller's clock.
+        counted_at, filtered_at, weighed_at: when PreFilter's, Filter's and PreScore's part was
+            done, on the caller's clock.
     """
 
     verdicts: Sequence[int]
     top: Sequence[tuple[int, int, int]]
+    counted_at: float
     filtered_at: float
+    weighed_at: float
 
 
 def plan(constraints: PodConstraints, topology: Topology) -> Plan | None:
@@ -181,13 +187,17 @@ def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]
         clock: seconds.
     """
     rows = _rows(plan, topology)
+    criteria = [_criterion(term, topology, rows) for term in plan.hard]
+    counted_at = clock()
     verdicts = [0] * len(VERDICTS)
-    fits = list(_filter(plan, topology, rows, verdicts))
+    fits = list(_filter(plan, criteria, rows, verdicts))
     filtered_at = clock()
     if not fits:
-        return Judged(verdicts, (), filtered_at)
+        return Judged(verdicts, (), counted_at, filtered_at, filtered_at)
     normalized = _score(plan, topology, fits)
-    return Judged(verdicts, _names(plan, topology, fits, normalized, top_k), filtered_at)
+    weighed_at = clock()
+    top = _names(plan, topology, fits, normalized, top_k)
+    return Judged(verdicts, top, counted_at, filtered_at, weighed_at)
 
 
 def _rows(plan: Plan, topology: Topology) -> Sequence[Sequence[int]]:
@@ -202,13 +212,16 @@ def _rows(plan: Plan, topology: Topology) -> Sequence[Sequence[int]]:
 
 
 def _filter(
-    plan: Plan, topology: Topology, rows: Sequence[Sequence[int]], verdicts: list[int]
+    plan: Plan,
+    criteria: Sequence[_Criterion],
+    rows: Sequence[Sequence[int]],
+    verdicts: list[int],
 ) -> Iterator[_ClassFit]:
     """The classes with nodes that pass; the others' nodes are added to the verdicts."""
-    judged = [_criterion(term, topology, rows) for term in plan.hard]
+    judged = list(zip(plan.hard, criteria, strict=True))
     for number, row in enumerate(rows):
         limit, failure, matching, own = _NO_LIMIT, FITS, 0, 0
-        for term, (counts, allowed) in zip(plan.hard, judged, strict=True):
+        for term, (counts, allowed) in judged:
             if not term.labelled[number]:
                 failure = LABEL_MISSING
             elif not term.per_node:
@@ -236,10 +249,12 @@ def _filter(
             yield _ClassFit(number, within, first, last, matching, own, _nothing)
 
 
-def _criterion(
-    term: Term, topology: Topology, rows: Sequence[Sequence[int]]
-) -> tuple[Sequence[int], int]:
-    """Matching pods by domain (empty when per node), and how many a domain may hold already."""
+_Criterion = tuple["Sequence[int]", int]
+"""Matching pods by domain (empty when per node), and how many a domain may hold already."""
+
+
+def _criterion(term: Term, topology: Topology, rows: Sequence[Sequence[int]]) -> _Criterion:
+    """What a hard constraint asks; see :mod:`~topospread.spread.filtering`."""
     constraint, minimum = term.constraint, 0
     counts: Sequence[int] = ()
     enough = term.size and term.size >= constraint.min_domains
@@ -352,20 +367,21 @@ def _names(
     queue = [_cell(fit, fit.first, normalized) for fit in fits]
     heapq.heapify(queue)
     while queue and len(named) < top_k:
-        worse, matching = queue[0][:2]
-        tied: list[tuple[int, int, int, int]] = []
+        front = queue[0][:2]
+        tied: list[tuple[int, int, int]] = []
         cells = 0
-        while queue and queue[0][:2] == (worse, matching):
+        while queue and queue[0][:2] == front:
             _, _, _, own, fit = heapq.heappop(queue)
-            raw = fit.raw(own)
-            tied += [(*at, raw, -worse) for at in _members(plan, topology, fit, own, top_k)]
+            raw, score = fit.raw(own), -front[0]
+            tied += [(s, raw, score) for s in _members(plan, topology, fit, own, top_k)]
             cells += 1
             following = next((n for n in range(own + 1, fit.last + 1) if fit.row[n]), None)
             if following is not None:
                 heapq.heappush(queue, _cell(fit, following, normalized))
         if cells > 1:
-            tied.sort()
-        named += [(slot, raw, score) for _, slot, raw, score in tied]
+            rank = plan.partition.rank
+            tied.sort(key=lambda node: int(rank[node[0]]))
+        named += tied
     return named[:top_k]
 
 
@@ -377,13 +393,19 @@ def _cell(fit: _ClassFit, own: int, normalized: Callable[[_ClassFit, int], int])
     return (-normalized(fit, own), fit.matching + fit.own * own, fit.number, own, fit)
 
 
-def _members(
-    plan: Plan, topology: Topology, fit: _ClassFit, own: int, top_k: int
-) -> Iterator[tuple[int, int]]:
-    """(rank, slot) of the first nodes of a cell by name."""
+def _members(plan: Plan, topology: Topology, fit: _ClassFit, own: int, top_k: int) -> Sequence[int]:
+    """The slots of the first nodes of a cell by name."""
     slots = plan.partition.members[fit.number]
-    if plan.group is not None:
-        held = topology.node_counts(plan.group)[slots]
-        slots = slots[np.flatnonzero(held == own)[:top_k]]
-    for slot in slots[:top_k].tolist():
-        yield int(plan.partition.rank[slot]), slot
+    if plan.group is None:
+        first: list[int] = slots[:top_k].tolist()
+        return first
+    found: list[int] = []
+    held = topology.node_counts(plan.group)
+    # In slices, because the first few are nearly always in the first one, and because NumPy lets go
+    # of the interpreter's lock over longer arrays: each time a wait for other threads.
+    for begin in range(0, slots.size, SLICE):
+        part = slots[begin : begin + SLICE]
+        found += part[held[part] == own].tolist()
+        if len(found) >= top_k:
+            break
+    return found[:top_k]

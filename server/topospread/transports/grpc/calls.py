@@ -132,9 +132,7 @@ class Frame:
         framed = _Framed(self, f"/{service}/{name}", f"{service.rsplit('.')[-1]}/{name}", pool_name)
         if isinstance(method, StreamOut):
 
-            def stream(
-                raws: Iterator[bytes], context: grpc.ServicerContext
-            ) -> Iterator[bytes]:
+            def stream(raws: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
                 return framed.stream_out(method, raws, context)
 
             stream.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
@@ -222,9 +220,7 @@ class _Framed:
         """The first message, or why there is none; nothing of a stream in."""
         if overloaded():
             self._frame.rejected(self._pool_name)
-            return b"", LimitExceeded(
-                f"too many {self._pool_name} calls at once: try again later"
-            )
+            return b"", LimitExceeded(f"too many {self._pool_name} calls at once: try again later")
         if isinstance(method, Unoffered):
             return b"", NotOffered(method.text)
         if isinstance(method, StreamIn):
@@ -325,9 +321,9 @@ def parse(kind: type[_Request], raw: bytes) -> _Request:
     try:
         return kind.FromString(raw)
     except DecodeError as cause:
-        raise InvalidRequest(
-            f"the request does not parse as {kind.DESCRIPTOR.full_name}"
-        ) from cause
+        # A frame stands for the request of the same name; callers know the latter.
+        name = kind.DESCRIPTOR.full_name.replace("Frame", "Request")
+        raise InvalidRequest(f"the request does not parse as {name}") from cause
 
 
 def handlers(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.settings import profile_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
-from topospread.kube.objects import DEFAULT_NAMESPACE, Pod
+from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.replica.replicas import NEWEST_AT_HAND, Consistency, Freshness
 from topospread.replica.view import Token
 from topospread.service.asks import (
@@ -19,32 +20,32 @@ from topospread.service.asks import (
     PodRef,
     SettingsAsk,
 )
-from topospread_proto.v1 import spread_engine_pb2
+from topospread_proto.v1 import frames_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from google.protobuf.duration_pb2 import Duration
 
+    from topospread.service.engine import Engine
+    from topospread.service.shapes import ShapedPod
     from topospread.transports.grpc.calls import Call
     from topospread_proto.v1 import common_pb2
 
 
-PodRequest = (
-    spread_engine_pb2.PreFilterRequest
-    | spread_engine_pb2.FilterRequest
-    | spread_engine_pb2.ScoreRequest
-    | spread_engine_pb2.EvaluateRequest
+PodFrame = (
+    frames_pb2.PreFilterFrame
+    | frames_pb2.FilterFrame
+    | frames_pb2.ScoreFrame
+    | frames_pb2.EvaluateFrame
 )
 """The decision requests; they share the fields that are read here."""
 
 
 def ask_of(
-    request: PodRequest,
+    request: PodFrame,
     call: Call,
+    engine: Engine,
     *,
     cycle: str = "",
-    moves: tuple[Iterable[common_pb2.PodOnNode], Iterable[common_pb2.PodOnNode]] = ((), ()),
     nodes: NodeChoice | None = None,
     node_table: str = "",
 ) -> Ask:
@@ -53,19 +54,21 @@ def ask_of(
     Args:
         request: any of them.
         call: for the deadline.
+        engine: knows pods by their shapes.
         cycle: the cycle it names.
-        moves: the pods it adds and removes.
         nodes: the nodes it chose.
         node_table: the table it holds.
+
+    Raises:
+        InvalidRequest: something in it cannot be read.
     """
-    add, remove = moves
     return Ask(
         deadline=call.deadline,
         cluster=request.cluster or DEFAULT_CLUSTER,
-        subject=_subject(request),
+        subject=_subject(request, engine),
         cycle=cycle,
-        add_pods=tuple(map(_move, add)),
-        remove_pods=tuple(map(_move, remove)),
+        add_pods=[_move(move) for move in request.add_pods],
+        remove_pods=[_move(move) for move in request.remove_pods],
         nodes=nodes,
         node_table=node_table,
         settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
@@ -76,7 +79,7 @@ def ask_of(
     )
 
 
-def batch_ask_of(request: spread_engine_pb2.BatchEvaluateRequest, call: Call) -> Ask:
+def batch_ask_of(request: frames_pb2.BatchEvaluateFrame, call: Call) -> Ask:
     """What the pods of a batch have in common."""
     return Ask(
         deadline=call.deadline,
@@ -89,16 +92,16 @@ def batch_ask_of(request: spread_engine_pb2.BatchEvaluateRequest, call: Call) ->
     )
 
 
-def _subject(request: PodRequest) -> Pod | PodRef | None:
-    which = request.WhichOneof("subject")
-    if which == "pod":
-        return pod_from_proto(request.pod)
-    if which == "pod_ref":
-        reference = request.pod_ref
-        if not reference.name:
-            raise InvalidRequest.of([FieldViolation("podRef.name", "", "Required value")])
-        return PodRef(reference.name, reference.namespace or DEFAULT_NAMESPACE)
-    return None
+def _subject(request: PodFrame, engine: Engine) -> ShapedPod | PodRef | None:
+    pod = request.pod
+    if pod:
+        return engine.shaped(framed(pod[0] if len(pod) == 1 else b"".join(pod)))
+    if not request.HasField("pod_ref"):
+        return None
+    reference = request.pod_ref
+    if not reference.name:
+        raise InvalidRequest.of([FieldViolation("podRef.name", "", "Required value")])
+    return PodRef(reference.name, reference.namespace or DEFAULT_NAMESPACE)
 
 
 def _move(move: common_pb2.PodOnNode) -> Move:

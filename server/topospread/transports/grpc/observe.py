@@ -21,14 +21,23 @@ if TYPE_CHECKING:
     from topospread.service.filter import FilterAnswer
     from topospread.service.pre_filter import PreFilterAnswer
     from topospread.service.score import ScoreAnswer
-    from topospread.telemetry.metrics import Metrics, PointMeter, Result
+    from topospread.telemetry.metrics import Metrics, Result
     from topospread.telemetry.tracing import CallSpan
     from topospread.transports.grpc.calls import Call
 
-PRE_FILTER: Final = "PreFilter"
-FILTER: Final = "Filter"
-PRE_SCORE: Final = "PreScore"
-SCORE: Final = "Score"
+_SUCCESS: Final = Code.SUCCESS.label
+
+
+class _Meters:
+    """The extension points' meters of one profile."""
+
+    __slots__ = ("filter", "pre_filter", "pre_score", "score")
+
+    def __init__(self, metrics: Metrics, profile: str) -> None:
+        self.pre_filter = metrics.extension_point("PreFilter", profile)
+        self.filter = metrics.extension_point("Filter", profile)
+        self.pre_score = metrics.extension_point("PreScore", profile)
+        self.score = metrics.extension_point("Score", profile)
 
 
 class Observer:
@@ -36,19 +45,19 @@ class Observer:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._meters: dict[tuple[str, str], PointMeter] = {}
+        self._by_profile: dict[str, _Meters] = {}
 
     def pre_filtered(self, answer: PreFilterAnswer, ask: Ask, call: Call) -> None:
         """After SpreadEngine.PreFilter."""
-        profile = _profile(answer.resolved)
-        self._meter(PRE_FILTER, profile).observe(answer.status.code.label, ask.stages.pre_filter)
+        meters = self._meters(answer.resolved)
+        meters.pre_filter.observe(answer.status.code.label, ask.stages.pre_filter)
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.status)
 
     def filtered(self, answer: FilterAnswer, ask: Ask, call: Call) -> None:
         """After SpreadEngine.Filter."""
-        profile = _profile(answer.resolved)
-        self._meter(FILTER, profile).observe(answer.status.code.label, ask.stages.filter)
+        meters = self._meters(answer.resolved)
+        meters.filter.observe(answer.status.code.label, ask.stages.filter)
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.status)
             counts = np.bincount(answer.verdicts, minlength=len(VERDICTS)).tolist()
@@ -56,40 +65,38 @@ class Observer:
 
     def scored(self, answer: ScoreAnswer, ask: Ask, call: Call) -> None:
         """After SpreadEngine.Score."""
-        profile = _profile(answer.resolved)
-        self._meter(SCORE, profile).observe(answer.status.code.label, ask.stages.score)
+        meters, label = self._meters(answer.resolved), answer.status.code.label
+        meters.pre_score.observe(label, ask.stages.pre_score)
+        if answer.scores is not None:
+            meters.score.observe(label, ask.stages.score)
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.status)
 
     def evaluated(self, answer: Evaluation, ask: Ask, call: Call) -> None:
         """After SpreadEngine.Evaluate, and for each pod of a batch."""
-        profile, stages = _profile(answer.resolved), ask.stages
-        self._meter(PRE_FILTER, profile).observe(answer.pre_filter.code.label, stages.pre_filter)
-        if answer.pre_filter.code is Code.SUCCESS:
-            status = (
-                SUCCESS
-                if answer.feasible
-                else answer.verdicts[0][0]
-                if answer.verdicts
-                else SUCCESS
-            )
-            self._meter(FILTER, profile).observe(status.code.label, stages.filter)
-        if answer.feasible:
-            self._meter(SCORE, profile).observe(answer.pre_score.code.label, stages.score)
-        self._metrics.attempt(_result(answer), profile)
+        meters, stages = self._meters(answer.resolved), ask.stages
+        pre_filter, feasible = answer.pre_filter.code, answer.feasible
+        meters.pre_filter.observe(pre_filter.label, stages.pre_filter)
+        if pre_filter is Code.SUCCESS:
+            meters.filter.observe(_filter_status(answer).code.label, stages.filter)
+        if feasible:
+            meters.pre_score.observe(answer.pre_score.code.label, stages.pre_score)
+            if answer.pre_score.code is Code.SUCCESS:
+                meters.score.observe(_SUCCESS, stages.score)
+        self._metrics.attempt(_result(answer), _profile(answer.resolved))
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.pre_filter)
             call.span.set("topospread.nodes", answer.nodes)
-            call.span.set("topospread.feasible", answer.feasible)
+            call.span.set("topospread.feasible", feasible)
             _describe_verdicts(call.span, answer.verdicts)
 
-    def _meter(self, point: str, profile: str) -> PointMeter:
-        meter = self._meters.get((point, profile))
-        if meter is None:
-            meter = self._metrics.extension_point(point, profile)
-            if len(self._meters) < 1024:
-                self._meters[(point, profile)] = meter
-        return meter
+    def _meters(self, resolved: Resolved) -> _Meters:
+        profile = _profile(resolved)
+        meters = self._by_profile.get(profile)
+        if meters is None:
+            # Profiles are few: the configuration's, and one for arguments given in requests.
+            meters = self._by_profile[profile] = _Meters(self._metrics, profile)
+        return meters
 
 
 def _profile(resolved: Resolved) -> str:
@@ -124,7 +131,7 @@ def _describe(span: CallSpan, resolved: Resolved, ask: Ask, status: Status) -> N
             "topospread.stale_for_s": resolved.replica.stale_for,
         }
     )
-    for name in ("resolve", "pre_filter", "filter", "score"):
+    for name in ("resolve", "pre_filter", "filter", "pre_score", "score"):
         seconds = getattr(stages, name)
         if seconds:
             span.stage(name, seconds)
