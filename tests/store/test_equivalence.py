@@ -139,7 +139,7 @@ class Run:
         applied = self.store.purge(self.cluster)
         if applied.revision != applied.previous:
             self.known.append(applied.revision)
-        return applied.ended, applied.revision.number
+        return applied.ended, bool(applied.at), applied.revision.number
 
     def follow(self, back, right):
         identity = self.store.head(self.cluster).identity

@@ -170,8 +170,8 @@ class Applied:
         outcomes: one for each change, in order.
         ended: reservations that ended in the same transaction without being among the changes:
             with their pods, in the order of the log, then those that were due.
-        at: when lifetimes of this write began, in milliseconds since 1970 on the store's clock; 0
-            when no change has one.
+        at: the store's clock at this write, in milliseconds since 1970, which lifetimes are
+            counted from; 0 unless a change has one. purge() tells it for every known cluster.
         identity: of the cluster; empty when it does not exist, because nothing was written.
     """
 
@@ -306,7 +306,23 @@ class Follower(Protocol):
         ...
 
 
-class Writer(Protocol):
+class Purger(Protocol):
+    """Ends what is due."""
+
+    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
+        """End the reservations that are due on the store's clock, at most MAX_PURGED of them.
+
+        A reservation counts until this, or another write, has logged its end. Nothing is appended
+        when none is due; an unknown cluster is no error.
+
+        Args:
+            cluster: its name.
+            timeout: seconds; None is the backend's default.
+        """
+        ...
+
+
+class Writer(Purger, Protocol):
     """Writes a cluster."""
 
     def apply(
@@ -344,18 +360,6 @@ class Writer(Protocol):
             LimitExceeded: too many changes, or MAX_OBJECT_BYTES or MAX_APPLY_BYTES exceeded.
             InvalidRequest: a cluster name, key, version, uid or lifetime that cannot be stored; a
                 key given twice; a reservation and the pod that ends it.
-        """
-        ...
-
-    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
-        """End the reservations that are due on the store's clock, at most MAX_PURGED of them.
-
-        A reservation counts until this, or another write, has logged its end. Nothing is appended
-        when none is due; an unknown cluster is no error.
-
-        Args:
-            cluster: its name.
-            timeout: as for apply().
         """
         ...
 

@@ -41,9 +41,9 @@
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
 -- The rules for one change are stated in rules.py as well.
 --
--- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds at which
--- lifetimes began, identity, namespace/name of each reservation that ended without being among the changes ...},
--- {"OK", count} for drop, {"OK"} for vouch,
+-- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds that
+-- lifetimes are counted from, identity, namespace/name of each reservation that ended without being among the
+-- changes ...}, {"OK", count} for drop, {"OK"} for vouch,
 -- {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number}.
 
 local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -430,7 +430,8 @@ local function apply()
   call('XLEN', LOG)
   call('HLEN', TOUCHED)
   local graves, dated, now, expired = call('HLEN', TOMBSTONE), call('ZCARD', EXPIRY), 0, 0
-  if graves > 0 or removes or dated > 0 or lifetimes then
+  local told = lifetimes or (ARGV[1] == 'purge' and cluster.identity ~= '')
+  if graves > 0 or removes or dated > 0 or told then
     call('ZCARD', BURIED)
     now = milliseconds()
     expired = now - tonumber(ARGV[8])
@@ -446,7 +447,7 @@ local function apply()
   if number ~= cluster.number or cluster.identity ~= '' then bury(todo, graves, now, expired) end
   return {
     'OK', number, tag, cluster.number, cluster.tag, table.concat(todo.outcomes),
-    lifetimes and string.format('%.0f', now) or '0', identity, unpack(todo.ended),
+    told and string.format('%.0f', now) or '0', identity, unpack(todo.ended),
   }
 end
 

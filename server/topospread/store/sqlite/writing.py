@@ -103,9 +103,9 @@ def purge(
     effects = Effects()
     writer.end_due(effects, mentioned=frozenset())
     if not effects.entries:
-        return Applied(cluster.revision, cluster.revision, (), identity=cluster.identity)
+        return Applied(cluster.revision, cluster.revision, (), at=now, identity=cluster.identity)
     revision, ended = writer.write(effects), tuple(effects.ended)
-    return Applied(revision, cluster.revision, (), ended, identity=cluster.identity)
+    return Applied(revision, cluster.revision, (), ended, now, cluster.identity)
 
 
 def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) -> int:
