@@ -151,6 +151,21 @@ def test_a_cluster_that_is_not_there_can_be_vouched_for(store):
     assert store.head(CLUSTER).vouched == {Kind.NODE: 1}
 
 
+def test_a_lost_history_can_be_put_among_the_dropped(store):
+    identities = []
+    for _ in range(2):
+        identities.append(store.apply(CLUSTER, [put(node())]).identity)
+        store.drop(CLUSTER)
+    present = store.apply(CLUSTER, [put(node())]).identity
+
+    for _ in range(2):
+        store.vouch(CLUSTER, (), identity=present, instead_of="lost")
+    assert store.head(CLUSTER).dropped == ("lost", *reversed(identities))
+    assert store.head(CLUSTER).vouched == {}
+    store.vouch("nobody", [Kind.NODE], instead_of="lost")
+    assert store.head("nobody") == Head("", Revision(), 0, ("lost",), {Kind.NODE: 1})
+
+
 def test_another_server_sees_the_drop(store, other_store):
     head = write_many(store, 2)[-1]
     identity = store.head(CLUSTER).identity

@@ -381,7 +381,18 @@ class Writer(Purger, Protocol):
         """
         ...
 
-    def vouch(self, cluster: str, kinds: Collection[Kind], *, identity: str = "") -> None:
+
+class Voucher(Protocol):
+    """Says that a cluster's present history is meant, so that nobody holds on to another one."""
+
+    def vouch(
+        self,
+        cluster: str,
+        kinds: Collection[Kind],
+        *,
+        identity: str = "",
+        instead_of: str = "",
+    ) -> None:
         """Note that what is stored of these kinds was made the truth, by a full list or a person.
 
         Whoever still holds another history waits for this before it follows the present one, see
@@ -391,6 +402,8 @@ class Writer(Purger, Protocol):
             cluster: its name.
             kinds: what is vouched for.
             identity: when given, refuse unless the store's identity is this one.
+            instead_of: a lost identity whose place the present history takes: from now on it counts
+                as dropped.
 
         Raises:
             IdentityChanged: the identity differs.
@@ -398,7 +411,7 @@ class Writer(Purger, Protocol):
         ...
 
 
-class Store(Reader, Follower, Writer, Protocol):
+class Store(Reader, Follower, Writer, Voucher, Protocol):
     """All of it."""
 
     @property

@@ -125,10 +125,17 @@ class ObservedStore:
         with self._asking("drop"):
             return self._store.drop(cluster, identity=identity)
 
-    def vouch(self, cluster: str, kinds: Collection[Kind], *, identity: str = "") -> None:
+    def vouch(
+        self,
+        cluster: str,
+        kinds: Collection[Kind],
+        *,
+        identity: str = "",
+        instead_of: str = "",
+    ) -> None:
         """See the contract."""
         with self._asking("vouch"):
-            self._store.vouch(cluster, kinds, identity=identity)
+            self._store.vouch(cluster, kinds, identity=identity, instead_of=instead_of)
 
     def ping(self) -> None:
         """See the contract."""

@@ -34,8 +34,8 @@
 --                                     or "r", kind/namespace/name, uid, up to version
 -- ARGV[1] = "drop", ARGV[2] = format, 3 = identities remembered, 4 = milliseconds that they are remembered,
 --    5 = identity that it must have, or ""
--- ARGV[1] = "vouch", ARGV[2] = format, 3 = identity that it must have, or "", 4 = milliseconds that it is
---    remembered while there is no cluster, then the numbers of the kinds
+-- ARGV[1] = "vouch", 2 to 5 as for drop, 6 = identity that counts as dropped from now on, or "", then the
+--    numbers of the kinds; without a cluster it is remembered for 4 as well
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
 --
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
@@ -451,6 +451,17 @@ local function apply()
   }
 end
 
+-- the dropped identities, with one more in front; meta holds those so far, and since when
+local function dropped_with(identity, before, at, now)
+  local kept = {identity}
+  if before and now - tonumber(at) < tonumber(ARGV[4]) then
+    for other in string.gmatch(before, '%S+') do
+      if other ~= identity and #kept < tonumber(ARGV[3]) then table.insert(kept, other) end
+    end
+  end
+  return table.concat(kept, ' ')
+end
+
 local function drop()
   local function has(key, kind) return call('TYPE', key).ok == kind end
   local meta = has(META, 'hash') and call('HMGET', META, 'format', 'identity', 'dropped', 'dropped_at')
@@ -465,13 +476,8 @@ local function drop()
   if meta and not meta[2] then return {'OK', count} end
   call('UNLINK', META)
   if not meta then return {'OK', count} end
-  local now, kept = milliseconds(), {meta[2]}
-  if meta[3] and now - tonumber(meta[4]) < tonumber(ARGV[4]) then
-    for identity in string.gmatch(meta[3], '%S+') do
-      if #kept < tonumber(ARGV[3]) then table.insert(kept, identity) end
-    end
-  end
-  call('HSET', META, 'format', ARGV[2], 'dropped', table.concat(kept, ' '),
+  local now = milliseconds()
+  call('HSET', META, 'format', ARGV[2], 'dropped', dropped_with(meta[2], meta[3], meta[4], now),
     'dropped_at', string.format('%.0f', now))
   call('PEXPIRE', META, ARGV[4])
   return {'OK', count}
@@ -480,12 +486,18 @@ end
 local function vouch()
   local cluster, refusal = load()
   if not cluster then return refusal end
-  if ARGV[3] ~= '' and ARGV[3] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
+  if ARGV[5] ~= '' and ARGV[5] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
+  local meta, now = call('HMGET', META, 'vouched', 'dropped', 'dropped_at'), milliseconds()
   local times, vouched = {}, {}
-  for kind, count in string.gmatch(call('HGET', META, 'vouched') or '', '(%d+):(%d+)') do times[kind] = count end
-  for i = 5, #ARGV do times[ARGV[i]] = string.format('%.0f', tonumber(times[ARGV[i]] or '0') + 1) end
+  for kind, count in string.gmatch(meta[1] or '', '(%d+):(%d+)') do times[kind] = count end
+  for i = 7, #ARGV do times[ARGV[i]] = string.format('%.0f', tonumber(times[ARGV[i]] or '0') + 1) end
   for kind, count in pairs(times) do table.insert(vouched, kind .. ':' .. count) end
-  call('HSET', META, 'format', ARGV[2], 'vouched', table.concat(vouched, ' '))
+  local words = {'format', ARGV[2], 'vouched', table.concat(vouched, ' ')}
+  if ARGV[6] ~= '' then
+    words[5], words[6] = 'dropped', dropped_with(ARGV[6], meta[2], meta[3], now)
+    words[7], words[8] = 'dropped_at', string.format('%.0f', now)
+  end
+  call('HSET', META, unpack(words))
   if cluster.identity == '' then call('PEXPIRE', META, ARGV[4]) end
   return {'OK'}
 end

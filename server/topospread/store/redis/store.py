@@ -157,10 +157,18 @@ class RedisStore:
         self._sleepers.notify(cluster)
         return int(reply[1])
 
-    def vouch(self, cluster: str, kinds: Collection[Kind], *, identity: str = "") -> None:
+    def vouch(
+        self,
+        cluster: str,
+        kinds: Collection[Kind],
+        *,
+        identity: str = "",
+        instead_of: str = "",
+    ) -> None:
         """See the contract."""
         checks.check_cluster(cluster)
-        words = ("vouch", values.FORMAT, identity, reading.DROPPED_MILLISECONDS)
+        kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
+        words = ("vouch", values.FORMAT, *kept, identity, instead_of)
         reply = self._script.run(cluster, (*words, *(kind.value for kind in kinds)))
         if reply[0] != b"OK":
             _refuse(reply, None)

@@ -40,11 +40,17 @@ class Cluster:
 
     def head(self, now: int) -> Head:
         """The head as the contract shows it."""
+        dropped, vouched = self._dropped(now), values.vouched(self.vouched)
+        return Head(self.identity, self.revision, self.oldest, dropped, vouched)
+
+    def dropped_with(self, identity: str, now: int) -> str:
+        """The dropped identities with one more, as they are written."""
+        others = [other for other in self._dropped(now) if other != identity]
+        return " ".join([identity, *others][:DROPPED_KEPT])
+
+    def _dropped(self, now: int) -> tuple[str, ...]:
         fresh = now - self.dropped_at < DROPPED_MILLISECONDS
-        dropped = tuple(self.dropped.split()) if fresh else ()
-        return Head(
-            self.identity, self.revision, self.oldest, dropped, values.vouched(self.vouched)
-        )
+        return tuple(self.dropped.split()) if fresh else ()
 
 
 def load(connection: sqlite3.Connection, name: str) -> Cluster | None:

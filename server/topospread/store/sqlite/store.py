@@ -154,11 +154,20 @@ class SqliteStore:
         self._sleepers.notify(cluster)
         return count
 
-    def vouch(self, cluster: str, kinds: Collection[Kind], *, identity: str = "") -> None:
+    def vouch(
+        self,
+        cluster: str,
+        kinds: Collection[Kind],
+        *,
+        identity: str = "",
+        instead_of: str = "",
+    ) -> None:
         """See the contract."""
         checks.check_cluster(cluster)
         with self._connections.writing() as connection:
-            writing.vouch(connection, cluster, kinds, _now(), identity=identity)
+            writing.vouch(
+                connection, cluster, kinds, _now(), identity=identity, instead_of=instead_of
+            )
 
     def ping(self) -> None:
         """See the contract."""

@@ -119,12 +119,10 @@ def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) 
     count = connection.execute("DELETE FROM object WHERE cluster = ?", (cluster.id,)).rowcount
     for table in ("log", "touched", "tombstone", "expiry"):
         connection.execute(f"DELETE FROM {table} WHERE cluster = ?", (cluster.id,))
-    fresh = now - cluster.dropped_at < clusters.DROPPED_MILLISECONDS
-    dropped = [cluster.identity, *(cluster.dropped.split() if fresh else ())]
     connection.execute(
         "UPDATE cluster SET identity = '', number = 0, tag = '', total = 0, oldest = 0, "
         "marks = '', tombstones = 0, dropped = ?, dropped_at = ?, vouched = '' WHERE id = ?",
-        (" ".join(dropped[: clusters.DROPPED_KEPT]), now, cluster.id),
+        (cluster.dropped_with(cluster.identity, now), now, cluster.id),
     )
     return count
 
@@ -136,8 +134,9 @@ def vouch(
     now: int,
     *,
     identity: str,
+    instead_of: str,
 ) -> None:
-    """Count up how often these kinds were vouched for."""
+    """Count up how often these kinds were vouched for, and note whose place they take."""
     _forget_marks(connection, now)
     cluster = clusters.load(connection, name)
     if identity:
@@ -146,10 +145,17 @@ def vouch(
         connection.execute(
             "INSERT INTO cluster VALUES (NULL, ?, '', 0, '', 0, 0, '', 0, '', ?, '')", (name, now)
         )
-    times = Counter(values.vouched(cluster.vouched) if cluster else {})
+        cluster = clusters.load(connection, name)
+        assert cluster is not None, "written in this transaction"
+    times = Counter(values.vouched(cluster.vouched))
     times.update(kinds)
     written = " ".join(f"{kind.value}:{count}" for kind, count in times.items())
-    connection.execute("UPDATE cluster SET vouched = ? WHERE name = ?", (written, name))
+    connection.execute("UPDATE cluster SET vouched = ? WHERE id = ?", (written, cluster.id))
+    if instead_of:
+        connection.execute(
+            "UPDATE cluster SET dropped = ?, dropped_at = ? WHERE id = ?",
+            (cluster.dropped_with(instead_of, now), now, cluster.id),
+        )
 
 
 def _forget_marks(connection: sqlite3.Connection, now: int) -> None:
