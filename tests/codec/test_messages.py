@@ -13,7 +13,12 @@ OTHER_NAMES = {
     "Port": "ContainerPort",
     "Resources": "ResourceRequirements",
 }
-NARROW = [m for m in internal_pb2.DESCRIPTOR.message_types_by_name.values() if m.name != ENTRY]
+OWN = "StoredReservation"  # no object of Kubernetes
+NARROW = [
+    message
+    for message in internal_pb2.DESCRIPTOR.message_types_by_name.values()
+    if message.name not in (ENTRY, OWN)
+]
 
 
 def whole(narrow: Descriptor) -> Descriptor | None:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.index.changes import (
+    IndexChange,
+    NodeChange,
+    PodChange,
+    PodRow,
+    ReservationChange,
+    ReservationRow,
+    WorkloadChange,
+)
 from topospread.kube.affinity import compile_requirements
 from topospread.kube.objects import (
     LabelExpression,
@@ -143,6 +151,20 @@ pod_changes: SearchStrategy[IndexChange] = st.builds(
     st.sampled_from(PODS),
     st.one_of(rows, rows, rows, st.none()),
 )
+held = st.builds(
+    ReservationRow,
+    st.sampled_from(("", "u1", "u2")),
+    st.sampled_from(LABELS),
+    st.sampled_from((*NODES, "nobody")),
+    st.integers(0, 9),
+)
+# For pods that are there, too: both count.
+reservation_changes: SearchStrategy[IndexChange] = st.builds(
+    ReservationChange,
+    st.sampled_from(("default", "default", "default", "other")),
+    st.sampled_from(PODS[:4]),
+    st.one_of(held, held, held, st.none()),
+)
 workloads = st.builds(
     lambda kind, namespace, name, app: Workload(
         kind, namespace, name, match_labels=(("app", app),)
@@ -159,7 +181,9 @@ workload_changes: SearchStrategy[IndexChange] = st.builds(
     workloads,
     st.sampled_from((False, False, True)),
 )
-changes = st.one_of(*[pod_changes] * 5, *[node_changes] * 3, workload_changes)
+changes = st.one_of(
+    *[pod_changes] * 5, *[reservation_changes] * 2, *[node_changes] * 3, workload_changes
+)
 batches = st.lists(changes, max_size=8)
 
 

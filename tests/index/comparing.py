@@ -40,6 +40,12 @@ def assert_nodes(snapshot: Snapshot, cluster: Cluster) -> None:
     nodes = snapshot.nodes
     in_order = sorted(cluster.nodes, key=lambda name: name.encode())
     assert snapshot.pods == len(cluster.pods)
+    assert len(snapshot.reservations) == len(cluster.reservations)
+    for (namespace, name), held in cluster.reservations.items():
+        assert snapshot.reservations.of(namespace, name, held.uid) is held
+    assert dict(snapshot.reservations) == {
+        f"{namespace}/{name}": held for (namespace, name), held in cluster.reservations.items()
+    }
     assert snapshot.node_count == nodes.count == len(in_order)
     assert list(nodes.sorted_names) == in_order
     assert [nodes.names[slot] for slot in nodes.order.tolist()] == in_order

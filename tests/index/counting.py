@@ -6,7 +6,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.index.changes import (
+    IndexChange,
+    NodeChange,
+    PodChange,
+    PodRow,
+    ReservationChange,
+    ReservationRow,
+    WorkloadChange,
+)
 from topospread.kube.taints import tolerated
 
 if TYPE_CHECKING:
@@ -26,6 +34,7 @@ class Cluster:
     nodes: dict[str, Node] = field(default_factory=dict)
     pods: dict[tuple[str, str], PodRow] = field(default_factory=dict)
     workloads: dict[tuple[str, str, str], Workload] = field(default_factory=dict)
+    reservations: dict[tuple[str, str], ReservationRow] = field(default_factory=dict)
 
     def change(self, changes: Iterable[IndexChange]) -> None:
         """Let changes happen."""
@@ -33,6 +42,8 @@ class Cluster:
             match change:
                 case PodChange(namespace, name, row):
                     put(self.pods, (namespace, name), row)
+                case ReservationChange(namespace, name, held):
+                    put(self.reservations, (namespace, name), held)
                 case NodeChange(name, node):
                     put(self.nodes, name, node)
                 case WorkloadChange(kind, namespace, name, workload):
@@ -42,22 +53,27 @@ class Cluster:
         """What makes this cluster out of an empty one."""
         return [
             *(PodChange(namespace, name, row) for (namespace, name), row in self.pods.items()),
+            *(ReservationChange(*pod, held) for pod, held in self.reservations.items()),
             *(NodeChange(name, node) for name, node in self.nodes.items()),
             *(WorkloadChange(*key, workload) for key, workload in self.workloads.items()),
         ]
 
     def copy(self) -> Cluster:
         """The cluster as it is now."""
-        return Cluster(dict(self.nodes), dict(self.pods), dict(self.workloads))
+        parts = (self.nodes, self.pods, self.workloads, self.reservations)
+        return Cluster(*map(dict, parts))  # type: ignore[arg-type] # each is what it was
 
     def pods_by_node(self, group: GroupKey) -> dict[str, int]:
-        """Matching pods on each node."""
+        """Matching pods on each node, and reservations for such pods."""
+        counted = [(namespace, row) for (namespace, _), row in self.pods.items() if row.counted]
+        counted += [
+            (namespace, PodRow(held.labels, held.node_name, counted=True))
+            for (namespace, _), held in self.reservations.items()
+        ]
         found = Counter(
             row.node_name
-            for (namespace, _), row in self.pods.items()
-            if row.counted
-            and namespace == group.namespace
-            and group.selector.matches(dict(row.labels))
+            for namespace, row in counted
+            if namespace == group.namespace and group.selector.matches(dict(row.labels))
         )
         return {name: found[name] for name in self.nodes}
 

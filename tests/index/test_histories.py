@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.core import change_of, folded
 from tests.index.changes import GROUPS, Fold, Hold, Keep, Read, Step, batches, steps
-from tests.index.comparing import assert_counts, read
+from tests.index.comparing import assert_counts, assert_group, read
 from tests.index.counting import Cluster
 from tests.reference.histories import History, changed, histories
 from topospread.index.builder import Builder
@@ -46,6 +46,21 @@ def test_incremental_counts_are_those_of_a_rebuild(steps: list[Step]) -> None:
         assert_counts(one.snapshot, cluster)
         assert_counts(one.keep(GROUPS), cluster)
     assert builder.snapshot.nodes.id == rebuilt.snapshot.nodes.id
+
+
+@given(steps)
+def test_a_pod_sees_the_state_without_what_is_held_for_it(steps: list[Step]) -> None:
+    builder = Builder()
+    builder.keep(GROUPS[::2])
+    cluster, _ = play(builder, [*steps, Keep(list(GROUPS))])
+    snapshot = builder.snapshot
+    for (namespace, name), held in cluster.reservations.items():
+        others = cluster.copy()
+        del others.reservations[(namespace, name)]
+        seen = snapshot.without(namespace, held, GROUPS)
+        for group in GROUPS:
+            assert_group(seen, others, group)
+    assert_counts(snapshot, cluster)
 
 
 @given(steps, st.integers(1, 4))

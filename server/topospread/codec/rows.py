@@ -9,8 +9,16 @@ from typing import Final
 
 from topospread.codec.cluster import WorkloadMessage, node_from_proto, workload_from_proto
 from topospread.codec.parsing import kept
+from topospread.codec.reservations import reservation_row
 from topospread.errors import CorruptValue
-from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.index.changes import (
+    IndexChange,
+    NodeChange,
+    PodChange,
+    PodRow,
+    ReservationChange,
+    WorkloadChange,
+)
 from topospread.kube.objects import TERMINAL_PHASES, Node, Workload
 from topospread.kube.workloads import (
     REPLICA_SET,
@@ -53,6 +61,9 @@ class ChangeDecoder:
         if key.kind is Kind.POD:
             row = None if stored is None else self.pod(stored.payload)
             return PodChange(key.namespace, key.name, row)
+        if key.kind is Kind.RESERVATION:
+            held = None if stored is None else reservation_row(stored)
+            return ReservationChange(key.namespace, key.name, held)
         if key.kind is Kind.NODE:
             return NodeChange(key.name, None if stored is None else decode_node(stored.payload))
         kind, _ = _workload(key.kind)

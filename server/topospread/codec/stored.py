@@ -9,6 +9,7 @@ from google.protobuf.message import DecodeError
 
 from topospread.codec.trimming import relevant, trimmed
 from topospread.errors import CorruptValue, InvalidRequest
+from topospread.kube.objects import TERMINAL_PHASES
 from topospread.kube.violations import required
 from topospread.store.api import Key, Kind, StoredObject
 from topospread_proto.v1.cluster_state_pb2 import Object
@@ -56,6 +57,18 @@ def stored(message: Object) -> StoredObject:
         digest=digest.digest(),
         resource_version=meta.resource_version,
         uid=meta.uid,
+    )
+
+
+def ends_reservation(message: Object) -> bool:
+    """Whether this is a pod that needs no place any more, or has one: bound, terminating, ended."""
+    if message.WhichOneof("object") != "pod":
+        return False
+    pod = message.pod
+    return bool(
+        pod.spec.node_name
+        or pod.metadata.HasField("deletion_timestamp")
+        or pod.status.phase in TERMINAL_PHASES
     )
 
 

@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.index.changes import (
+    IndexChange,
+    NodeChange,
+    PodChange,
+    PodRow,
+    ReservationChange,
+    ReservationRow,
+    WorkloadChange,
+)
 from topospread.index.groups import Group, LastUse
 from topospread.index.labels import LabelSet, LabelSets
 from topospread.index.nodes import EMPTY, NodeTable
 from topospread.index.pods import PodTable
+from topospread.index.reservations import NO_RESERVATIONS
 from topospread.index.snapshot import Snapshot
 from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
 
@@ -52,6 +61,7 @@ class Builder:
         self._slots = _Slots()
         self._groups: dict[GroupKey, Group] = {}
         self._workloads: dict[str, NamespaceWorkloads] = {}
+        self._reservations = NO_RESERVATIONS
         self.snapshot = Snapshot(0, EMPTY, {}, {}, 0)
 
     # ------------------------------ folding
@@ -64,21 +74,31 @@ class Builder:
                 if position % BREATH == BREATH - 1:
                     self._breathe()
                 if isinstance(change, PodChange):
-                    self._fold_pod(change, batch)
+                    key = f"{change.namespace}/{change.name}"
+                    self._fold_row(key, change.namespace, change.row, batch)
+                elif isinstance(change, ReservationChange):
+                    self._fold_reservation(change, batch)
                 elif isinstance(change, NodeChange):
                     self._fold_node(change, batch)
                 else:
                     self._fold_workload(change, batch)
             return self._publish(batch)
 
-    def _fold_pod(self, change: PodChange, batch: _Batch) -> None:
-        key = f"{change.namespace}/{change.name}"
+    def _fold_reservation(self, change: ReservationChange, batch: _Batch) -> None:
+        held = f"{change.namespace}/{change.name}"
+        row = change.row
+        batch.reservations[held] = row
+        counted = None if row is None else PodRow(row.labels, row.node_name, counted=True)
+        # A key that no pod has: it counts beside its pod, whatever becomes of that.
+        self._fold_row(f"{held}/", change.namespace, counted, batch)
+
+    def _fold_row(self, key: str, namespace: str, row: PodRow | None, batch: _Batch) -> None:
         before = self._pods.counted(key)
-        if change.row is None:
+        if row is None:
             after = None
             self._pods.remove(key)
         else:
-            after = self._place(change.namespace, change.row)
+            after = self._place(namespace, row)
             self._pods.put(key, after)
         if before == after:
             return
@@ -139,6 +159,8 @@ class Builder:
         for labels in batch.abandoned:
             if not labels.pods:
                 self._labels.release(labels)
+        if batch.reservations:
+            self._reservations = self._reservations.changed(batch.reservations)
         nodes = self.snapshot.nodes
         if batch.nodes:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)
@@ -184,7 +206,12 @@ class Builder:
 
     def _swap(self, nodes: NodeTable) -> Snapshot:
         self.snapshot = Snapshot(
-            self.snapshot.sequence + 1, nodes, self._groups, self._workloads, len(self._pods)
+            self.snapshot.sequence + 1,
+            nodes,
+            self._groups,
+            self._workloads,
+            len(self._pods) - len(self._reservations),
+            self._reservations,
         )
         return self.snapshot
 
@@ -192,11 +219,12 @@ class Builder:
 class _Batch:
     """What one fold changed."""
 
-    __slots__ = ("abandoned", "deltas", "nodes", "workloads_changed")
+    __slots__ = ("abandoned", "deltas", "nodes", "reservations", "workloads_changed")
 
     def __init__(self) -> None:
         self.deltas: dict[tuple[int, int], int] = {}
         self.nodes: dict[int, Node | None] = {}
+        self.reservations: dict[str, ReservationRow | None] = {}
         self.abandoned: set[LabelSet] = set()
         self.workloads_changed = False
 

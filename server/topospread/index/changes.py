@@ -34,6 +34,35 @@ class PodChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationRow:
+    """A place held for a pod; it counts like a pod that is bound there.
+
+    Attributes:
+        uid: of the pod; empty when it is not known.
+        labels: as a PodRow's.
+        expires_at: milliseconds since 1970 on the store's clock; 0 for never.
+    """
+
+    uid: str
+    labels: tuple[tuple[str, str], ...]
+    node_name: str
+    expires_at: int = 0
+
+    def is_for(self, uid: str) -> bool:
+        """Whether it is held for the pod with a uid; empty ones are unknown."""
+        return not uid or self.uid in ("", uid)
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationChange:
+    """What is held for a pod as of now; ``row`` is None when it has ended."""
+
+    namespace: str
+    name: str
+    row: ReservationRow | None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeChange:
     """A node as it is now; ``node`` is None when it is gone."""
 
@@ -51,4 +80,4 @@ class WorkloadChange:
     workload: Workload | None
 
 
-IndexChange = PodChange | NodeChange | WorkloadChange
+IndexChange = PodChange | ReservationChange | NodeChange | WorkloadChange

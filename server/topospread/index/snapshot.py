@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from topospread.index.reservations import NO_RESERVATIONS, Reservations
 from topospread.index.views import CountOfCounts, DomainCounts
 from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from topospread.index.changes import ReservationRow
     from topospread.index.groups import Group
     from topospread.index.nodes import NodeTable
     from topospread.spread.topology import (
@@ -39,6 +41,7 @@ class Snapshot:
             :meth:`~topospread.index.builder.Builder.keep` others.
         workloads: by namespace.
         pods: how many pods are known, counted or not.
+        reservations: the places held for pods; they are in the counts.
     """
 
     sequence: int
@@ -46,6 +49,7 @@ class Snapshot:
     groups: Mapping[GroupKey, Group]
     workloads: Mapping[str, NamespaceWorkloads]
     pods: int
+    reservations: Reservations = NO_RESERVATIONS
 
     @property
     def alive(self) -> Bools:
@@ -109,6 +113,25 @@ class Snapshot:
     def namespace(self, name: str) -> NamespaceWorkloads:
         """The workloads of a namespace."""
         return self.workloads.get(name, NO_WORKLOADS)
+
+    def without(self, namespace: str, row: ReservationRow, groups: Iterable[GroupKey]) -> Snapshot:
+        """This state as the pod sees it that a reservation is held for: not counting that.
+
+        Args:
+            namespace: of the reservation.
+            row: the reservation, as this snapshot has it.
+            groups: the groups that will be looked at, all of them kept.
+        """
+        slot = self.nodes.slot(row.node_name)
+        if slot < 0:
+            return self  # on no node, so it is in no count that is looked at
+        labels = dict(row.labels)
+        changed = {
+            group: self.groups[group].changed({slot: -1})
+            for group in groups
+            if group.namespace == namespace and group.selector.matches(labels)
+        }
+        return replace(self, groups={**self.groups, **changed}) if changed else self
 
     def missing(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
         """Those that must be counted first."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import CorruptValue
+from topospread.replica.dues import Dues
 from topospread.store.api import Key, Kind, LogEntry, StoredObject
 
 if TYPE_CHECKING:
@@ -22,10 +23,12 @@ class Decoder:
 
     Attributes:
         corrupt: keys of values that are left out: they count as absent until they are written anew.
+        dues: when reservations are due.
     """
 
     def __init__(self, cluster: str) -> None:
         self.corrupt: set[Key] = set()
+        self.dues = Dues()
         self._cluster = cluster
         self._changes = ChangeDecoder()
 
@@ -41,7 +44,7 @@ class Decoder:
 
     def _one(self, key: Key, stored: StoredObject | None) -> Iterator[IndexChange]:
         if key.kind is Kind.RESERVATION:
-            return
+            self.dues.note(key, 0 if stored is None else stored.expires_at)
         try:
             if stored is not None and not stored.digest:
                 raise CorruptValue("the stored value has no readable header")

@@ -31,10 +31,21 @@ Traced = Callable[[str, int], AbstractContextManager[object]]
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """An object as a caller gave it, in its stored form, and what was odd about it."""
+    """An object as a caller gave it, in its stored form.
+
+    Attributes:
+        warnings: what was odd about it.
+        ends_reservation: it is a pod that needs no reservation any more.
+    """
 
     object: StoredObject
     warnings: tuple[str, ...] = ()
+    ends_reservation: bool = False
+
+    @property
+    def put(self) -> Put:
+        """The change that writes it."""
+        return Put(self.object, ends_reservation=self.ends_reservation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ class Writes:
             StoreUnavailable: the store did not answer.
         """
         _check_batch([incoming.object.key for incoming in objects])
-        changes = [Put(incoming.object) for incoming in objects]
+        changes = [incoming.put for incoming in objects]
         with traced("apply", len(changes)):
             applied = self._store.apply(cluster, changes, force=force, timeout=timeout)
         return Written(self._token(cluster, applied), applied.outcomes)
@@ -123,7 +134,7 @@ class Writes:
         wanted = _of_one_kind(kind, objects)
         for incoming in wanted.values():
             replaced.warnings.extend(incoming.warnings)
-        changes: list[Change] = [Put(incoming.object) for incoming in wanted.values()]
+        changes: list[Change] = [incoming.put for incoming in wanted.values()]
         up_to = "" if force else resource_version
         surplus = self._surplus(cluster, kind, wanted)
         changes.extend(Remove(key, up_to_version=up_to) for key in surplus)

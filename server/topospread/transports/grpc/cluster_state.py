@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from topospread.codec.oddities import oddities
 from topospread.codec.pods import selector_from_proto
-from topospread.codec.stored import object_from_stored, stored
+from topospread.codec.stored import ends_reservation, object_from_stored, stored
 from topospread.errors import CorruptValue, FieldViolation, InvalidRequest
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.selectors import SelectorError, compile_selector
@@ -221,6 +221,8 @@ def kind_of(kind: int, path: str) -> Kind:
         InvalidRequest: none, or one that is not known.
     """
     try:
+        # The store's kinds have the same numbers; reservations are no objects of the cluster.
+        pb.Kind.Name(kind)  # type: ignore[arg-type] # whatever was sent
         return Kind(kind)
     except ValueError as cause:
         known = ", ".join(name for name in pb.Kind.keys() if name != "KIND_UNSPECIFIED")  # noqa: SIM118 - an enum wrapper
@@ -240,7 +242,9 @@ def _incoming(objects: Iterable[pb.Object]) -> list[Incoming]:
     violations: list[FieldViolation] = []
     for position, message in enumerate(objects):
         try:
-            incoming.append(Incoming(stored(message), tuple(oddities(message))))
+            incoming.append(
+                Incoming(stored(message), tuple(oddities(message)), ends_reservation(message))
+            )
         except InvalidRequest as refused:
             path = f"objects[{position}]"
             inner = refused.violations or (FieldViolation("", str(refused)),)
@@ -334,6 +338,7 @@ def _cluster_status(followed: Followed) -> pb.ClusterStatus:
         nodes=snapshot.node_count,
         pods=snapshot.pods,
         workloads=snapshot.workload_count,
+        reservations=len(snapshot.reservations),
         groups=len(snapshot.groups),
         corrupt=replica.corrupt,
         identity_changed=replica.identity_changed,

@@ -1,0 +1,96 @@
+"""Reservations as they are stored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from topospread.codec.reservations import Reservation, reservation_row, stored_reservation
+from topospread.codec.rows import ChangeDecoder
+from topospread.errors import CorruptValue
+from topospread.index.changes import ReservationChange, ReservationRow
+from topospread.kube.objects import (
+    DO_NOT_SCHEDULE,
+    HONOR,
+    LabelSelector,
+    OwnerReference,
+    Pod,
+    SpreadConstraint,
+)
+from topospread.spread.constraints import pod_constraints
+from topospread.spread.settings import Rules
+from topospread.store.api import Key, Kind
+from topospread_proto.v1.internal_pb2 import StoredReservation
+
+POD = Pod(
+    "web-1",
+    "prod",
+    "u1",
+    {"b": "2", "app": "web"},
+    owner=OwnerReference("apps/v1", "ReplicaSet", "web", "u0"),
+    constraints=(
+        SpreadConstraint(
+            1,
+            "zone",
+            DO_NOT_SCHEDULE,
+            LabelSelector((("app", "web"),)),
+            min_domains=3,
+            node_taints_policy=HONOR,
+        ),
+        SpreadConstraint(2, "rack", DO_NOT_SCHEDULE, None, match_label_keys=("b",)),
+    ),
+)
+HELD = Reservation(POD, "n1", {"cpu": 250}, pod_constraints(POD, Rules(), None).hard.constraints)
+
+
+def test_it_is_counted_by_labels_and_node():
+    stored = replace(stored_reservation(HELD), expires_at=5)
+    row = ReservationRow("u1", (("app", "web"), ("b", "2")), "n1", 5)
+
+    assert reservation_row(stored) == row
+    assert stored.key == Key(Kind.RESERVATION, "prod", "web-1")
+    assert ChangeDecoder().change(stored.key, stored) == ReservationChange("prod", "web-1", row)
+    assert ChangeDecoder().change(stored.key, None) == ReservationChange("prod", "web-1", None)
+
+
+def test_it_tells_whose_it_is_and_why_the_node_was_allowed():
+    message = StoredReservation.FromString(stored_reservation(HELD).payload)
+
+    assert (message.owner.kind, message.owner.name, message.owner.uid) == (
+        "ReplicaSet",
+        "web",
+        "u0",
+    )
+    assert dict(message.requests) == {"cpu": 250}
+    zone, rack = message.constraints
+    assert (zone.max_skew, zone.topology_key, zone.min_domains) == (1, "zone", 3)
+    assert zone.node_taints_policy == HONOR
+    (expression,) = zone.label_selector.match_expressions
+    assert (expression.key, expression.operator, list(expression.values)) == ("app", "In", ["web"])
+    assert not rack.HasField("label_selector")
+
+
+def test_equal_reservations_have_equal_bytes():
+    other = replace(POD, labels={"app": "web", "b": "2"})
+    assert stored_reservation(replace(HELD, pod=other)) == stored_reservation(HELD)
+
+
+@pytest.mark.parametrize(
+    ("change", "matters"),
+    [
+        ({"node": "n2"}, True),
+        ({"pod": replace(POD, uid="u2")}, True),
+        ({"pod": replace(POD, labels={})}, True),
+        ({"requests": {}}, True),
+        ({"constraints": ()}, False),
+    ],
+)
+def test_what_matters_to_others_is_in_the_digest(change, matters):
+    changed = stored_reservation(replace(HELD, **change))
+    assert (changed.digest != stored_reservation(HELD).digest) == matters
+
+
+def test_a_payload_that_cannot_be_read_is_corrupt():
+    with pytest.raises(CorruptValue):
+        reservation_row(replace(stored_reservation(HELD), payload=b"\xff"))
