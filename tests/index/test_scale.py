@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from tests.index.counting import Cluster
 from topospread.index.builder import Builder
 from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow
 from topospread.index.groups import MAX_PENDING
+from topospread.index.nodes import MAX_COLUMNS, NodeTable
 from topospread.kube.objects import Node
 from topospread.spread.topology import Eligibility
 
@@ -163,6 +165,41 @@ def test_nothing_is_left_of_groups_that_went() -> None:
     assert watched == set(builder.snapshot.groups)
     (labels,) = builder._labels._by_content.values()
     assert set(labels.groups) == watched
+
+
+def test_tables_of_nodes_that_changed_are_let_go_of() -> None:
+    """Groups that nobody asked for again kept the table of their last use, and all cached on it."""
+    builder = Builder()
+    groups = [group(labels={"app": str(number)}) for number in range(30)]
+    before = node_tables()
+    for number, asked in enumerate(groups):
+        builder.fold([joins("n", f"z{number}"), starts("p", "n", (("app", str(number)),))])
+        read(builder.keep([asked]), [asked])
+    assert builder.snapshot.missing(groups) == []
+    assert node_tables() - before <= 2
+
+
+def node_tables() -> int:
+    """Node tables that somebody still refers to."""
+    gc.collect()
+    return sum(isinstance(kept, NodeTable) for kept in gc.get_objects())
+
+
+def test_keys_that_somebody_made_up_are_not_kept_for_ever() -> None:
+    builder, cluster = Builder(), Cluster()
+    changes = [joins(f"n{number}", f"z{number % 3}") for number in range(9)]
+    builder.fold(changes)
+    builder.keep([OF_APP])
+    cluster.change(changes)
+    for number in range(3 * MAX_COLUMNS):
+        assert not (builder.snapshot.domains(f"made-up-{number}").ids >= 0).any()
+    for change in (joins("n1", "z9"), joins("n2", "z8"), starts("p", "n1")):
+        assert len(builder.snapshot.nodes._columns) <= MAX_COLUMNS
+        assert_counts(builder.snapshot, cluster)
+        read(builder.snapshot)
+        builder.fold([change])
+        cluster.change([change])
+        assert_counts(builder.snapshot, cluster)
 
 
 def test_breathing_now_and_then_in_a_long_batch() -> None:

@@ -164,6 +164,8 @@ class Builder:
         nodes = self.snapshot.nodes
         if batch.nodes:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)
+            for kept in self._groups.values():
+                kept.forget_views()
         return self._swap(nodes)
 
     # ------------------------------ groups

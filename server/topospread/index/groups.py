@@ -111,11 +111,20 @@ class Group:
             base_views=self._base_views,
         )
 
+    def forget_views(self) -> None:
+        """Let go of what was worked out for a node table that is not the current one any more.
+
+        Old snapshots work it out again when they are asked. A group that nobody asks about would
+        keep the table and all that is cached on it for as long as the group itself is kept.
+        """
+        self._views = self._base_views = None
+
     def _derived(self, nodes: NodeTable, view: View) -> Ints | None:
         """From the version this one came from, if that has the view for this node table."""
-        if self._base_views is None or self._base_views[0] is not nodes:
+        base_views = self._base_views
+        if base_views is None or base_views[0] is not nodes:
             return None
-        known = self._base_views[1].get(view)
+        known = base_views[1].get(view)
         if known is None:
             return None
         array, base = known.copy(), self._base

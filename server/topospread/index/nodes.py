@@ -38,6 +38,11 @@ MAX_CACHED_MASKS: Final = 2048
 anew.
 """
 
+MAX_COLUMNS: Final = 256
+"""Columns kept for one table, many times the topology keys of a cluster. Past it a column is made
+for each look-up, and the next table starts anew: callers may ask for any key.
+"""
+
 MAX_PARTITIONS: Final = 256
 """Partitions kept for one table."""
 
@@ -142,7 +147,10 @@ class NodeTable:
         """The values of one label over the slots."""
         column = self._columns.get(key)
         if column is None:
-            column = self._columns[key] = _new_column(key, self._nodes)
+            column = _new_column(key, self._nodes)
+            # None is dropped instead: made again, it might number its domains in another way.
+            if len(self._columns) < MAX_COLUMNS:
+                self._columns[key] = column
         return column
 
     def mask(self, eligibility: Eligibility) -> Bools:
@@ -238,9 +246,12 @@ class NodeTable:
         held.extend([None] * (capacity - len(held)))
         for slot, node in nodes.items():
             held[slot] = node
+        inherited = list(self._columns.items())
+        if len(inherited) >= MAX_COLUMNS:
+            inherited = []
         columns = {
             key: column
-            for key, old in list(self._columns.items())
+            for key, old in inherited
             if (column := _changed_column(old, nodes, capacity)) is not None
         }
         return NodeTable(self.generation + 1, held, columns)
