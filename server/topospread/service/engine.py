@@ -191,7 +191,14 @@ class Engine:
             violations = validate_pod(shape.pod)
             if violations:
                 raise InvalidRequest(violations_text(violations), violations)
-        return self.rules.rules_for(ask.settings, shape.pod.scheduler_name)
+        rules = self.rules.rules_for(ask.settings, shape.pod.scheduler_name)
+        defaults = len(rules.profile.default_constraints)
+        if defaults > self.limits.constraints and ask.settings.profile is rules.profile:
+            raise InvalidRequest(
+                f"settings.args.defaultConstraints: {defaults} constraints, "
+                f"at most {self.limits.constraints} are judged"
+            )
+        return rules
 
     @staticmethod
     def _counted(asked: Sequence[tuple[ShapedPod, Rules]], replica: Replica, view: View) -> View:
