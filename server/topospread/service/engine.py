@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
 from topospread.errors import InvalidRequest, NotFound
@@ -118,17 +119,24 @@ class Engine:
         ask.stages.resolve = self.clock() - started
         return Resolved(cycle, replica)
 
-    def begin_all(self, ask: Ask, pods: Sequence[FramedPod]) -> Sequence[Resolved | InvalidRequest]:
+    def begin_all(
+        self, ask: Ask, pods: Sequence[Pod | bytes]
+    ) -> Sequence[Resolved | InvalidRequest]:
         """One new cycle a pod, or why it is refused, all at the same revision.
+
+        Args:
+            ask: what is asked about all of them.
+            pods: each parsed, or as the bytes of v1.Pod.
 
         Raises:
             As :meth:`begin`, for what concerns all pods.
         """
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
         asked: list[tuple[ShapedPod, Rules] | InvalidRequest] = []
-        for framed in pods:
+        for given in pods:
             try:
-                pod = self.shaped(framed)
+                encoded = isinstance(given, bytes)
+                pod = self.shaped(framed(given)) if encoded else self._shaped(ask.cluster, given)
                 asked.append((pod, self._rules(pod.shape, ask)))
             except InvalidRequest as refused:
                 asked.append(refused)
@@ -193,9 +201,9 @@ class Engine:
                 raise InvalidRequest(violations_text(violations), violations)
         rules = self.rules.rules_for(ask.settings, shape.pod.scheduler_name)
         defaults = len(rules.profile.default_constraints)
-        if defaults > self.limits.constraints and ask.settings.profile is rules.profile:
+        if defaults > self.limits.constraints:
             raise InvalidRequest(
-                f"settings.args.defaultConstraints: {defaults} constraints, "
+                f"defaultConstraints: {defaults} constraints, "
                 f"at most {self.limits.constraints} are judged"
             )
         return rules

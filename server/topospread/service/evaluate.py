@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topospread.codec.frames import FramedPod
+    from topospread.kube.objects import Pod
     from topospread.service.asks import Ask
     from topospread.service.cycle import Cycle
     from topospread.service.engine import Engine, Resolved
@@ -171,7 +171,7 @@ def _named(cycle: Cycle, top: Sequence[tuple[int, int, int]]) -> tuple[RankedNod
 
 
 def evaluate_batch(
-    engine: Engine, ask: Ask, pods: Sequence[FramedPod], top_k: int = 0
+    engine: Engine, ask: Ask, pods: Sequence[Pod | bytes], top_k: int = 0
 ) -> tuple[Evaluation | TopospreadError, ...]:
     """Judge several pods at one revision, each on its own: one's bad input fails no other.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.codec.frames import framed
 from topospread.errors import TopospreadError
 from topospread.service.evaluate import Evaluation, evaluate, evaluate_batch
 from topospread.service.filter import filter_
@@ -77,8 +76,7 @@ class SpreadEngineServicer:
     ) -> pb.BatchEvaluateResponse:
         """SpreadEngine.BatchEvaluate."""
         ask = batch_ask_of(request, call)
-        pods = [framed(pod) for pod in request.pods]
-        answers = evaluate_batch(self._engine, ask, pods, request.top_k)
+        answers = evaluate_batch(self._engine, ask, request.pods, request.top_k)
         response = pb.BatchEvaluateResponse()
         for answer in answers:
             response.results.append(self._result(answer, ask, call))
