@@ -201,9 +201,10 @@ class Engine:
                 raise InvalidRequest(violations_text(violations), violations)
         rules = self.rules.rules_for(ask.settings, shape.pod.scheduler_name)
         defaults = len(rules.profile.default_constraints)
-        if defaults > self.limits.constraints:
+        # Those of the configuration are the operator's own business.
+        if defaults > self.limits.constraints and ask.settings.profile is rules.profile:
             raise InvalidRequest(
-                f"defaultConstraints: {defaults} constraints, "
+                f"settings.args.defaultConstraints: {defaults} constraints, "
                 f"at most {self.limits.constraints} are judged"
             )
         return rules

@@ -1,0 +1,339 @@
+"""Evaluate and BatchEvaluate: the best nodes, in which order, at which revision."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.service.world import (
+    HOSTNAME,
+    ZONE,
+    Json,
+    World,
+    constraint,
+    incoming,
+    node,
+    pod_of,
+    running,
+    soft,
+    world,
+)
+from topospread.codec.frames import framed
+from topospread.errors import InvalidRequest, NotFound
+from topospread.service.asks import PodRef
+from topospread.service.engine import Limits
+from topospread.service.evaluate import (
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    Evaluation,
+    evaluate,
+    evaluate_batch,
+)
+from topospread.service.filter import filter_
+from topospread.service.shapes import Shape, ShapedPod, Shapes
+from topospread.spread.verdicts import Code
+from topospread_client.manifests import pod_from_manifest
+
+BROKEN = {"matchExpressions": [{"key": "app", "operator": "In"}]}
+
+
+def best(world: World, pod, top_k: int = 0) -> list[str]:
+    return [ranked.name for ranked in evaluate(world.engine, world.ask(pod), top_k).top]
+
+
+def spread_out(world: World, pods: dict[str, int]) -> None:
+    """Nodes, each a zone of its own, with so many pods."""
+    world.apply(*(node(name, f"zone-of-{name}") for name in pods))
+    world.apply(
+        *(running(f"{name}-{n}", name) for name, count in pods.items() for n in range(count))
+    )
+
+
+# ------------------------------ order
+
+
+def test_the_best_scores_come_first(empty_world: World):
+    spread_out(empty_world, {"n1": 3, "n2": 0, "n3": 2, "n4": 1})
+    assert best(empty_world, incoming(soft())) == ["n2", "n4", "n3", "n1"]
+
+
+def test_of_equal_scores_the_fewest_matching_pods_come_first(empty_world: World):
+    spread_out(empty_world, {"n1": 3, "n2": 0, "n3": 2, "n4": 1})
+    assert best(empty_world, incoming(constraint(maxSkew=9))) == ["n2", "n4", "n3", "n1"]
+
+
+def test_of_equal_scores_and_pods_the_names_decide_as_bytes(empty_world: World):
+    spread_out(empty_world, dict.fromkeys(["n10", "n2", "N3", "~n", "n1"], 1))
+    for pod in (incoming(constraint()), incoming(soft()), incoming()):
+        assert best(empty_world, pod) == ["N3", "n1", "n10", "n2", "~n"]
+
+
+def test_scores_go_before_matching_pods(empty_world: World):
+    """Hard on zones, soft on other pods' nodes: the two orders are opposite here."""
+    spread_out(empty_world, {"n1": 2, "n2": 1, "n3": 0})
+    empty_world.apply(*(running(f"db-{n}", "n3", "db") for n in range(4)))
+    pod = incoming(constraint(maxSkew=9), soft(HOSTNAME, "db"))
+    assert best(empty_world, pod) == ["n2", "n1", "n3"]
+
+
+@pytest.mark.parametrize("zones", [3, 200], ids=["few classes of nodes", "many"])
+def test_top_k_cuts_the_order_off(empty_world: World, zones: int):
+    """However many nodes are equally good: those that are named are the first of the order."""
+    names = [f"n{number:03}" for number in range(240)]
+    empty_world.apply(*(node(name, f"z{at % zones}") for at, name in enumerate(names)))
+    empty_world.apply(*(running(f"w-{n}", names[n * 7 % 240]) for n in range(100)))
+    pod = incoming(constraint(maxSkew=99), soft(HOSTNAME))
+    everything = best(empty_world, pod, 1000)
+    assert sorted(everything) == names
+    for top_k in (1, 2, 5, 17, 100, 239, 240, 241):
+        assert best(empty_world, pod, top_k) == everything[:top_k]
+    assert best(empty_world, pod) == everything[:5]
+
+
+def test_top_k_is_limited(three_zones: World):
+    with pytest.raises(InvalidRequest, match="topK: at most 1000"):
+        evaluate(three_zones.engine, three_zones.ask(incoming()), 1001)
+
+
+def test_without_scores_raw_and_normalized_are_0(three_zones: World):
+    answer = evaluate(three_zones.engine, three_zones.ask(incoming()))
+    assert answer.pre_score.code is Code.SKIP
+    assert {(ranked.raw, ranked.normalized) for ranked in answer.top} == {(0, 0)}
+
+
+# ------------------------------ what it says
+
+
+def test_verdicts_are_counted_most_frequent_first(three_zones: World):
+    three_zones.apply(node("keyless-1"), node("keyless-2"), node("keyless-3"))
+    answer = evaluate(three_zones.engine, three_zones.ask(incoming(constraint())))
+    assert [(status.code, nodes) for status, nodes in answer.verdicts] == [
+        (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 3),
+        (Code.UNSCHEDULABLE, 2),
+        (Code.SUCCESS, 1),
+    ]
+    assert (answer.nodes, answer.feasible, answer.message, answer.reason) == (6, 1, "", "")
+
+
+def test_a_pod_that_fits_nowhere_gets_the_schedulers_message(three_zones: World):
+    three_zones.apply(node("keyless"), running("w4", "n-c"))
+    pod = incoming(constraint(minDomains=4))
+    answer = evaluate(three_zones.engine, three_zones.ask(pod))
+    assert answer.reason == UNSCHEDULABLE
+    assert answer.message == (
+        "0/4 nodes are available: "
+        "1 node(s) didn't match pod topology spread constraints (missing required label), "
+        "3 node(s) didn't match pod topology spread constraints."
+    )
+
+
+def test_a_pod_that_does_not_parse_gets_the_schedulers_error(three_zones: World):
+    pod = incoming(constraint(labelSelector=BROKEN))
+    answer = evaluate(three_zones.engine, three_zones.ask(pod))
+    assert answer.pre_filter.code is Code.ERROR
+    assert answer.reason == SCHEDULER_ERROR
+    assert answer.message.startswith(
+        'running PreFilter plugin "PodTopologySpread": get constraints'
+    )
+    assert (answer.nodes, answer.feasible, answer.verdicts, answer.top) == (3, 0, (), ())
+
+
+def test_without_nodes_even_a_pod_that_does_not_parse_finds_none(empty_world: World):
+    """kube-scheduler gives up before it runs a plugin."""
+    empty_world.apply(running("lost", "n-a"))
+    pod = incoming(constraint(labelSelector=BROKEN))
+    answer = evaluate(empty_world.engine, empty_world.ask(pod))
+    assert answer.pre_filter.code is Code.ERROR
+    assert (answer.message, answer.reason) == (
+        "no nodes available to schedule pods",
+        UNSCHEDULABLE,
+    )
+
+
+def test_a_soft_constraint_that_does_not_parse_costs_only_the_scores(three_zones: World):
+    pod = incoming(constraint(), soft(labelSelector=BROKEN))
+    answer = evaluate(three_zones.engine, three_zones.ask(pod))
+    assert answer.pre_score.code is Code.ERROR
+    assert [ranked.name for ranked in answer.top] == ["n-c"]
+
+
+def test_scores_stay_within_their_bounds_for_a_skew_that_no_api_server_lets_pass(
+    three_zones: World,
+):
+    for skew in (0, -1, -1000):
+        answer = evaluate(three_zones.engine, three_zones.ask(incoming(soft(maxSkew=skew))))
+        assert answer.pre_score.code is Code.SUCCESS
+        assert all(0 <= ranked.normalized <= 100 for ranked in answer.top)
+
+
+# ------------------------------ pods of the state
+
+
+def test_a_pod_of_the_state_is_asked_about_by_name(three_zones: World):
+    three_zones.apply(incoming(constraint()))
+    assert best(three_zones, PodRef("incoming")) == ["n-c"]
+    with pytest.raises(NotFound, match="pod other/incoming is not in cluster 'prod'"):
+        best(three_zones, PodRef("incoming", "other"))
+
+
+def test_a_pod_is_validated_when_that_is_asked_for(three_zones: World):
+    pod = incoming(constraint(maxSkew=0, whenUnsatisfiable="Never"), constraint(""))
+    assert evaluate(three_zones.engine, three_zones.ask(pod)).nodes == 3
+    with pytest.raises(InvalidRequest) as refused:
+        evaluate(three_zones.engine, three_zones.ask(pod, validate=True))
+    assert [violation.field for violation in refused.value.violations] == [
+        "spec.topologySpreadConstraints[0].maxSkew",
+        "spec.topologySpreadConstraints[0].whenUnsatisfiable",
+        "spec.topologySpreadConstraints[1].topologyKey",
+    ]
+
+
+# ------------------------------ batches
+
+
+def test_each_pod_of_a_batch_is_judged_as_if_alone(three_zones: World):
+    pods = [incoming(constraint()), incoming(constraint(HOSTNAME)), incoming(soft()), incoming()]
+    answers = evaluate_batch(three_zones.engine, three_zones.ask(), [pod_of(pod) for pod in pods])
+    for pod, answer in zip(pods, answers, strict=True):
+        alone = evaluate(three_zones.engine, three_zones.ask(pod))
+        assert isinstance(answer, Evaluation)
+        assert (answer.top, answer.verdicts) == (alone.top, alone.verdicts)
+
+
+def test_a_bad_pod_fails_alone_and_all_are_at_one_revision(three_zones: World):
+    too_many = incoming(*[constraint(f"key-{n}") for n in range(65)])
+    invalid = incoming(constraint(maxSkew=-1))
+    pods = [incoming(constraint()), too_many, invalid, incoming(constraint(labelSelector=BROKEN))]
+    ask = three_zones.ask(validate=True)
+    first, second, third, fourth = evaluate_batch(
+        three_zones.engine, ask, [pod_of(pod) for pod in pods]
+    )
+    assert isinstance(first, Evaluation)
+    assert [ranked.name for ranked in first.top] == ["n-c"]
+    assert isinstance(second, InvalidRequest)
+    assert "65 constraints" in str(second)
+    assert isinstance(third, InvalidRequest)
+    assert third.violations[0].field == "spec.topologySpreadConstraints[0].maxSkew"
+    assert isinstance(fourth, InvalidRequest)
+    answers = evaluate_batch(
+        three_zones.engine, three_zones.ask(), [pod_of(pod) for pod in (*pods, pods[0])]
+    )
+    revisions = {a.resolved.cycle.view.token for a in answers if isinstance(a, Evaluation)}
+    assert revisions == {three_zones.revision}
+
+
+def test_a_batch_with_more_selectors_than_are_kept():
+    """Each asked the index to count its groups, which then let go of the others': for ever."""
+    with world(max_groups=16) as made:
+        made.apply(node("n", "z"), *(running(f"w{n}", "n", f"app-{n}") for n in range(50)))
+        pods = [incoming(constraint(app=f"app-{n}"), app=f"app-{n}") for n in range(50)]
+        pods.append(incoming(*(constraint(f"key-{n}", app=f"app-{n}") for n in range(40))))
+        answers = evaluate_batch(made.engine, made.ask(), [pod_of(pod) for pod in pods])
+        assert [a.feasible for a in answers if isinstance(a, Evaluation)] == [*[1] * 50, 0]
+        counted = [a.resolved.cycle for a in answers[:50] if isinstance(a, Evaluation)]
+        assert [int(cycle.states[0].counts[0]) for cycle in counted] == [1] * 50
+        assert len({cycle.view.token for cycle in counted}) == 1
+
+
+def test_a_batch_may_be_empty_and_not_too_big():
+    with world(limits=Limits(batch_pods=3)) as made:
+        made.apply(node("n"))
+        pod = pod_of(incoming())
+        assert evaluate_batch(made.engine, made.ask(), []) == ()
+        assert len(evaluate_batch(made.engine, made.ask(), [pod] * 3)) == 3
+        with pytest.raises(InvalidRequest, match="4 in one batch, at most 3: split it"):
+            evaluate_batch(made.engine, made.ask(), [pod] * 4)
+        with pytest.raises(NotFound):
+            evaluate_batch(made.engine, made.ask(cluster="nowhere"), [pod])
+
+
+# ------------------------------ caches
+
+
+def shaped(world: World, pod: Json) -> ShapedPod:
+    """A pod as the bytes of a plain question are read."""
+    return world.engine.shaped(framed(pod_from_manifest(pod).SerializeToString()))
+
+
+def test_pods_that_differ_in_what_matters_have_other_shapes(three_zones: World):
+    plain = incoming(constraint())
+    others = [
+        incoming(constraint(), app="db"),
+        incoming(constraint(maxSkew=2)),
+        incoming(constraint(), soft()),
+        incoming(constraint(), nodeSelector={"disk": "ssd"}),
+        incoming(constraint(), schedulerName="mine"),
+        incoming(constraint(), tolerations=[{"operator": "Exists"}]),
+        plain | {"metadata": plain["metadata"] | {"namespace": "other"}},
+        plain
+        | {
+            "metadata": plain["metadata"]
+            | {"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "y"}]}
+        },
+    ]
+    shapes = {shaped(three_zones, pod).shape for pod in (plain, *others, plain)}
+    assert len(shapes) == 1 + len(others)
+
+
+def test_only_a_bounded_number_of_shapes_is_remembered():
+    shapes = Shapes(capacity=10)
+    made = {number: Shape(pod_of(incoming())) for number in range(1000)}
+    for number, shape in made.items():
+        shapes.put(number, shape)
+        assert shapes.get(number) is shape
+        assert shapes.get(0) is made[0]  # the one that is always asked for
+    assert sum(shapes.get(number) is not None for number in made) <= 10
+
+
+def test_siblings_of_a_pod_are_judged_by_the_state_of_their_time(three_zones: World):
+    """What is kept of a pod's shape follows nodes, pods, workloads and rules."""
+    pod = incoming(constraint())
+    names = iter("abcdef")
+    shapes = set()
+
+    def again() -> list[str]:
+        sibling = shaped(three_zones, pod | {"metadata": pod["metadata"] | {"name": next(names)}})
+        shapes.add(sibling.shape)
+        return best(three_zones, sibling)
+
+    assert again() == ["n-c"]
+    three_zones.apply(running("w4", "n-c"))
+    assert again() == ["n-b", "n-c"]
+    three_zones.apply(node("n-d", "d"))
+    assert again() == ["n-d"]
+    three_zones.apply(node("n-d", "a"))
+    assert again() == ["n-b", "n-c"]
+    three_zones.apply(node("n-d", **{ZONE: "c", "disk": "ssd"}))
+    assert again() == ["n-b", "n-c", "n-d"]
+    assert len(shapes) == 1
+
+
+def test_a_sibling_of_another_workload_gets_other_defaults(three_zones: World):
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"selector": {"app": "web"}},
+    }
+
+    def scored() -> Code:
+        pod = shaped(three_zones, incoming())
+        return evaluate(three_zones.engine, three_zones.ask(pod)).pre_score.code
+
+    assert scored() is Code.SKIP
+    three_zones.apply(service)
+    assert scored() is Code.SUCCESS
+    three_zones.apply(service | {"spec": {"selector": {"app": "db"}}})
+    assert scored() is Code.SKIP
+
+
+def test_evaluate_agrees_with_filter_on_judging_by_class_or_by_node(three_zones: World):
+    three_zones.apply(*(node(f"m{n}", f"z{n % 90}") for n in range(180)), node("keyless"))
+    for pod in (
+        incoming(constraint(), constraint(HOSTNAME)),
+        incoming(constraint(), constraint(HOSTNAME, "db")),
+        incoming(constraint(minDomains=99), soft(HOSTNAME)),
+    ):
+        filtered = filter_(three_zones.engine, three_zones.ask(pod)).verdicts.tolist()
+        answer = evaluate(three_zones.engine, three_zones.ask(pod))
+        assert answer.feasible == filtered.count(0)
+        assert answer.nodes == len(filtered) == 184
