@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from google.protobuf.json_format import Parse
@@ -45,6 +46,12 @@ def test_every_image_has_an_exact_version(name):
     image, _, tag = SERVICES[name]["image"].partition(":")
     assert image
     assert re.match(r"v?\d+\.\d+\.\d+", tag), tag
+
+
+def test_our_own_image_has_the_version_that_is_built():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ours = {each["image"] for each in SERVICES.values() if each["image"].startswith("topospread:")}
+    assert ours == {f"topospread:{project['version']}"}
 
 
 @pytest.mark.parametrize("name", SERVICES)
