@@ -220,7 +220,7 @@ def test_a_cycle_of_a_pod_that_does_not_parse_has_no_verdicts_and_no_scores(thre
     pod = incoming(constraint(labelSelector=broken), soft(HOSTNAME))
     begin = pre_filter(three_zones.engine, three_zones.ask(pod))
     assert begin.status.code is Code.ERROR
-    assert begin.constraints == begin.extensions == ()
+    assert (begin.constraints, begin.extensions) == ((), ())
     for use_case in (filter_, score):
         answer = use_case(three_zones.engine, three_zones.ask(cycle=begin.resolved.cycle_id))
         assert answer.status == begin.status

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from tests.service.world import (
@@ -19,6 +21,8 @@ from tests.service.world import (
 )
 from topospread.codec.frames import framed
 from topospread.errors import InvalidRequest, NotFound
+from topospread.index import nodes
+from topospread.index.nodes import NodeTable
 from topospread.service.asks import PodRef
 from topospread.service.engine import Limits
 from topospread.service.evaluate import (
@@ -272,6 +276,36 @@ def test_pods_that_differ_in_what_matters_have_other_shapes(three_zones: World):
     ]
     shapes = {shaped(three_zones, pod).shape for pod in (plain, *others, plain)}
     assert len(shapes) == 1 + len(others)
+
+
+def test_shapes_do_not_keep_the_node_tables_of_their_last_use(empty_world: World):
+    """Pods that come once, in a cluster whose nodes change, kept one table each."""
+    empty_world.apply(node("n-a", "a"), node("n-b", "b"))
+    before = node_tables()
+    shapes = []
+    for number in range(30):
+        empty_world.apply(node("n-a", f"a-{number}"))
+        app = f"job-{number}"
+        shapes.append(shaped(empty_world, incoming(constraint(app=app), app=app)))
+        assert best(empty_world, shapes[-1]) == ["n-a", "n-b"]
+    assert node_tables() - before <= 2
+
+
+def node_tables() -> int:
+    """Node tables that somebody still refers to."""
+    gc.collect()
+    return sum(isinstance(kept, NodeTable) for kept in gc.get_objects())
+
+
+def test_plans_are_bounded(empty_world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(nodes, "MAX_PLANS", 5)
+    empty_world.apply(node("n-a", "a"), node("n-b", "b"), running("w", "n-a"))
+    asked = [shaped(empty_world, incoming(constraint(maxSkew=1 + n))) for n in range(12)]
+    for _ in range(2):
+        found = [best(empty_world, pod) for pod in asked]
+        assert found == [["n-b"], *[["n-b", "n-a"]] * 11]
+    table = evaluate(empty_world.engine, empty_world.ask(asked[0])).resolved.cycle.view.snapshot
+    assert 0 < len(table.nodes._plans) <= 5
 
 
 def test_only_a_bounded_number_of_shapes_is_remembered():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from topospread.kube.objects import Pod
     from topospread.service.asks import SettingsAsk
+    from topospread.service.shapes import ShapedPod
 
 Json = dict[str, Any]
 
@@ -83,7 +84,8 @@ class World:
         return self._write([Remove(Key(kind, namespace, name))], CLUSTER)
 
     def _write(self, changes: Sequence[Change], cluster: str) -> str:
-        for first in range(0, len(changes), 500):
+        applied = self.store.apply(cluster, changes[:500])
+        for first in range(500, len(changes), 500):
             applied = self.store.apply(cluster, changes[first : first + 500])
         token = Token(self.store.head(cluster).identity, applied.revision).encode()
         if cluster == CLUSTER:
@@ -92,7 +94,7 @@ class World:
 
     def ask(
         self,
-        subject: Json | PodRef | None = None,
+        subject: Json | PodRef | ShapedPod | None = None,
         *,
         add: Sequence[tuple[Json, str]] = (),
         remove: Sequence[tuple[Json, str]] = (),

@@ -26,12 +26,13 @@ from topospread.spread.topology import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import Node, Taint
+    from topospread.spread.classes import Plan
 
 MAX_CACHED_MASKS: Final = 2048
 """Masks kept for one table: one a distinct (keys, affinity, tolerations); past it the cache starts
@@ -45,6 +46,9 @@ for each look-up, and the next table starts anew: callers may ask for any key.
 
 MAX_PARTITIONS: Final = 256
 """Partitions kept for one table."""
+
+MAX_PLANS: Final = 8192
+"""Plans kept for one table: one a shape of pods that was judged since a node changed."""
 
 NO_TAINTS: Final[tuple[Taint, ...]] = ()
 
@@ -67,6 +71,7 @@ class NodeTable:
         "_nodes",
         "_order",
         "_partitions",
+        "_plans",
         "_slots",
         "_sorted_names",
         "_taint_ids",
@@ -93,6 +98,7 @@ class NodeTable:
         self._masks: dict[Eligibility, Bools] = {}
         self._memberships: dict[tuple[Eligibility, str], Membership] = {}
         self._partitions: dict[Traits, Partition] = {}
+        self._plans: dict[Hashable, Plan | None] = {}
         self._taint_sets: list[tuple[Taint, ...]] | None = None
         self._taint_ids: Slots | None = None
         self._order: NDArray[np.intp] | None = None
@@ -237,6 +243,16 @@ class NodeTable:
                 self._partitions = {}
             partition = self._partitions[traits] = make_partition(self, traits)
         return partition
+
+    def plan(self, of: Hashable, make: Callable[[], Plan | None]) -> Plan | None:
+        """What follows from this table for somebody's constraints; gone when the table goes."""
+        try:
+            return self._plans[of]
+        except KeyError:
+            if len(self._plans) >= MAX_PLANS:
+                self._plans = {}
+            made = self._plans[of] = make()
+            return made
 
     # ------------------------------ the next table
 

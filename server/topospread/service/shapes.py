@@ -1,9 +1,10 @@
 """Pod shapes: all of a pod that decisions depend on, parsed once for all pods that have it.
 
 The pods of a workload differ in name and little else. A shape keeps what follows from the rest: the
-parsed pod, its constraints under the rules and workloads at hand, the groups they count, and the
-plan for the node table at hand. Each is worked out again when what it rests on is another object;
-threads may do so at once with equal results, and no lock is taken.
+parsed pod, its constraints under the rules and workloads at hand, and the groups they count. Each
+is worked out again when what it rests on is another object; threads may do so at once with equal
+results, and no lock is taken. The plan for a node table is kept by the table, so that shapes that
+are not asked for again do not keep old tables.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from topospread.spread.verdicts import SKIP, SUCCESS, Status, error
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from topospread.index.nodes import NodeTable
     from topospread.index.snapshot import Snapshot
     from topospread.index.workloads import NamespaceWorkloads
     from topospread.kube.objects import Pod
@@ -44,7 +44,7 @@ class Judgeable:
         groups: what must be counted to judge them.
     """
 
-    __slots__ = ("_planned_for", "constraints", "groups", "pre_filter", "pre_score")
+    __slots__ = ("constraints", "groups", "pre_filter", "pre_score")
 
     def __init__(self, constraints: PodConstraints) -> None:
         self.constraints = constraints
@@ -53,15 +53,10 @@ class Judgeable:
         both = (*constraints.hard.constraints, *constraints.soft.constraints)
         groups = (c.group for c in both if not c.group.counts_nothing)
         self.groups: tuple[GroupKey, ...] = tuple(dict.fromkeys(groups))
-        self._planned_for: tuple[NodeTable, Plan | None] | None = None
 
     def plan(self, snapshot: Snapshot) -> Plan | None:
         """How to judge node classes; None when nodes must be judged one by one."""
-        planned = self._planned_for
-        if planned is None or planned[0] is not snapshot.nodes:
-            planned = (snapshot.nodes, plan(self.constraints, snapshot))
-            self._planned_for = planned
-        return planned[1]
+        return snapshot.nodes.plan(self, lambda: plan(self.constraints, snapshot))
 
 
 def _status(constraints: ConstraintSet) -> Status:
