@@ -1,0 +1,237 @@
+"""A running server, asked as a scheduler asks it: PreFilter, then Filter and Score of its cycle."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import grpc
+
+from tests.conformance.cases import MEMBERS, Decision, Json
+from tests.conformance.objects import KINDS, args_of, gates_of, object_of, objects_of
+from topospread.app.server import Server
+from topospread.config.loading import load_settings
+from topospread.spread.verdicts import Code
+from topospread_client.manifests import pod_from_manifest
+from topospread_proto.v1 import cluster_state_pb2 as state
+from topospread_proto.v1 import common_pb2 as common
+from topospread_proto.v1 import spread_engine_pb2 as engine
+from topospread_proto.v1.cluster_state_pb2_grpc import ClusterStateStub
+from topospread_proto.v1.spread_engine_pb2_grpc import SpreadEngineStub
+
+MOST_AT_ONCE = 500
+"""Objects that one Apply takes."""
+
+PIECE = 500
+"""Objects in one message of a Replace."""
+
+SOMETHING: Json = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"namespace": "conformance", "name": "selects-nothing"},
+}
+"""A cluster is there once something was written to it; this counts nowhere."""
+
+
+@contextmanager
+def running_server(store: str = "memory:") -> Iterator[grpc.Channel]:
+    """A channel to a server in this process, on a port that the system chooses."""
+    flags = {"listen": "127.0.0.1:0", "http": "off", "store": store}
+    with (
+        Server(load_settings(flags, {})) as server,
+        grpc.insecure_channel(server.address) as channel,
+    ):
+        yield channel
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A cluster that the server knows: `name` there, and the revision that has all of it."""
+
+    cluster: Json
+    name: str
+    revision: str
+    big: bool
+
+
+class OverGrpc:
+    """A server behind its stubs; every cluster gets a name of its own and is dropped afterwards.
+
+    Big clusters are kept to the end: they take seconds to load, and several tests ask about them.
+    """
+
+    members = MEMBERS
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._state = ClusterStateStub(channel)
+        self._engine = SpreadEngineStub(channel)
+        self._numbers = count(1)
+        self._loaded: list[Loaded] = []
+        self._table = ("", list[str]())
+
+    def evaluate(self, case: Decision) -> Json:
+        """See Evaluator."""
+        place = self.load(case.cluster)
+        try:
+            begun = self._engine.PreFilter(self._pre_filter(place, case))
+        except grpc.RpcError as refused:
+            return {"newError": why_invalid(refused)}
+        answer: Json = {"preFilter": status_of(begun.status)}
+        if begun.status.code == common.CODE_ERROR:
+            return answer
+        verdicts = self._filter(place, begun.cycle)
+        if begun.status.code == common.CODE_SUCCESS:
+            if case.ops:
+                # Additions come first in the answer; all statuses are alike.
+                answer["ops"] = [status_of(status) for status in begun.extensions]
+            answer["filter"] = verdicts
+        passing = [name for name, status in verdicts.items() if status["code"] == "Success"]
+        return answer | self._score(place, begun.cycle, passing, case.filter_nodes)
+
+    def condition(self, case: Decision) -> Json | None:
+        """See Evaluator."""
+        try:
+            evaluation = self.evaluation(case)
+        except grpc.RpcError as refused:
+            why_invalid(refused)  # which raises what is refused for another reason
+            return None
+        if not evaluation.reason:
+            return None
+        return {"reason": evaluation.reason, "message": evaluation.message}
+
+    def evaluation(self, case: Decision, top_k: int = 0) -> engine.EvaluateResponse:
+        """What Evaluate, the call that asks all at once, says of a case; all nodes are scored."""
+        place = self.load(case.cluster)
+        add, remove = what_ifs(case.ops)
+        return self._engine.Evaluate(
+            engine.EvaluateRequest(
+                cluster=place.name,
+                pod=pod_from_manifest(case.pod),
+                top_k=top_k,
+                add_pods=add,
+                remove_pods=remove,
+                settings=settings_of(case),
+                consistency=common.Consistency(at_least_as_fresh=place.revision),
+            )
+        )
+
+    def plain_evaluation(self, case: Decision, top_k: int = 0) -> engine.EvaluateResponse:
+        """The same by the server's own rules, without what-ifs, at the newest state at hand."""
+        place = self.load(case.cluster)
+        self._engine.PreFilter(self._pre_filter(place, case))  # the state is there afterwards
+        return self._engine.Evaluate(
+            engine.EvaluateRequest(cluster=place.name, pod=pod_from_manifest(case.pod), top_k=top_k)
+        )
+
+    def load(self, cluster: Json) -> Loaded:
+        """Have the server know a cluster; it forgets the small one before."""
+        for place in self._loaded:
+            if place.cluster is cluster:
+                return place
+        self._drop([place for place in self._loaded if not place.big])
+        name = f"case-{next(self._numbers)}"
+        objects = [*objects_of(cluster), object_of(SOMETHING)]
+        big = len(objects) > MOST_AT_ONCE
+        if big:
+            revision = self._replace(name, cluster)
+        else:
+            request = state.ApplyRequest(cluster=name, objects=objects)
+            revision = self._state.Apply(request).revision
+        self._loaded.append(Loaded(cluster, name, revision, big))
+        return self._loaded[-1]
+
+    def close(self) -> None:
+        """Have the server forget all clusters."""
+        self._drop(list(self._loaded))
+
+    def _drop(self, places: list[Loaded]) -> None:
+        for place in places:
+            self._state.DropCluster(state.DropClusterRequest(cluster=place.name))
+            self._loaded.remove(place)
+
+    def _replace(self, name: str, cluster: Json) -> str:
+        revision = ""
+        for kind, number in KINDS.items():
+            objects = [object_of(manifest) for manifest in cluster.get(kind) or ()]
+            revision = self._state.Replace(replacement(name, number, objects)).revision
+        return revision
+
+    def _pre_filter(self, place: Loaded, case: Decision) -> engine.PreFilterRequest:
+        add, remove = what_ifs(case.ops)
+        return engine.PreFilterRequest(
+            cluster=place.name,
+            pod=pod_from_manifest(case.pod),
+            add_pods=add,
+            remove_pods=remove,
+            settings=settings_of(case),
+            consistency=common.Consistency(at_least_as_fresh=place.revision),
+        )
+
+    def _filter(self, place: Loaded, cycle: str) -> Json:
+        """Verdicts by node; the names come from the node table at hand while that is current."""
+        held, names = self._table
+        request = engine.FilterRequest(cluster=place.name, cycle=cycle, node_table=held)
+        response = self._engine.Filter(request)
+        if response.node_table != held:
+            names = list(response.names)
+            self._table = response.node_table, names
+        table = [status_of(status) for status in response.verdict_table]
+        return {
+            name: table[verdict] for name, verdict in zip(names, response.verdicts, strict=True)
+        }
+
+    def _score(
+        self, place: Loaded, cycle: str, passing: list[str], chosen: list[str] | None
+    ) -> Json:
+        """The members preScore, score and normalized; none when no node is left."""
+        names = passing if chosen is None else chosen
+        if not names:
+            return {}
+        request = engine.ScoreRequest(cluster=place.name, cycle=cycle)
+        if chosen is not None:
+            request.nodes.names.extend(chosen)
+        response = self._engine.Score(request)
+        answer: Json = {"preScore": status_of(response.status)}
+        if response.status.code == common.CODE_SUCCESS:
+            if chosen is None:
+                names = list(response.names)
+            answer["score"] = dict(zip(names, response.raw, strict=True))
+            answer["normalized"] = dict(zip(names, response.normalized, strict=True))
+        return answer
+
+
+def replacement(
+    cluster: str, kind: state.Kind.ValueType, objects: Sequence[state.Object]
+) -> Iterator[state.ReplaceRequest]:
+    """The messages of a Replace."""
+    header = state.ReplaceHeader(cluster=cluster, kind=kind)
+    yield state.ReplaceRequest(header=header)
+    for first in range(0, len(objects), PIECE):
+        yield state.ReplaceRequest(objects=objects[first : first + PIECE])
+
+
+def what_ifs(ops: list[Json]) -> tuple[list[common.PodOnNode], list[common.PodOnNode]]:
+    """The pods to add and those to remove; with a true minimum their order does not matter."""
+    moves: dict[str, list[common.PodOnNode]] = {"add": [], "remove": []}
+    for op in ops:
+        pod = pod_from_manifest(op["pod"])
+        moves[op["op"]].append(common.PodOnNode(pod=pod, node=op["node"]))
+    return moves["add"], moves["remove"]
+
+
+def settings_of(case: Decision) -> common.Settings:
+    """The rules, in the request itself."""
+    return common.Settings(args=args_of(case.args), feature_gates=gates_of(case.gates))
+
+
+def status_of(status: common.Status) -> Json:
+    """A status as the recorded answers write it."""
+    return {"code": Code(status.code).label, "reasons": list(status.reasons)}
+
+
+def why_invalid(refused: Any) -> str:
+    """What a refused call says; anything but INVALID_ARGUMENT is raised again."""
+    if refused.code() is not grpc.StatusCode.INVALID_ARGUMENT:
+        raise refused
+    return str(refused.details())

@@ -1,0 +1,58 @@
+"""A running server answers every random question as the reference model does."""
+
+from dataclasses import replace
+
+from hypothesis import given
+
+from tests.conformance.calls import OverGrpc
+from tests.conformance.cases import Decision, differences
+from tests.properties.expected import Expected, answer_to, judgement_of
+from tests.properties.questions import odd_cases, plain_cases
+from tests.reference.strategies import cases, kind_of
+from topospread.spread.verdicts import Code
+from topospread_proto.v1.spread_engine_pb2 import EvaluateResponse
+
+EVERY = 1000
+"""Best nodes that Evaluate names at most; no random cluster has so many."""
+
+
+@given(case=kind_of(cases(), cases(), odd_cases()))
+def test_extension_points_answer_as_the_model(server: OverGrpc, case: Decision) -> None:
+    assert differences(answer_to(case), server.evaluate(case)) == []
+
+
+@given(case=kind_of(cases(), cases(), odd_cases()))
+def test_evaluate_says_what_the_extension_points_say(server: OverGrpc, case: Decision) -> None:
+    case = replace(case, filter_nodes=None)
+    if "newError" in answer_to(case):
+        assert server.condition(case) is None
+    else:
+        agrees(server.evaluation(case, EVERY), judgement_of(case))
+
+
+@given(case=plain_cases())
+def test_a_plain_question_is_answered_as_any_other(server: OverGrpc, case: Decision) -> None:
+    expected = judgement_of(case)
+    agrees(server.plain_evaluation(case, EVERY), expected)
+    agrees(server.plain_evaluation(case), expected, best=5)
+
+
+def agrees(got: EvaluateResponse, expected: Expected, best: int = EVERY) -> None:
+    """Fail unless the answer says what is expected."""
+    assert Code(got.pre_filter.code).label == expected.pre_filter
+    if expected.pre_score is not None:
+        assert Code(got.pre_score.code).label == expected.pre_score
+    judged = [((Code(v.status.code).label, tuple(v.status.reasons)), v.nodes) for v in got.verdicts]
+    assert dict(judged) == expected.verdicts
+    assert len(judged) == len(expected.verdicts)
+    assert [nodes for _, nodes in judged] == sorted(expected.verdicts.values(), reverse=True)
+    assert got.nodes == expected.nodes
+    assert got.feasible == len(expected.top)
+    assert [(n.node, n.raw, n.normalized) for n in got.top] == expected.top[:best]
+    if expected.condition is None:
+        assert (got.reason, got.message) == ("", "")
+    else:
+        assert got.reason == expected.condition["reason"]
+        # Of errors in selectors the text is the parser's own.
+        if got.reason != "SchedulerError":
+            assert got.message == expected.condition["message"]

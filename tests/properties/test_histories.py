@@ -1,0 +1,53 @@
+"""An index that follows a history answers at every point of it as the model does of that state."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from hypothesis import given
+
+from tests.conformance.cases import Json, differences
+from tests.conformance.core import answer_at, change_of, folded
+from tests.properties.expected import answer_to, judgement_of
+from tests.properties.questions import Interview, at, interviews
+from tests.properties.siblings import Sibling
+from tests.reference.histories import changed
+from topospread.errors import InvalidRequest
+from topospread.index.builder import Builder
+
+
+def states(interview: Interview, builder: Builder) -> Iterator[Json]:
+    """The cluster after each batch; the builder is there, too, when the state comes out."""
+    cluster = interview.start
+    yield cluster
+    for batch in interview.batches:
+        builder.fold([change_of(change.object, gone=change.gone) for change in batch])
+        for change in batch:
+            cluster = changed(cluster, change)
+        yield cluster
+
+
+@given(interviews())
+def test_answers_after_every_change(interview: Interview) -> None:
+    builder = folded(interview.start)
+    for cluster in states(interview, builder):
+        for question in interview.questions:
+            case = at(question, cluster)
+            assert differences(answer_to(case), answer_at(builder, case)) == []
+
+
+@given(interviews())
+def test_judging_by_class_after_every_change(interview: Interview) -> None:
+    builder = folded(interview.start)
+    siblings = []
+    for question in interview.questions:
+        try:
+            siblings.append((replace(question, ops=[]), Sibling(question)))
+        except InvalidRequest:
+            continue
+    for cluster in states(interview, builder):
+        for question, sibling in siblings:
+            found = sibling.judged(builder)
+            if found is not None:
+                expected = judgement_of(at(question, cluster))
+                assert found.verdicts == expected.verdicts
+                assert found.top == expected.top
