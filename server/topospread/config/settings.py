@@ -239,6 +239,16 @@ class ServerSettings:
             "Several times the apps of a large cluster; each costs memory and work at each change.",
         ),
     ] = 4096
+    remember_results: Annotated[
+        bool,
+        About(
+            values.switch(),
+            "",
+            "Answer Evaluate from the last result for pods of the same shape while nothing it rests"
+            " on has changed.",
+            "Exact, and free where nothing repeats; off to measure.",
+        ),
+    ] = True
     coalesce: Annotated[
         float,
         About(

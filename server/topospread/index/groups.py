@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from topospread.spread.topology import GroupKey, Ints
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from topospread.index.nodes import NodeTable
     from topospread.index.views import View
@@ -26,6 +26,9 @@ MAX_PENDING: Final = 512
 MAX_VIEWS: Final = 64
 """Views kept a version: one a (eligibility, key) and one a partition in use."""
 
+MAX_RESULTS: Final = 64
+"""Results kept a version: shapes that count one group differ in little."""
+
 Counts = NDArray[np.int32]
 _Views = dict["View", Ints]
 
@@ -33,7 +36,7 @@ _Views = dict["View", Ints]
 class Group:
     """One version of a group's counts."""
 
-    __slots__ = ("_base", "_base_views", "_counts", "_pending", "_views", "key", "use")
+    __slots__ = ("_base", "_base_views", "_counts", "_pending", "_views", "key", "memo", "use")
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Group:
     ) -> None:
         self.key = key
         self.use = use
+        self.memo = Memo()
         self._counts = counts
         self._base = base
         self._pending: Mapping[int, int] = pending or {}
@@ -118,6 +122,7 @@ class Group:
         keep the table and all that is cached on it for as long as the group itself is kept.
         """
         self._views = self._base_views = None
+        self.memo = Memo()
 
     def _derived(self, nodes: NodeTable, view: View) -> Ints | None:
         """From the version this one came from, if that has the view for this node table."""
@@ -134,6 +139,25 @@ class Group:
                 before = int(base[slot]) if slot < base.size else 0
                 array = view.follow(nodes, array, slot, before, delta)
         return array
+
+
+class Memo:
+    """Results that rest on one version; they go when it goes, or when there are too many."""
+
+    __slots__ = ("_results",)
+
+    def __init__(self) -> None:
+        self._results: dict[Hashable, object] = {}
+
+    def get(self, key: Hashable) -> object:
+        """What was kept; None when nothing was."""
+        return self._results.get(key)
+
+    def put(self, key: Hashable, result: object) -> None:
+        """Keep a result."""
+        if len(self._results) >= MAX_RESULTS:
+            self._results = {}
+        self._results[key] = result
 
 
 class LastUse:

@@ -86,12 +86,15 @@ class Engine:
         cycles: Cycles,
         limits: Limits | None = None,
         clock: Clock = time.perf_counter,
+        *,
+        remembers: bool = True,
     ) -> None:
         self.replicas = replicas
         self.rules = rules
         self.cycles = cycles
         self.limits = limits or Limits()
         self.clock = clock
+        self.remembers = remembers
         self._reader = reader
         self._shapes = Shapes()
 
@@ -135,8 +138,10 @@ class Engine:
         asked: list[tuple[ShapedPod, Rules] | InvalidRequest] = []
         for given in pods:
             try:
-                encoded = isinstance(given, bytes)
-                pod = self.shaped(framed(given)) if encoded else self._shaped(ask.cluster, given)
+                if isinstance(given, bytes):
+                    pod = self.shaped(framed(given))
+                else:
+                    pod = self._shaped(ask.cluster, given)
                 asked.append((pod, self._rules(pod.shape, ask)))
             except InvalidRequest as refused:
                 asked.append(refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from topospread.index.groups import Group
+    from topospread.index.nodes import NodeTable
     from topospread.kube.objects import Pod
     from topospread.service.asks import Ask
     from topospread.service.cycle import Cycle
@@ -62,6 +64,19 @@ class Evaluation:
     message: str = ""
     reason: str = ""
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """All but how the cycle came about."""
+        return tuple([getattr(self, name) for name in self.__slots__[1:]])
+
+
+class _Remembered(NamedTuple):
+    """A result, and what it followed from: it holds as long as these are the same objects."""
+
+    nodes: NodeTable
+    versions: tuple[Group, ...]
+    parts: tuple[Any, ...]
+
 
 def evaluate(engine: Engine, ask: Ask, top_k: int = 0) -> Evaluation:
     """Judge a pod.
@@ -96,6 +111,8 @@ def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluati
     top_k = top_k or DEFAULT_TOP_K
     plan = None if ask.nodes is not None else cycle.plan
     if plan is not None and cycle.pre_score_status.code is not Code.ERROR:
+        if engine.remembers and (known := _remembered(resolved, top_k)) is not None:
+            return known
         started = engine.clock()
         judged = judge(plan, cycle.view.snapshot, top_k, engine.clock)
         stages = ask.stages
@@ -103,10 +120,36 @@ def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluati
         stages.filter = judged.filtered_at - judged.counted_at
         stages.pre_score = judged.weighed_at - judged.filtered_at
         stages.score = engine.clock() - judged.weighed_at
-        counts, top = judged.verdicts, _named(cycle, judged.top)
-    else:
-        counts, top = _judge_nodes(engine, cycle, ask, top_k)
+        evaluation = _summed_up(resolved, judged.verdicts, _named(cycle, judged.top))
+        if engine.remembers:
+            _remember(cycle, top_k, evaluation)
+        return evaluation
+    counts, top = _judge_nodes(engine, cycle, ask, top_k)
     return _summed_up(resolved, counts, top)
+
+
+def _remembered(resolved: Resolved, top_k: int) -> Evaluation | None:
+    """The result for this shape, if it is kept and nothing that it followed from has changed."""
+    cycle = resolved.cycle
+    snapshot, groups = cycle.view.snapshot, cycle.judgeable.groups
+    if not groups:
+        return None
+    found = snapshot.groups[groups[0]].memo.get((cycle.judgeable, top_k))
+    if not isinstance(found, _Remembered) or found.nodes is not snapshot.nodes:
+        return None
+    for key, version in zip(groups, found.versions, strict=True):
+        if snapshot.groups[key] is not version:
+            return None
+    return Evaluation(resolved, *found.parts)
+
+
+def _remember(cycle: Cycle, top_k: int, evaluation: Evaluation) -> None:
+    """Keep a result with the first group it rests on, so that it goes when that changes."""
+    snapshot, judgeable = cycle.view.snapshot, cycle.judgeable
+    if judgeable.groups:
+        versions = judgeable.versions(snapshot)
+        kept = _Remembered(snapshot.nodes, versions, evaluation.parts)
+        versions[0].memo.put((judgeable, top_k), kept)
 
 
 def _judge_nodes(

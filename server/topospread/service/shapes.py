@@ -24,6 +24,7 @@ from topospread.spread.verdicts import SKIP, SUCCESS, Status, error
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from topospread.index.groups import Group
     from topospread.index.snapshot import Snapshot
     from topospread.index.workloads import NamespaceWorkloads
     from topospread.kube.objects import Pod
@@ -53,6 +54,10 @@ class Judgeable:
         both = (*constraints.hard.constraints, *constraints.soft.constraints)
         groups = (c.group for c in both if not c.group.counts_nothing)
         self.groups: tuple[GroupKey, ...] = tuple(dict.fromkeys(groups))
+
+    def versions(self, snapshot: Snapshot) -> tuple[Group, ...]:
+        """The groups as they are in a snapshot that counts them all."""
+        return tuple([snapshot.groups[group] for group in self.groups])
 
     def plan(self, snapshot: Snapshot) -> Plan | None:
         """How to judge node classes; None when nodes must be judged one by one."""

@@ -50,11 +50,13 @@ class Call:
         span: of the call.
         deadline: on the monotonic clock.
         active: whether somebody still waits for what it answers; for long streams.
+        question: starts the span of one question of a stream.
     """
 
     span: CallSpan
     deadline: float
     active: Callable[[], bool]
+    question: Callable[[], CallSpan] | None = None
 
     def left(self) -> float:
         """Seconds until the deadline; never below a millisecond, so that a last try is made."""
@@ -93,13 +95,21 @@ class StreamOut(Generic[_Request]):
 
 
 @dataclass(frozen=True, slots=True)
+class StreamBoth(Generic[_Request]):
+    """A method with a stream of requests, each answered before the next one is read."""
+
+    request: type[_Request]
+    serve: Callable[[Iterator[_Request], Call], Iterable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
 class Unoffered:
     """A method of the API that this version does not have; ``text`` says so to whoever calls it."""
 
     text: str
 
 
-Method = Unary[Any] | UnaryBytes | StreamIn[Any] | StreamOut[Any] | Unoffered
+Method = Unary[Any] | UnaryBytes | StreamIn[Any] | StreamOut[Any] | StreamBoth[Any] | Unoffered
 
 
 class Frame:
@@ -130,7 +140,7 @@ class Frame:
         closure: bound methods have no attributes.
         """
         framed = _Framed(self, f"/{service}/{name}", f"{service.rsplit('.')[-1]}/{name}", pool_name)
-        if isinstance(method, StreamOut):
+        if isinstance(method, StreamOut | StreamBoth):
 
             def stream(raws: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
                 return framed.stream_out(method, raws, context)
@@ -188,7 +198,10 @@ class _Framed:
         return payload
 
     def stream_out(
-        self, method: StreamOut[Any], raws: Iterator[bytes], context: grpc.ServicerContext
+        self,
+        method: StreamOut[Any] | StreamBoth[Any],
+        raws: Iterator[bytes],
+        context: grpc.ServicerContext,
     ) -> Iterator[bytes]:
         """Carry out a call with a stream of answers, until it ends, or the caller or we go."""
         raw, refused = self._receive(method, raws, context)
@@ -200,7 +213,12 @@ class _Framed:
             call = self._call(
                 span, context, lambda: context.is_active() and not self._frame.stopping
             )
-            for answer in method.serve(parse(method.request, raw), call):
+            call.question = lambda: self._frame.begin(self._method, context)
+            if isinstance(method, StreamBoth):
+                answers = method.serve(_messages(method.request, raws, context), call)
+            else:
+                answers = method.serve(parse(method.request, raw), call)
+            for answer in answers:
                 yield answer if isinstance(answer, bytes) else answer.SerializeToString()
             if not context.is_active():
                 raise _gone(context)
@@ -223,7 +241,7 @@ class _Framed:
             return b"", LimitExceeded(f"too many {self._pool_name} calls at once: try again later")
         if isinstance(method, Unoffered):
             return b"", NotOffered(method.text)
-        if isinstance(method, StreamIn):
+        if isinstance(method, StreamIn | StreamBoth):
             return b"", None
         try:
             with away(context.cancel):

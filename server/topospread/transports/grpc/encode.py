@@ -189,6 +189,12 @@ class Encoder:
         return known
 
 
+def stream_answer(identifier: int, answer: bytes, error: bytes) -> bytes:
+    """EvaluateStreamResponse around a serialized answer or, if there is none, an error."""
+    result = delimited(3, error) if error else delimited(2, answer)
+    return b"\x08" + varint(identifier) + result if identifier else result
+
+
 def packed(field: int, values: NDArray[np.unsignedinteger[Any]] | NDArray[np.int64]) -> bytes:
     """A packed field of integers that are not negative; `field` at most 15."""
     if not values.size:

@@ -14,6 +14,7 @@ from topospread.telemetry.families import PoolGauges
 from topospread.transports.grpc import health
 from topospread.transports.grpc.calls import Frame, Method, Unoffered, handlers
 from topospread.transports.grpc.health import Health
+from topospread.transports.grpc.pool import end_silent
 from topospread.transports.grpc.reflection import reflection_handlers
 
 if TYPE_CHECKING:
@@ -168,6 +169,9 @@ class GrpcServer:
                 pausing.enter_context(pool.paused())
             self._wait_until_quiet()
             stopped = self._server.stop(grace)
+        # A stream whose caller says nothing at the moment would hold us up for all of the grace.
+        for worker in self._pools.streams.silent(time.monotonic()):
+            end_silent(worker)
         self._health.close()
         stopped.wait()
 

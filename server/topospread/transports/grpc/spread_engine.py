@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import TopospreadError
@@ -9,14 +10,23 @@ from topospread.service.evaluate import Evaluation, evaluate, evaluate_batch
 from topospread.service.filter import filter_
 from topospread.service.pre_filter import pre_filter
 from topospread.service.score import score
-from topospread.transports.grpc.calls import Call, Method, Unary
+from topospread.transports.grpc.calls import (
+    DEFAULT_DEADLINE,
+    Call,
+    Method,
+    StreamBoth,
+    Unary,
+    parse,
+)
 from topospread.transports.grpc.decode import ask_of, batch_ask_of, nodes_of
-from topospread.transports.grpc.encode import Encoder
+from topospread.transports.grpc.encode import Encoder, stream_answer
 from topospread.transports.grpc.failures import failure_of
 from topospread_proto.v1 import frames_pb2 as frames
 from topospread_proto.v1 import spread_engine_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from topospread.service.asks import Ask
     from topospread.service.engine import Engine
     from topospread.transports.grpc.observe import Observer
@@ -39,6 +49,10 @@ class SpreadEngineServicer:
             "Filter": (Unary(frames.FilterFrame, self.filter), "decisions"),
             "Score": (Unary(frames.ScoreFrame, self.score), "decisions"),
             "Evaluate": (Unary(frames.EvaluateFrame, self.evaluate), "decisions"),
+            "EvaluateStream": (
+                StreamBoth(frames.EvaluateStreamFrame, self.evaluate_stream),
+                "streams",
+            ),
             "BatchEvaluate": (Unary(frames.BatchEvaluateFrame, self.batch_evaluate), "decisions"),
         }
 
@@ -70,6 +84,29 @@ class SpreadEngineServicer:
         answer = evaluate(self._engine, ask, request.top_k)
         self._observer.evaluated(answer, ask, call)
         return self._encoder.evaluation(answer)
+
+    def evaluate_stream(
+        self, requests: Iterator[frames.EvaluateStreamFrame], call: Call
+    ) -> Iterator[bytes]:
+        """SpreadEngine.EvaluateStream; a question that fails is answered with its error."""
+        for request in requests:
+            yield stream_answer(request.id, *self._asked(request.request, call))
+            if not call.active():
+                return
+
+    def _asked(self, request: Sequence[bytes], call: Call) -> tuple[bytes, bytes]:
+        """(answer, error) of one question, of which one is empty."""
+        assert call.question is not None, "the frame of a stream starts spans for its questions"
+        span = call.question()
+        one = Call(span, min(call.deadline, time.monotonic() + DEFAULT_DEADLINE), call.active)
+        try:
+            answer = self.evaluate(parse(frames.EvaluateFrame, b"".join(request)), one)
+        except TopospreadError as error:
+            failure = failure_of(error)
+            span.end(failure.code.value[0], error)
+            return b"", failure.status().SerializeToString()
+        span.end(0)
+        return answer, b""
 
     def batch_evaluate(
         self, request: frames.BatchEvaluateFrame, call: Call
