@@ -23,7 +23,7 @@ from topospread.codec.frames import framed
 from topospread.errors import InvalidRequest, NotFound
 from topospread.index import nodes
 from topospread.index.nodes import NodeTable
-from topospread.service.asks import PodRef
+from topospread.service.asks import PodRef, SettingsAsk
 from topospread.service.engine import Limits
 from topospread.service.evaluate import (
     SCHEDULER_ERROR,
@@ -177,6 +177,16 @@ def test_a_pod_of_the_state_is_asked_about_by_name(three_zones: World):
     assert best(three_zones, PodRef("incoming")) == ["n-c"]
     with pytest.raises(NotFound, match="pod other/incoming is not in cluster 'prod'"):
         best(three_zones, PodRef("incoming", "other"))
+
+
+def test_validation_passes_over_fields_that_creation_drops(three_zones: World):
+    """A field whose gate is off never reaches the API server's validation (KEP-3022)."""
+    pod = incoming(constraint(minDomains=-1))
+    off = SettingsAsk(gates={"MinDomainsInPodTopologySpread": False})
+    with pytest.raises(InvalidRequest, match=r"minDomains: Invalid value: -1"):
+        evaluate(three_zones.engine, three_zones.ask(pod, validate=True))
+    ask = three_zones.ask(pod, validate=True, settings=off)
+    assert evaluate(three_zones.engine, ask).pre_filter.code is Code.SUCCESS
 
 
 def test_a_pod_is_validated_when_that_is_asked_for(three_zones: World):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from topospread.codec.frames import framed
@@ -11,7 +11,7 @@ from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
 from topospread.errors import InvalidRequest, NotFound
 from topospread.kube.objects import Pod
-from topospread.kube.validation import validate_pod
+from topospread.kube.validation import drop_disabled_fields, validate_pod
 from topospread.kube.violations import violations_text
 from topospread.service.cycle import Cycle
 from topospread.service.shapes import Shape, ShapedPod, Shapes
@@ -200,11 +200,14 @@ class Engine:
         return pod_from_proto(object_from_stored(stored).pod)
 
     def _rules(self, shape: Shape, ask: Ask) -> Rules:
+        pod = shape.pod
+        rules = self.rules.rules_for(ask.settings, pod.scheduler_name)
         if ask.validate:
-            violations = validate_pod(shape.pod)
+            # As on creation: fields whose gate is off are dropped before anything is looked at.
+            created = drop_disabled_fields(pod.constraints, None, rules.gates)
+            violations = validate_pod(replace(pod, constraints=created))
             if violations:
                 raise InvalidRequest(violations_text(violations), violations)
-        rules = self.rules.rules_for(ask.settings, shape.pod.scheduler_name)
         defaults = len(rules.profile.default_constraints)
         # Those of the configuration are the operator's own business.
         if defaults > self.limits.constraints and ask.settings.profile is rules.profile:
