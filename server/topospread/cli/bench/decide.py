@@ -1,0 +1,170 @@
+"""Decisions over gRPC: how fast, and how much CPU the server spends on each."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from topospread.cli.bench import questions
+from topospread.cli.bench.collector import collector, tracing
+from topospread.cli.bench.echo import echo_server
+from topospread.cli.bench.figures import Figures
+from topospread.cli.bench.ghz import ghz_rate
+from topospread.cli.bench.load import Round, ask, converse, numbered
+from topospread.cli.bench.processes import server
+from topospread.cli.bench.questions import CLUSTER, SERVICE, Question, question
+from topospread.cli.bench.stores import filled_store
+from topospread_client.client import Client
+from topospread_proto.v1 import spread_engine_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from topospread.cli.bench.plan import Plan
+    from topospread.cli.bench.processes import Running
+    from topospread_proto.v1 import kubernetes_pb2 as k8s
+
+CONCURRENCY: Final = (1, 10, 50)
+USUAL: Final = 10
+"""Calls under way where a figure says nothing else."""
+
+WARM_SECONDS: Final = 0.5
+
+_SOFT: Final = "ScheduleAnyway"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Something that is measured in every round.
+
+    Attributes:
+        name: what its figures begin with.
+        server: who answers.
+        run: asks for some seconds.
+        mark: what its figures end with; nothing where ten calls are under way.
+    """
+
+    name: str
+    server: Running
+    run: Callable[[float], Round]
+    mark: str = ""
+
+
+def measure(plan: Plan) -> Figures:
+    """Echo, Evaluate without and with a memo of results, the single stages, and plain pods."""
+    figures = Figures()
+    with ExitStack() as opened:
+        plan.say("making the cluster")
+        store = opened.enter_context(filled_store(plan.size))
+        sink = opened.enter_context(collector())
+        echo = opened.enter_context(echo_server(store))
+        traced = tracing(sink, 0.01)
+        forgetful = {**traced, "TOPOSPREAD_REMEMBER_RESULTS": "false"}
+        bare = opened.enter_context(server(store, environ=forgetful))
+        memo = opened.enter_context(server(store, environ=traced))
+        cases = list(_cases(echo, bare, memo))
+        for case in cases:
+            case.run(WARM_SECONDS)
+        for number in range(plan.rounds):
+            plan.say(f"decide: round {number + 1} of {plan.rounds}")
+            _round(cases, plan.seconds, figures)
+            if plan.ghz:
+                _ghz(plan, echo, bare, figures)
+    if not plan.ghz:
+        figures.lack(["ghz_echo_rps", "ghz_evaluate_rps"], "no ghz")
+    return figures
+
+
+def _cases(echo: Running, bare: Running, memo: Running) -> Iterator[Case]:
+    pods = questions.incoming()
+    evaluates = questions.evaluates(pods)
+    for concurrency in CONCURRENCY:
+        yield _unary("echo", echo, "Evaluate", evaluates, concurrency)
+        yield _unary("evaluate", bare, "Evaluate", evaluates, concurrency)
+        yield _unary("evaluate_memo", memo, "Evaluate", evaluates, concurrency)
+    for name, asked in (("stream", bare), ("stream_memo", memo)):
+        run = partial(converse, asked.address, f"{SERVICE}EvaluateStream", numbered(_framed(pods)))
+        yield Case(name, asked, run, "_c1")
+    plain = questions.evaluates(questions.unconstrained())
+    yield _unary("unconstrained", bare, "Evaluate", plain)
+    yield from _stages(bare, pods)
+
+
+def _framed(pods: Sequence[k8s.Pod]) -> list[Question]:
+    asked = [pb.EvaluateRequest(cluster=CLUSTER, pod=pod) for pod in pods]
+    return [question(pb.EvaluateStreamRequest(id=1, request=each)) for each in asked]
+
+
+def _unary(
+    name: str, server: Running, method: str, asked: Sequence[Question], concurrency: int = USUAL
+) -> Case:
+    path, messages = f"{SERVICE}{method}", numbered(asked)
+
+    def run(seconds: float) -> Round:
+        return ask(server.address, path, messages, concurrency, seconds)
+
+    return Case(name, server, run, "" if concurrency == USUAL else f"_c{concurrency}")
+
+
+def _stages(bare: Running, pods: Sequence[k8s.Pod]) -> Iterator[Case]:
+    """PreFilter and Filter of pods with hard constraints, Score of pods with soft ones."""
+    with Client(bare.address, cluster=CLUSTER) as client:
+        table = client.node_table().id
+    soft = [pod for pod in pods if _has(pod, _SOFT) or pod.metadata.owner_references]
+    hard = [pod for pod in pods if _has(pod, "DoNotSchedule")]
+    yield _unary(
+        "prefilter",
+        bare,
+        "PreFilter",
+        [question(pb.PreFilterRequest(cluster=CLUSTER, pod=pod)) for pod in hard],
+    )
+    yield _unary(
+        "filter",
+        bare,
+        "Filter",
+        [question(pb.FilterRequest(cluster=CLUSTER, pod=pod, node_table=table)) for pod in hard],
+    )
+    yield _unary(
+        "score",
+        bare,
+        "Score",
+        [question(pb.ScoreRequest(cluster=CLUSTER, pod=pod, node_table=table)) for pod in soft],
+    )
+
+
+def _has(pod: k8s.Pod, when: str) -> bool:
+    return any(c.when_unsatisfiable == when for c in pod.spec.topology_spread_constraints)
+
+
+def _round(cases: Sequence[Case], seconds: float, figures: Figures) -> None:
+    rates: dict[str, float] = {}
+    for case in cases:
+        spent = case.server.cpu()
+        done = case.run(seconds)
+        spent = case.server.cpu() - spent
+        name, mark = case.name, case.mark
+        figures.add(f"{name}_rps{mark}", done.rate)
+        figures.add(f"{name}_cpu_us{mark}", spent / done.calls * 1e6)
+        figures.add(f"{name}_p50_ms{mark}", done.latency(0.5) * 1e3)
+        figures.add(f"{name}_p99_ms{mark}", done.latency(0.99) * 1e3)
+        rates[f"{name}{mark}"] = done.rate
+    for mark in ("_c1", "", "_c50"):
+        for name in ("evaluate", "evaluate_memo"):
+            figures.add(f"{name}_ratio{mark}", rates[f"{name}{mark}"] / rates[f"echo{mark}"])
+    figures.add("evaluate_memo_ratio", rates["evaluate_memo"] / rates["echo"])
+    figures.add("unconstrained_ratio", rates["unconstrained"] / rates["echo"])
+
+
+def _ghz(plan: Plan, echo: Running, bare: Running, figures: Figures) -> None:
+    pods = questions.incoming()
+    for concurrency in CONCURRENCY[1:]:
+        mark = "" if concurrency == USUAL else f"_c{concurrency}"
+        rates = {
+            name: ghz_rate(plan.ghz, running.address, pods, concurrency, plan.seconds)
+            for name, running in (("echo", echo), ("evaluate", bare))
+        }
+        for name, rate in rates.items():
+            figures.add(f"ghz_{name}_rps{mark}", rate)
+        figures.add(f"ghz_evaluate_ratio{mark}", rates["evaluate"] / rates["echo"])

@@ -1,0 +1,81 @@
+"""The yardstick: a server set up like ours whose Evaluate takes bytes and answers none.
+
+`python -m topospread.cli.bench.echo` is a process as `topospread serve` makes it, with the same
+settings, clusters and thread pools. Only the handler is bare: no span, no metrics, no parsing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from typing_extensions import override
+
+from topospread.app import parts
+from topospread.app.server import Server
+from topospread.cli.bench.processes import started
+from topospread.config.loading import load_settings
+from topospread.transports.grpc.calls import Call, Frame, Unary
+from topospread.transports.grpc.server import GrpcServer
+from topospread.transports.grpc.spread_engine import SERVICE
+from topospread_proto.v1 import spread_engine_pb2 as pb
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from topospread.cli.bench.processes import Running
+
+
+def echo_server(store: str) -> AbstractContextManager[Running]:
+    """Start one in a process of its own, on the store that the measured server follows."""
+    return started(("-m", __name__), {"TOPOSPREAD_STORE": store})
+
+
+class _Bare(Frame):
+    """No frame at all."""
+
+    @override
+    def wrap(self, *arguments: Any, **named: Any) -> grpc.RpcMethodHandler[Any, Any]:
+        pool = arguments[3]
+
+        def empty(raw: bytes, context: grpc.ServicerContext) -> bytes:
+            return b""
+
+        empty.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
+        return grpc.unary_unary_rpc_method_handler(empty)
+
+
+def _nothing(request: pb.EvaluateRequest, call: Call) -> bytes:
+    raise NotImplementedError("the bare frame answers by itself")
+
+
+class EchoServer(Server):
+    """A server with one method that does nothing."""
+
+    @override
+    def _grpc_server(self) -> GrpcServer:
+        return GrpcServer(
+            _Bare(self._tracing, self.metrics),
+            {SERVICE: {"Evaluate": (Unary(pb.EvaluateRequest, _nothing), "decisions")}},
+            self._pools,
+            parts.grpc_options(self.settings, reuse_port=False),
+        )
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    flags = {"listen": "127.0.0.1:0", "http": "off", "preload": "default", "log_level": "warning"}
+    done = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: done.set())
+    with EchoServer(load_settings(flags, os.environ)) as server:
+        sys.stdout.write(f"echo listens on {server.address}\n")
+        sys.stdout.flush()
+        done.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""docs/benchmarks.md: what was measured, where, and whether it is what was asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.cli.bench.figures import rounded
+from topospread.cli.bench.plots import plots
+from topospread.cli.bench.targets import MAX_ECHO_US, TARGETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from topospread.cli.bench.figures import Figures
+    from topospread.cli.bench.plan import Plan
+    from topospread.cli.bench.targets import Target
+
+TITLES: Final = {
+    "decide": "Decisions over gRPC",
+    "tracing": "Tracing",
+    "scale": "Decisions as clusters grow",
+    "cold": "Selectors never seen before",
+    "changes": "Changes",
+    "start": "Start and memory",
+}
+
+ABOUT: Final = {
+    "decide": """\
+`echo` is a server process set up as ours, with the same settings, cluster and thread pools, whose
+handler takes the same request bytes and answers none: no span, no metrics. It bounds what any
+handler can reach. Evaluate's 20 pod shapes take turns, with a new pod name each call; 1 % of the
+calls are traced and exported to a collector; metrics are on. Results are remembered (which is the
+default) only where a figure says `memo`: each app's pods come back unchanged here, so that is the
+best case, and a change to the app ends it. Figures without
+`_c` are for 10 calls under way; 10 and 50 calls come over 8 connections. `cpu_us` is CPU of the
+whole server process, from /proc, for each call. PreFilter, Filter and Score carry the pod and the
+current node table. The client writes HTTP/2 frames by itself; figures of `ghz` are beside it where
+it was at hand.""",
+    "tracing": """\
+Three servers with the same cluster take turns: none, 1 % and all of the calls are recorded and
+exported. Losses are shares of the first one's rate; lower than 0 is noise.""",
+    "scale": """\
+Evaluate in process, from request bytes to answer bytes with span and metrics: microseconds of CPU.
+`x` figures are ratios to the usual size within one round.""",
+    "cold": """\
+The whole Evaluate of a pod whose selector nobody used before, in process, milliseconds of CPU.""",
+    "changes": """\
+`applied`: a replica takes in 20,000 changes that wait in its log, 10 to a transaction; with
+`overlapping`, each pod counts for 50 of the 1,000 selectors instead of one. `busy`: Evaluate at
+c=10 while 1,000 changes/s come to its cluster; `idle`: while the same are written to a cluster that
+the server does not follow, so that writer and store cost the machine the same. `seen`: from the
+acknowledgement of a write to the view that holds it in another process, 1,000 single writes/s;
+`waiting`: the same for a caller that asks for its write's revision.""",
+    "start": """\
+`ready_s`: from the first connection that the port takes to the announcement that the server is
+ready; `process_ready_s`: from the start of the process. `rss_mb`: resident memory then;
+`rss_used_mb`: after a second of decisions.""",
+}
+
+
+def write(
+    directory: Path,
+    found: Mapping[str, Figures],
+    plan: Plan,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+) -> None:
+    """Write benchmarks.md and its plots.
+
+    Args:
+        directory: of the page; plots go to `benchmarks/` in it.
+        found: figures by bench.
+        plan: what was asked for.
+        before: the environment at the beginning of the run.
+        after: at its end.
+    """
+    pictures = directory / "benchmarks"
+    pictures.mkdir(parents=True, exist_ok=True)
+    drawn = plots(found)
+    for name, (_, picture) in drawn.items():
+        (pictures / f"{name}.svg").write_text(picture, "utf-8")
+    page = "\n".join(_page(found, plan, before, after, {n: alt for n, (alt, _) in drawn.items()}))
+    (directory / "benchmarks.md").write_text(page + "\n", "utf-8")
+
+
+def _page(
+    found: Mapping[str, Figures],
+    plan: Plan,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    pictures: Mapping[str, str],
+) -> Iterator[str]:
+    yield "# Benchmarks"
+    yield ""
+    yield "Written by `make bench`; change nothing here by hand. Figures are medians of interleaved"
+    yield f"rounds ({plan.rounds} of {plan.seconds:g} s a case), with the lowest and highest round."
+    yield "Compare ratios within one run: machines differ, and busy ones differ from hour to hour."
+    yield ""
+    yield from _environment(plan, before, after)
+    yield from _targets(found)
+    for name, figures in found.items():
+        yield f"## {TITLES[name]}"
+        yield ""
+        yield ABOUT[name]
+        yield ""
+        for picture, alt in pictures.items():
+            if picture.startswith(name):
+                yield f"![{alt}](benchmarks/{picture}.svg)"
+                yield ""
+        yield from _figures(figures)
+
+
+def _environment(plan: Plan, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in before["versions"].items())
+    machine = f"{before['machine']}, {before['cores']} cores, {before['memory_gb']} GB"
+    load = " / ".join(str(load) for load in before["load"])
+    load_after = " / ".join(str(load) for load in after["load"])
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| date | {before['date']} – {after['date']} |"
+    yield f"| commit | {before['commit'] or 'unknown'} |"
+    yield f"| machine | {machine}, {before['kernel']} |"
+    yield f"| load average (1, 5, 15 min) | {load} before, {load_after} after |"
+    yield f"| versions | Python {before['python']}, {versions} |"
+    yield f"| cluster | {plan.size.nodes:,} nodes, {plan.size.pods:,} pods, made up (fixed seed) |"
+    yield ""
+
+
+def _targets(found: Mapping[str, Figures]) -> Iterator[str]:
+    yield "## Targets"
+    yield ""
+    echo = found["decide"].median("echo_cpu_us") if "decide" in found else None
+    if echo is not None:
+        counts = "counts" if echo <= MAX_ECHO_US else "**does not count: the machine was busy**"
+        yield f"Echo costs {echo:.0f} µs of server CPU a call at c=10; up to {MAX_ECHO_US:.0f} µs a"
+        yield f"run's microseconds count. This one {counts}."
+        yield ""
+    yield "| target | asked for | measured | met |"
+    yield "|---|---|---|---|"
+    for target in TARGETS:
+        yield _row(target, found)
+    yield ""
+
+
+def _row(target: Target, found: Mapping[str, Figures]) -> str:
+    value = target.measured(found)
+    if value is None:
+        figures = found.get(target.bench)
+        reason = "" if figures is None else figures.missing.get(target.figure, "")
+        return f"| {target.text} | {target.bound} | {reason or 'not measured'} | – |"
+    met = "yes" if target.met(value) else "**no**"
+    return f"| {target.text} | {target.bound} | {target.shown(value)} | {met} |"
+
+
+def _figures(figures: Figures) -> Iterator[str]:
+    yield "<details><summary>All figures</summary>"
+    yield ""
+    yield "| figure | median | lowest | highest |"
+    yield "|---|--:|--:|--:|"
+    for name, samples in figures.samples.items():
+        median, low, high = (
+            rounded(value) for value in (figures.median(name), min(samples), max(samples))
+        )
+        yield f"| {name} | {median:,g} | {low:,g} | {high:,g} |"
+    for name, reason in figures.missing.items():
+        yield f"| {name} | {reason} | | |"
+    yield ""
+    yield "</details>"
+    yield ""
