@@ -30,7 +30,9 @@ _RETRY_POLICY: Final = {
     "initialBackoff": "0.1s",
     "maxBackoff": "1s",
     "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
+    # A server that stops answers CANCELLED to calls that reach it in its last millisecond; a call
+    # that this side cancels is not repeated.
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
 
 _FilePath: TypeAlias = str | PathLike[str]

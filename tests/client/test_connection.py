@@ -124,5 +124,6 @@ def test_the_service_config_repeats_safe_calls_only():
     repeated = {name["method"] for name in method_config["name"]}
     assert {"Evaluate", "Filter", "List", "NodeTable"} <= repeated
     assert not {"Apply", "Delete", "Replace", "DropCluster"} & repeated
-    assert method_config["retryPolicy"]["retryableStatusCodes"] == ["UNAVAILABLE"]
+    codes = method_config["retryPolicy"]["retryableStatusCodes"]
+    assert codes == ["UNAVAILABLE", "CANCELLED"]
     assert json.loads(service_config(retries=False)) == {}

@@ -7,6 +7,7 @@ here once, so that no handler keeps its own books.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from topospread.telemetry.tracing import CallSpan, Tracing
 
 DEFAULT_DEADLINE: Final = 30.0
-"""Seconds for callers that state no deadline."""
+"""Seconds for callers that state no deadline; streams last."""
 
 LONGEST_DEADLINE: Final = 24 * 3600.0
 """Seconds past which a deadline is none."""
@@ -48,7 +49,7 @@ class Call:
 
     Attributes:
         span: of the call.
-        deadline: on the monotonic clock.
+        deadline: on the monotonic clock; infinite for a stream whose caller states none.
         active: whether somebody still waits for what it answers; for long streams.
         question: starts the span of one question of a stream.
     """
@@ -189,7 +190,7 @@ class _Framed:
         try:
             if refused is not None:
                 raise refused
-            call = self._call(span, context, context.is_active)
+            call = self._call(span, context, context.is_active, DEFAULT_DEADLINE)
             answer = _served(method, raw, raws, call, context)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
@@ -211,11 +212,12 @@ class _Framed:
             if refused is not None:
                 raise refused
             call = self._call(
-                span, context, lambda: context.is_active() and not self._frame.stopping
+                span, context, lambda: context.is_active() and not self._frame.stopping, math.inf
             )
             call.question = lambda: self._frame.begin(self._method, context)
             if isinstance(method, StreamBoth):
-                answers = method.serve(_messages(method.request, raws, context), call)
+                asked = _messages(method.request, raws, context, patient=True)
+                answers = method.serve(asked, call)
             else:
                 answers = method.serve(parse(method.request, raw), call)
             for answer in answers:
@@ -252,13 +254,18 @@ class _Framed:
             return b"", _gone(context)
 
     def _call(
-        self, span: CallSpan, context: grpc.ServicerContext, active: Callable[[], bool]
+        self,
+        span: CallSpan,
+        context: grpc.ServicerContext,
+        active: Callable[[], bool],
+        unlimited: float,
     ) -> Call:
+        """What the servicer may know; a caller without a deadline gets ``unlimited`` seconds."""
         left = context.time_remaining()
         if left <= 0:
             raise DeadlineExceeded("the call's deadline passed before it was begun")
         # Without a deadline grpcio answers the years until the end of its clock.
-        seconds = DEFAULT_DEADLINE if left > LONGEST_DEADLINE else left
+        seconds = unlimited if left > LONGEST_DEADLINE else left
         return Call(span, time.monotonic() + seconds, active)
 
     def _done(self, span: CallSpan, context: grpc.ServicerContext, started: float) -> None:
@@ -296,17 +303,23 @@ def _served(
 
 
 def _messages(
-    kind: type[_Request], raws: Iterator[bytes], context: grpc.ServicerContext
+    kind: type[_Request],
+    raws: Iterator[bytes],
+    context: grpc.ServicerContext,
+    *,
+    patient: bool = False,
 ) -> Iterator[_Request]:
-    """The messages of a stream, as they come."""
+    """The messages of a stream, as they come; after the first, a patient one lets them wait."""
+    idle = False
     while True:
         try:
-            with away(context.cancel):
+            with away(context.cancel, patient=idle):
                 raw = next(raws)
         except StopIteration:
             return
         except grpc.RpcError as cause:
             raise _gone(context) from cause
+        idle = patient
         yield parse(kind, raw)
 
 

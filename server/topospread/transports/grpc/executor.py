@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
-from contextlib import contextmanager
-from queue import SimpleQueue
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from typing_extensions import override
@@ -36,8 +36,8 @@ message on its way, short enough for whoever stands in line.
 """
 
 MAX_AWAY: Final = 64
-"""Threads of a pool that are replaced because they are away. Past it, the calls that have been
-silent for longest are cancelled to make room.
+"""Threads that a pool adds for those that are away. Past it, the calls that have been silent for
+longest are cancelled to make room.
 """
 
 SILENT_STREAM: Final = 1.0
@@ -66,9 +66,8 @@ class BoundedExecutor(Pool):
         self._closing = threading.Event()
         self.arrived = 0
         with self._lock:
-            begun = [self.new_worker(self._serve) for _ in range(workers)]
-        for worker in begun:
-            worker.start()
+            for _ in range(workers):
+                self.start_worker(self._serve)
         self._minder = threading.Thread(target=self._mind, name=f"{name}-minder", daemon=True)
         self._minder.start()
 
@@ -129,19 +128,35 @@ class BoundedExecutor(Pool):
                 return
             worker.lent = True
             self._lent += 1
-            replacement = self.new_worker(self._serve)
-        replacement.start()
+            self.start_worker(self._serve)
 
     def _serve(self, worker: Worker) -> None:
         while (work := self._line.get()) is not None:
             if self._paused:
                 self._resumed.wait()
-            worker.busy = True
-            carry_out(work)
-            worker.busy = False
+            self._serve_one(worker, work)
             del work
             if worker.lent:
                 break
+        self._leave(worker)
+
+    def _help(self, worker: Worker) -> None:
+        """Carry out one call, if there still is one."""
+        with suppress(Empty):
+            work = self._line.get_nowait()
+            if work is None:
+                self._line.put(None)
+            else:
+                self._serve_one(worker, work)
+        self._leave(worker)
+
+    @staticmethod
+    def _serve_one(worker: Worker, work: Work) -> None:
+        worker.busy = True
+        carry_out(work)
+        worker.busy = False
+
+    def _leave(self, worker: Worker) -> None:
         with self._lock:
             self._lent -= worker.lent
             self._workers.discard(worker)
@@ -163,20 +178,28 @@ class BoundedExecutor(Pool):
                 return
 
     def _relieve(self, wanted: int) -> None:
-        """Find threads for calls in line."""
+        """Find threads for calls in line, if some that should take them are away."""
         since = time.monotonic() - PATIENCE
         with self._lock:
+            places = [worker for worker in self._workers if not worker.lent]
+            away = [worker for worker in places if (left := worker.away_since) and left < since]
             room = max(0, MAX_AWAY + self._waiting - self._lent)
-            away = [
-                worker
-                for worker in self._workers
-                if not worker.lent and (left := worker.away_since) and left < since
-            ]
         for worker in away[: min(room, wanted)]:
             self._lend(worker)
-        if len(away) > room:
-            for worker in self.silent(since)[:wanted]:
-                end_silent(worker)
+        if len(away) < len(places):
+            return
+        # Nobody computes, and those in line may be silent, too: one at a time would take too long.
+        self._start_helpers(min(room, wanted) - len(away))
+        for worker in self.silent(since)[: max(0, wanted - room)]:
+            end_silent(worker)
+
+    def _start_helpers(self, count: int) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            for _ in range(count):
+                self._lent += 1
+                self.start_worker(self._help, lent=True)
 
 
 class StreamExecutor(Pool):
@@ -199,12 +222,9 @@ class StreamExecutor(Pool):
         with self._lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            worker = None
             if len(self._workers) < self._streams:
-                worker = self.new_worker(lambda worker: self._serve(worker, work))
-        if worker is not None:
-            worker.start()
-            return future
+                self.start_worker(lambda worker: self._serve(worker, work))
+                return future
         # Whoever tries again finds room, if there are callers that hold streams and say nothing.
         for silent in self.silent(time.monotonic() - SILENT_STREAM)[:1]:
             end_silent(silent)

@@ -42,6 +42,7 @@ class Worker(threading.Thread):
         lent: a replacement has its place, so it ends with the call it carries out.
         away_since: when it went away, on the monotonic clock; None while it is here.
         cancel: ends the call whose message it waits for.
+        patient: that message may take its time.
     """
 
     def __init__(self, pool: Pool, name: str, work: Callable[[Worker], None]) -> None:
@@ -51,6 +52,7 @@ class Worker(threading.Thread):
         self.lent = False
         self.away_since: float | None = None
         self.cancel: Callable[[], object] | None = None
+        self.patient = False
         self._work = work
 
     @override
@@ -125,20 +127,29 @@ class Pool(ThreadPoolExecutor):
     def _lend(self, worker: Worker) -> None:
         """Give the worker's place to a replacement, if it has one to give."""
 
-    def new_worker(self, work: Callable[[Worker], None]) -> Worker:
-        """One more thread, which is to be started; under the lock."""
+    def start_worker(self, work: Callable[[Worker], None], *, lent: bool = False) -> None:
+        """Start one more thread; under the lock, so that whoever sees it may join it."""
         self._workers_made += 1
         worker = Worker(self, f"{self._name}-{self._workers_made}", work)
+        worker.lent = lent
         self._workers.add(worker)
-        return worker
+        worker.start()
 
-    def silent(self, since: float) -> list[Worker]:
-        """Workers whose caller has sent no message since then, the longest silent first."""
+    def silent(self, since: float, *, patient: bool = False) -> list[Worker]:
+        """Workers whose caller has sent no message since then, the longest silent first.
+
+        Args:
+            since: on the monotonic clock.
+            patient: also those whose caller may take its time.
+        """
         with self._lock:
             found = [
                 (left, worker)
                 for worker in self._workers
-                if worker.cancel is not None and (left := worker.away_since) and left < since
+                if worker.cancel is not None
+                and (patient or not worker.patient)
+                and (left := worker.away_since)
+                and left < since
             ]
         return [worker for _, worker in sorted(found, key=lambda pair: pair[0])]
 
@@ -161,16 +172,21 @@ def overloaded() -> bool:
     return not isinstance(threading.current_thread(), Worker)
 
 
-def away(cancel: Callable[[], object] | None = None) -> AbstractContextManager[None]:
+def away(
+    cancel: Callable[[], object] | None = None, *, patient: bool = False
+) -> AbstractContextManager[None]:
     """Around what this thread waits for outside: a message, the store.
 
     Args:
         cancel: for a message: ends the call when the thread is needed for others.
+        patient: the message may take its time, as the next one of a stream may: the thread is not
+            taken away for others, only when the server stops.
     """
     thread = threading.current_thread()
     if not isinstance(thread, Worker):
         return nullcontext()
     thread.cancel = cancel
+    thread.patient = patient
     return thread
 
 

@@ -170,7 +170,7 @@ class GrpcServer:
             self._wait_until_quiet()
             stopped = self._server.stop(grace)
         # A stream whose caller says nothing at the moment would hold us up for all of the grace.
-        for worker in self._pools.streams.silent(time.monotonic()):
+        for worker in self._pools.streams.silent(time.monotonic(), patient=True):
             end_silent(worker)
         self._health.close()
         stopped.wait()

@@ -39,6 +39,4 @@ def next_message(
         return kind.FromString(raw)
     except DecodeError:
         name = kind.DESCRIPTOR.full_name
-        context.abort(
-            grpc.StatusCode.INVALID_ARGUMENT, f"the request does not parse as {name}"
-        )
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request does not parse as {name}")

@@ -1,0 +1,259 @@
+"""Servers for tests, in this process and in their own, and what is asked of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import grpc
+
+from topospread.app.server import Server
+from topospread.config.loading import load_settings
+from topospread_client.manifests import object_from_manifest, pod_from_manifest
+from topospread_proto.v1 import cluster_state_pb2 as state_pb
+from topospread_proto.v1 import cluster_state_pb2_grpc as state_grpc
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1 import spread_engine_pb2_grpc as engine_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from topospread.config.settings import ServerSettings
+
+ZONE = "topology.kubernetes.io/zone"
+PATIENCE = 60.0
+"""Seconds after which something is taken to hang."""
+
+
+def settings(**flags: object) -> ServerSettings:
+    """Settings of a server on loopback whose state is in memory, unless told otherwise."""
+    defaults = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:", "grace": "5s"}
+    return load_settings({**defaults, **flags}, {})
+
+
+@contextmanager
+def served(**flags: object) -> Iterator[Server]:
+    """A server in this process."""
+    with Server(settings(**flags)) as server:
+        yield server
+
+
+class Peer:
+    """A channel of its own to a server, with the stubs of both services."""
+
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        self.channel = (
+            grpc.insecure_channel(address, options=options)
+            if credentials is None
+            else grpc.secure_channel(address, credentials, options=options)
+        )
+        self.engine: Any = engine_grpc.SpreadEngineStub(self.channel)
+        self.state: Any = state_grpc.ClusterStateStub(self.channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.channel.close()
+
+    def apply(self, *objects: state_pb.Object, cluster: str = "default") -> str:
+        """Write objects; returns the revision."""
+        request = state_pb.ApplyRequest(cluster=cluster, objects=objects)
+        revision: str = self.state.Apply(request, timeout=PATIENCE).revision
+        return revision
+
+    def evaluate(self, **more: Any) -> engine_pb.EvaluateResponse:
+        """Judge the incoming pod."""
+        answer: engine_pb.EvaluateResponse = self.engine.Evaluate(
+            evaluate_request(**more), timeout=PATIENCE
+        )
+        return answer
+
+    def silent_call(self, method: str) -> grpc.Future:
+        """Begin a call and send no message; it lasts until it is cancelled."""
+        never = threading.Event()
+
+        def nothing() -> Iterator[bytes]:
+            never.wait()
+            yield b""
+
+        multi: Any = self.channel.stream_unary(method)
+        call = multi.future(nothing(), timeout=PATIENCE)
+        call.add_done_callback(lambda _: never.set())
+        return call
+
+
+def evaluate_request(**more: Any) -> engine_pb.EvaluateRequest:
+    """A question about a pod that spreads over zones."""
+    return engine_pb.EvaluateRequest(pod=pod_from_manifest(incoming()), **more)
+
+
+def node(name: str, zone: str) -> state_pb.Object:
+    """A node in a zone."""
+    labels = {ZONE: zone, "kubernetes.io/hostname": name}
+    return _object(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    )
+
+
+def pod(name: str, on: str, app: str = "web") -> state_pb.Object:
+    """A pod on a node."""
+    return _object(_pod(name, app, nodeName=on))
+
+
+def incoming(**constraint: Any) -> dict[str, Any]:
+    """The manifest of a pod that is to be placed, with a hard constraint over zones."""
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    return _pod("incoming", "web", topologySpreadConstraints=[spread | constraint])
+
+
+def two_zones() -> list[state_pb.Object]:
+    """Zone a has two pods on two nodes, zone b one: with maxSkew 1 only b1 passes."""
+    nodes = [node("a1", "a"), node("a2", "a"), node("b1", "b")]
+    return [*nodes, pod("web-0", "a1"), pod("web-1", "a2"), pod("web-2", "b1")]
+
+
+def _pod(name: str, app: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default", "labels": {"app": app}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _object(manifest: dict[str, Any]) -> state_pb.Object:
+    made = object_from_manifest(manifest)
+    assert made is not None, "its kind is known"
+    return made
+
+
+def at_least(revision: str) -> common_pb2.Consistency:
+    """The demand to see a revision."""
+    return common_pb2.Consistency(at_least_as_fresh=revision)
+
+
+def until(reached: Callable[[], bool], what: str) -> None:
+    """Wait for something that happens in another thread or process."""
+    waiting = threading.Event()
+    for _ in range(int(PATIENCE / 0.02)):
+        if reached():
+            return
+        waiting.wait(0.02)
+    raise AssertionError(f"it did not happen in {PATIENCE:g} s: {what}")
+
+
+class ServerProcess:
+    """`topospread serve` as a process of its own, ready to answer.
+
+    Attributes:
+        address: host:port of gRPC.
+        http: the URL of metrics and health; empty when off.
+        process: of the operating system.
+    """
+
+    def __init__(self, *arguments: str, **variables: str) -> None:
+        self.process = start(arguments, variables)
+        assert self.process.stdout is not None
+        self.http = ""
+        said = re.search(r"listens on (\S+)", self.process.stdout.readline())
+        if said is None:
+            self.process.wait()
+            raise AssertionError("the server ended without serving")
+        self.address = said.group(1)
+        while not (line := self.process.stdout.readline()).startswith("store "):
+            self.http = line.split()[-1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.end()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Tell it to end; returns its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(PATIENCE)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+
+    def workers(self) -> list[int]:
+        """Process ids of its workers, the oldest first."""
+        found = []
+        for name in os.listdir("/proc"):
+            if name.isdigit() and _parent(int(name)) == self.process.pid:
+                with open(f"/proc/{name}/cmdline") as file:
+                    if "spawn_main" in file.read():
+                        found.append(int(name))
+        return sorted(found)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of one of its pages."""
+        return http_get(f"{self.http}{path}")
+
+
+def _parent(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def http_get(url: str) -> tuple[int, str]:
+    """Status and body of a page."""
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def start(
+    arguments: Sequence[str], variables: Mapping[str, str], stderr: int | None = None
+) -> subprocess.Popen[str]:
+    """Start `topospread serve` on a port that the system chooses, unless told otherwise."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("TOPOSPREAD_", "OTEL_"))
+    }
+    listen = () if "--listen" in arguments else ("--listen", "127.0.0.1:0")
+    http = () if "--http" in arguments else ("--http", "off")
+    return subprocess.Popen(
+        [sys.executable, "-m", "topospread", "serve", *listen, *http, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        env={**kept, **variables},
+    )

@@ -1,0 +1,76 @@
+"""A server in this process for each test that asks for one, with the flags that it asks for."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.servers import Peer, served, two_zones
+from topospread.app import server as app_server
+from topospread.app.stores import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from topospread.app.server import Server
+    from topospread.store.api import Transaction
+
+
+class Running:
+    """A server and one peer of it; the small cluster of two zones is loaded.
+
+    Attributes:
+        revision: of the load.
+    """
+
+    def __init__(self, server: Server, peer: Peer) -> None:
+        self.server = server
+        self.peer = peer
+        self.revision = peer.apply(*two_zones())
+
+    def metrics(self) -> bytes:
+        return self.server.metrics.expose()[0]
+
+
+class HeldBack:
+    """A store whose news reach nobody while :attr:`open` is not set."""
+
+    def __init__(self, store: Any, news: threading.Event) -> None:
+        self.open = news
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def follow(self, *arguments: Any, wait: float, **more: Any) -> Sequence[Transaction]:
+        if not self.open.is_set() and not self.open.wait(min(wait, 0.1)):
+            return ()
+        found: Sequence[Transaction] = self._store.follow(*arguments, wait=wait, **more)
+        # What came meanwhile is not told either; it is asked for again.
+        return found if self.open.is_set() else ()
+
+
+@pytest.fixture
+def news(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """The news that the test's servers get from their store come only while this is set."""
+    event = threading.Event()
+    event.set()
+
+    monkeypatch.setattr(
+        app_server, "open_store", lambda *arguments: HeldBack(open_store(*arguments), event)
+    )
+    return event
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Running]]:
+    with ExitStack() as opened:
+
+        def start(**flags: Any) -> Running:
+            server = opened.enter_context(served(**flags))
+            return Running(server, opened.enter_context(Peer(server.address)))
+
+        yield start

@@ -1,0 +1,191 @@
+"""Calls that wait, calls past a bound, calls whose time is over: none is in another's way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from tests.servers import PATIENCE, at_least, evaluate_request, pod, until
+from tests.telemetry.expositions import value
+from topospread.replica.view import Token
+from topospread.store.api import Revision
+from topospread_proto.v1 import cluster_state_pb2 as state_pb
+
+if TYPE_CHECKING:
+    from topospread_proto.v1.common_pb2 import Consistency
+
+CODE = grpc.StatusCode
+
+
+def ahead(revision: str, by: int) -> Consistency:
+    """The demand for a revision that is still to come."""
+    token = Token.decode(revision)
+    return at_least(Token(token.identity, Revision(token.revision.number + by, "")).encode())
+
+
+def code_of(call: grpc.Future) -> grpc.StatusCode:
+    """The status that a call ends with."""
+    until(call.done, "the call ends")
+    assert isinstance(call, grpc.Call)
+    code: grpc.StatusCode = call.code()
+    return code
+
+
+def health(peer) -> int:
+    stub: Any = health_pb2_grpc.HealthStub(peer.channel)
+    status: int = stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE).status
+    return status
+
+
+def services(peer) -> int:
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(peer.channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    answers = stub.ServerReflectionInfo(iter([request]), timeout=PATIENCE)
+    return len(next(iter(answers)).list_services_response.service)
+
+
+def still_answered(peer) -> None:
+    """What has pools of its own."""
+    assert health(peer) == health_pb2.HealthCheckResponse.SERVING
+    assert services(peer) == 4
+    assert peer.state.ListClusters(state_pb.ListClustersRequest(), timeout=PATIENCE).clusters
+
+
+def test_64_waiters_are_in_nobodys_way_and_the_next_is_refused(news, run):
+    running = run()
+    peer = running.peer
+    assert peer.evaluate(consistency=at_least(running.revision)).feasible == 1
+    news.clear()
+    request = evaluate_request(consistency=at_least(peer.apply(pod("web-3", "b1"))))
+    waiting = [peer.engine.Evaluate.future(request, timeout=PATIENCE) for _ in range(64)]
+    until(
+        lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 64,
+        "64 calls wait",
+    )
+    for _ in range(100):
+        assert peer.evaluate().feasible == 1
+    with pytest.raises(grpc.RpcError) as refused:
+        peer.engine.Evaluate(request, timeout=PATIENCE)
+    assert refused.value.code() is CODE.RESOURCE_EXHAUSTED
+    assert "64 calls wait" in str(refused.value.details())
+    still_answered(peer)
+    assert not any(call.done() for call in waiting)
+
+    news.set()
+
+    assert [call.result().feasible for call in waiting] == [3] * 64
+    until(
+        lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 0,
+        "nobody waits",
+    )
+
+
+def test_a_wait_ends_with_the_callers_deadline(run):
+    running = run()
+    request = evaluate_request(consistency=ahead(running.revision, 1))
+    with pytest.raises(grpc.RpcError) as late:
+        running.peer.engine.Evaluate(request, timeout=0.1)
+    assert late.value.code() is CODE.DEADLINE_EXCEEDED
+    until(
+        lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 0,
+        "the wait is over on the server, too",
+    )
+
+
+def test_a_wait_for_what_will_never_be_does_not_outlive_its_cluster(run):
+    running = run()
+    peer = running.peer
+    request = evaluate_request(consistency=ahead(running.revision, 1))
+    call = peer.engine.Evaluate.future(request, timeout=PATIENCE)
+    until(
+        lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 1,
+        "it waits",
+    )
+    peer.state.DropCluster(state_pb.DropClusterRequest(cluster="default"), timeout=PATIENCE)
+    assert code_of(call) in (CODE.UNAVAILABLE, CODE.OUT_OF_RANGE)
+
+
+def test_a_full_line_is_told_at_once_and_loses_no_call(run):
+    running = run(decision_threads=1, decision_queue=2)
+    peer, pools = running.peer, running.server._pools
+    with pools.decisions.paused():
+        # The one thread has taken a call when it is no longer in line.
+        calls = [peer.engine.Evaluate.future(evaluate_request(), timeout=PATIENCE)]
+        until(lambda: pools.decisions.arrived == 1 and not pools.decisions.depth, "it is taken")
+        calls += [peer.engine.Evaluate.future(evaluate_request(), timeout=PATIENCE) for _ in "ab"]
+        until(lambda: pools.decisions.depth == 2, "the line is full")
+        for method in (peer.engine.Evaluate, peer.engine.PreFilter):
+            with pytest.raises(grpc.RpcError) as refused:
+                method(evaluate_request(), timeout=PATIENCE)
+            assert refused.value.code() is CODE.RESOURCE_EXHAUSTED
+            trailers: Any = refused.value.trailing_metadata()
+            assert "traceparent" in dict(trailers)
+        still_answered(peer)
+        assert not any(call.done() for call in calls)
+    assert [call.result().feasible for call in calls] == [1, 1, 1]
+    metrics = running.metrics()
+    assert value(metrics, "topospread_rejections_total", pool="decisions") == 2
+    refused_calls = {"method": "SpreadEngine/Evaluate", "code": "RESOURCE_EXHAUSTED"}
+    assert value(metrics, "topospread_calls_total", **refused_calls) == 1
+
+
+def test_what_has_expired_in_line_is_not_computed(run):
+    running = run(decision_threads=1)
+    peer, pools = running.peer, running.server._pools
+    peer.evaluate()
+    with pools.decisions.paused():
+        calls = [peer.engine.Evaluate.future(evaluate_request(), timeout=0.05) for _ in range(20)]
+        until(lambda: pools.decisions.arrived == 21, "they stand in line")
+        assert {code_of(call) for call in calls} == {CODE.DEADLINE_EXCEEDED}
+    assert peer.evaluate().feasible == 1
+    metrics = running.metrics()
+    expired = {"method": "SpreadEngine/Evaluate", "code": "DEADLINE_EXCEEDED"}
+    assert value(metrics, "topospread_calls_total", **expired) == 20
+    attempts = {"result": "scheduled", "profile": "default-scheduler"}
+    assert value(metrics, "scheduler_schedule_attempts_total", **attempts) == 2
+
+
+@pytest.mark.parametrize(
+    "method", ["topospread.v1.SpreadEngine/Evaluate", "topospread.v1.ClusterState/Replace"]
+)
+def test_callers_that_open_calls_and_say_nothing_hold_up_nobody(run, method):
+    running = run()
+    silent = [running.peer.silent_call(f"/{method}") for _ in range(300)]
+    assert running.peer.evaluate().feasible == 1
+    still_answered(running.peer)
+    for call in silent:
+        call.cancel()
+
+
+def test_a_caller_that_goes_away_is_counted_as_such(run):
+    running = run()
+    call = running.peer.silent_call("/topospread.v1.SpreadEngine/Filter")
+    until(lambda: running.server._pools.decisions.busy == 1, "it is taken")
+    call.cancel()
+    gone = {"method": "SpreadEngine/Filter", "code": "CANCELLED"}
+    until(
+        lambda: value(running.metrics(), "topospread_calls_total", **gone) == 1,
+        "the server notices",
+    )
+
+
+def test_streams_past_the_bound_are_refused_and_stand_in_no_line(run):
+    running = run(stream_threads=2)
+    peer = running.peer
+    request = state_pb.WatchRequest(revision=running.revision)
+    open_streams = [peer.state.Watch(request) for _ in range(2)]
+    until(lambda: running.server._pools.streams.busy == 2, "both are open")
+    for stream in (peer.state.Watch(request), peer.state.Watch(request)):
+        assert stream.code() is CODE.RESOURCE_EXHAUSTED
+        assert "streams" in stream.details()
+    assert health(peer) == health_pb2.HealthCheckResponse.SERVING
+    peer.apply(pod("web-3", "b1"))
+    assert [next(stream).events[0].name for stream in open_streams] == ["web-3", "web-3"]
+    open_streams[0].cancel()
+    until(lambda: running.server._pools.streams.busy == 1, "the server lets it go")
+    assert next(peer.state.Watch(request)).events[0].name == "web-3"
+    open_streams[1].cancel()

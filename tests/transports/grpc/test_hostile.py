@@ -1,0 +1,185 @@
+"""Calls that no well-behaved caller makes: each ends with a status that says what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import pytest
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.servers import PATIENCE, Peer, evaluate_request, pod, served, two_zones
+from tests.telemetry.expositions import samples
+from topospread_proto.v1 import (
+    cluster_state_pb2,
+    placement_pb2,
+    planner_pb2,
+    spread_engine_pb2,
+)
+
+CODE = grpc.StatusCode
+FILES = (spread_engine_pb2, cluster_state_pb2, placement_pb2, planner_pb2)
+METHODS = [
+    (service.full_name, method.name)
+    for file in FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+]
+UNOFFERED = {
+    "topospread.v1.SpreadEngine": {"Explain"},
+    "topospread.v1.ClusterState": set(),
+    "topospread.v1.Placement": {"Place", "Reserve", "Release", "ListReservations"},
+    "topospread.v1.Planner": {"Simulate", "RankForDeletion", "PlanRebalance"},
+}
+OFFERED = [
+    *((service, name) for service, name in METHODS if name not in UNOFFERED[service]),
+    ("grpc.health.v1.Health", "Check"),
+    ("grpc.health.v1.Health", "Watch"),
+    ("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo"),
+]
+GARBAGE = [b"\xff", b"\x0a\x05ab", b"\x0a\xff\xff\xff\xff\x0f", b"{}"]
+EXPECTED = {CODE.OK, CODE.INVALID_ARGUMENT, CODE.NOT_FOUND, CODE.FAILED_PRECONDITION}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with served(max_request_bytes="1MiB") as server:
+        with Peer(server.address) as peer:
+            peer.apply(*two_zones())
+        yield server
+
+
+@pytest.fixture(scope="module")
+def peer(server):
+    with Peer(server.address) as peer:
+        yield peer
+
+
+def ended(peer: Peer, service: str, name: str, *raws: bytes, timeout: float = PATIENCE):
+    """The status of a call with these messages, after at most one answer."""
+    method: Any = peer.channel.stream_stream(f"/{service}/{name}")
+    call = method(iter(raws), timeout=timeout)
+    try:
+        next(call, None)
+    except grpc.RpcError:
+        pass
+    else:
+        call.cancel()
+    return call
+
+
+@pytest.mark.parametrize("raw", GARBAGE)
+@pytest.mark.parametrize(("service", "name"), OFFERED)
+def test_bytes_that_are_no_message_are_an_invalid_argument(peer, service, name, raw):
+    call = ended(peer, service, name, raw)
+    assert call.code() is CODE.INVALID_ARGUMENT
+    assert "does not parse as" in call.details()
+
+
+@pytest.mark.parametrize(("service", "name"), OFFERED)
+def test_a_call_without_a_message_is_an_invalid_argument(peer, service, name):
+    call = ended(peer, service, name)
+    if name in {"ServerReflectionInfo", "EvaluateStream"}:
+        # No questions, no answers.
+        assert call.code() is CODE.OK
+    else:
+        assert call.code() is CODE.INVALID_ARGUMENT
+        assert "message" in call.details()
+
+
+def test_a_stream_that_turns_into_garbage_changes_nothing(peer):
+    header = cluster_state_pb2.ReplaceRequest()
+    header.header.kind = cluster_state_pb2.KIND_POD
+    more = cluster_state_pb2.ReplaceRequest(objects=[pod("new", "a1")])
+    raws = (header.SerializeToString(), more.SerializeToString(), b"\xff")
+    call = ended(peer, "topospread.v1.ClusterState", "Replace", *raws)
+    assert call.code() is CODE.INVALID_ARGUMENT
+    assert peer.evaluate().feasible == 1
+
+
+@pytest.mark.parametrize(("service", "name"), OFFERED)
+def test_a_message_that_is_too_large_is_refused_with_the_limit(peer, service, name):
+    # An unknown field of bytes, so that it would parse.
+    raw = b"\x82\x7d" + b"\x80\x80\x80\x01" + bytes(2 * 1024 * 1024)
+    call = ended(peer, service, name, raw)
+    assert call.code() is CODE.RESOURCE_EXHAUSTED
+    assert "1048576" in call.details()
+
+
+@pytest.mark.parametrize(
+    ("service", "name"),
+    [(service, name) for service, name in METHODS if name in UNOFFERED[service]],
+)
+def test_what_this_version_does_not_have_says_so(peer, server, service, name):
+    # However it is called, and whatever it is sent.
+    for raws in ((), (b"",), (b"\xff",)):
+        call = ended(peer, service, name, *raws)
+        assert call.code() is CODE.UNIMPLEMENTED
+        assert call.details() == (
+            f"{service.rpartition('.')[2]}.{name} is not part of topospread {server.version}"
+        )
+
+
+@pytest.mark.parametrize(
+    "path", ["topospread.v1.SpreadEngine/Nothing", "topospread.v1.Nothing/Evaluate", "a/b/c"]
+)
+def test_an_unknown_method_is_unimplemented(peer, path):
+    service, _, name = path.partition("/")
+    assert ended(peer, service, name, b"").code() is CODE.UNIMPLEMENTED
+
+
+def test_only_what_is_offered_is_shown(peer):
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(peer.channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    answers = stub.ServerReflectionInfo(iter([request]), timeout=PATIENCE)
+    assert {service.name for service in next(iter(answers)).list_services_response.service} == {
+        "topospread.v1.SpreadEngine",
+        "topospread.v1.ClusterState",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+
+
+@pytest.mark.parametrize(
+    "traceparent", ["", "00", "00-0-0-00", "ff" * 100, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"]
+)
+def test_a_broken_traceparent_begins_a_trace_of_its_own(peer, traceparent):
+    request = evaluate_request()
+    _, call = peer.engine.Evaluate.with_call(
+        request, timeout=PATIENCE, metadata=(("traceparent", traceparent),)
+    )
+    answered = dict(call.trailing_metadata())["traceparent"]
+    assert len(answered) == 55
+    assert answered != traceparent
+
+
+def test_a_traceparent_given_twice_is_no_harm(peer):
+    twice = (("traceparent", "00-" + "a" * 32 + "-" + "b" * 16 + "-00"),) * 2
+    assert peer.engine.Evaluate(evaluate_request(), timeout=PATIENCE, metadata=twice).nodes == 3
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.sampled_from(OFFERED), data=st.data())
+def test_mutated_requests_never_end_as_internal(peer, server, place, data):
+    """Messages that almost are what the method takes."""
+    service, name = place
+    whole = evaluate_request().SerializeToString()
+    at = data.draw(st.integers(0, len(whole)), label="where")
+    raw = whole[:at] + data.draw(st.binary(max_size=8), label="what") + whole[at:][:200]
+    call = ended(peer, service, name, raw)
+    # A watch, once it is open, ends by our own hand.
+    assert call.code() in EXPECTED | {CODE.CANCELLED, CODE.OUT_OF_RANGE}
+
+
+def test_nothing_of_this_was_our_fault(peer, server):
+    """At the end of the module: no call ended in a way that means a bug."""
+    codes = {
+        dict(labels)["code"]
+        for name, labels in samples(server.metrics.expose()[0])
+        if name == "topospread_calls_total"
+    }
+    assert not codes & {"INTERNAL", "UNKNOWN", "DATA_LOSS"}
+    peer.apply(*two_zones())
+    assert peer.evaluate().nodes == 3

@@ -1,0 +1,252 @@
+"""The pools by themselves: who computes, who waits, who is refused, who makes room."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers import PATIENCE, until
+from topospread.errors import LimitExceeded
+from topospread.transports.grpc.executor import MAX_AWAY, BoundedExecutor, StreamExecutor
+from topospread.transports.grpc.pool import Worker, away, lend_place, overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
+
+    from topospread.transports.grpc.pool import Pool
+
+
+@pytest.fixture
+def closing() -> Iterator[ExitStack]:
+    """Ends what a test leaves behind; every thread of its pools must be gone then."""
+    before = set(threading.enumerate())
+    with ExitStack() as stack:
+        yield stack
+    until(lambda: set(threading.enumerate()) <= before, "the pools' threads end")
+
+
+@pytest.fixture
+def make(closing: ExitStack) -> Callable[..., BoundedExecutor]:
+    def make(workers: int = 2, queue: int = 100, waiting: int = 64) -> BoundedExecutor:
+        pool = BoundedExecutor("test", workers, queue, waiting)
+        closing.callback(pool.shutdown)
+        return pool
+
+    return make
+
+
+class Held:
+    """Calls that go on until they are let go."""
+
+    def __init__(self, closing: ExitStack) -> None:
+        self._let_go = threading.Event()
+        self.begun = threading.Semaphore(0)
+        closing.callback(self._let_go.set)
+
+    def begin(self, pool: Pool, count: int = 1) -> list[Future[bool]]:
+        """Have so many carried out, and wait until they are under way."""
+        futures = [pool.submit(self) for _ in range(count)]
+        for _ in futures:
+            assert self.begun.acquire(timeout=PATIENCE)
+        return futures
+
+    def __call__(self) -> bool:
+        self.begun.release()
+        return self._let_go.wait(PATIENCE)
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+
+class Waiting(Held):
+    """The same for calls that have lent their places."""
+
+    def __call__(self) -> bool:
+        leave = lend_place()
+        try:
+            return super().__call__()
+        finally:
+            leave()
+
+
+class Silent(Held):
+    """The same for calls that wait for their message, until they are cancelled."""
+
+    def __init__(self, closing: ExitStack) -> None:
+        super().__init__(closing)
+        self.cancelled: list[str] = []
+
+    def __call__(self) -> bool:
+        over = threading.Event()
+        name = threading.current_thread().name
+
+        def cancel() -> None:
+            self.cancelled.append(name)
+            over.set()
+
+        with away(cancel):
+            self.begun.release()
+            while not over.wait(0.01) and not self._let_go.is_set():
+                pass
+        return over.is_set()
+
+
+def answer(pool: Pool) -> bool:
+    """Whether a call is carried out, and not refused."""
+    return not pool.submit(overloaded).result(PATIENCE)
+
+
+def test_calls_are_carried_out_with_their_arguments_and_errors(make):
+    pool = make()
+    assert pool.submit(divmod, 7, 3).result(PATIENCE) == (2, 1)
+    assert pool.submit(int, "11", base=2).result(PATIENCE) == 3
+    assert isinstance(pool.submit(int, "eleven").exception(PATIENCE), ValueError)
+    assert answer(pool)
+
+
+def test_only_so_many_are_carried_out_at_once(make, closing):
+    pool, held = make(workers=2), Held(closing)
+    held.begin(pool, 2)
+    third = pool.submit(overloaded)
+    assert (pool.busy, pool.depth) == (2, 1)
+    held.let_go()
+    assert third.result(PATIENCE) is False
+    until(lambda: pool.busy == 0, "the workers are idle")
+
+
+def test_what_the_line_has_no_room_for_is_refused_at_once_on_the_callers_thread(make, closing):
+    pool, held = make(workers=1, queue=2), Held(closing)
+    held.begin(pool)
+    in_line = [pool.submit(overloaded) for _ in range(2)]
+    refused = pool.submit(lambda: (overloaded(), threading.current_thread()))
+    assert refused.done()
+    assert refused.result() == (True, threading.current_thread())
+    assert not any(future.done() for future in in_line)
+    held.let_go()
+    assert [future.result(PATIENCE) for future in in_line] == [False, False]
+
+
+def test_calls_that_wait_lend_their_places(make, closing):
+    pool, waiting = make(workers=1, waiting=64), Waiting(closing)
+    waiting.begin(pool, 64)
+    assert (pool.waiting, pool.busy) == (64, 0)
+    assert answer(pool)
+
+
+def test_past_the_bound_a_wait_is_refused_and_the_others_go_on(make, closing):
+    pool, waiting = make(workers=1, waiting=3), Waiting(closing)
+    waiting.begin(pool, 3)
+    fourth = pool.submit(waiting)
+    assert isinstance(fourth.exception(PATIENCE), LimitExceeded)
+    assert answer(pool)
+    assert pool.waiting == 3
+
+
+def test_after_the_waits_as_many_compute_as_before(make, closing):
+    pool, waiting, held = make(workers=2), Waiting(closing), Held(closing)
+    calls = waiting.begin(pool, 20)
+    waiting.let_go()
+    assert all(call.result(PATIENCE) for call in calls)
+    until(lambda: pool.waiting == 0 and pool.busy == 0, "the waits are over")
+    held.begin(pool, 2)
+    third = pool.submit(overloaded)
+    with pytest.raises(TimeoutError):
+        third.result(0.2)
+    held.let_go()
+    assert third.result(PATIENCE) is False
+
+
+def test_a_call_that_waits_twice_lends_its_place_once(make, closing):
+    pool, held = make(workers=1), Held(closing)
+
+    def twice() -> int:
+        for _ in range(2):
+            lend_place()()
+        return sum(isinstance(thread, Worker) for thread in threading.enumerate())
+
+    assert pool.submit(twice).result(PATIENCE) == 2
+    held.begin(pool)
+    assert pool.depth == 0
+
+
+def test_silent_calls_hold_up_nobody(make, closing):
+    pool, silent = make(workers=2), Silent(closing)
+    silent.begin(pool, 2)
+    assert answer(pool)
+    assert silent.cancelled == []
+
+
+def test_when_too_many_are_silent_those_that_are_longest_make_room(make, closing):
+    pool, silent = make(workers=2, queue=1000), Silent(closing)
+    calls = [pool.submit(silent) for _ in range(3 * MAX_AWAY)]
+    assert answer(pool)
+    assert silent.cancelled
+    assert not calls[-1].done() or not calls[-1].result()
+
+
+def test_a_pause_holds_back_what_was_not_begun(make, closing):
+    pool, held = make(workers=2), Held(closing)
+    begun = held.begin(pool)
+    with pool.paused():
+        later = pool.submit(overloaded)
+        held.let_go()
+        assert begun[0].result(PATIENCE)
+        with pytest.raises(TimeoutError):
+            later.result(0.1)
+    assert later.result(PATIENCE) is False
+
+
+def test_a_shutdown_carries_out_what_stands_in_line(make, closing):
+    pool, held = make(workers=1), Held(closing)
+    held.begin(pool)
+    in_line = [pool.submit(overloaded) for _ in range(5)]
+    pool.shutdown(wait=False)
+    held.let_go()
+    assert [future.result(PATIENCE) for future in in_line] == [False] * 5
+    with pytest.raises(RuntimeError):
+        pool.submit(overloaded)
+
+
+def test_a_shutdown_while_calls_wait_leaves_no_thread(make, closing):
+    pool, waiting = make(workers=2), Waiting(closing)
+    waiting.begin(pool, 10)
+    pool.shutdown(wait=False)
+    waiting.let_go()
+    until(lambda: not pool._workers, "all workers end")
+
+
+def test_streams_get_a_thread_each_and_the_next_is_refused(closing):
+    pool = StreamExecutor("stream", 3)
+    closing.callback(pool.shutdown)
+    held = Held(closing)
+    streams = held.begin(pool, 3)
+    refused = pool.submit(overloaded)
+    assert refused.done()
+    assert refused.result() is True
+    held.let_go()
+    assert all(stream.result(PATIENCE) for stream in streams)
+    until(lambda: not pool._workers, "the streams' threads end")
+    assert answer(pool)
+
+
+def test_silent_streams_make_room_for_whoever_tries_again(closing, monkeypatch):
+    monkeypatch.setattr("topospread.transports.grpc.executor.SILENT_STREAM", 0.0)
+    pool = StreamExecutor("stream", 2)
+    closing.callback(pool.shutdown)
+    silent = Silent(closing)
+    streams = silent.begin(pool, 2)
+    assert not answer(pool)
+    until(lambda: streams[0].done() or streams[1].done(), "a silent stream is cancelled")
+    until(lambda: len(pool._workers) < 2, "its thread ends")
+    assert answer(pool)
+    assert len(silent.cancelled) == 1
+
+
+def test_other_threads_have_no_place_to_lend():
+    lend_place()()
+    with away():
+        assert overloaded()

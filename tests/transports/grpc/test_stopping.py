@@ -1,0 +1,155 @@
+"""What becomes of calls when their server stops."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    at_least,
+    evaluate_request,
+    incoming,
+    pod,
+    served,
+    two_zones,
+    until,
+)
+from topospread_client.client import Client
+from topospread_client.connection import Connection
+from topospread_client.errors import TopospreadClientError
+
+CODE = grpc.StatusCode
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def in_thread(work) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_calls_that_run_or_stand_in_line_are_answered():
+    with served(decision_threads=1) as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        with server._pools.decisions.paused():
+            calls = [peer.engine.Evaluate.future(evaluate_request()) for _ in range(30)]
+            until(lambda: server._pools.decisions.arrived == 30, "they stand in line")
+            stopping = in_thread(server.stop)
+            until(lambda: server.ready() == (False, ("stopping",)), "it stops")
+        stopping.join(PATIENCE)
+        assert [call.result(PATIENCE).feasible for call in calls] == [1] * 30
+        with pytest.raises(grpc.RpcError) as refused:
+            peer.evaluate()
+        assert refused.value.code() is CODE.UNAVAILABLE
+
+
+def test_a_call_that_waits_may_use_the_grace_time(news):
+    with served(grace="10m") as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        assert peer.evaluate().feasible == 1
+        news.clear()
+        later = at_least(peer.apply(pod("web-3", "b1")))
+        call = peer.engine.Evaluate.future(evaluate_request(consistency=later), timeout=PATIENCE)
+        until(lambda: server._pools.decisions.waiting == 1, "it waits")
+        stopping = in_thread(server.stop)
+        until(lambda: server.ready() == (False, ("stopping",)), "it stops")
+        news.set()
+        assert call.result(PATIENCE).feasible == 3
+        stopping.join(PATIENCE)
+        assert not stopping.is_alive()
+
+
+def test_a_call_that_waits_for_longer_is_cancelled(news):
+    with served(grace="0s") as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        assert peer.evaluate().feasible == 1
+        news.clear()
+        later = at_least(peer.apply(pod("web-3", "b1")))
+        call = peer.engine.Evaluate.future(evaluate_request(consistency=later), timeout=PATIENCE)
+        until(lambda: server._pools.decisions.waiting == 1, "it waits")
+        server.stop()
+        assert call.code() in (CODE.CANCELLED, CODE.UNAVAILABLE)
+
+
+def test_told_twice_it_does_not_wait(news):
+    with served(grace="10m") as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        assert peer.evaluate().feasible == 1
+        news.clear()
+        later = at_least(peer.apply(pod("web-3", "b1")))
+        call = peer.engine.Evaluate.future(evaluate_request(consistency=later))
+        until(lambda: server._pools.decisions.waiting == 1, "it waits")
+        stopping = in_thread(server.stop)
+        until(lambda: server.ready() == (False, ("stopping",)), "it stops")
+        server.hurry()
+        stopping.join(PATIENCE)
+        assert not stopping.is_alive()
+        assert call.code() in (CODE.CANCELLED, CODE.UNAVAILABLE)
+
+
+def test_health_says_so_first_and_its_watches_hold_up_nothing():
+    with served(grace="10m") as server, Peer(server.address) as peer:
+        stub: Any = health_pb2_grpc.HealthStub(peer.channel)
+        watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(20)]
+        assert {next(iter(watch)).status for watch in watches} == {SERVING}
+        stopping = in_thread(server.stop)
+        assert {next(iter(watch)).status for watch in watches} == {NOT_SERVING}
+        stopping.join(PATIENCE)
+        assert not stopping.is_alive()
+
+
+def test_callers_with_the_clients_retry_policy_lose_no_call(tmp_path):
+    """Two servers, of which one stops under load, and then comes back and the other stops."""
+    store = f"sqlite:///{tmp_path}/state.db"
+    ended: Counter[str] = Counter()
+    over = threading.Event()
+
+    def load(address: str) -> None:
+        with Client(Connection(address, insecure=True), timeout=PATIENCE) as client:
+            while not over.is_set():
+                try:
+                    assert client.evaluate(incoming()).feasible == 1
+                    ended["answered"] += 1
+                except TopospreadClientError as error:
+                    ended[repr(error)] += 1
+
+    with ExitStack() as running:
+        first, second = (running.enter_context(served(store=store)) for _ in range(2))
+        with Peer(first.address) as peer:
+            peer.apply(*two_zones())
+        callers = [
+            in_thread(lambda a=a, b=b: load(f"ipv4:{a.address},{b.address}"))
+            for a, b in [(first, second), (second, first)] * 4
+        ]
+        until(lambda: ended["answered"] > 100, "load is on")
+        first.stop()
+        so_far = ended["answered"]
+        until(lambda: ended["answered"] > so_far + 100, "the other one takes over")
+        listen = first.address
+        running.enter_context(served(store=store, listen=listen))
+        second.stop()
+        so_far = ended["answered"]
+        until(lambda: ended["answered"] > so_far + 100, "the first one takes over")
+        over.set()
+        for caller in callers:
+            caller.join(PATIENCE)
+    assert ended.keys() == {"answered"}
+
+
+def test_nothing_is_left_behind(tmp_path):
+    before = set(threading.enumerate())
+    for number in range(3):
+        store = f"sqlite:///{tmp_path}/{number}.db"
+        with served(store=store, http="127.0.0.1:0") as server, Peer(server.address) as peer:
+            peer.apply(*two_zones())
+            peer.evaluate()
+    until(lambda: set(threading.enumerate()) <= before, "all threads end")
