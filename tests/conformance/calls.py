@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -35,14 +35,20 @@ SOMETHING: Json = {
 
 
 @contextmanager
-def running_server(store: str = "memory:") -> Iterator[grpc.Channel]:
-    """A channel to a server in this process, on a port that the system chooses."""
-    flags = {"listen": "127.0.0.1:0", "http": "off", "store": store}
-    with (
-        Server(load_settings(flags, {})) as server,
-        grpc.insecure_channel(server.address) as channel,
-    ):
-        yield channel
+def running_server(**flags: str) -> Iterator[Server]:
+    """A server in this process, on a store in memory and a port that the system chooses."""
+    usual = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
+    with Server(load_settings(usual | flags, {})) as server:
+        yield server
+
+
+@contextmanager
+def over_grpc() -> "Iterator[OverGrpc]":
+    """A server of its own, behind its stubs."""
+    with running_server() as server, grpc.insecure_channel(server.address) as channel:
+        evaluator = OverGrpc(channel)
+        yield evaluator
+        evaluator.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,18 +117,25 @@ class OverGrpc:
                 top_k=top_k,
                 add_pods=add,
                 remove_pods=remove,
-                settings=settings_of(case),
+                settings=self.settings(case),
                 consistency=common.Consistency(at_least_as_fresh=place.revision),
             )
         )
 
-    def plain_evaluation(self, case: Decision, top_k: int = 0) -> engine.EvaluateResponse:
-        """The same by the server's own rules, without what-ifs, at the newest state at hand."""
-        place = self.load(case.cluster)
-        self._engine.PreFilter(self._pre_filter(place, case))  # the state is there afterwards
+    def plain_evaluation(self, place: Loaded, pod: Json, top_k: int = 0) -> engine.EvaluateResponse:
+        """The same by the server's own rules, without what-ifs, at the newest state at hand.
+
+        That is how a question is asked that a server reads no further than it must.
+        """
+        fresh = common.Consistency(at_least_as_fresh=place.revision)
+        self._state.NodeTable(state.NodeTableRequest(cluster=place.name, consistency=fresh))
         return self._engine.Evaluate(
-            engine.EvaluateRequest(cluster=place.name, pod=pod_from_manifest(case.pod), top_k=top_k)
+            engine.EvaluateRequest(cluster=place.name, pod=pod_from_manifest(pod), top_k=top_k)
         )
+
+    def settings(self, case: Decision) -> common.Settings | None:
+        """By which rules the server is asked to judge: those of the case, in the request itself."""
+        return common.Settings(args=args_of(case.args), feature_gates=gates_of(case.gates))
 
     def load(self, cluster: Json) -> Loaded:
         """Have the server know a cluster; it forgets the small one before."""
@@ -140,6 +153,22 @@ class OverGrpc:
             revision = self._state.Apply(request).revision
         self._loaded.append(Loaded(cluster, name, revision, big))
         return self._loaded[-1]
+
+    def change(self, place: Loaded, changed: Json, *, gone: bool) -> Loaded:
+        """Write an object of a loaded cluster, or delete it."""
+        message = object_of(changed)
+        if not gone:
+            request = state.ApplyRequest(cluster=place.name, objects=[message])
+            return replace(place, revision=self._state.Apply(request).revision)
+        field = message.WhichOneof("object")
+        assert field is not None
+        reference = state.ObjectReference(
+            kind=state.Kind.Value(f"KIND_{field.upper()}"),
+            namespace=changed["metadata"].get("namespace", ""),
+            name=changed["metadata"]["name"],
+        )
+        deletion = state.DeleteRequest(cluster=place.name, objects=[reference])
+        return replace(place, revision=self._state.Delete(deletion).revision)
 
     def close(self) -> None:
         """Have the server forget all clusters."""
@@ -164,7 +193,7 @@ class OverGrpc:
             pod=pod_from_manifest(case.pod),
             add_pods=add,
             remove_pods=remove,
-            settings=settings_of(case),
+            settings=self.settings(case),
             consistency=common.Consistency(at_least_as_fresh=place.revision),
         )
 
@@ -218,11 +247,6 @@ def what_ifs(ops: list[Json]) -> tuple[list[common.PodOnNode], list[common.PodOn
         pod = pod_from_manifest(op["pod"])
         moves[op["op"]].append(common.PodOnNode(pod=pod, node=op["node"]))
     return moves["add"], moves["remove"]
-
-
-def settings_of(case: Decision) -> common.Settings:
-    """The rules, in the request itself."""
-    return common.Settings(args=args_of(case.args), feature_gates=gates_of(case.gates))
 
 
 def status_of(status: common.Status) -> Json:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from tests.conformance.calls import OverGrpc, running_server
+from tests.conformance.calls import over_grpc
 from tests.conformance.cases import MEMBERS, Decision, Json
 from tests.conformance.core import Core
 from tests.reference import evaluation
@@ -58,15 +58,6 @@ def reference() -> Iterator[Evaluator]:
 def core() -> Iterator[Evaluator]:
     """The core; nothing to start or stop."""
     yield Core()
-
-
-@contextmanager
-def over_grpc() -> Iterator[Evaluator]:
-    """A server in this process; one for all cases."""
-    with running_server() as channel:
-        evaluator = OverGrpc(channel)
-        yield evaluator
-        evaluator.close()
 
 
 EVALUATORS: Mapping[str, Callable[[], AbstractContextManager[Evaluator]]] = {

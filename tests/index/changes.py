@@ -211,7 +211,12 @@ class Hold:
     """Somebody goes on to use the newest snapshot."""
 
 
-Step = Fold | Keep | Read | Hold
+@dataclass(frozen=True)
+class LookBack:
+    """Those who hold older snapshots read everything of them."""
+
+
+Step = Fold | Keep | Read | Hold | LookBack
 
 folds = st.builds(Fold, batches)
 steps: SearchStrategy[list[Step]] = st.lists(
@@ -220,6 +225,7 @@ steps: SearchStrategy[list[Step]] = st.lists(
         st.builds(Keep, st.lists(st.sampled_from(GROUPS), max_size=4)),
         st.builds(Read),
         st.builds(Hold),
+        st.builds(LookBack),
     ),
     min_size=2,
     max_size=16,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.core import change_of, folded
-from tests.index.changes import GROUPS, Fold, Hold, Keep, Read, Step, batches, steps
+from tests.index.changes import GROUPS, Fold, Hold, Keep, LookBack, Read, Step, batches, steps
 from tests.index.comparing import assert_counts, assert_group, read
 from tests.index.counting import Cluster
 from tests.reference.histories import History, changed, histories
@@ -34,6 +34,9 @@ def play(builder: Builder, steps: list[Step]) -> tuple[Cluster, list[tuple[Snaps
                 read(builder.snapshot)
             case Hold():
                 held.append((builder.snapshot, cluster.copy()))
+            case LookBack():
+                for snapshot, _ in held:
+                    read(snapshot)
     return cluster, held
 
 

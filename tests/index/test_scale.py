@@ -224,3 +224,16 @@ def test_node_tables_are_shared_until_a_node_changes() -> None:
     assert builder.fold([joins("n"), starts("p", "n")]).nodes is nodes
     assert builder.fold([joins("n", "z2"), joins("n")]).nodes.id == nodes.id
     assert builder.fold([joins("n", "z2")]).nodes is not nodes
+
+
+def test_reading_the_past_does_not_change_the_present() -> None:
+    """An old snapshot works its views out anew; they are no base for those of another table."""
+    builder = Builder()
+    builder.keep([OF_APP])
+    before = builder.fold([joins("n", "a"), joins("m", "b"), starts("p", "n")])
+    builder.fold([joins("n", "b"), joins("o", "a")])
+    assert before.domain_counts(OF_APP, Eligibility(), ZONE).tolist() == [1, 0]
+    after = builder.fold([starts("q", "m")])
+    values = after.domains(ZONE).values
+    counts = after.domain_counts(OF_APP, Eligibility(), ZONE).tolist()
+    assert dict(zip(values, counts, strict=True)) == {"a": 0, "b": 2}

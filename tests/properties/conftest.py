@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.calls import OverGrpc, running_server
+from tests.conformance.calls import OverGrpc, over_grpc
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[OverGrpc]:
     """One server for all examples; each loads a cluster of its own."""
-    with running_server() as channel:
-        asked = OverGrpc(channel)
+    with over_grpc() as asked:
         yield asked
-        asked.close()

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tests.conformance.cases import Decision, Json
-from tests.reference.histories import Change, History, any_change, changed
+from tests.reference.histories import Change, any_change, changed
 from tests.reference.strategies import any_of, cases, clusters, kind_of, maybe, questions
 
 BIGGEST = 2**31 - 1
@@ -83,11 +82,3 @@ def at(case: Decision, cluster: Json) -> Decision:
         names = {node["metadata"]["name"] for node in cluster["nodes"]}
         chosen = [name for name in chosen if name in names] or None
     return replace(case, cluster=cluster, filter_nodes=chosen)
-
-
-def history_of(interview: Interview) -> History:
-    """The history by itself."""
-    return History(interview.start, [change for batch in interview.batches for change in batch])
-
-
-__all__ = ["Any", "Interview", "at", "history_of", "interviews", "odd_cases", "plain_cases"]

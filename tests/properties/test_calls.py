@@ -7,7 +7,8 @@ from hypothesis import given
 from tests.conformance.calls import OverGrpc
 from tests.conformance.cases import Decision, differences
 from tests.properties.expected import Expected, answer_to, judgement_of
-from tests.properties.questions import odd_cases, plain_cases
+from tests.properties.questions import Interview, at, interviews, odd_cases, plain_cases
+from tests.reference.histories import changed
 from tests.reference.strategies import cases, kind_of
 from topospread.spread.verdicts import Code
 from topospread_proto.v1.spread_engine_pb2 import EvaluateResponse
@@ -32,9 +33,26 @@ def test_evaluate_says_what_the_extension_points_say(server: OverGrpc, case: Dec
 
 @given(case=plain_cases())
 def test_a_plain_question_is_answered_as_any_other(server: OverGrpc, case: Decision) -> None:
-    expected = judgement_of(case)
-    agrees(server.plain_evaluation(case, EVERY), expected)
-    agrees(server.plain_evaluation(case), expected, best=5)
+    expected, place = judgement_of(case), server.load(case.cluster)
+    agrees(server.plain_evaluation(place, case.pod, EVERY), expected)
+    agrees(server.plain_evaluation(place, case.pod), expected, best=5)
+    agrees(server.plain_evaluation(place, case.pod, EVERY), expected)
+
+
+@given(interview=interviews())
+def test_plain_questions_after_every_change(server: OverGrpc, interview: Interview) -> None:
+    """What a server remembers of a pod's shape never outlives what it rests on."""
+    place, cluster = server.load(interview.start), interview.start
+    for batch in ([], *interview.batches):
+        for change in batch:
+            place = server.change(place, change.object, gone=change.gone)
+            cluster = changed(cluster, change)
+        for question in interview.questions:
+            case = replace(at(question, cluster), args={}, gates={}, ops=[], filter_nodes=None)
+            for _ in range(2):
+                got = server.plain_evaluation(place, case.pod, EVERY)
+                agrees(got, judgement_of(case))
+                assert got.revision == place.revision
 
 
 def agrees(got: EvaluateResponse, expected: Expected, best: int = EVERY) -> None:

@@ -1,0 +1,1 @@
+"""The algebra by itself: formulas at their edges, and two ways to judge that must agree."""
