@@ -131,6 +131,7 @@ class AsyncClient:
     node_table = _awaited(state.node_table)
     clusters = _awaited(state.clusters)
     drop_cluster = _awaited(state.drop_cluster)
+    accept_store = _awaited(state.accept_store)
 
     async def close(self) -> None:
         """End the connection; calls under way fail."""

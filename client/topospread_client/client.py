@@ -127,6 +127,7 @@ class Client:
     node_table = _blocking(state.node_table)
     clusters = _blocking(state.clusters)
     drop_cluster = _blocking(state.drop_cluster)
+    accept_store = _blocking(state.accept_store)
 
     def close(self) -> None:
         """End the connection; calls under way fail."""

@@ -65,6 +65,9 @@ LIST_CLUSTERS: Final = Rpc(
 DROP_CLUSTER: Final = Rpc(
     _STATE, "DropCluster", state.DropClusterRequest, state.DropClusterResponse, safe=False
 )
+ACCEPT_STORE: Final = Rpc(
+    _STATE, "AcceptStore", state.AcceptStoreRequest, state.AcceptStoreResponse, safe=False
+)
 
 ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     PRE_FILTER,
@@ -81,4 +84,5 @@ ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     NODE_TABLE,
     LIST_CLUSTERS,
     DROP_CLUSTER,
+    ACCEPT_STORE,
 )

@@ -387,3 +387,33 @@ def drop_cluster(
     reply = yield from call(rpcs.DROP_CLUSTER, request, timeout, traceparent)
     session.tables.pop(cluster, None)
     return reply.message.objects
+
+
+def accept_store(
+    session: Session,
+    cluster: str,
+    *,
+    timeout: float | None = None,
+    traceparent: str | None = None,
+) -> Operation[str]:
+    """Take what the store holds now of a cluster as the truth, whatever servers knew before.
+
+    They keep what they knew and refuse writes when they find a store emptied, restored from
+    elsewhere or exchanged, until somebody says so.
+
+    Args:
+        session: what the client's operations share.
+        cluster: always named: this must not hit the default by a slip.
+        timeout: seconds, also for loading it; None takes the client's.
+        traceparent: parent of the server's span.
+
+    Returns:
+        The revision from which the store is followed.
+
+    Raises:
+        TopospreadClientError: the call failed.
+    """
+    request = state.AcceptStoreRequest(cluster=cluster)
+    reply = yield from call(rpcs.ACCEPT_STORE, request, timeout, traceparent)
+    session.tables.pop(cluster, None)
+    return reply.message.revision

@@ -93,6 +93,9 @@ class Backend(Protocol):
     def restore(self, store: Store, saved: object) -> None:
         """Put the state back: what came after save() is lost."""
 
+    def empty(self, store: Store) -> None:
+        """Lose everything, by an accident of the store."""
+
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
         """Damage a stored value."""
 
@@ -115,6 +118,10 @@ class SqliteBackend:
         assert isinstance(saved, sqlite3.Connection)
         saved.backup(_writer(store))
         saved.close()
+
+    def empty(self, store: Store) -> None:
+        for table in ("cluster", "object", "log", "touched", "tombstone", "expiry"):
+            _writer(store).execute(f"DELETE FROM {table}")
 
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
         changed = _writer(store).execute(
@@ -144,6 +151,10 @@ class RedisBackend:
             client.flushall()
             for name, value in saved.items():
                 client.restore(name, 0, value)
+
+    def empty(self, store: Store) -> None:
+        with redis.Redis.from_url(self.url) as client:
+            client.flushall()
 
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
         name = key.name if key.kind is Kind.NODE else f"{key.namespace}/{key.name}"

@@ -116,4 +116,5 @@ def gauges(replica: Replica) -> ClusterGauges:
         stale_seconds=replica.stale_for,
         snapshot_age_seconds=replica.age,
         corrupt_values=replica.corrupt,
+        identity_changed=replica.identity_changed,
     )

@@ -187,10 +187,17 @@ class Server:
         settings = self.settings
         cycles = Cycles(settings.cycle_ttl, settings.max_cycles)
         limits = parts.make_limits(settings)
-        engine = Engine(self._replicas, self._store, self._book, cycles, limits)
+        engine = Engine(
+            self._replicas,
+            self._store,
+            self._book,
+            cycles,
+            limits,
+            remembers=settings.remember_results,
+        )
         facts = ServerFacts(self.version, self._store.address, self._started, self._config_state)
-        reads, writes = Reads(self._store, self._replicas), Writes(self._store)
-        state = ClusterStateServicer(reads, writes, self._replicas, facts)
+        reads, writes = Reads(self._store, self._replicas), Writes(self._store, self._replicas)
+        state = ClusterStateServicer(reads, writes, facts)
         decisions = SpreadEngineServicer(engine, Observer(self.metrics))
         offered = {
             spread_engine.SERVICE: decisions.methods(),

@@ -26,6 +26,7 @@ VERBS: Final = (
     "get",
     "evaluate",
     "status",
+    "store",
     "conformance",
     "bench",
     "config",

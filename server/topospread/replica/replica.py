@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -17,35 +18,35 @@ from topospread.errors import (
     Unavailable,
 )
 from topospread.index.builder import Builder
+from topospread.replica.contact import FIRST_PAUSE, LAST_PAUSE, Contact
 from topospread.replica.decoding import Decoder
+from topospread.replica.history import History
+from topospread.replica.succession import Fate, Succession
 from topospread.replica.view import Token, View
-from topospread.store.api import Follower, Reader, Revision, Transaction
+from topospread.store.api import Follower, Reader, Revision, Transaction, Voucher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from topospread.index.changes import IndexChange
     from topospread.spread.topology import GroupKey
+    from topospread.store.api import Head
 
 LOG: Final = logging.getLogger(__name__)
 
 FOLLOW_WAIT: Final = 5.0
 """Seconds that one follow() blocks; afterwards the head is compared, which finds a lost tail."""
 
-FIRST_BACKOFF: Final = 0.05
-LAST_BACKOFF: Final = 1.0
-"""Seconds between two tries to reach the store: doubling, and short at the end, so that writes go
-on soon.
-"""
-
 BATCH: Final = 1000
 """Log entries asked for at once: bounds how long one fold takes."""
 
-REMEMBERED_TAGS: Final = 4096
-"""Transactions whose tags are remembered, to tell a token of another history."""
+LONG_WAIT: Final = 0.25
+"""Seconds after which a wait for a revision asks the store whether it will ever come. It comes
+within some 20 ms unless the store is slow, or lost it.
+"""
 
 
-class Source(Reader, Follower, Protocol):
+class Source(Reader, Follower, Voucher, Protocol):
     """What a replica needs of the store."""
 
 
@@ -81,19 +82,20 @@ class Replica:
         self._options = options
         self._on_gone = on_gone
         self._builder = Builder(max_groups=options.max_groups, breathe=_let_go)
-        self._tags: dict[int, str] = {}
+        self._history = History(cluster, source)
         self._decoder = Decoder(cluster)
-        self._stale_since: float | None = None
-        self._backoff = FIRST_BACKOFF
+        self._contact = Contact()
         self._seen = 0
-        self._confirmed_at: float | None = None
         self._rebuilds = 0
         self._loaded = False
         self._failure: Exception | None = None
         self._changed = threading.Condition()
         self._waiting = 0
         self._hurry = threading.Event()
+        self._nudged = threading.Event()
         self._stopping = threading.Event()
+        self._succession: Succession | None = None
+        self._judging = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"follow-{cluster}", daemon=True)
 
     def start(self) -> None:
@@ -103,20 +105,60 @@ class Replica:
     def stop(self) -> None:
         """End the thread; callers that wait get Unavailable."""
         self._stopping.set()
-        self._hurry.set()
-        self._source.wake(self.cluster)
+        self.look()
         with self._changed:
             self._changed.notify_all()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join()
+
+    def look(self) -> None:
+        """Ask the store at once whatever there is to ask."""
+        self._hurry.set()
+        self._nudged.set()
+        self._source.wake(self.cluster)
+
+    # ------------------------------ other histories
+
+    def judge(self) -> tuple[Fate, Head]:
+        """What became of the history that is followed, and what the store has now.
+
+        Raises:
+            StoreUnavailable: the store cannot be looked at.
+        """
+        # One at a time, so that heads are judged in the order in which they were.
+        with self._judging:
+            head = self._source.head(self.cluster)
+            return self._held().judge(head), head
+
+    def accept(self, identity: str, deadline: float) -> None:
+        """Take the store's history with this identity (empty: that there is none) as meant.
+
+        Raises:
+            DeadlineExceeded: it is not loaded yet.
+            StoreUnavailable: it cannot be loaded now.
+        """
+        with self._judging:
+            self._held().accept(identity)
+        self.look()
+
+        def followed() -> bool:
+            return self._stopping.is_set() or self.loaded().identity == identity
+
+        while not followed():
+            with suppress(Unavailable):
+                self._await(followed, deadline)
+
+    def _held(self) -> Succession:
+        if self._succession is None:
+            self._succession = Succession(self.loaded().identity)
+        return self._succession
 
     # ------------------------------ reading
 
     @property
     def stale_for(self) -> float:
         """Seconds since the store was last heard of; 0 while it answers."""
-        since = self._stale_since
-        return 0.0 if since is None else max(0.0, time.monotonic() - since)
+        return self._contact.stale_for
 
     @property
     def lag(self) -> int:
@@ -127,8 +169,7 @@ class Replica:
     @property
     def age(self) -> float:
         """Seconds since the view was last known to be the newest state; 0 before the first load."""
-        confirmed = self._confirmed_at
-        return 0.0 if confirmed is None else max(0.0, time.monotonic() - confirmed)
+        return self._contact.age
 
     @property
     def corrupt(self) -> int:
@@ -175,26 +216,35 @@ class Replica:
 
         Raises:
             DeadlineExceeded: the revision did not arrive in time.
-            RevisionUnavailable: the token belongs to another history, or the cluster was dropped.
+            RevisionUnavailable: the token belongs to another history, or the cluster was dropped,
+                or the log no longer tells.
+            StoreUnavailable: only the store could tell whether the token belongs to this history.
             Unavailable: the view is being made anew.
         """
         view = self.loaded()
-        if token.identity != view.identity:
+        if view.identity == token.identity and view.revision.number < token.revision.number:
+            self._await_revision(token, deadline)
+            view = self.loaded()
+        if view.identity != token.identity:
             raise RevisionUnavailable(
                 "the revision belongs to another store or a dropped cluster: read again without it"
             )
-        if view.revision.number < token.revision.number:
-            self._await(lambda: self.loaded().revision.number >= token.revision.number, deadline)
-            view = self.loaded()
-        self._same_history(token)
+        self._history.check(token)
         return view
 
-    def _same_history(self, token: Token) -> None:
-        tag = self._tags.get(token.revision.number, token.revision.tag)
-        if tag != token.revision.tag:
-            raise RevisionUnavailable(
-                "the revision was lost when the store failed over: read again without it"
-            )
+    def _await_revision(self, token: Token, deadline: float) -> None:
+        def reached() -> bool:
+            return self.loaded().revision.number >= token.revision.number
+
+        try:
+            self._await(reached, min(deadline, time.monotonic() + LONG_WAIT))
+        except DeadlineExceeded:
+            if time.monotonic() >= deadline:
+                raise
+            # Out of reach, it may come back before the deadline.
+            with suppress(StoreUnavailable):
+                self._history.ask(token)
+            self._await(reached, deadline)
 
     def _await(self, reached: Callable[[], bool], deadline: float) -> None:
         with self._changed:
@@ -226,13 +276,13 @@ class Replica:
             try:
                 self._load_and_follow()
             except StoreUnavailable as cause:
-                if self._stale_since is None:
+                if not self._contact.broken:
                     LOG.warning("cluster %s: the store is out of reach: %s", self.cluster, cause)
                 self._lost(cause)
             except RevisionUnavailable as cause:
                 LOG.warning("cluster %s: rebuilding aside: %s", self.cluster, cause)
                 self._rebuild()
-                self._stopping.wait(FIRST_BACKOFF)
+                self._pause(FIRST_PAUSE)
             except NotFound as cause:
                 self._end(cause)
             except Exception:
@@ -244,29 +294,52 @@ class Replica:
     def _load_and_follow(self) -> None:
         try:
             if not self._loaded:
-                self._publish(*self._load())
+                head = self._followable()
+                if head is None:
+                    self._pause(LAST_PAUSE)
+                    return
+                self._publish(*self._load(head))
             self._follow()
-        except IdentityChanged as cause:
+        except IdentityChanged:
             self._rebuild()
-            self._replaced(cause)
+            if self.view is None:
+                self._pause(FIRST_PAUSE)
 
-    def _load(self) -> tuple[Builder, str, Revision]:
+    def _followable(self) -> Head | None:
+        """The store's head, if its history is the one followed so far, or its heir.
+
+        Raises:
+            NotFound: the cluster was dropped; what is there now begins with another replica.
+        """
+        if self.view is None:
+            return self._source.head(self.cluster)
+        fate, head = self.judge()
+        if fate is Fate.DROPPED:
+            raise NotFound(f"cluster {self.cluster!r} was dropped")
+        if fate is Fate.LOST:
+            self._keep_view(self.view)
+            return None
+        if fate is Fate.SUCCEEDED:
+            lost = self.view.identity
+            LOG.warning("cluster %s: %s takes the place of %s", self.cluster, head.identity, lost)
+            self._source.vouch(self.cluster, (), identity=head.identity, instead_of=lost)
+        elif self.identity_changed:
+            LOG.warning("cluster %s: the store has its history again", self.cluster)
+        return head
+
+    def _load(self, head: Head) -> tuple[Builder, str, Revision]:
         """Build the index anew, aside; the old view answers meanwhile."""
-        head = self._source.head(self.cluster)
         old = self.view
-        if old is not None and head.identity != old.identity:
-            raise IdentityChanged("the store holds another history of this cluster, or none")
         if not head.identity:
             raise NotFound(f"cluster {self.cluster!r} is not known: apply objects to it first")
         builder = Builder(max_groups=self._options.max_groups, breathe=_let_go)
         self._decoder = Decoder(self.cluster)
-        self._tags = {head.revision.number: head.revision.tag}
+        self._history.begin(head.revision)
         for page in self._source.scan(self.cluster):
             builder.fold(self._decoder.objects(page))
         target = self._source.head(self.cluster)
         if target.identity != head.identity:
             raise RevisionUnavailable("the cluster was dropped while it was loaded")
-        self.identity_changed = False
         revision = head.revision
         while revision.number < target.revision.number:
             revision = self._fold(builder, self._next(head.identity, revision, 0.0), revision)
@@ -290,11 +363,10 @@ class Replica:
 
     def _heard(self, revision: Revision, transactions: Sequence[Transaction]) -> None:
         """The store answered: note how far ahead it is, and when it was not."""
-        self._stale_since = None
-        self._backoff = FIRST_BACKOFF
+        self._contact.heard()
         if sum(len(transaction.entries) for transaction in transactions) < BATCH:
             self._seen = transactions[-1].revision.number if transactions else revision.number
-            self._confirmed_at = time.monotonic()
+            self._contact.confirmed()
         else:
             self._seen = self._source.head(self.cluster).revision.number
 
@@ -315,8 +387,7 @@ class Replica:
         for transaction in transactions:
             changes.extend(self._decoder.entries(transaction.entries))
             revision = transaction.revision
-            self._tags[revision.number] = revision.tag
-            self._tags.pop(revision.number - REMEMBERED_TAGS, None)
+            self._history.add(revision)
         if changes:
             builder.fold(changes)
         return revision
@@ -328,18 +399,23 @@ class Replica:
             self._loaded = True
             self.view = View(builder.snapshot, identity, revision, token, time.monotonic())
             self._failure = None
+            self.identity_changed = False
+            self._succession = None
             self._changed.notify_all()
 
     # ------------------------------ trouble
 
     def _lost(self, cause: Exception) -> None:
         """Say that the view may be old, and let some time pass."""
-        if self._stale_since is None:
-            self._stale_since = time.monotonic()
+        self._contact.missed()
         if self.view is None:
             self._fail(cause)
-        self._stopping.wait(self._backoff)
-        self._backoff = min(self._backoff * 2, LAST_BACKOFF)
+        self._pause(self._contact.pause())
+
+    def _pause(self, seconds: float) -> None:
+        """Let time pass, unless somebody asks to look."""
+        self._nudged.wait(seconds)
+        self._nudged.clear()
 
     def _rebuild(self) -> None:
         """Load anew, aside; whoever waits for a revision is told at once."""
@@ -348,22 +424,17 @@ class Replica:
             self._rebuilds += 1
             self._changed.notify_all()
 
-    def _replaced(self, cause: IdentityChanged) -> None:
-        """The cluster was dropped, or else the store is another one, or was emptied.
-
-        A dropped one is followed no more. Otherwise the view is kept and says so.
-        """
-        view = self.view
-        head = self._source.head(self.cluster)
-        if view is None or view.identity in head.dropped:
-            self._end(cause)
-            return
+    def _keep_view(self, view: View) -> None:
+        """The store is another one, or was emptied: the view is kept, and says so."""
+        self._contact.missed()
         if not self.identity_changed:
-            LOG.error("cluster %s: kept as it was at %s: %s", self.cluster, view.revision, cause)
             self.identity_changed = True
-        if self._stale_since is None:
-            self._stale_since = time.monotonic()
-        self._stopping.wait(LAST_BACKOFF)
+            LOG.error(
+                "cluster %s: the store has another history of it, or none: kept as it was at %s; "
+                "accept the store's with `topospread store accept`, or replace all kinds",
+                self.cluster,
+                view.revision.number,
+            )
 
     def _end(self, cause: Exception) -> None:
         """There is nothing to follow any more."""

@@ -8,12 +8,25 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import LimitExceeded, Unavailable
+from topospread.errors import (
+    DeadlineExceeded,
+    IdentityChanged,
+    LimitExceeded,
+    RevisionUnavailable,
+    StoreUnavailable,
+    Unavailable,
+)
 from topospread.replica.replica import Replica, ReplicaOptions, Source
+from topospread.replica.succession import LISTED_KINDS, Fate
 from topospread.replica.view import Token, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from topospread.store.api import Head
+
+HEAD_SECONDS: Final = 2.0
+"""Longest wait for the store's newest revision, whatever the caller's deadline is."""
 
 MAX_CLUSTERS: Final = 1024
 """Replicas a process keeps: each costs a thread and an index."""
@@ -88,6 +101,8 @@ class Replicas:
             Unavailable: staler than allowed, or the store is needed and out of reach.
             DeadlineExceeded: the wait ended with the deadline.
             RevisionUnavailable: the demanded revision is of another history.
+            IdentityChanged: the store has another history than the one that is followed, and what
+                is demanded is of that one.
         """
         replica = self._replicas.get(cluster)
         view = None if replica is None else replica.view
@@ -122,35 +137,125 @@ class Replicas:
         began = time.monotonic()
         at_hand = False
         try:
-            token = demand.token
             if demand.freshness is Freshness.FULLY_CONSISTENT:
-                head = self._source.head(replica.cluster)
-                token = Token(head.identity, head.revision)
+                return self._newest(replica, deadline)
+            token = demand.token
             assert token is not None, "at_least_as_fresh carries a token"
-            if token.identity != replica.loaded().identity:
-                replica = self._successor(replica, deadline)
-            elif replica.loaded().revision.number >= token.revision.number:
-                at_hand = demand.freshness is Freshness.AT_LEAST_AS_FRESH
-                return replica, replica.wait_for(token, deadline)
-            leave = self._entering_wait()
-            try:
-                return replica, replica.wait_for(token, deadline)
-            finally:
-                leave()
+            view = replica.loaded()
+            if token.identity != view.identity or view.revision.number < token.revision.number:
+                return self._awaited(replica, token, deadline)
+            at_hand = True
+            return replica, replica.wait_for(token, deadline)
         finally:
             self._waited[demand.freshness](0.0 if at_hand else time.monotonic() - began)
 
-    def _successor(self, replica: Replica, deadline: float) -> Replica:
+    def _awaited(self, replica: Replica, token: Token, deadline: float) -> tuple[Replica, View]:
+        """A view that has a revision which is not at hand."""
+        if token.identity != replica.loaded().identity:
+            replica = self._successor(replica, token, deadline)
+        leave = self._entering_wait()
+        try:
+            return replica, replica.wait_for(token, deadline)
+        finally:
+            leave()
+
+    def _newest(self, replica: Replica, deadline: float) -> tuple[Replica, View]:
+        """A view that has everything that the store has now.
+
+        Raises:
+            Unavailable: the store is out of reach, or lost writes that the view still has.
+            DeadlineExceeded: it did not answer by then.
+        """
+        view = replica.loaded()
+        head = self._head(replica.cluster, deadline)
+        token = Token(head.identity, head.revision)
+        try:
+            if head.identity == view.identity and head.revision.number < view.revision.number:
+                # The view was there before the head was asked for.
+                raise RevisionUnavailable("the store has not come as far as the view")
+            if replica.view is view and head.revision == view.revision:
+                return replica, view
+            return self._awaited(replica, token, deadline)
+        except RevisionUnavailable as cause:
+            replica.look()
+            raise Unavailable(
+                "the store lost writes, so the state is being loaded anew: try again"
+            ) from cause
+
+    def _head(self, cluster: str, deadline: float) -> Head:
+        left = deadline - time.monotonic()
+        try:
+            return self._source.head(cluster, timeout=min(HEAD_SECONDS, max(0.001, left)))
+        except StoreUnavailable as cause:
+            if time.monotonic() < deadline:
+                raise
+            raise DeadlineExceeded("the store did not answer before the call's deadline") from cause
+
+    def _successor(self, replica: Replica, token: Token, deadline: float) -> Replica:
         """The replica of a cluster's next history, if this one's was dropped; else this one.
 
         The old replica finds out by itself, but whoever holds a revision of the new history must
         not wait for that.
+
+        Raises:
+            IdentityChanged: the token is of the store's history, which nobody accepted yet.
         """
-        if replica.loaded().identity not in self._source.head(replica.cluster).dropped:
-            return replica
-        self._forget(replica)
-        replica.stop()
-        return self._loaded(replica.cluster, deadline)
+        head = self._head(replica.cluster, deadline)
+        if replica.loaded().identity in head.dropped:
+            self._forget(replica)
+            replica.stop()
+            return self._loaded(replica.cluster, deadline)
+        if token.identity == head.identity:
+            raise changed(replica.cluster)
+        return replica
+
+    # ------------------------------ histories
+
+    def identity(self, cluster: str) -> str:
+        """Identity of the history that is followed; empty when the cluster is not, or not yet."""
+        replica = self._replicas.get(cluster)
+        view = None if replica is None or replica.gone else replica.view
+        return "" if view is None else view.identity
+
+    def reconcile(self, cluster: str) -> str:
+        """Look whether the store's history of a cluster may take the place of the one followed.
+
+        Returns:
+            The identity that is meant from now on; empty when there is no cluster.
+
+        Raises:
+            IdentityChanged: nobody said that the store's history is meant.
+            StoreUnavailable: it cannot be looked at.
+        """
+        replica = self._replicas.get(cluster)
+        if replica is None or replica.view is None:
+            return self._source.head(cluster).identity
+        fate, head = replica.judge()
+        if fate is Fate.LOST:
+            raise changed(cluster)
+        if fate is Fate.DROPPED:
+            self._forget(replica)
+            replica.stop()
+        elif fate is Fate.SUCCEEDED:
+            replica.look()
+        return head.identity
+
+    def accept(self, cluster: str, deadline: float) -> Token:
+        """Take the store's history as meant, here and for all who follow the same store.
+
+        Returns:
+            The revision from which it is followed.
+
+        Raises:
+            DeadlineExceeded: it is accepted, but not loaded yet.
+            StoreUnavailable: nothing was accepted.
+        """
+        head = self._head(cluster, deadline)
+        self._source.vouch(cluster, LISTED_KINDS, identity=head.identity)
+        replica = self._replicas.get(cluster)
+        if replica is not None and self.identity(cluster) not in ("", head.identity):
+            replica.accept(head.identity, deadline)
+        return Token(head.identity, head.revision)
 
     def _loaded(self, cluster: str, deadline: float) -> Replica:
         leave = self._entering_wait()
@@ -214,6 +319,14 @@ class Replicas:
 def seconds_from_now(seconds: float) -> float:
     """A deadline on the monotonic clock."""
     return time.monotonic() + seconds
+
+
+def changed(cluster: str) -> IdentityChanged:
+    """What is said of a history that nobody accepted."""
+    return IdentityChanged(
+        f"the store has another history of cluster {cluster!r} than this server, or none: if that "
+        "is meant, accept it (`topospread store accept`), or replace all kinds"
+    )
 
 
 def _nothing() -> None:

@@ -14,6 +14,7 @@ from topospread.errors import (
     InvalidRequest,
     NotFound,
     RevisionUnavailable,
+    StoreUnavailable,
 )
 from topospread.replica.replicas import Consistency, Freshness, Replicas
 from topospread.replica.view import Token, View
@@ -46,10 +47,15 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A cluster of the store; `replica` is None when this process does not follow it."""
+    """A cluster that the store has, or this process follows.
+
+    Attributes:
+        head: None when the store is out of reach.
+        replica: None when this process does not follow it.
+    """
 
     name: str
-    head: Head
+    head: Head | None
     replica: Replica | None
 
 
@@ -162,12 +168,22 @@ class Reads:
             self._replicas.resolve(cluster, consistency, deadline)
 
     def clusters(self) -> Sequence[Followed]:
-        """All clusters of the store."""
+        """All clusters of the store, and those that are followed although it has lost them.
+
+        Raises:
+            StoreUnavailable: it is out of reach and nothing is followed.
+        """
         running = {replica.cluster: replica for replica in self._replicas.running()}
-        return [
-            Followed(name, self._store.head(name), running.get(name))
-            for name in self._store.clusters()
-        ]
+        try:
+            stored = self._store.clusters()
+            return [
+                Followed(name, self._store.head(name), running.get(name))
+                for name in sorted({*stored, *running})
+            ]
+        except StoreUnavailable:
+            if not running:
+                raise
+            return [Followed(name, None, replica) for name, replica in sorted(running.items())]
 
     def _head(self, cluster: str) -> Head:
         head = self._store.head(cluster)

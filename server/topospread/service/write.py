@@ -1,14 +1,14 @@
-"""Apply, Delete and Replace: facts into the store."""
+"""Apply, Delete and Replace: facts into the store, and only into the history that is followed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
-from topospread.errors import InvalidRequest
+from topospread.errors import IdentityChanged, InvalidRequest
 from topospread.replica.view import Token
 from topospread.store.api import (
     MAX_CHANGES,
@@ -25,8 +25,37 @@ from topospread.store.api import (
 
 WARNINGS_SHOWN: Final = 100
 
+SUCCESSIONS: Final = 2
+"""Times that a cluster may be dropped under a write before it is refused."""
+
+T = TypeVar("T")
+
 Traced = Callable[[str, int], AbstractContextManager[object]]
 """Wraps a write to the store in a span: (operation, how many changes)."""
+
+
+class Histories(Protocol):
+    """Which history of each cluster this server takes for the truth."""
+
+    def identity(self, cluster: str) -> str:
+        """Identity of the one that is followed; empty when none is."""
+        ...
+
+    def reconcile(self, cluster: str) -> str:
+        """The identity that is meant, after the store showed another one; empty for none.
+
+        Raises:
+            IdentityChanged: nobody said that the store's history is meant.
+        """
+        ...
+
+    def accept(self, cluster: str, deadline: float) -> Token:
+        """Take the store's history as meant."""
+        ...
+
+    def forget(self, cluster: str) -> None:
+        """Follow a cluster no more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +100,15 @@ class Replaced:
 
 
 class Writes:
-    """Writes to clusters of one store."""
+    """Writes to clusters of one store.
 
-    def __init__(self, store: Store) -> None:
+    Every write names the identity of the history that this server follows, and the store checks it
+    in the same step: what callers decided by one history never lands in another.
+    """
+
+    def __init__(self, store: Store, histories: Histories) -> None:
         self._store = store
+        self._histories = histories
 
     def apply(
         self,
@@ -89,13 +123,19 @@ class Writes:
 
         Raises:
             InvalidRequest: more than 500, or one object twice; nothing was written.
+            IdentityChanged: the store has another history, which nobody accepted yet.
             StoreUnavailable: the store did not answer.
         """
         _check_batch([incoming.object.key for incoming in objects])
         changes = [incoming.put for incoming in objects]
         with traced("apply", len(changes)):
-            applied = self._store.apply(cluster, changes, force=force, timeout=timeout)
-        return Written(self._token(cluster, applied), applied.outcomes)
+            applied = self._within(
+                cluster,
+                lambda identity: self._store.apply(
+                    cluster, changes, identity=identity, force=force, timeout=timeout
+                ),
+            )
+        return Written(_token(applied), applied.outcomes)
 
     def delete(
         self, cluster: str, removals: Sequence[Remove], *, timeout: float, traced: Traced
@@ -107,8 +147,13 @@ class Writes:
         """
         _check_batch([removal.key for removal in removals])
         with traced("delete", len(removals)):
-            applied = self._store.apply(cluster, removals, timeout=timeout)
-        return Written(self._token(cluster, applied), applied.outcomes)
+            applied = self._within(
+                cluster,
+                lambda identity: self._store.apply(
+                    cluster, removals, identity=identity, timeout=timeout
+                ),
+            )
+        return Written(_token(applied), applied.outcomes)
 
     def replace(
         self,
@@ -126,8 +171,12 @@ class Writes:
         What the list lacks is deleted only if its stored version is at most the list's, so that an
         object that was created after the list was made survives.
 
+        It is the one write that goes into whatever history the store has: a list of each kind makes
+        any of them the truth.
+
         Raises:
             InvalidRequest: an object of another kind, or twice.
+            IdentityChanged: the store's history became another one while it was written.
             StoreUnavailable: some pieces may have been written; the same call again converges.
         """
         replaced = Replaced()
@@ -136,15 +185,23 @@ class Writes:
             replaced.warnings.extend(incoming.warnings)
         changes: list[Change] = [incoming.put for incoming in wanted.values()]
         up_to = "" if force else resource_version
+        identity = self._store.head(cluster).identity
         surplus = self._surplus(cluster, kind, wanted)
         changes.extend(Remove(key, up_to_version=up_to) for key in surplus)
         # An empty list is written, too, so that a cluster without anything exists afterwards.
         for first in range(0, max(1, len(changes)), MAX_CHANGES):
             piece = changes[first : first + MAX_CHANGES]
             with traced("replace", len(piece)):
-                applied = self._store.apply(cluster, piece, force=force, timeout=timeout)
+                applied = self._store.apply(
+                    cluster, piece, identity=identity, force=force, timeout=timeout
+                )
+            identity = applied.identity
             replaced.outcomes.update(applied.outcomes)
-            replaced.token = self._token(cluster, applied)
+            replaced.token = _token(applied)
+        self._store.vouch(cluster, (kind,), identity=identity)
+        if self._histories.identity(cluster) not in ("", identity):
+            with suppress(IdentityChanged):  # not all kinds yet
+                self._histories.reconcile(cluster)
         _shorten(replaced.warnings)
         return replaced
 
@@ -157,11 +214,37 @@ class Writes:
         ]
 
     def drop(self, cluster: str) -> int:
-        """Forget a cluster; returns how many objects it had."""
-        return self._store.drop(cluster)
+        """Forget a cluster; returns how many objects it had.
 
-    def _token(self, cluster: str, applied: Applied) -> str:
-        return Token(self._store.head(cluster).identity, applied.revision).encode()
+        Raises:
+            IdentityChanged: the store has another history, which nobody accepted yet.
+        """
+        count = self._within(cluster, lambda identity: self._store.drop(cluster, identity=identity))
+        self._histories.forget(cluster)
+        return count
+
+    def accept(self, cluster: str, deadline: float) -> str:
+        """Take the store's history of a cluster as meant; the revision that is followed from.
+
+        Raises:
+            DeadlineExceeded: it is accepted, but not loaded yet.
+            StoreUnavailable: nothing was accepted.
+        """
+        return self._histories.accept(cluster, deadline).encode()
+
+    def _within(self, cluster: str, write: Callable[[str], T]) -> T:
+        """Write into the history that is followed, or into the one that took its place."""
+        identity = self._histories.identity(cluster)
+        for _ in range(SUCCESSIONS):
+            try:
+                return write(identity)
+            except IdentityChanged:
+                identity = self._histories.reconcile(cluster)
+        return write(identity)
+
+
+def _token(applied: Applied) -> str:
+    return Token(applied.identity, applied.revision).encode()
 
 
 def _of_one_kind(kind: Kind, objects: Iterable[Incoming]) -> dict[Key, Incoming]:

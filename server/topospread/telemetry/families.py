@@ -66,6 +66,7 @@ class ClusterGauges:
         stale_seconds: for how long the store has been out of reach; 0 when it is not.
         snapshot_age_seconds: since the snapshot was last known to be the newest state.
         corrupt_values: stored values that cannot be read and are left out.
+        identity_changed: the store has another history than the snapshot, which nobody accepted.
     """
 
     cluster: str
@@ -75,6 +76,7 @@ class ClusterGauges:
     stale_seconds: float
     snapshot_age_seconds: float
     corrupt_values: int
+    identity_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,11 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
             "snapshot_age_seconds",
         ),
         ("corrupt_values", "Stored values that cannot be read.", "corrupt_values"),
+        (
+            "store_identity_changed",
+            "1 while the store has another history than the snapshot, which nobody accepted.",
+            "identity_changed",
+        ),
     ):
         family = GaugeMetricFamily(f"topospread_{name}", text, labels=("cluster",))
         for cluster in clusters:

@@ -15,7 +15,7 @@ from topospread.codec.stored import ends_reservation, object_from_stored, stored
 from topospread.errors import CorruptValue, FieldViolation, InvalidRequest
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.selectors import SelectorError, compile_selector
-from topospread.replica.replicas import NEWEST_AT_HAND, Consistency, Replicas
+from topospread.replica.replicas import NEWEST_AT_HAND, Consistency
 from topospread.replica.view import Token
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.service.write import Incoming, Writes, Written
@@ -54,12 +54,9 @@ class ServerFacts:
 class ClusterStateServicer:
     """Each method takes a request and a call, and raises what the use case raises."""
 
-    def __init__(
-        self, reads: Reads, writes: Writes, replicas: Replicas, facts: ServerFacts
-    ) -> None:
+    def __init__(self, reads: Reads, writes: Writes, facts: ServerFacts) -> None:
         self._reads = reads
         self._writes = writes
-        self._replicas = replicas
         self._facts = facts
 
     def methods(self) -> dict[str, tuple[Method, str]]:
@@ -74,6 +71,7 @@ class ClusterStateServicer:
             "NodeTable": (Unary(pb.NodeTableRequest, self.node_table), "state"),
             "ListClusters": (Unary(pb.ListClustersRequest, self.list_clusters), "state"),
             "DropCluster": (Unary(pb.DropClusterRequest, self.drop_cluster), "state"),
+            "AcceptStore": (Unary(pb.AcceptStoreRequest, self.accept_store), "state"),
         }
 
     # ------------------------------ writes
@@ -138,8 +136,12 @@ class ClusterStateServicer:
         cluster = request.cluster or DEFAULT_CLUSTER
         with _traced(call, cluster)("drop", 1):
             objects = self._writes.drop(cluster)
-        self._replicas.forget(cluster)
         return pb.DropClusterResponse(objects=objects)
+
+    def accept_store(self, request: pb.AcceptStoreRequest, call: Call) -> pb.AcceptStoreResponse:
+        """ClusterState.AcceptStore."""
+        cluster = request.cluster or DEFAULT_CLUSTER
+        return pb.AcceptStoreResponse(revision=self._writes.accept(cluster, call.deadline))
 
     # ------------------------------ reads
 
@@ -322,18 +324,20 @@ def _label_query(request: pb.ListRequest) -> Callable[[StoredObject], bool]:
 
 
 def _cluster_status(followed: Followed) -> pb.ClusterStatus:
-    status = pb.ClusterStatus(name=followed.name, lag=followed.head.revision.number)
-    replica = followed.replica
+    replica, head = followed.replica, followed.head
+    written = 0 if head is None else head.revision.number
     view = None if replica is None else replica.view
     if replica is None or view is None:
-        return status
+        return pb.ClusterStatus(name=followed.name, lag=written)
+    # What another history has written is nothing that this one lags behind.
+    lag = written - view.revision.number if head and head.identity == view.identity else replica.lag
     snapshot = view.snapshot
     stale = stale_for(replica)
     return pb.ClusterStatus(
         name=followed.name,
         loaded=True,
         revision=view.token,
-        lag=max(0, followed.head.revision.number - view.revision.number),
+        lag=max(0, lag),
         stale_for=stale,
         nodes=snapshot.node_count,
         pods=snapshot.pods,
@@ -353,6 +357,7 @@ def _consistency(request: Any) -> Consistency:
 
 def _traced(call: Call, cluster: str) -> Callable[[str, int], AbstractContextManager[object]]:
     """Writes to the store are child spans of the call."""
+    call.span.set("topospread.cluster", cluster or DEFAULT_CLUSTER)
 
     def child(operation: str, changes: int) -> AbstractContextManager[object]:
         attributes: dict[str, Attribute] = {

@@ -1,0 +1,36 @@
+"""`topospread store`: what a person has to decide about a server's store."""
+
+from __future__ import annotations
+
+import click
+
+from topospread.cli import printing
+from topospread.cli.complaints import DONE
+from topospread.cli.options import Options, output_option, pass_options, server_options
+
+
+@click.group("store", short_help="Decide about a server's store.")
+def command() -> None:
+    """Decide what a server cannot decide by itself."""
+
+
+@command.command("accept")
+@server_options
+@output_option
+@pass_options
+def accept(options: Options) -> int:
+    """Take what the store holds now of a cluster as the truth.
+
+    A server that finds its store emptied, restored from elsewhere or exchanged keeps what it knew
+    and refuses writes (`status`: store changed), until this is said or every kind was replaced by a
+    full list. It holds for all servers of the store. What they knew before is forgotten.
+    """
+    with options.client() as client:
+        revision = client.accept_store(options.cluster)
+    if options.output in {"json", "yaml"}:
+        printing.structure({"cluster": options.cluster, "revision": revision}, options.output)
+    elif options.output == "name":
+        click.echo(options.cluster)
+    else:
+        printing.fields([("cluster", options.cluster), ("revision", revision)])
+    return DONE

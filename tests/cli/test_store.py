@@ -1,0 +1,69 @@
+"""A store that was exchanged, as the person at the command line sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.cli.manifests import CLUSTER
+from tests.servers import served, until
+from topospread_client.answers import Kind, Outcome
+from topospread_client.client import Client
+from topospread_client.errors import PreconditionFailed
+from topospread_client.requests import Reference
+
+
+@pytest.fixture
+def emptied(bare, redis_server, redis_url, monkeypatch):
+    """The command, with a server that followed a cluster until its Redis was flushed."""
+    with served(store=redis_url, preload="shop") as server:
+        monkeypatch.setenv("TOPOSPREAD_ADDRESS", server.address)
+        monkeypatch.setenv("TOPOSPREAD_CLUSTER", "shop")
+        assert bare("apply", "-f", "-", stdin=CLUSTER).code == 0
+        with Client(server.address, cluster="shop") as client:
+            assert client.node_table().names == ("a1", "a2", "b1")
+        with redis_server.client() as redis:
+            redis.flushall()
+        until(lambda: "store changed" in bare("status").out, "the server has found out")
+        yield bare
+
+
+def state(topospread):
+    (cluster,) = json.loads(topospread("status", "-o", "json").out)["clusters"]
+    return cluster["nodes"], cluster["identityChanged"], cluster["staleFor"] is not None
+
+
+def test_the_old_state_is_kept_and_shown(emptied):
+    assert state(emptied) == (3, True, True)
+
+
+def test_writes_are_refused_and_say_what_to_do(emptied):
+    said = emptied("apply", "-f", "-", stdin=CLUSTER)
+
+    assert said.code == 2
+    assert "topospread store accept" in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("form", ["table", "json", "name"])
+def test_accepting_ends_it(emptied, form):
+    said = emptied("store", "accept", "-o", form)
+
+    assert said.code == 0
+    assert "shop" in said.out
+    assert emptied("status").lines[-1].startswith("no cluster yet")
+    assert emptied("apply", "-f", "-", stdin=CLUSTER).code == 0
+    assert state(emptied)[:2] == (0, False)
+    assert emptied("get", "nodes").code == 0
+
+
+def test_a_caller_is_told_the_reason(emptied):
+    pod = Reference(Kind.POD, "web-0", "shop")
+    with Client(os.environ["TOPOSPREAD_ADDRESS"], cluster="shop") as client:
+        with pytest.raises(PreconditionFailed) as refused:
+            client.delete([pod])
+        assert refused.value.reason == "STORE_IDENTITY_CHANGED"
+        client.accept_store("shop")
+        assert client.delete([pod]).results[0].outcome is Outcome.NOT_FOUND
