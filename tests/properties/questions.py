@@ -18,7 +18,7 @@ def odd_cases() -> SearchStrategy[Decision]:
     """Cases with constraints that an API server would refuse and a plugin copes with."""
     odd = maybe(
         {
-            "maxSkew": any_of(0, 0, -1, -7, BIGGEST, -BIGGEST - 1),
+            "maxSkew": any_of(0, 0, 0, -1, -7, BIGGEST, -BIGGEST - 1),
             "minDomains": any_of(0, -1, BIGGEST),
             "topologyKey": any_of("", "not a key!", "kubernetes.io/hostname"),
             "whenUnsatisfiable": any_of("ScheduleAnyway", "ScheduleAnyway", "DoNotSchedule", ""),
