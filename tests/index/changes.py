@@ -139,11 +139,17 @@ node_changes: SearchStrategy[IndexChange] = st.one_of(
     nodes.map(lambda node: NodeChange(node.name, node)),
     st.sampled_from(NODES).map(lambda name: NodeChange(name, None)),
 )
+RESOURCES = ("pods", "cpu", "memory", "nobody-takes-it")
+requests = st.sampled_from(((), (("cpu", 1),), (("cpu", 250), ("memory", 7)), (("memory", 2**62),)))
 rows = st.builds(
-    lambda labels, node_name, alive: PodRow(labels, node_name, bool(node_name) and alive),
+    lambda labels, node_name, alive, taken: PodRow(
+        labels, node_name, bool(node_name) and alive, taken if node_name else None
+    ),
     st.sampled_from(LABELS),
     st.sampled_from((*NODES, *NODES, "nobody", "")),
     st.sampled_from((True, True, True, False)),
+    # A terminating pod takes its part without counting.
+    st.one_of(requests, requests, st.none()),
 )
 pod_changes: SearchStrategy[IndexChange] = st.builds(
     PodChange,
@@ -157,6 +163,7 @@ held = st.builds(
     st.sampled_from(LABELS),
     st.sampled_from((*NODES, "nobody")),
     st.integers(0, 9),
+    requests,
 )
 # For pods that are there, too: both count.
 reservation_changes: SearchStrategy[IndexChange] = st.builds(

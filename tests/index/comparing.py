@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tests.index.changes import ELIGIBILITIES, GROUPS, KEYS, NAMESPACES, TRAITS
+from tests.index.changes import ELIGIBILITIES, GROUPS, KEYS, NAMESPACES, RESOURCES, TRAITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,8 +31,22 @@ def assert_counts(snapshot: Snapshot, cluster: Cluster) -> None:
             )
     for traits in TRAITS:
         assert_partition(snapshot, cluster, traits)
+    assert_usage(snapshot, cluster)
     for group in snapshot.groups:
         assert_group(snapshot, cluster, group)
+
+
+def assert_usage(snapshot: Snapshot, cluster: Cluster) -> None:
+    """What is taken on each node."""
+    for resource in RESOURCES:
+        found = snapshot.usage.taken(resource, snapshot.nodes.capacity)
+        assert found.size == snapshot.nodes.capacity
+        expected = cluster.taken(resource)
+        assert {name: int(found[snapshot.slot(name)]) for name in expected} == {
+            # Sums are int64, as upstream's.
+            name: (amount + 2**63) % 2**64 - 2**63
+            for name, amount in expected.items()
+        }
 
 
 def assert_nodes(snapshot: Snapshot, cluster: Cluster) -> None:

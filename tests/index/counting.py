@@ -77,6 +77,16 @@ class Cluster:
         )
         return {name: found[name] for name in self.nodes}
 
+    def taken(self, resource: str) -> dict[str, int]:
+        """What pods and reservations take of a resource of each node."""
+        found = dict.fromkeys(self.nodes, 0)
+        pods = [(row.node_name, row.requests) for row in self.pods.values()]
+        held = [(row.node_name, row.requests) for row in self.reservations.values()]
+        for node_name, requests in (*pods, *held):
+            if requests is not None and node_name in found:
+                found[node_name] += 1 if resource == "pods" else dict(requests).get(resource, 0)
+        return found
+
     def eligible(self, eligibility: Eligibility) -> set[str]:
         """Names of the eligible nodes."""
         return {name for name, node in self.nodes.items() if is_eligible(node, eligibility)}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.core import change_of, folded
 from tests.index.changes import GROUPS, Fold, Hold, Keep, LookBack, Read, Step, batches, steps
-from tests.index.comparing import assert_counts, assert_group, read
+from tests.index.comparing import assert_counts, assert_group, assert_usage, read
 from tests.index.counting import Cluster
 from tests.reference.histories import History, changed, histories
 from topospread.index.builder import Builder
@@ -63,6 +63,7 @@ def test_a_pod_sees_the_state_without_what_is_held_for_it(steps: list[Step]) -> 
         seen = snapshot.without(namespace, held, GROUPS)
         for group in GROUPS:
             assert_group(seen, others, group)
+        assert_usage(seen, others)
     assert_counts(snapshot, cluster)
 
 

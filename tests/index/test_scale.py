@@ -153,7 +153,7 @@ def test_slots_label_sets_and_rows_of_what_is_gone_are_used_again() -> None:
     assert len(builder.snapshot.domains(ZONE).values) <= 300
     assert len(builder._labels) <= 2
     assert builder._labels.live == 0
-    assert builder._pods._used <= 2
+    assert len(builder._pods._requests) <= 2
     assert len(builder._slots._free) == builder._slots.capacity
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from topospread.codec.demands import known_amounts
 from topospread.codec.pods import selector_from_proto
+from topospread.kube.demands import in_units
 from topospread.kube.objects import DEFAULT_NAMESPACE, Node, Taint, Workload
 from topospread_proto.v1 import kubernetes_pb2 as pb
 
@@ -16,6 +18,7 @@ def node_from_proto(node: pb.Node) -> Node:
         labels=dict(node.metadata.labels),
         taints=tuple(Taint(t.key, t.value, t.effect) for t in node.spec.taints),
         unschedulable=node.spec.unschedulable,
+        allocatable=tuple(sorted(in_units(known_amounts(node.status.allocatable)).items())),
     )
 
 

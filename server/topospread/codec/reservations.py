@@ -69,7 +69,8 @@ def reservation_row(stored: StoredObject) -> ReservationRow:
     """
     message = kept(StoredReservation, stored.payload)
     labels = tuple(sorted(message.labels.items()))
-    return ReservationRow(stored.uid, labels, message.node, stored.expires_at)
+    requests = tuple(sorted(message.requests.items()))
+    return ReservationRow(stored.uid, labels, message.node, stored.expires_at, requests)
 
 
 def _owner(owner: OwnerReference) -> StoredOwner:

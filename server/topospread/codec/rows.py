@@ -5,9 +5,10 @@ A pod's payload is read as a message that declares only what counting looks at.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from topospread.codec.cluster import WorkloadMessage, node_from_proto, workload_from_proto
+from topospread.codec.demands import known_requests
 from topospread.codec.parsing import kept
 from topospread.codec.reservations import reservation_row
 from topospread.errors import CorruptValue
@@ -28,6 +29,11 @@ from topospread.kube.workloads import (
 )
 from topospread.store.api import Key, Kind, StoredObject
 from topospread_proto.v1 import internal_pb2, kubernetes_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from topospread.kube.demands import Requests
 
 REMEMBERED_LABEL_SETS: Final = 8192
 """Label sets that one decoder remembers; past it, it starts anew. At most a few MB."""
@@ -51,6 +57,7 @@ class ChangeDecoder:
 
     def __init__(self) -> None:
         self._label_sets: dict[tuple[bytes, ...], Labels] = {}
+        self._requests: dict[Hashable, Requests] = {}
 
     def change(self, key: Key, stored: StoredObject | None) -> IndexChange:
         """A write or, with None, a deletion.
@@ -83,8 +90,26 @@ class ChangeDecoder:
         if labels is None:
             labels = self._read(encoded)
         node = pod.spec.node_name
-        ended = meta.HasField("deletion_timestamp") or pod.status.phase in TERMINAL_PHASES
-        return PodRow(labels, node, bool(node) and not ended)
+        if not node or pod.status.phase in TERMINAL_PHASES:
+            return PodRow(labels, node, counted=False)
+        counted = not meta.HasField("deletion_timestamp")
+        return PodRow(labels, node, counted, self._requests_of(pod.spec))
+
+    def _requests_of(self, spec: internal_pb2.CountedPodSpec) -> Requests:
+        encoded = (
+            tuple(spec.containers),
+            tuple(spec.init_containers),
+            tuple(spec.overhead),
+            spec.resources,
+        )
+        requests = self._requests.get(encoded)
+        if requests is None:
+            whole = kept(kubernetes_pb2.PodSpec, spec.SerializeToString())
+            requests = known_requests(whole)
+            if len(self._requests) >= REMEMBERED_LABEL_SETS:
+                self._requests.clear()
+            self._requests[encoded] = requests
+        return requests
 
     def _read(self, encoded: tuple[bytes, ...]) -> Labels:
         labels = [kept(internal_pb2.CountedLabel, label) for label in encoded]

@@ -24,14 +24,16 @@ from topospread.index.changes import (
 from topospread.index.groups import Group, LastUse
 from topospread.index.labels import LabelSet, LabelSets
 from topospread.index.nodes import EMPTY, NodeTable
-from topospread.index.pods import PodTable
+from topospread.index.pods import Place, PodTable
 from topospread.index.reservations import NO_RESERVATIONS
 from topospread.index.snapshot import Snapshot
+from topospread.index.usage import NO_USAGE, PODS
 from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from topospread.kube.demands import Requests
     from topospread.kube.objects import Node
     from topospread.spread.topology import GroupKey
 
@@ -62,6 +64,7 @@ class Builder:
         self._groups: dict[GroupKey, Group] = {}
         self._workloads: dict[str, NamespaceWorkloads] = {}
         self._reservations = NO_RESERVATIONS
+        self._usage = NO_USAGE
         self.snapshot = Snapshot(0, EMPTY, {}, {}, 0)
 
     # ------------------------------ folding
@@ -88,36 +91,45 @@ class Builder:
         held = f"{change.namespace}/{change.name}"
         row = change.row
         batch.reservations[held] = row
-        counted = None if row is None else PodRow(row.labels, row.node_name, counted=True)
+        counted = None
+        if row is not None:
+            counted = PodRow(row.labels, row.node_name, counted=True, requests=row.requests)
         # A key that no pod has: it counts beside its pod, whatever becomes of that.
         self._fold_row(f"{held}/", change.namespace, counted, batch)
 
     def _fold_row(self, key: str, namespace: str, row: PodRow | None, batch: _Batch) -> None:
-        before = self._pods.counted(key)
+        before = self._pods.place(key)
+        after = None
         if row is None:
-            after = None
             self._pods.remove(key)
         else:
             after = self._place(namespace, row)
             self._pods.put(key, after)
         if before == after:
             return
+        # The new place first, so that what both hold is not let go in between.
         if after is not None:
-            batch.add(after, 1)
-            self._labels.by_number(after[0]).pods += 1
-            self._slots.hold(after[1])
+            self._slots.hold(after.slot)
+            self._tally(after, 1, batch)
         if before is not None:
-            batch.add(before, -1)
-            labels = self._labels.by_number(before[0])
-            labels.pods -= 1
+            self._tally(before, -1, batch)
+            self._slots.let_go(before.slot)
+
+    def _tally(self, place: Place, delta: int, batch: _Batch) -> None:
+        if place.requests is not None:
+            batch.use(place.slot, place.requests, delta)
+        if place.label_set >= 0:
+            batch.add((place.label_set, place.slot), delta)
+            labels = self._labels.by_number(place.label_set)
+            labels.pods += delta
             if not labels.pods:
                 batch.abandoned.add(labels)
-            self._slots.let_go(before[1])
 
-    def _place(self, namespace: str, row: PodRow) -> tuple[int, int] | None:
-        if not row.counted:
+    def _place(self, namespace: str, row: PodRow) -> Place | None:
+        if not row.counted and row.requests is None:
             return None
-        return self._labels.intern(namespace, row.labels).number, self._slots.of(row.node_name)
+        labels = self._labels.intern(namespace, row.labels).number if row.counted else -1
+        return Place(self._slots.of(row.node_name), labels, row.requests)
 
     def _fold_node(self, change: NodeChange, batch: _Batch) -> None:
         slot = self._slots.of(change.name)
@@ -161,12 +173,19 @@ class Builder:
                 self._labels.release(labels)
         if batch.reservations:
             self._reservations = self._reservations.changed(batch.reservations)
+        if batch.used:
+            self._usage = self._usage.changed(batch.used)
         nodes = self.snapshot.nodes
         if batch.nodes:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)
             for kept in self._groups.values():
                 kept.forget_views()
         return self._swap(nodes)
+
+    def is_counted(self, namespace: str, name: str) -> bool:
+        """Whether a pod is bound and counts, as of the last fold or the one under way."""
+        place = self._pods.place(f"{namespace}/{name}")
+        return place is not None and place.label_set >= 0
 
     # ------------------------------ groups
 
@@ -214,6 +233,7 @@ class Builder:
             self._workloads,
             len(self._pods) - len(self._reservations),
             self._reservations,
+            self._usage,
         )
         return self.snapshot
 
@@ -221,17 +241,23 @@ class Builder:
 class _Batch:
     """What one fold changed."""
 
-    __slots__ = ("abandoned", "deltas", "nodes", "reservations", "workloads_changed")
+    __slots__ = ("abandoned", "deltas", "nodes", "reservations", "used", "workloads_changed")
 
     def __init__(self) -> None:
         self.deltas: dict[tuple[int, int], int] = {}
         self.nodes: dict[int, Node | None] = {}
         self.reservations: dict[str, ReservationRow | None] = {}
+        self.used: dict[tuple[str, int], int] = {}
         self.abandoned: set[LabelSet] = set()
         self.workloads_changed = False
 
     def add(self, counts_for: tuple[int, int], delta: int) -> None:
         self.deltas[counts_for] = self.deltas.get(counts_for, 0) + delta
+
+    def use(self, slot: int, requests: Requests, delta: int) -> None:
+        for resource, amount in ((PODS, 1), *requests):
+            here = (resource, slot)
+            self.used[here] = self.used.get(here, 0) + delta * amount
 
 
 class _Slots:

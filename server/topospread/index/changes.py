@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from topospread.kube.demands import Requests
     from topospread.kube.objects import Node, Workload
 
 
@@ -17,11 +18,14 @@ class PodRow:
         labels: (key, value) pairs sorted by key: equal label sets are equal tuples.
         node_name: where it is bound; empty while it waits. The node may be unknown (yet).
         counted: bound, not terminating and not in a terminal phase (upstream facts 7 and 8).
+        requests: (resource, amount) that it takes from its node, sorted; None when it is not bound
+            or has ended. A terminating pod still takes its part.
     """
 
     labels: tuple[tuple[str, str], ...]
     node_name: str
     counted: bool
+    requests: Requests | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,14 @@ class ReservationRow:
         uid: of the pod; empty when it is not known.
         labels: as a PodRow's.
         expires_at: milliseconds since 1970 on the store's clock; 0 for never.
+        requests: (resource, amount) that the pod will take, sorted.
     """
 
     uid: str
     labels: tuple[tuple[str, str], ...]
     node_name: str
     expires_at: int = 0
+    requests: Requests = ()
 
     def is_for(self, uid: str) -> bool:
         """Whether it is held for the pod with a uid; empty ones are unknown."""

@@ -9,6 +9,7 @@ with the changed slots written anew.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +20,7 @@ from topospread.spread.topology import (
     Bools,
     Domains,
     Eligibility,
+    Ints,
     Membership,
     Partition,
     Slots,
@@ -50,6 +52,9 @@ MAX_PARTITIONS: Final = 256
 MAX_PLANS: Final = 8192
 """Plans kept for one table: one a shape of pods that was judged since a node changed."""
 
+MAX_OFFERS: Final = 64
+"""Resources whose columns are kept for one table: callers may ask for any."""
+
 NO_TAINTS: Final[tuple[Taint, ...]] = ()
 
 
@@ -64,7 +69,10 @@ class NodeTable:
     """
 
     __slots__ = (
+        "_allocatable",
         "_columns",
+        "_cordoned",
+        "_hashes",
         "_id",
         "_masks",
         "_memberships",
@@ -101,6 +109,9 @@ class NodeTable:
         self._plans: dict[Hashable, Plan | None] = {}
         self._taint_sets: list[tuple[Taint, ...]] | None = None
         self._taint_ids: Slots | None = None
+        self._cordoned: Bools | None = None
+        self._allocatable: dict[str, Ints] = {}
+        self._hashes: NDArray[np.uint64] | None = None
         self._order: NDArray[np.intp] | None = None
         self._sorted_names: list[str] | None = None
         self._id: str | None = None
@@ -146,6 +157,47 @@ class NodeTable:
                 digest.update(name.encode() + b"\0")
             self._id = digest.hexdigest()
         return self._id
+
+    @property
+    def hashes(self) -> NDArray[np.uint64]:
+        """[capacity] a hash of each name, the same on every process; any value where free."""
+        if self._hashes is None:
+            self._hashes = np.fromiter(map(_hash, self.names), np.uint64, self.capacity)
+        return self._hashes
+
+    # ------------------------------ what nodes offer
+
+    @property
+    def cordoned(self) -> Bools:
+        """[capacity] whether the node is marked unschedulable."""
+        if self._cordoned is None:
+            self._cordoned = np.fromiter(
+                (node is not None and node.unschedulable for node in self._nodes),
+                np.bool_,
+                self.capacity,
+            )
+        return self._cordoned
+
+    @property
+    def says_allocatable(self) -> Bools:
+        """[capacity] whether the node says what it has to give."""
+        return self.allocatable("") > 0
+
+    def allocatable(self, resource: str) -> Ints:
+        """[capacity] what each node has to give, in the scheduler's units; 0 where it has none.
+
+        Of the resource "" it has as many as it names resources.
+        """
+        column = self._allocatable.get(resource)
+        if column is None:
+            column = np.fromiter(
+                (0 if node is None else _offer(node, resource) for node in self._nodes),
+                np.int64,
+                self.capacity,
+            )
+            if len(self._allocatable) < MAX_OFFERS:
+                self._allocatable[resource] = column
+        return column
 
     # ------------------------------ columns and masks
 
@@ -274,6 +326,20 @@ class NodeTable:
 
 
 EMPTY: Final = NodeTable(0, ())
+
+
+def _offer(node: Node, resource: str) -> int:
+    if not resource:
+        return len(node.allocatable)
+    for name, amount in node.allocatable:
+        if name == resource:
+            return amount
+    return 0
+
+
+@lru_cache(maxsize=65536)
+def _hash(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 
 def _new_column(key: str, nodes: Iterable[Node | None]) -> Domains:

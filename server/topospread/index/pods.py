@@ -1,4 +1,4 @@
-"""The pod table: which label set and which slot each pod counts for.
+"""The pod table: which label set and which slot each pod counts for, and what it takes there.
 
 Two integer columns, so that a group never seen before is counted by array operations over all pods,
 and a name to row map, so that a change finds what the pod counted for before.
@@ -6,15 +6,31 @@ and a name to row map, so that a change finds what the pod counted for before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from topospread.kube.demands import Requests
+
 _NONE: Final = -1
 _FIRST_CAPACITY: Final = 256
+
+
+class Place(NamedTuple):
+    """Where a pod is.
+
+    Attributes:
+        slot: of its node.
+        label_set: that it counts for; −1 when it does not count.
+        requests: what it takes there; None for nothing.
+    """
+
+    slot: int
+    label_set: int
+    requests: Requests | None
 
 
 class PodTable:
@@ -24,33 +40,35 @@ class PodTable:
         self._rows: dict[str, int] = {}
         self._label_set = np.full(_FIRST_CAPACITY, _NONE, dtype=np.int32)
         self._slot = np.full(_FIRST_CAPACITY, _NONE, dtype=np.int32)
+        self._requests: list[Requests | None] = []
         self._free: list[int] = []
-        self._used = 0
 
     def __len__(self) -> int:
         """Pods, counted or not."""
         return len(self._rows)
 
-    def counted(self, key: str) -> tuple[int, int] | None:
-        """(label set, slot) that a pod counts for; None when it is unknown or not counted."""
+    def place(self, key: str) -> Place | None:
+        """Where a pod is; None when it is unknown, or neither counts nor takes anything."""
         row = self._rows.get(key)
         if row is None:
             return None
         slot = int(self._slot[row])
-        return None if slot == _NONE else (int(self._label_set[row]), slot)
+        if slot == _NONE:
+            return None
+        return Place(slot, int(self._label_set[row]), self._requests[row])
 
-    def put(self, key: str, counts_for: tuple[int, int] | None) -> None:
-        """Note what a pod counts for from now on."""
+    def put(self, key: str, place: Place | None) -> None:
+        """Note where a pod is from now on."""
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = self._new_row()
-        self._label_set[row], self._slot[row] = counts_for or (_NONE, _NONE)
+        self._slot[row], self._label_set[row], self._requests[row] = place or _NOWHERE
 
     def remove(self, key: str) -> None:
         """Forget a pod; unknown ones are ignored."""
         row = self._rows.pop(key, None)
         if row is not None:
-            self._label_set[row] = self._slot[row] = _NONE
+            self._slot[row], self._label_set[row], self._requests[row] = _NOWHERE
             self._free.append(row)
 
     def count(self, label_sets: NDArray[np.bool_], slots: int) -> NDArray[np.int32]:
@@ -61,17 +79,20 @@ class PodTable:
                 for nothing.
             slots: length of the answer.
         """
-        used = slice(0, self._used)
+        used = slice(0, len(self._requests))
         chosen = self._slot[used][label_sets[self._label_set[used]]]
         return np.bincount(chosen, minlength=slots).astype(np.int32)
 
     def _new_row(self) -> int:
         if self._free:
             return self._free.pop()
-        row = self._used
+        row = len(self._requests)
         if row == self._slot.size:
             grown = np.full(row, _NONE, dtype=np.int32)
             self._label_set = np.concatenate([self._label_set, grown])
             self._slot = np.concatenate([self._slot, grown])
-        self._used += 1
+        self._requests.append(None)
         return row
+
+
+_NOWHERE: Final = Place(_NONE, _NONE, None)

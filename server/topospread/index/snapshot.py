@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from topospread.index.reservations import NO_RESERVATIONS, Reservations
+from topospread.index.usage import NO_USAGE, PODS, Usage
 from topospread.index.views import CountOfCounts, DomainCounts
 from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
 
@@ -42,6 +43,7 @@ class Snapshot:
         workloads: by namespace.
         pods: how many pods are known, counted or not.
         reservations: the places held for pods; they are in the counts.
+        usage: what pods and reservations take of their nodes' resources.
     """
 
     sequence: int
@@ -50,6 +52,7 @@ class Snapshot:
     workloads: Mapping[str, NamespaceWorkloads]
     pods: int
     reservations: Reservations = NO_RESERVATIONS
+    usage: Usage = NO_USAGE
 
     @property
     def alive(self) -> Bools:
@@ -131,7 +134,8 @@ class Snapshot:
             for group in groups
             if group.namespace == namespace and group.selector.matches(labels)
         }
-        return replace(self, groups={**self.groups, **changed}) if changed else self
+        taken = {(resource, slot): -amount for resource, amount in ((PODS, 1), *row.requests)}
+        return replace(self, groups={**self.groups, **changed}, usage=self.usage.changed(taken))
 
     def missing(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
         """Those that must be counted first."""

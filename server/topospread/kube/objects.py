@@ -149,12 +149,14 @@ class Node:
 
     Attributes:
         unschedulable: cordoned; spreading looks only at the taint that goes with it.
+        allocatable: (resource, amount) in the scheduler's units, sorted; empty when it is not said.
     """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
+    allocatable: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

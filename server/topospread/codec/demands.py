@@ -1,0 +1,142 @@
+"""What messages of pods say of resources, read once for all pods of one template."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from topospread.codec.parsing import request
+from topospread.errors import InvalidRequest
+from topospread.kube.demands import (
+    HOST_PORTS,
+    POD_AFFINITY,
+    SCHEDULING_GATES,
+    VOLUMES,
+    Container,
+    Demand,
+    pod_requests,
+)
+from topospread.kube.quantities import QuantityError, parse_quantity
+from topospread.kube.violations import invalid
+from topospread_proto.v1 import frames_pb2
+from topospread_proto.v1 import kubernetes_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+    from fractions import Fraction
+
+    from topospread.kube.demands import Requests
+
+    Amounts = Callable[[Mapping[str, pb.Quantity], str], dict[str, Fraction]]
+
+ALWAYS: Final = "Always"
+REMEMBERED: Final = 4096
+"""Demands that are remembered; past it, all are read anew."""
+
+
+class Demands:
+    """Reads demands; those of one template only once. Threads may share one."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Demand] = {}
+
+    def of(self, encoded: bytes) -> tuple[Demand, str]:
+        """The demand in the bytes of a v1.Pod, and the node that the pod is bound to.
+
+        Raises:
+            InvalidRequest: the bytes are no pod, or a quantity in it is none.
+        """
+        spec = request(frames_pb2.DemandFrame, encoded).spec
+        key = (
+            tuple(spec.volumes),
+            tuple(spec.containers),
+            tuple(spec.affinity),
+            tuple(spec.init_containers),
+            tuple(spec.overhead),
+            tuple(spec.scheduling_gates),
+            tuple(spec.resources),
+        )
+        demand = self._known.get(key)
+        if demand is None:
+            demand = demand_of(request(pb.Pod, encoded).spec)
+            if len(self._known) >= REMEMBERED:
+                self._known = {}
+            self._known[key] = demand
+        return demand, spec.node_name
+
+
+def demand_of(spec: pb.PodSpec) -> Demand:
+    """What a pod asks of its node.
+
+    Raises:
+        InvalidRequest: a quantity that is none, with the path to it.
+    """
+    return Demand(_requests(spec, amounts), tuple(_not_modelled(spec)))
+
+
+def known_requests(spec: pb.PodSpec) -> Requests:
+    """What a pod of a cluster takes; a quantity that is none counts as nothing."""
+    return _requests(spec, known_amounts)
+
+
+def _requests(spec: pb.PodSpec, read: Amounts) -> Requests:
+    return pod_requests(
+        list(_containers(spec.containers, "spec.containers", read)),
+        list(_containers(spec.init_containers, "spec.initContainers", read)),
+        read(spec.overhead, "spec.overhead"),
+        read(spec.resources.requests, "spec.resources.requests"),
+    )
+
+
+def amounts(given: Mapping[str, pb.Quantity], path: str) -> dict[str, Fraction]:
+    """Quantities by resource.
+
+    Raises:
+        InvalidRequest: naming the first that is none.
+    """
+    found: dict[str, Fraction] = {}
+    for name, quantity in given.items():
+        try:
+            found[name] = parse_quantity(quantity.string)
+        except QuantityError as cause:
+            raise InvalidRequest.of(
+                [invalid(f"{path}[{name}]", quantity.string, str(cause))]
+            ) from cause
+    return found
+
+
+def known_amounts(given: Mapping[str, pb.Quantity], path: str = "") -> dict[str, Fraction]:
+    """Quantities by resource as a cluster has them; what is none counts as nothing."""
+    del path
+    found: dict[str, Fraction] = {}
+    for name, quantity in given.items():
+        try:
+            found[name] = parse_quantity(quantity.string)
+        except QuantityError:
+            continue
+    return found
+
+
+def _containers(
+    containers: Iterable[pb.Container], path: str, read: Amounts
+) -> Iterator[Container]:
+    for index, container in enumerate(containers):
+        here = f"{path}[{index}].resources"
+        resources = container.resources
+        # What the API server does to a new pod: a limit without a request is a request, too.
+        requests = read(resources.limits, f"{here}.limits")
+        requests.update(read(resources.requests, f"{here}.requests"))
+        yield Container(requests, container.restart_policy == ALWAYS)
+
+
+def _not_modelled(spec: pb.PodSpec) -> Iterator[str]:
+    containers = (*spec.containers, *spec.init_containers)
+    if any(port.host_port for each in containers for port in each.ports):
+        yield HOST_PORTS
+    if any(v.volume_source.HasField("persistent_volume_claim") for v in spec.volumes):
+        yield VOLUMES
+    for affinity in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
+        if affinity.required_during_scheduling_ignored_during_execution:
+            yield POD_AFFINITY
+            break
+    if spec.scheduling_gates:
+        yield SCHEDULING_GATES
