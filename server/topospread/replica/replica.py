@@ -20,10 +20,11 @@ from topospread.errors import (
 from topospread.index.builder import Builder
 from topospread.replica.contact import FIRST_PAUSE, LAST_PAUSE, Contact
 from topospread.replica.decoding import Decoder
+from topospread.replica.dues import StoreClock
 from topospread.replica.history import History
 from topospread.replica.succession import Fate, Succession
 from topospread.replica.view import Token, View
-from topospread.store.api import Follower, Reader, Revision, Transaction, Voucher
+from topospread.store.api import Follower, Purger, Reader, Revision, Transaction, Voucher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,8 +46,11 @@ LONG_WAIT: Final = 0.25
 within some 20 ms unless the store is slow, or lost it.
 """
 
+OWN_WRITES: Final = 1024
+"""Writes of this process that are kept until the view reaches up to them."""
 
-class Source(Reader, Follower, Voucher, Protocol):
+
+class Source(Reader, Follower, Purger, Voucher, Protocol):
     """What a replica needs of the store."""
 
 
@@ -85,6 +89,8 @@ class Replica:
         self._history = History(cluster, source)
         self._decoder = Decoder(cluster)
         self._contact = Contact()
+        self._clock = StoreClock()
+        self._own: dict[int, Transaction] = {}
         self._seen = 0
         self._rebuilds = 0
         self._loaded = False
@@ -176,6 +182,10 @@ class Replica:
         """Stored values that could not be read and were left out."""
         return len(self._decoder.corrupt)
 
+    def is_counted(self, namespace: str, name: str) -> bool:
+        """Whether a pod is bound and counts; may be a little newer than the view."""
+        return self._builder.is_counted(namespace, name)
+
     def keep(self, groups: Iterable[GroupKey]) -> View:
         """Count groups that the view lacks; returns a view that has them."""
         # Under the condition, so that the view's revision and the builder's state belong together.
@@ -245,6 +255,44 @@ class Replica:
             with suppress(StoreUnavailable):
                 self._history.ask(token)
             self._await(reached, deadline)
+
+    # ------------------------------ own writes
+
+    def take(self, identity: str, transaction: Transaction) -> bool:
+        """Take in a write of this process at once, if the view reaches up to it.
+
+        Otherwise it is kept until what came between is there.
+
+        Args:
+            identity: of the history that it was written to.
+            transaction: the whole of it, in the order of the log.
+
+        Returns:
+            Whether the view has it now.
+        """
+        with self._changed:
+            view = self.view
+            if not self._loaded or view is None or view.identity != identity:
+                return False
+            if len(self._own) >= OWN_WRITES:
+                self._own.clear()
+            self._own[transaction.revision.number] = transaction
+            self._take_in(())
+            return self.loaded().revision.number >= transaction.revision.number
+
+    def pull(self) -> View:
+        """Fetch what the store has beyond the view, for callers that cannot wait to be told.
+
+        Raises:
+            StoreUnavailable: it is out of reach.
+            RevisionUnavailable, IdentityChanged: the view cannot be continued; it is made anew.
+        """
+        view = self.loaded()
+        found = self._next(view.identity, view.revision, 0.0)
+        with self._changed:
+            if self._loaded and self.loaded().identity == view.identity:
+                self._take_in(found)
+        return self.loaded()
 
     def _await(self, reached: Callable[[], bool], deadline: float) -> None:
         with self._changed:
@@ -348,18 +396,50 @@ class Replica:
         return builder, head.identity, revision
 
     def _follow(self) -> None:
-        assert self.view is not None, "it was loaded"
-        identity, revision = self.view.identity, self.view.revision
         wait = 0.0  # the first answer tells at once that the store is back
         while not self._stopping.is_set():
-            transactions = self._next(identity, revision, wait)
-            wait = FOLLOW_WAIT
-            self._heard(revision, transactions)
+            view = self.loaded()
+            transactions = self._next(view.identity, view.revision, wait)
+            self._heard(view.revision, transactions)
             if transactions:
-                with self._changed:
-                    revision = self._fold(self._builder, transactions, revision)
-                    self._publish(self._builder, identity, revision)
+                self._take_in(transactions)
                 self._gather()
+            wait = min(FOLLOW_WAIT, self._purge_due())
+
+    def _take_in(self, transactions: Iterable[Transaction]) -> None:
+        """Fold what the view lacks of these, and of this process's own writes right behind them."""
+        with self._changed:
+            view = self.loaded()
+            revision, lacking = view.revision, []
+            for transaction in transactions:
+                if transaction.revision.number > revision.number:
+                    if transaction.previous_tag != revision.tag:
+                        raise RevisionUnavailable("the log does not continue what is loaded")
+                    lacking.append(transaction)
+                    revision = transaction.revision
+            while (own := self._own.get(revision.number + 1)) and own.previous_tag == revision.tag:
+                lacking.append(own)
+                revision = own.revision
+            self._own = {n: own for n, own in self._own.items() if n > revision.number}
+            if lacking:
+                self._fold(self._builder, lacking, view.revision)
+                self._publish(self._builder, view.identity, revision)
+
+    def _purge_due(self) -> float:
+        """End what is due, or see to it that another replica has; seconds until it is time again.
+
+        What ends is seen as all see it: by following the log.
+        """
+        with self._changed:
+            due = self._decoder.dues.next()
+        if not due:
+            return FOLLOW_WAIT
+        if not self._clock.seconds_until(due):
+            applied = self._source.purge(self.cluster)
+            self._clock.looked()
+            if applied.at:
+                self._clock.told(applied.at)
+        return self._clock.seconds_until(due)
 
     def _heard(self, revision: Revision, transactions: Sequence[Transaction]) -> None:
         """The store answered: note how far ahead it is, and when it was not."""

@@ -17,7 +17,7 @@ from topospread.replica.replicas import NEWEST_AT_HAND, Replicas, seconds_from_n
 from topospread.service.cycles import Cycles
 from topospread.service.engine import Engine
 from topospread.service.rules_book import RulesBook
-from topospread.store.api import Head, LogEntry, Revision, StoredObject, Transaction
+from topospread.store.api import Applied, Head, LogEntry, Revision, StoredObject, Transaction
 from topospread.telemetry.metrics import Metrics
 from topospread.telemetry.sampling import Sampling
 from topospread.telemetry.tracing import Tracing
@@ -114,6 +114,11 @@ class Replay:
     ) -> None:
         """Nobody holds on to another history."""
         del cluster, kinds, identity, instead_of
+
+    def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
+        """Nothing is reserved."""
+        del cluster, timeout
+        return Applied(self._revision(), self._revision(), ())
 
     def wake(self, cluster: str) -> None:
         """End a follow() that blocks."""
