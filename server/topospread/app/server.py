@@ -19,16 +19,18 @@ from topospread.errors import TopospreadError
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.cycles import Cycles
 from topospread.service.engine import Engine
+from topospread.service.holding import Holding
 from topospread.service.read import Reads
 from topospread.service.rules_book import RulesBook
 from topospread.service.write import Writes
 from topospread.store.observed import ObservedStore
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.grpc import cluster_state, spread_engine
+from topospread.transports.grpc import cluster_state, placement, spread_engine
 from topospread.transports.grpc.calls import Frame
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
 from topospread.transports.grpc.observe import Observer
+from topospread.transports.grpc.placement import PlacementServicer
 from topospread.transports.grpc.pool import away
 from topospread.transports.grpc.server import GrpcServer
 from topospread.transports.grpc.spread_engine import SpreadEngineServicer
@@ -199,9 +201,11 @@ class Server:
         reads, writes = Reads(self._store, self._replicas), Writes(self._store, self._replicas)
         state = ClusterStateServicer(reads, writes, facts)
         decisions = SpreadEngineServicer(engine, Observer(self.metrics))
+        places = PlacementServicer(Holding(engine, self._store), self._store, self._replicas)
         offered = {
             spread_engine.SERVICE: decisions.methods(),
             cluster_state.SERVICE: state.methods(),
+            placement.SERVICE: places.methods(),
         }
         return GrpcServer(
             Frame(self._tracing, self.metrics),

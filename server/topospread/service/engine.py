@@ -233,6 +233,11 @@ class Engine:
     ) -> Cycle:
         moves = self._moves(ask, view) if ask.add_pods or ask.remove_pods else ()
         parsed = pod.shape.pod
+        if reservations := view.snapshot.reservations:
+            held = reservations.of(parsed.namespace, pod.name, pod.uid)
+            if held is not None:
+                others = view.snapshot.without(parsed.namespace, held, judgeable.groups)
+                view = replace(view, snapshot=others)
         return Cycle(ask.cluster, parsed, rules, judgeable, view, pod.name, pod.uid, moves)
 
     def _check_what_ifs(self, ask: Ask) -> None:

@@ -247,7 +247,7 @@ def rank(cycle: Cycle, fits: NDArray[np.intp], top_k: int) -> tuple[RankedNode, 
         raw, normalized = scores.raw, scores.normalized
     # One number a node, so that one partition finds the best: score, then pods, then position.
     # What-ifs may take pods below 0; even so they stay far from the next score.
-    order = ((100 - normalized) << 32) + _matching(cycle, fits)
+    order = ((100 - normalized) << 32) + matching(cycle, fits)
     best = _smallest(order, min(top_k, fits.size))
     names = cycle.view.snapshot.nodes.names
     return tuple(
@@ -256,7 +256,8 @@ def rank(cycle: Cycle, fits: NDArray[np.intp], top_k: int) -> tuple[RankedNode, 
     )
 
 
-def _matching(cycle: Cycle, fits: NDArray[np.intp]) -> Ints:
+def matching(cycle: Cycle, fits: NDArray[np.intp]) -> Ints:
+    """[fits] matching pods in the hard constraints' domains, added up."""
     total: Ints = np.zeros(fits.size, dtype=np.int64)
     for state in cycle.states:
         ids = cycle.view.snapshot.domains(state.constraint.topology_key).ids[fits]

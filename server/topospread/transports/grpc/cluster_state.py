@@ -84,7 +84,7 @@ class ClusterStateServicer:
             objects,
             force=request.force,
             timeout=call.left(),
-            traced=_traced(call, request.cluster),
+            traced=traced(call, request.cluster),
         )
         keys = [incoming.object.key for incoming in objects]
         warnings = [incoming.warnings for incoming in objects]
@@ -97,7 +97,7 @@ class ClusterStateServicer:
             request.cluster or DEFAULT_CLUSTER,
             removals,
             timeout=call.left(),
-            traced=_traced(call, request.cluster),
+            traced=traced(call, request.cluster),
         )
         keys = [removal.key for removal in removals]
         return pb.DeleteResponse(revision=written.token, results=_results(keys, written))
@@ -118,7 +118,7 @@ class ClusterStateServicer:
             resource_version=header.resource_version,
             force=header.force,
             timeout=call.left(),
-            traced=_traced(call, header.cluster),
+            traced=traced(call, header.cluster),
         )
         counts = replaced.outcomes
         return pb.ReplaceResponse(
@@ -134,7 +134,7 @@ class ClusterStateServicer:
     def drop_cluster(self, request: pb.DropClusterRequest, call: Call) -> pb.DropClusterResponse:
         """ClusterState.DropCluster."""
         cluster = request.cluster or DEFAULT_CLUSTER
-        with _traced(call, cluster)("drop", 1):
+        with traced(call, cluster)("drop", 1):
             objects = self._writes.drop(cluster)
         return pb.DropClusterResponse(objects=objects)
 
@@ -355,7 +355,7 @@ def _consistency(request: Any) -> Consistency:
     )
 
 
-def _traced(call: Call, cluster: str) -> Callable[[str, int], AbstractContextManager[object]]:
+def traced(call: Call, cluster: str) -> Callable[[str, int], AbstractContextManager[object]]:
     """Writes to the store are child spans of the call."""
     call.span.set("topospread.cluster", cluster or DEFAULT_CLUSTER)
 

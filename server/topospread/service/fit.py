@@ -1,0 +1,162 @@
+"""Does a node suit a pod, apart from spreading: what the scheduler's other filters would say.
+
+Rules stand in the order of kube-scheduler's default profile, and a node has the reasons of the
+first one that refuses it. What is not looked at is told by
+:attr:`~topospread.kube.demands.Demand.not_modelled`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from topospread.kube.objects import Taint
+from topospread.kube.taints import NO_SCHEDULE, tolerated
+from topospread.spread.topology import Eligibility
+from topospread.spread.verdicts import Code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.index.snapshot import Snapshot
+    from topospread.kube.affinity import CompiledRequirements
+    from topospread.kube.demands import Demand
+    from topospread.kube.objects import Pod
+    from topospread.spread.topology import Bools
+
+REASON_CORDONED: Final = "node(s) were unschedulable"
+REASON_TAINTED: Final = "node(s) had untolerated taint(s)"
+REASON_AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
+REASON_PODS: Final = "Too many pods"
+
+CORDONED_TAINT: Final = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+CPU: Final = "cpu"
+PODS: Final = "pods"
+
+
+class Fit(Enum):
+    """How much of "does it fit" is asked beside spreading."""
+
+    SPREAD_ONLY = auto()
+    NODE = auto()
+    NODE_AND_RESOURCES = auto()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One filter.
+
+    Attributes:
+        code: of its refusals.
+        refusals: (reason, [slots] whether it refuses the node for it); a node may have several.
+    """
+
+    code: Code
+    refusals: Sequence[tuple[str, Bools]]
+
+    @property
+    def refused(self) -> Bools:
+        """[slots] whether the node is refused."""
+        found = self.refusals[0][1]
+        for _, refused in self.refusals[1:]:
+            found = found | refused
+        return found
+
+
+Refused = tuple[Counter[str], Counter[Code]]
+"""Nodes by reason, of which one may have several, and nodes by code."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Suited:
+    """Which nodes suit a pod.
+
+    Attributes:
+        nodes: [slots] those that do; slots without a node have any value.
+    """
+
+    nodes: Bools
+    rules: Sequence[Rule]
+
+    def reasons(self, slots: NDArray[np.intp]) -> Refused:
+        """Why nodes do not suit: nodes by reason, and by code of the first rule that refuses."""
+        reasons: Counter[str] = Counter()
+        codes: Counter[Code] = Counter()
+        left = slots
+        for rule in self.rules:
+            refused = rule.refused[left]
+            if not refused.any():
+                continue
+            here = left[refused]
+            codes[rule.code] += int(here.size)
+            for reason, by_slot in rule.refusals:
+                reasons[reason] += int(np.count_nonzero(by_slot[here]))
+            left = left[~refused]
+        return +reasons, codes
+
+
+def suited(
+    snapshot: Snapshot,
+    pod: Pod,
+    requirements: CompiledRequirements,
+    demand: Demand,
+    fit: Fit,
+    *,
+    comparison_operators: bool = False,
+) -> Suited:
+    """Judge all nodes.
+
+    Args:
+        snapshot: the state.
+        pod: for its tolerations.
+        requirements: its node affinity, compiled.
+        demand: what it takes from its node.
+        fit: how much is asked.
+        comparison_operators: tolerations may use Lt and Gt.
+    """
+    rules: list[Rule] = []
+    if fit is not Fit.SPREAD_ONLY:
+        rules += _of_nodes(snapshot, pod, requirements, comparison_operators=comparison_operators)
+    if fit is Fit.NODE_AND_RESOURCES:
+        rules.append(Rule(Code.UNSCHEDULABLE, list(_of_resources(snapshot, demand))))
+    nodes = np.ones(snapshot.nodes.capacity, dtype=np.bool_)
+    for rule in rules:
+        nodes &= ~rule.refused
+    return Suited(nodes, rules)
+
+
+def _of_nodes(
+    snapshot: Snapshot,
+    pod: Pod,
+    requirements: CompiledRequirements,
+    *,
+    comparison_operators: bool,
+) -> Iterator[Rule]:
+    unresolvable = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    cordoned = snapshot.nodes.cordoned
+    if cordoned.any() and not tolerated((CORDONED_TAINT,), pod.tolerations):
+        yield Rule(unresolvable, [(REASON_CORDONED, cordoned)])
+    stands = Eligibility(tolerations=pod.tolerations, comparison_operators=comparison_operators)
+    yield Rule(unresolvable, [(REASON_TAINTED, ~snapshot.mask(stands))])
+    if not requirements.matches_all:
+        chosen = Eligibility(requirements=requirements)
+        yield Rule(unresolvable, [(REASON_AFFINITY, ~snapshot.mask(chosen))])
+
+
+def _of_resources(snapshot: Snapshot, demand: Demand) -> Iterator[tuple[str, Bools]]:
+    """Requests against what is allocatable and not taken; nodes that say nothing have plenty."""
+    nodes, usage = snapshot.nodes, snapshot.usage
+    unsaid = ~nodes.says_allocatable
+    for name, wanted in ((PODS, 1), *demand.requests):
+        if not wanted:
+            continue
+        left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)
+        reason = REASON_PODS if name == PODS else f"Insufficient {name}"
+        yield reason, (left < wanted) & ~unsaid

@@ -1,0 +1,195 @@
+"""topospread.v1.Placement: decode, call the use case, encode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from topospread.errors import FieldViolation, InvalidRequest
+from topospread.kube.objects import DEFAULT_NAMESPACE
+from topospread.kube.violations import required
+from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask, PodRef
+from topospread.service.fit import Fit
+from topospread.service.holding import DEFAULT_LIFETIME
+from topospread.service.place import Preference, place
+from topospread.service.reserve import list_reservations, release, reserve
+from topospread.store.api import MAX_LIFETIME
+from topospread.transports.grpc.calls import Call, Method, Unary
+from topospread.transports.grpc.cluster_state import traced
+from topospread.transports.grpc.decode import nodes_of, settings_of
+from topospread.transports.grpc.encode import status_message
+from topospread_proto.v1 import frames_pb2
+from topospread_proto.v1 import placement_pb2 as pb
+
+if TYPE_CHECKING:
+    from google.protobuf.duration_pb2 import Duration
+
+    from topospread.replica.replicas import Replicas
+    from topospread.service.holding import Held, Holding, Wanted
+    from topospread.store.api import Store
+
+SERVICE: Final = "topospread.v1.Placement"
+
+_FITS: Final = {
+    pb.FIT_UNSPECIFIED: None,
+    pb.FIT_SPREAD_ONLY: Fit.SPREAD_ONLY,
+    pb.FIT_NODE: Fit.NODE,
+    pb.FIT_NODE_AND_RESOURCES: Fit.NODE_AND_RESOURCES,
+}
+
+
+class PlacementServicer:
+    """Each method takes a request and a call, and raises what the use case raises."""
+
+    def __init__(self, holding: Holding, store: Store, replicas: Replicas) -> None:
+        self._holding = holding
+        self._store = store
+        self._replicas = replicas
+
+    def methods(self) -> dict[str, tuple[Method, str]]:
+        """The methods by name, with the pool that each runs on: all wait for the store."""
+        return {
+            "Place": (Unary(frames_pb2.PlaceFrame, self.place), "state"),
+            "Reserve": (Unary(frames_pb2.ReserveFrame, self.reserve), "state"),
+            "Release": (Unary(pb.ReleaseRequest, self.release), "state"),
+            "ListReservations": (
+                Unary(pb.ListReservationsRequest, self.list_reservations),
+                "state",
+            ),
+        }
+
+    def place(self, request: frames_pb2.PlaceFrame, call: Call) -> pb.PlaceResponse:
+        """Placement.Place."""
+        if request.fit not in _FITS:
+            known = ", ".join(pb.Fit.keys())
+            raise InvalidRequest.of(
+                [FieldViolation("fit", f"must be one of {known}", "Unsupported value", request.fit)]
+            )
+        wanted = self._wanted(request, call)
+        if request.HasField("candidates"):
+            wanted.ask.nodes = nodes_of(request.candidates)
+        preference = Preference(_FITS[request.fit], request.seed)
+        held = place(self._holding, wanted, preference, traced(call, request.cluster))
+        _describe(call, wanted, held)
+        return pb.PlaceResponse(
+            revision=held.token,
+            node=held.node,
+            status=status_message(held.status),
+            message=held.message,
+            already_bound=held.already_bound,
+            expires_at=_timestamp(held.expires_at),
+            not_modelled=wanted.demand.not_modelled,
+        )
+
+    def reserve(self, request: frames_pb2.ReserveFrame, call: Call) -> pb.ReserveResponse:
+        """Placement.Reserve."""
+        if not request.node:
+            raise InvalidRequest.of([required("node", "")])
+        wanted = self._wanted(request, call)
+        held = reserve(self._holding, wanted, request.node, traced(call, request.cluster))
+        _describe(call, wanted, held)
+        return pb.ReserveResponse(
+            revision=held.token,
+            status=status_message(held.status),
+            already_bound=held.already_bound,
+            expires_at=_timestamp(held.expires_at),
+        )
+
+    def release(self, request: pb.ReleaseRequest, call: Call) -> pb.ReleaseResponse:
+        """Placement.Release."""
+        if not request.name:
+            raise InvalidRequest.of([required("name", "")])
+        released = release(
+            self._store,
+            request.cluster or DEFAULT_CLUSTER,
+            (request.namespace or DEFAULT_NAMESPACE, request.name, request.uid),
+            timeout=call.left(),
+            traced=traced(call, request.cluster),
+        )
+        return pb.ReleaseResponse(revision=released.token, released=released.released)
+
+    def list_reservations(
+        self, request: pb.ListReservationsRequest, call: Call
+    ) -> pb.ListReservationsResponse:
+        """Placement.ListReservations."""
+        page = list_reservations(
+            self._replicas,
+            request.cluster or DEFAULT_CLUSTER,
+            request.namespace,
+            (request.page_size, request.page_token),
+            call.deadline,
+        )
+        return pb.ListReservationsResponse(
+            revision=page.token,
+            reservations=[
+                pb.Reservation(
+                    namespace=namespace,
+                    name=name,
+                    uid=row.uid,
+                    node=row.node_name,
+                    labels=dict(row.labels),
+                    expires_at=_timestamp(row.expires_at),
+                )
+                for namespace, name, row in page.held
+            ],
+            next_page_token=page.next,
+        )
+
+    def _wanted(
+        self, request: frames_pb2.PlaceFrame | frames_pb2.ReserveFrame, call: Call
+    ) -> Wanted:
+        ask = Ask(
+            deadline=call.deadline,
+            cluster=request.cluster or DEFAULT_CLUSTER,
+            settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
+            validate=request.validate,
+        )
+        lifetime = _milliseconds(request.ttl) if request.HasField("ttl") else DEFAULT_LIFETIME
+        return self._holding.wanted(ask, _pod(request), lifetime)
+
+
+def _pod(request: frames_pb2.PlaceFrame | frames_pb2.ReserveFrame) -> bytes | PodRef:
+    if request.pod:
+        return request.pod[0] if len(request.pod) == 1 else b"".join(request.pod)
+    if not request.HasField("pod_ref"):
+        raise InvalidRequest("give a pod, or the name of one in the state")
+    if not request.pod_ref.name:
+        raise InvalidRequest.of([required("podRef.name", "")])
+    return PodRef(request.pod_ref.name, request.pod_ref.namespace or DEFAULT_NAMESPACE)
+
+
+def _milliseconds(ttl: Duration) -> int:
+    milliseconds = ttl.seconds * 1000 + ttl.nanos // 1_000_000
+    if not 0 < milliseconds <= MAX_LIFETIME:
+        raise InvalidRequest.of(
+            [
+                FieldViolation(
+                    "ttl",
+                    "must be at least a millisecond and at most 168h",
+                    bad_value=f"{milliseconds / 1000:g}s",
+                )
+            ]
+        )
+    return milliseconds
+
+
+def _timestamp(milliseconds: int) -> Timestamp | None:
+    if not milliseconds:
+        return None
+    timestamp = Timestamp()
+    timestamp.FromMilliseconds(milliseconds)
+    return timestamp
+
+
+def _describe(call: Call, wanted: Wanted, held: Held) -> None:
+    if call.span.recording:
+        call.span.set_many(
+            {
+                "topospread.cluster": wanted.ask.cluster,
+                "topospread.revision": held.token,
+                "topospread.status": held.status.code.label,
+                "topospread.node": held.node,
+                "topospread.conflicts": wanted.conflicts,
+            }
+        )
