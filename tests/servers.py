@@ -167,12 +167,14 @@ class ServerProcess:
         address: host:port of gRPC.
         http: the URL of metrics and health; empty when off.
         process: of the operating system.
+        size: its worker processes, as the test asked for.
     """
 
     def __init__(self, *arguments: str, **variables: str) -> None:
         self.process = start(arguments, variables)
         assert self.process.stdout is not None
         self.http = ""
+        self.size = 1
         said = re.search(r"listens on (\S+)", self.process.stdout.readline())
         if said is None:
             self.process.wait()

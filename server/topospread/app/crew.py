@@ -12,11 +12,11 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.app.links import Ended, Failed, Question, Ready
-from topospread.app.worker import work
 from topospread.telemetry.merging import merge_expositions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from multiprocessing.connection import Connection
 
     from topospread.app.links import Message, Readiness, Topic
     from topospread.config.settings import ServerSettings
@@ -43,7 +43,7 @@ class Member:
         # A fresh interpreter: nothing of the supervisor's threads and sockets is in it.
         context = get_context("spawn")
         self.link, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs, settings))
+        self.process = context.Process(target=_work, args=(theirs, settings))
         with _signals_held_back():
             self.process.start()
         theirs.close()
@@ -96,6 +96,13 @@ def _signals_held_back() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(link: Connection[Message, Question], settings: ServerSettings) -> None:
+    """What a worker process does; only there is it imported."""
+    from topospread.app.worker import work
+
+    work(link, settings)
 
 
 class Crew:

@@ -12,14 +12,11 @@ from topospread.transports.grpc.credentials import Credentials
 from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
 from topospread.transports.grpc.pool import lend_place
 from topospread.transports.grpc.server import OTHER_QUEUE, OTHER_THREADS, Pools, ServerOptions
-from topospread.transports.http.routes import http_app
-from topospread.transports.http.server import HttpServer, TlsFiles
 
 if TYPE_CHECKING:
     from topospread.config.settings import ServerSettings
     from topospread.store.api import Store
     from topospread.telemetry.metrics import Metrics
-    from topospread.transports.http.routes import Exposition, Health
 
 
 def make_pools(settings: ServerSettings) -> Pools:
@@ -71,30 +68,6 @@ def grpc_credentials(settings: ServerSettings) -> Credentials | None:
     if not settings.tls:
         return None
     return Credentials(settings.tls_cert, settings.tls_key, settings.client_ca)
-
-
-def make_http(
-    settings: ServerSettings, version: str, metrics: Exposition, ready: Health
-) -> HttpServer | None:
-    """The server of metrics and health; None when that is off.
-
-    Raises:
-        ConfigError: it cannot listen, or a TLS file cannot be used.
-    """
-    if settings.http is None:
-        return None
-    app = http_app(
-        version=version,
-        metrics=metrics,
-        live=lambda: (True, ()),
-        ready=ready,
-        max_body_bytes=settings.http_max_body_bytes,
-    )
-    tls = None
-    if settings.tls:
-        ca = settings.http_verifies_clients_by
-        tls = TlsFiles(settings.tls_cert, settings.tls_key, ca)
-    return HttpServer(app, settings.http.host, settings.http.port, tls=tls)
 
 
 def gauges(replica: Replica) -> ClusterGauges:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topospread.app.serving import Process
-from topospread.app.supervisor import Supervisor
 from topospread.telemetry.logs import start_logging
 
 if TYPE_CHECKING:
@@ -28,9 +26,15 @@ def serve(settings: ServerSettings, announce: Callable[[Serving], None]) -> None
     """
     output = start_logging(settings.log_level, settings.log_format)  # type: ignore[arg-type] # checked
     try:
+        # Each is imported by whoever needs it: a supervisor starts its workers before it has loaded
+        # what only they use.
         if settings.workers == 1:
+            from topospread.app.serving import Process
+
             Process(settings).run(announce)
         else:
+            from topospread.app.supervisor import Supervisor
+
             Supervisor(settings).run(announce)
     finally:
         output.close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from topospread.app import parts
 from topospread.app.stores import open_store
+from topospread.app.web import make_http
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
 from topospread.config.reloading import Loaded, Reloading
 from topospread.config.settings import ALL_CLUSTERS, ServerSettings
@@ -92,7 +93,7 @@ class Server:
             self._replicas = parts.make_replicas(settings, self._store, self.metrics)
             made.callback(self._replicas.close)
             self._grpc = self._grpc_server()
-            self._http = parts.make_http(settings, self.version, self.metrics.expose, self.ready)
+            self._http = make_http(settings, self.version, self.metrics.expose, self.ready)
             if self._http is not None:
                 made.callback(self._http.stop)
             port = self._grpc.listen(str(settings.listen), parts.grpc_credentials(settings))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from topospread.store.redis.open import open_store as open_redis
-from topospread.store.sqlite.open import open_store as open_sqlite
 from topospread.store.urls import RedisURL, SqliteURL, parse_store_url
 
 if TYPE_CHECKING:
@@ -25,9 +23,14 @@ def open_store(address: str, environ: Mapping[str, str]) -> Store:
         StoreUnavailable: it is out of reach.
     """
     url = parse_store_url(address, environ)
+    # Only the one that is used: Redis' driver alone takes a third of a server's start.
     if isinstance(url, SqliteURL):
+        from topospread.store.sqlite.open import open_store as open_sqlite
+
         return open_sqlite(url)
     assert isinstance(url, RedisURL)
+    from topospread.store.redis.open import open_store as open_redis
+
     store = open_redis(url)
     for warning in store.warnings:
         LOG.warning("store %s: %s", store.address, warning)

@@ -1,7 +1,7 @@
 """Runs several serving processes on one port: starts them, restarts them, ends them.
 
-It serves no calls itself and does not use gRPC; /metrics, /livez and /readyz are answered here, for
-all workers together.
+It serves no calls itself, and neither it nor what it imports knows gRPC, so that it starts its
+workers at once. /metrics, /livez and /readyz are answered here, for all workers together.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from topospread.app import parts
 from topospread.app.crew import Crew
 from topospread.app.ports import held_port
 from topospread.app.tally import exposition
+from topospread.app.web import make_http
 from topospread.config.values import Address
 from topospread.errors import ConfigError, StoreUnavailable, Unavailable
 from topospread.telemetry.merging import merge_expositions
@@ -98,9 +98,7 @@ class Supervisor:
             self._address = closing.enter_context(held_port(self.settings.listen))
             workers_settings = replace(self.settings, listen=self._address, http=None, workers=1)
             self._crew = Crew(workers_settings, self.settings.workers)
-            self._http = parts.make_http(
-                self.settings, self.version, self._metrics, self._readiness
-            )
+            self._http = make_http(self.settings, self.version, self._metrics, self._readiness)
             if self._http is not None:
                 closing.callback(self._http.stop)
                 self._http.start()

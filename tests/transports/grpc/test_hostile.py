@@ -30,7 +30,7 @@ METHODS = [
 UNOFFERED = {
     "topospread.v1.SpreadEngine": {"Explain"},
     "topospread.v1.ClusterState": set(),
-    "topospread.v1.Placement": {"Place", "Reserve", "Release", "ListReservations"},
+    "topospread.v1.Placement": set(),
     "topospread.v1.Planner": {"Simulate", "RankForDeletion", "PlanRebalance"},
 }
 OFFERED = [
@@ -137,6 +137,7 @@ def test_only_what_is_offered_is_shown(peer):
     assert {service.name for service in next(iter(answers)).list_services_response.service} == {
         "topospread.v1.SpreadEngine",
         "topospread.v1.ClusterState",
+        "topospread.v1.Placement",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

@@ -24,6 +24,7 @@ from topospread.errors import (
     TopospreadError,
     Unavailable,
 )
+from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.transports.grpc.failures import Failure, failure_of
 from topospread.transports.grpc.pool import Pool, away, overloaded
 
@@ -192,6 +193,8 @@ class _Framed:
                 raise refused
             call = self._call(span, context, context.is_active, DEFAULT_DEADLINE)
             answer = _served(method, raw, raws, call, context)
+            if span.recording:
+                _describe_answer(span, answer)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             self._failed(error, span, context, started)
@@ -219,7 +222,10 @@ class _Framed:
                 asked = _messages(method.request, raws, context, patient=True)
                 answers = method.serve(asked, call)
             else:
-                answers = method.serve(parse(method.request, raw), call)
+                request = parse(method.request, raw)
+                if span.recording:
+                    _describe_request(span, request)
+                answers = method.serve(request, call)
             for answer in answers:
                 yield answer if isinstance(answer, bytes) else answer.SerializeToString()
             if not context.is_active():
@@ -297,9 +303,25 @@ def _served(
     if isinstance(method, UnaryBytes):
         return method.serve(raw, call)
     if isinstance(method, Unary):
-        return method.serve(parse(method.request, raw), call)
+        request = parse(method.request, raw)
+        if call.span.recording:
+            _describe_request(call.span, request)
+        return method.serve(request, call)
     assert isinstance(method, StreamIn), "what is not offered was refused"
     return method.serve(_messages(method.request, raws, context), call)
+
+
+def _describe_request(span: CallSpan, request: object) -> None:
+    """What every request of a cluster says."""
+    cluster = getattr(request, "cluster", None)
+    if isinstance(cluster, str):
+        span.set("topospread.cluster", cluster or DEFAULT_CLUSTER)
+
+
+def _describe_answer(span: CallSpan, answer: object) -> None:
+    revision = getattr(answer, "revision", None)
+    if isinstance(revision, str) and revision:
+        span.set("topospread.revision", revision)
 
 
 def _messages(

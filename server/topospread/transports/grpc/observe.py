@@ -6,18 +6,20 @@ too.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.service.evaluate import Evaluation
 from topospread.spread.verdicts import SUCCESS, VERDICTS, Code, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from topospread.errors import TopospreadError
     from topospread.service.asks import Ask
     from topospread.service.engine import Resolved
-    from topospread.service.evaluate import Evaluation
     from topospread.service.filter import FilterAnswer
     from topospread.service.pre_filter import PreFilterAnswer
     from topospread.service.score import ScoreAnswer
@@ -61,7 +63,7 @@ class Observer:
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.status)
             counts = np.bincount(answer.verdicts, minlength=len(VERDICTS)).tolist()
-            _describe_verdicts(call.span, zip(VERDICTS, counts, strict=True))
+            _describe_verdicts(call.span, sum(counts), zip(VERDICTS, counts, strict=True))
 
     def scored(self, answer: ScoreAnswer, ask: Ask, call: Call) -> None:
         """After SpreadEngine.Score."""
@@ -71,9 +73,35 @@ class Observer:
             meters.score.observe(label, ask.stages.score)
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.status)
+            scored = 0 if answer.scores is None else answer.scores.raw.size
+            call.span.set("topospread.nodes", int(scored))
 
     def evaluated(self, answer: Evaluation, ask: Ask, call: Call) -> None:
-        """After SpreadEngine.Evaluate, and for each pod of a batch."""
+        """After SpreadEngine.Evaluate."""
+        self._count(answer, ask)
+        if call.span.recording:
+            _describe(call.span, answer.resolved, ask, answer.pre_filter)
+            _describe_verdicts(call.span, answer.nodes, answer.verdicts)
+
+    def batch_evaluated(
+        self, answers: Sequence[Evaluation | TopospreadError], ask: Ask, call: Call
+    ) -> None:
+        """After SpreadEngine.BatchEvaluate."""
+        evaluated = [answer for answer in answers if isinstance(answer, Evaluation)]
+        for answer in evaluated:
+            self._count(answer, ask)
+        if call.span.recording:
+            results = Counter(map(_result, evaluated))
+            call.span.set_many(
+                {
+                    "topospread.cluster": ask.cluster,
+                    "topospread.pods": len(answers),
+                    "topospread.pods.refused": len(answers) - len(evaluated),
+                    **{f"topospread.pods.{result}": count for result, count in results.items()},
+                }
+            )
+
+    def _count(self, answer: Evaluation, ask: Ask) -> None:
         meters, stages = self._meters(answer.resolved), ask.stages
         pre_filter, feasible = answer.pre_filter.code, answer.feasible
         meters.pre_filter.observe(pre_filter.label, stages.pre_filter)
@@ -84,11 +112,6 @@ class Observer:
             if answer.pre_score.code is Code.SUCCESS:
                 meters.score.observe(_SUCCESS, stages.score)
         self._metrics.attempt(_result(answer), _profile(answer.resolved))
-        if call.span.recording:
-            _describe(call.span, answer.resolved, ask, answer.pre_filter)
-            call.span.set("topospread.nodes", answer.nodes)
-            call.span.set("topospread.feasible", feasible)
-            _describe_verdicts(call.span, answer.verdicts)
 
     def _meters(self, resolved: Resolved) -> _Meters:
         profile = _profile(resolved)
@@ -137,7 +160,12 @@ def _describe(span: CallSpan, resolved: Resolved, ask: Ask, status: Status) -> N
             span.stage(name, seconds)
 
 
-def _describe_verdicts(span: CallSpan, counts: Iterable[tuple[Status, int]]) -> None:
+def _describe_verdicts(span: CallSpan, judged: int, counts: Iterable[tuple[Status, int]]) -> None:
+    by_code: Counter[Code] = Counter()
     for status, nodes in counts:
+        by_code[status.code] += nodes
+    span.set("topospread.nodes", judged)
+    span.set("topospread.feasible", by_code[Code.SUCCESS])
+    for code, nodes in by_code.items():
         if nodes:
-            span.set(f"topospread.verdicts.{status.code.label}", nodes)
+            span.set(f"topospread.verdicts.{code.label}", nodes)

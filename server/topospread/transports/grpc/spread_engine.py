@@ -115,18 +115,16 @@ class SpreadEngineServicer:
         ask = batch_ask_of(request, call)
         answers = evaluate_batch(self._engine, ask, request.pods, request.top_k)
         response = pb.BatchEvaluateResponse()
+        self._observer.batch_evaluated(answers, ask, call)
         for answer in answers:
-            response.results.append(self._result(answer, ask, call))
+            response.results.append(self._result(answer))
             if isinstance(answer, Evaluation):
                 response.revision = answer.resolved.cycle.view.token
         return response
 
-    def _result(
-        self, answer: Evaluation | TopospreadError, ask: Ask, call: Call
-    ) -> pb.BatchEvaluateResult:
+    def _result(self, answer: Evaluation | TopospreadError) -> pb.BatchEvaluateResult:
         if isinstance(answer, TopospreadError):
             return pb.BatchEvaluateResult(error=failure_of(answer).status())
-        self._observer.evaluated(answer, ask, call)
         return pb.BatchEvaluateResult(
             response=pb.EvaluateResponse.FromString(self._encoder.evaluation(answer))
         )

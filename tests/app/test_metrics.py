@@ -1,0 +1,186 @@
+"""What /metrics says after a known sequence of calls, from one process and from several."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    ServerProcess,
+    at_least,
+    evaluate_request,
+    incoming,
+    served,
+    two_zones,
+    until,
+)
+from tests.telemetry.expositions import samples
+from topospread_client.manifests import pod_from_manifest
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1.common_pb2 import Consistency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+POD = pod_from_manifest(incoming())
+SOFT = pod_from_manifest(incoming(whenUnsatisfiable="ScheduleAnyway"))
+NOWHERE = pod_from_manifest(incoming(topologyKey="nowhere"))
+
+PROFILE = "default-scheduler"
+EVALUATE = "SpreadEngine/Evaluate"
+
+CALLS = {
+    ("ClusterState/Apply", "OK"): 1,
+    (EVALUATE, "OK"): 20,
+    (EVALUATE, "NOT_FOUND"): 2,
+    (EVALUATE, "INVALID_ARGUMENT"): 3,
+    ("SpreadEngine/PreFilter", "OK"): 4,
+    ("SpreadEngine/Filter", "OK"): 3,
+    ("SpreadEngine/Score", "OK"): 2,
+    ("SpreadEngine/BatchEvaluate", "OK"): 1,
+    ("SpreadEngine/Explain", "UNIMPLEMENTED"): 1,
+}
+ATTEMPTS = {"scheduled": 10 + 2 + 2 + 2, "unschedulable": 6 + 1}
+POINTS = {
+    ("PreFilter", "Success"): 16 + 2 + 4 + 2,
+    ("PreFilter", "Skip"): 2 + 1,
+    ("Filter", "Success"): 10 + 2 + 1 + 3,
+    ("Filter", "UnschedulableAndUnresolvable"): 6 + 1,
+    ("PreScore", "Skip"): 12 + 1,
+    ("PreScore", "Success"): 2 + 1 + 2,
+    ("Score", "Success"): 2 + 1 + 2,
+}
+WAITS = {"minimize_latency": 18 + 2 + 4 + 3 + 2 + 1, "at_least_as_fresh": 1, "fully_consistent": 1}
+
+
+def ask(peers: Iterator[Peer]) -> None:
+    """The sequence of calls, over the peers in turn."""
+
+    def refused(**request: Any) -> None:
+        with pytest.raises(grpc.RpcError):
+            next(peers).engine.Evaluate(engine_pb.EvaluateRequest(**request), timeout=PATIENCE)
+
+    revision = next(peers).apply(*two_zones())
+    for pod, count in ((POD, 10), (NOWHERE, 6), (SOFT, 2)):
+        for _ in range(count):
+            next(peers).engine.Evaluate(engine_pb.EvaluateRequest(pod=pod), timeout=PATIENCE)
+    for consistency in (at_least(revision), Consistency(fully_consistent=True)):
+        request = evaluate_request(consistency=consistency)
+        next(peers).engine.Evaluate(request, timeout=PATIENCE)
+    for _ in range(2):
+        refused(pod=POD, cluster="nobodys")
+    for _ in range(3):
+        refused()
+    for _ in range(4):
+        next(peers).engine.PreFilter(engine_pb.PreFilterRequest(pod=POD), timeout=PATIENCE)
+    for _ in range(3):
+        next(peers).engine.Filter(engine_pb.FilterRequest(pod=POD), timeout=PATIENCE)
+    for _ in range(2):
+        next(peers).engine.Score(engine_pb.ScoreRequest(pod=SOFT), timeout=PATIENCE)
+    batch = engine_pb.BatchEvaluateRequest(pods=[POD, NOWHERE, SOFT])
+    next(peers).engine.BatchEvaluate(batch, timeout=PATIENCE)
+    with pytest.raises(grpc.RpcError):
+        next(peers).engine.Explain(engine_pb.ExplainRequest(), timeout=PATIENCE)
+
+
+def counted(body: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """The counters and the histograms' counts, by name and label values."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for (name, labels), value in samples(body.encode()).items():
+        values = tuple(label for _, label in sorted(labels))
+        if not name.endswith("_bucket"):
+            found.setdefault(name, {})[values] = value
+    return found
+
+
+def check(body: str, times: int = 1) -> None:
+    """That the sequence was counted exactly so many times."""
+    found = counted(body)
+    # The labels' values are in the order of the labels' names.
+    calls = {(code, method): n * times for (method, code), n in CALLS.items()}
+    assert found["topospread_calls_total"] == calls
+    assert found["topospread_call_duration_seconds_count"] == calls
+    attempts = {(PROFILE, result): n * times for result, n in ATTEMPTS.items()}
+    assert found["scheduler_schedule_attempts_total"] == attempts
+    points = {(point, PROFILE, status): n * times for (point, status), n in POINTS.items()}
+    assert found["scheduler_framework_extension_point_duration_seconds_count"] == points
+    by_plugin = {(p, "PodTopologySpread", status): n for (p, _, status), n in points.items()}
+    assert found["scheduler_plugin_execution_duration_seconds_count"] == by_plugin
+    evaluations: dict[tuple[str, ...], float] = {}
+    for (point, _, status), n in points.items():
+        if status != "Skip":
+            key = (point, "PodTopologySpread", PROFILE)
+            evaluations[key] = evaluations.get(key, 0) + n
+    assert found["scheduler_plugin_evaluation_total"] == evaluations
+    waits = found["topospread_consistency_wait_seconds_count"]
+    assert waits == {(mode,): n * times for mode, n in WAITS.items()}
+    assert found["topospread_objects"] == {
+        ("default", "Node"): 3,
+        ("default", "Pod"): 3,
+        ("default", "Workload"): 0,
+    }
+    assert found["topospread_revision_lag"] == {("default",): 0}
+    assert found["topospread_staleness_seconds"] == {("default",): 0}
+    assert found.get("topospread_store_errors_total", {}) == {}
+    assert found.get("topospread_rejections_total", {}) == {}
+
+
+@pytest.fixture(params=[1, 2])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
+    store = f"sqlite:///{tmp_path}/state.db"
+    # There from the start, so that every process has loaded it when it is ready.
+    with served(store=store) as first, Peer(first.address) as peer:
+        peer.apply(*two_zones())
+    flags = ("--store", store, "--http", "127.0.0.1:0")
+    with ServerProcess(*flags, "--workers", str(request.param)) as server:
+        server.size = request.param
+        yield server
+
+
+@pytest.fixture
+def peers(server: ServerProcess) -> Iterator[Sequence[Peer]]:
+    """So many connections that every process of the server has some."""
+    opened = [Peer(server.address) for _ in range(16)]
+    yield opened
+    for peer in opened:
+        peer.channel.close()
+
+
+def test_every_call_is_counted_once(server, peers):
+    for times in (1, 2):
+        ask(cycle(peers))
+        check(server.get("/metrics")[1], times)
+    body = server.get("/metrics")[1]
+    assert counted(body).get("topospread_workers", {}) == (
+        {} if server.size == 1 else {("configured",): 2, ("ready",): 2}
+    )
+
+
+def replaced(server: ServerProcess, known: set[int]) -> bool:
+    return len(set(server.workers()) - known) == 1
+
+
+@pytest.mark.parametrize("server", [2], indirect=True)
+def test_what_workers_counted_outlives_them(server, peers):
+    """Exactly when they end politely; up to the last scrape when they are killed."""
+    ask(cycle(peers))
+    before = server.get("/metrics")[1]
+    first, second = server.workers()
+    for pid, number in ((first, signal.SIGTERM), (second, signal.SIGKILL)):
+        known = set(server.workers())
+        os.kill(pid, number)
+        until(partial(replaced, server, known), "it is replaced")
+        until(lambda: server.get("/readyz")[0] == 200, "the new one is ready")
+    after = server.get("/metrics")[1]
+    assert counted(after)["topospread_calls_total"] == counted(before)["topospread_calls_total"]
+    check(after)
+    assert counted(after)["topospread_worker_restarts_total"] == {(): 2}

@@ -1,0 +1,378 @@
+"""Traces of a real server at a real OTLP receiver: one span a call, and what it tells."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import logging
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    evaluate_request,
+    incoming,
+    pod,
+    served,
+    two_zones,
+    until,
+)
+from tests.telemetry.otlp import TraceReceiver, plain, trace_receiver
+from topospread.telemetry.logs import start_logging
+from topospread_client.manifests import pod_from_manifest
+from topospread_proto.v1 import cluster_state_pb2 as state_pb
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PARENT = "00f067aa0ba902b7"
+ENGINE, STATE = "topospread.v1.SpreadEngine", "topospread.v1.ClusterState"
+OK, INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, UNAVAILABLE = 0, 3, 5, 12, 14
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[TraceReceiver]:
+    """A receiver that servers made from now on export to; only callers decide what is recorded."""
+    with trace_receiver() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.endpoint)
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+        # Sooner than the default, so that nothing is waited for.
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+        yield receiver
+
+
+@pytest.fixture
+def peer(receiver: TraceReceiver) -> Iterator[Peer]:
+    with served() as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        yield peer
+    # Everything was exported when the server stopped, and nothing is left over.
+    assert receiver.waiting() == 0
+
+
+class Traced:
+    """A trace of the test's own: metadata for a call, and what a call of it answered."""
+
+    def __init__(self, *, sampled: bool = True) -> None:
+        self.id = secrets.token_hex(16)
+        flag = "01" if sampled else "00"
+        self.metadata = (("traceparent", f"00-{self.id}-{PARENT}-{flag}"),)
+
+    def spans(self, receiver: TraceReceiver, call: Any, below: int = 0) -> list[Span]:
+        """The server's span and those below it, checked for their place in the trace."""
+        found = receiver.spans(1 + below)
+        (server,) = [span for span in found if span.kind == Span.SPAN_KIND_SERVER]
+        children = [span for span in found if span is not server]
+        assert {span.trace_id.hex() for span in found} == {self.id}
+        assert server.parent_span_id.hex() == PARENT
+        assert {span.parent_span_id for span in children} <= {server.span_id}
+        returned = dict(call.trailing_metadata())["traceparent"]
+        assert returned == f"00-{self.id}-{server.span_id.hex()}-01"
+        return [server, *children]
+
+
+def unary(method: str, request: Any) -> Callable[[Peer, Any], Any]:
+    def make(peer: Peer, metadata: Any) -> Any:
+        stub = peer.engine if hasattr(peer.engine, method) else peer.state
+        _, call = getattr(stub, method).with_call(request, timeout=PATIENCE, metadata=metadata)
+        return call
+
+    return make
+
+
+def replace(peer: Peer, metadata: Any) -> Any:
+    header = state_pb.ReplaceRequest()
+    header.header.kind = state_pb.KIND_POD
+    pods = state_pb.ReplaceRequest(objects=[pod("only", "a1")])
+    _, call = peer.state.Replace.with_call(
+        iter([header, pods]), timeout=PATIENCE, metadata=metadata
+    )
+    return call
+
+
+def watch(peer: Peer, metadata: Any) -> Any:
+    call = peer.state.Watch(state_pb.WatchRequest(), timeout=0.2, metadata=metadata)
+    with pytest.raises(grpc.RpcError):
+        next(call)
+    return call
+
+
+POD = pod_from_manifest(incoming())
+CALLS: dict[str, tuple[Callable[[Peer, Any], Any], int]] = {
+    "PreFilter": (unary("PreFilter", engine_pb.PreFilterRequest(pod=POD)), 0),
+    "Filter": (unary("Filter", engine_pb.FilterRequest(pod=POD)), 0),
+    "Score": (unary("Score", engine_pb.ScoreRequest(pod=POD)), 0),
+    "Evaluate": (unary("Evaluate", evaluate_request()), 0),
+    "BatchEvaluate": (
+        unary("BatchEvaluate", engine_pb.BatchEvaluateRequest(pods=[POD] * 3)),
+        0,
+    ),
+    "Apply": (unary("Apply", state_pb.ApplyRequest(objects=[pod("one", "a1")])), 1),
+    "Delete": (
+        unary(
+            "Delete",
+            state_pb.DeleteRequest(
+                objects=[state_pb.ObjectReference(kind=state_pb.KIND_POD, name="web-0")]
+            ),
+        ),
+        1,
+    ),
+    "Replace": (replace, 1),
+    "Get": (unary("Get", state_pb.GetRequest(kind=state_pb.KIND_NODE, name="a1")), 0),
+    "List": (unary("List", state_pb.ListRequest(kind=state_pb.KIND_POD)), 0),
+    "NodeTable": (unary("NodeTable", state_pb.NodeTableRequest()), 0),
+    "ListClusters": (unary("ListClusters", state_pb.ListClustersRequest()), 0),
+    "DropCluster": (unary("DropCluster", state_pb.DropClusterRequest()), 1),
+}
+"""How each call is made that ends well, and how often it writes to the store."""
+
+
+def service_of(method: str) -> str:
+    names = engine_pb.DESCRIPTOR.services_by_name["SpreadEngine"].methods_by_name
+    return ENGINE if method in names else STATE
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_each_call_is_one_server_span_and_its_writes_are_below_it(receiver, peer, method):
+    make, writes = CALLS[method]
+    trace = Traced()
+    call = make(peer, trace.metadata)
+    server, *below = trace.spans(receiver, call, writes)
+    assert server.name == f"{service_of(method)}/{method}"
+    assert server.status.code == Status.STATUS_CODE_UNSET
+    said = plain(server.attributes)
+    assert said["rpc.service"] == service_of(method)
+    assert said["rpc.method"] == method
+    assert said["rpc.grpc.status_code"] == OK
+    if method != "ListClusters":
+        assert said["topospread.cluster"] == "default"
+    if method not in {"ListClusters", "DropCluster", "BatchEvaluate"}:
+        assert said["topospread.revision"]
+    for span in below:
+        assert span.kind == Span.SPAN_KIND_CLIENT
+        assert span.name.startswith("store ")
+        assert plain(span.attributes)["topospread.cluster"] == "default"
+
+
+def test_every_offered_method_is_tried_here(peer):
+    """With the streams, which have tests of their own."""
+    methods = {
+        method.name
+        for file, service in ((engine_pb, "SpreadEngine"), (state_pb, "ClusterState"))
+        for method in file.DESCRIPTOR.services_by_name[service].methods
+    }
+    assert methods - CALLS.keys() == {"Watch", "EvaluateStream", "Explain", "AcceptStore"}
+
+
+def test_what_a_decision_was_made_of(receiver, peer):
+    trace = Traced()
+    _, call = peer.engine.Evaluate.with_call(
+        evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
+    )
+    (span,) = trace.spans(receiver, call)
+    said = plain(span.attributes)
+    stages = {name: value for name, value in said.items() if ".stage." in name}
+    assert {name: said[name] for name in said.keys() - stages.keys()} == {
+        "rpc.system": "grpc",
+        "rpc.service": ENGINE,
+        "rpc.method": "Evaluate",
+        "rpc.grpc.status_code": OK,
+        "topospread.cluster": "default",
+        "topospread.profile": "default-scheduler",
+        "topospread.revision": said["topospread.revision"],
+        "topospread.revision.number": 1,
+        "topospread.status": "Success",
+        "topospread.constraints.hard": ["topology.kubernetes.io/zone"],
+        "topospread.constraints.soft": [],
+        "topospread.constraints.defaulted": False,
+        "topospread.nodes.seen": 3,
+        "topospread.nodes": 3,
+        "topospread.feasible": 1,
+        "topospread.verdicts.Success": 1,
+        "topospread.verdicts.Unschedulable": 2,
+        "topospread.stale_for_s": 0.0,
+    }
+    assert {"topospread.stage.resolve_us", "topospread.stage.filter_us"} <= stages.keys()
+    assert all(isinstance(value, float) and value > 0 for value in stages.values())
+
+
+def test_filter_and_score_tell_how_many_nodes_they_judged(receiver, peer):
+    trace = Traced()
+    request = engine_pb.FilterRequest(pod=POD)
+    request.nodes.names.extend(["a1", "b1", "nowhere"])
+    _, call = peer.engine.Filter.with_call(request, timeout=PATIENCE, metadata=trace.metadata)
+    said = plain(trace.spans(receiver, call)[0].attributes)
+    assert (said["topospread.nodes"], said["topospread.feasible"]) == (3, 1)
+    assert said["topospread.verdicts.Unschedulable"] == 1
+
+
+def test_a_batch_counts_its_pods_by_result(receiver, peer):
+    nowhere = pod_from_manifest(incoming(topologyKey="nowhere"))
+    broken = pod_from_manifest(incoming(labelSelector={"matchLabels": {"a": "b c"}}))
+    pods = [POD, nowhere, POD, broken]
+    trace = Traced()
+    answer, call = peer.engine.BatchEvaluate.with_call(
+        engine_pb.BatchEvaluateRequest(pods=pods), timeout=PATIENCE, metadata=trace.metadata
+    )
+    said = plain(trace.spans(receiver, call)[0].attributes)
+    assert said["topospread.pods"] == 4
+    assert said["topospread.pods.scheduled"] == 2
+    assert said["topospread.pods.unschedulable"] == 1
+    assert (said["topospread.pods.refused"], said["topospread.pods.error"]) == (0, 1)
+    assert said["topospread.revision"] == answer.revision
+
+
+def test_a_replace_in_pieces_has_a_span_for_each(receiver, peer):
+    header = state_pb.ReplaceRequest()
+    header.header.kind = state_pb.KIND_POD
+    pods = [state_pb.ReplaceRequest(objects=[pod(f"p{n}", "a1")]) for n in range(1001)]
+    trace = Traced()
+    _, call = peer.state.Replace.with_call(
+        itertools.chain([header], pods), timeout=PATIENCE, metadata=trace.metadata
+    )
+    # Three pods that were there before go, so there are 1,004 changes, 500 a piece.
+    server, *pieces = trace.spans(receiver, call, 3)
+    changes = [plain(piece.attributes)["topospread.store.changes"] for piece in pieces]
+    assert sorted(map(str, changes)) == ["4", "500", "500"]
+    assert plain(server.attributes)["topospread.cluster"] == "default"
+
+
+FAILURES = {
+    "bad input": ("Evaluate", engine_pb.EvaluateRequest(), INVALID_ARGUMENT, "InvalidRequest"),
+    "unknown": ("Evaluate", evaluate_request(cluster="nobodys"), NOT_FOUND, "NotFound"),
+    "unparsable": ("Evaluate", b"\xff", INVALID_ARGUMENT, "InvalidRequest"),
+    "not offered": ("Explain", b"", UNIMPLEMENTED, "NotOffered"),
+}
+
+
+@pytest.mark.parametrize(("method", "request_", "code", "error"), FAILURES.values(), ids=FAILURES)
+def test_failures_are_marked(receiver, peer, method, request_, code, error):
+    raw = request_ if isinstance(request_, bytes) else request_.SerializeToString()
+    trace = Traced()
+    multi: Any = peer.channel.unary_unary(f"/{ENGINE}/{method}")
+    with pytest.raises(grpc.RpcError) as failed:
+        multi(raw, timeout=PATIENCE, metadata=trace.metadata)
+    (span,) = trace.spans(receiver, failed.value)
+    said = plain(span.attributes)
+    assert said["rpc.grpc.status_code"] == code
+    assert said["error.type"] == error
+    # After OpenTelemetry's conventions a server's span fails by the server's fault only.
+    faults = code in {UNIMPLEMENTED, UNAVAILABLE}
+    assert (span.status.code == Status.STATUS_CODE_ERROR) is faults
+
+
+def test_a_watch_is_one_span_from_its_begin_to_its_end(receiver, peer):
+    trace = Traced()
+    with pytest.raises(grpc.RpcError) as late:
+        next(peer.state.Watch(state_pb.WatchRequest(), timeout=0.2, metadata=trace.metadata))
+    assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    (span,) = receiver.spans(1)
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (trace.id, PARENT)
+    assert span.name == f"{STATE}/Watch"
+    assert span.end_time_unix_nano - span.start_time_unix_nano > 100_000_000
+
+
+def test_each_question_of_a_stream_is_a_span(receiver, peer):
+    trace = Traced()
+    questions = [engine_pb.EvaluateStreamRequest(id=n, request=evaluate_request()) for n in (1, 2)]
+    stream = peer.engine.EvaluateStream(iter(questions), timeout=PATIENCE, metadata=trace.metadata)
+    assert [answer.id for answer in stream] == [1, 2]
+    spans = receiver.spans(3)
+    assert {span.name for span in spans} == {f"{ENGINE}/EvaluateStream"}
+    judged = [span for span in spans if "topospread.feasible" in plain(span.attributes)]
+    assert len(judged) == 2
+
+
+def test_what_is_not_sampled_is_not_exported_but_has_ids(receiver, peer):
+    trace = Traced(sampled=False)
+    for make, _ in CALLS.values():
+        returned = dict(make(peer, trace.metadata).trailing_metadata())["traceparent"]
+        assert returned.startswith(f"00-{trace.id}-")
+        assert returned.endswith("-00")
+    returned = dict(
+        unary("ListClusters", state_pb.ListClustersRequest())(peer, ()).trailing_metadata()
+    )
+    assert returned["traceparent"].endswith(("-00", "-02"))
+
+
+def test_the_share_that_is_asked_for_is_recorded(receiver, monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    returned = []
+    with served() as server, Peer(server.address) as peer:
+        for _ in range(64):
+            call = unary("ListClusters", state_pb.ListClustersRequest())(peer, ())
+            returned.append(dict(call.trailing_metadata())["traceparent"].split("-"))
+    sampled = {trace for _, trace, _, flags in returned if int(flags, 16) & 1}
+    # All of one kind would come by chance once in the life of some universes.
+    assert 0 < len(sampled) < 64
+    exported = receiver.spans(len(sampled))
+    assert {span.trace_id.hex() for span in exported} == sampled
+    assert receiver.waiting() == 0
+
+
+def test_without_a_receiver_calls_are_served_as_ever(monkeypatch):
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
+    with served() as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        trace = Traced()
+        _, call = peer.engine.Evaluate.with_call(
+            evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
+        )
+        assert trace.id in dict(call.trailing_metadata())["traceparent"]
+
+
+def test_log_lines_of_a_call_carry_its_trace(start_redis):
+    """A write that fails is logged, with the trace of the call that it failed for."""
+    lines = io.StringIO()
+    output = start_logging("info", "json", lines)
+    try:
+        redis = start_redis()
+        with (
+            redis,
+            served(store=redis.url) as server,
+            Peer(server.address) as here,
+        ):
+            here.apply(*two_zones())
+            redis.kill()
+            trace = Traced(sampled=False)
+            with pytest.raises(grpc.RpcError) as failed:
+                here.state.Apply(
+                    state_pb.ApplyRequest(objects=[pod("late", "a1")]),
+                    timeout=PATIENCE,
+                    metadata=trace.metadata,
+                )
+            assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+    finally:
+        output.close()
+    logged = [json.loads(line) for line in lines.getvalue().splitlines()]
+    (line,) = [line for line in logged if "apply" in line["message"]]
+    assert line["trace_id"] == trace.id
+    trailers: Any = failed.value.trailing_metadata()
+    assert line["span_id"] == dict(trailers)["traceparent"].split("-")[2]
+    # What the follower says belongs to no call.
+    assert all("trace_id" not in line for line in logged if "out of reach" in line["message"])
+
+
+def test_an_unexpected_error_is_logged_with_its_trace_and_hidden_from_the_caller(
+    peer, monkeypatch, caplog
+):
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a secret of ours")
+
+    monkeypatch.setattr("topospread.transports.grpc.spread_engine.pre_filter", fail)
+    trace = Traced(sampled=False)
+    with caplog.at_level(logging.ERROR), pytest.raises(grpc.RpcError) as failed:
+        peer.engine.PreFilter(
+            engine_pb.PreFilterRequest(pod=POD), timeout=PATIENCE, metadata=trace.metadata
+        )
+    assert failed.value.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in str(failed.value.details())
+    until(lambda: "a secret of ours" in caplog.text, "it is logged")
