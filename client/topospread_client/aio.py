@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 import grpc
 import grpc.aio
 
-from topospread_client import engine, state
+from topospread_client import engine, rpcs, state
+from topospread_client.aio_stream import AsyncEvaluateStream
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
     Connection,
 )
+from topospread_client.conversation import DEFAULT_WINDOW, Conversation, Line
 from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
 from topospread_client.status import FailedCall, error_of
 from topospread_client.tracing import outgoing, traceparent_in
@@ -22,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
+    from topospread_client.rpcs import Rpc
     from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_proto.v1.spread_engine_pb2 import EvaluateStreamRequest
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -113,6 +118,7 @@ class AsyncClient:
         self.session: Final = Session(cluster)
         self._timeout = timeout
         self._bulk_timeout = bulk_timeout
+        self._retries = connection.retries
         self._channel = connection.open_aio()
         self._stubs: dict[str, Callable[..., Any]] = {}
 
@@ -132,6 +138,32 @@ class AsyncClient:
     clusters = _awaited(state.clusters)
     drop_cluster = _awaited(state.drop_cluster)
     accept_store = _awaited(state.accept_store)
+
+    def evaluate_stream(
+        self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None
+    ) -> AsyncEvaluateStream:
+        """A stream for many evaluations; a context manager. It is opened by the first question.
+
+        Args:
+            window: questions under way at once in its `evaluate_all`, at least 1.
+            traceparent: parent of the server's spans, one for the stream and one for each question;
+                None takes the current OpenTelemetry span.
+        """
+        if window < 1:
+            raise ValueError(f"window: {window} questions at once: at least one is needed")
+        metadata = outgoing(traceparent)
+
+        def open_line() -> Line:
+            questions: asyncio.Queue[EvaluateStreamRequest | None] = asyncio.Queue()
+            call = self._stub(rpcs.EVALUATE_STREAM, self._channel.stream_stream)(
+                _until_none(questions), metadata=metadata
+            )
+            return Line(call, questions.put_nowait)
+
+        conversation = Conversation(
+            open_line, timeout=self._timeout, retries=self._retries, metadata=metadata
+        )
+        return AsyncEvaluateStream(self.session, conversation, window)
 
     async def close(self) -> None:
         """End the connection; calls under way fail."""
@@ -167,7 +199,7 @@ class AsyncClient:
     async def follow(self, subscription: Subscription[_T]) -> AsyncIterator[_T]:
         """Open a server stream and read it."""
         ask = subscription.ask
-        stub = self._stub(ask, self._channel.unary_stream)
+        stub = self._stub(ask.rpc, self._channel.unary_stream)
         call = stub(ask.request, timeout=ask.timeout, metadata=outgoing(ask.traceparent))
         try:
             async for message in call:
@@ -180,15 +212,16 @@ class AsyncClient:
     async def _call(self, ask: Ask) -> Reply[Any]:
         kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
         timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
-        call = self._stub(ask, kind)(
+        call = self._stub(ask.rpc, kind)(
             ask.request, timeout=timeout, metadata=outgoing(ask.traceparent)
         )
         message = await call
         trace = traceparent_in(await call.trailing_metadata())
         return Reply(message, trace or traceparent_in(await call.initial_metadata()))
 
-    def _stub(self, ask: Ask, kind: Callable[..., Callable[..., Any]]) -> Callable[..., Any]:
-        rpc = ask.rpc
+    def _stub(
+        self, rpc: Rpc[Any, Any], kind: Callable[..., Callable[..., Any]]
+    ) -> Callable[..., Any]:
         stub = self._stubs.get(rpc.path)
         if stub is None:
             stub = self._stubs[rpc.path] = kind(
@@ -197,3 +230,10 @@ class AsyncClient:
                 response_deserializer=rpc.response.FromString,
             )
         return stub
+
+
+async def _until_none(
+    questions: asyncio.Queue[EvaluateStreamRequest | None],
+) -> AsyncIterator[EvaluateStreamRequest]:
+    while (question := await questions.get()) is not None:
+        yield question

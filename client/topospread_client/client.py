@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from functools import wraps
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 import grpc
 
-from topospread_client import engine, state
+from topospread_client import engine, rpcs, state
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
     Connection,
 )
+from topospread_client.conversation import DEFAULT_WINDOW, Conversation, Line
 from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
 from topospread_client.status import FailedCall, error_of
+from topospread_client.stream import EvaluateStream
 from topospread_client.tracing import outgoing, traceparent_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
+    from topospread_client.rpcs import Rpc
     from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_proto.v1.spread_engine_pb2 import EvaluateStreamRequest
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -109,6 +114,7 @@ class Client:
         self.session: Final = Session(cluster)
         self._timeout = timeout
         self._bulk_timeout = bulk_timeout
+        self._retries = connection.retries
         self._channel = connection.open()
         self._stubs: dict[str, Callable[..., Any]] = {}
 
@@ -128,6 +134,32 @@ class Client:
     clusters = _blocking(state.clusters)
     drop_cluster = _blocking(state.drop_cluster)
     accept_store = _blocking(state.accept_store)
+
+    def evaluate_stream(
+        self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None
+    ) -> EvaluateStream:
+        """A stream for many evaluations; a context manager. It is opened by the first question.
+
+        Args:
+            window: questions under way at once in its `evaluate_all`, at least 1.
+            traceparent: parent of the server's spans, one for the stream and one for each question;
+                None takes the current OpenTelemetry span.
+        """
+        if window < 1:
+            raise ValueError(f"window: {window} questions at once: at least one is needed")
+        metadata = outgoing(traceparent)
+
+        def open_line() -> Line:
+            questions: SimpleQueue[EvaluateStreamRequest | None] = SimpleQueue()
+            call = self._stub(rpcs.EVALUATE_STREAM, self._channel.stream_stream)(
+                iter(questions.get, None), metadata=metadata
+            )
+            return Line(call, questions.put)
+
+        conversation = Conversation(
+            open_line, timeout=self._timeout, retries=self._retries, metadata=metadata
+        )
+        return EvaluateStream(self.session, conversation, window)
 
     def close(self) -> None:
         """End the connection; calls under way fail."""
@@ -163,7 +195,7 @@ class Client:
     def follow(self, subscription: Subscription[_T]) -> Iterator[_T]:
         """Open a server stream and read it."""
         ask = subscription.ask
-        stub = self._stub(ask, self._channel.unary_stream)
+        stub = self._stub(ask.rpc, self._channel.unary_stream)
         call = stub(ask.request, timeout=ask.timeout, metadata=outgoing(ask.traceparent))
         try:
             for message in call:
@@ -176,14 +208,15 @@ class Client:
     def _call(self, ask: Ask) -> Reply[Any]:
         kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
         timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
-        message, call = self._stub(ask, kind).with_call(  # type: ignore[attr-defined]
+        message, call = self._stub(ask.rpc, kind).with_call(  # type: ignore[attr-defined]
             ask.request, timeout=timeout, metadata=outgoing(ask.traceparent)
         )
         trace = traceparent_in(call.trailing_metadata()) or traceparent_in(call.initial_metadata())
         return Reply(message, trace)
 
-    def _stub(self, ask: Ask, kind: Callable[..., Callable[..., Any]]) -> Callable[..., Any]:
-        rpc = ask.rpc
+    def _stub(
+        self, rpc: Rpc[Any, Any], kind: Callable[..., Callable[..., Any]]
+    ) -> Callable[..., Any]:
         stub = self._stubs.get(rpc.path)
         if stub is None:
             stub = self._stubs[rpc.path] = kind(

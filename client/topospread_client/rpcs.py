@@ -48,6 +48,9 @@ PRE_FILTER: Final = Rpc(_ENGINE, "PreFilter", engine.PreFilterRequest, engine.Pr
 FILTER: Final = Rpc(_ENGINE, "Filter", engine.FilterRequest, engine.FilterResponse)
 SCORE: Final = Rpc(_ENGINE, "Score", engine.ScoreRequest, engine.ScoreResponse)
 EVALUATE: Final = Rpc(_ENGINE, "Evaluate", engine.EvaluateRequest, engine.EvaluateResponse)
+EVALUATE_STREAM: Final = Rpc(
+    _ENGINE, "EvaluateStream", engine.EvaluateStreamRequest, engine.EvaluateStreamResponse
+)
 BATCH_EVALUATE: Final = Rpc(
     _ENGINE, "BatchEvaluate", engine.BatchEvaluateRequest, engine.BatchEvaluateResponse
 )
@@ -74,6 +77,7 @@ ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     FILTER,
     SCORE,
     EVALUATE,
+    EVALUATE_STREAM,
     BATCH_EVALUATE,
     APPLY,
     DELETE,

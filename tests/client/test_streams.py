@@ -1,0 +1,354 @@
+"""EvaluateStream through either client: Evaluate's answers and errors, beyond one server's life."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from functools import partial
+from itertools import count
+
+import grpc
+import pytest
+
+from tests.client.manifests import TWO_ZONES, incoming, spread
+from tests.client.streaming import answers, answers_then, fails, streaming
+from tests.servers import PATIENCE, pod, served, two_zones, until
+from topospread_client.aio import AsyncClient
+from topospread_client.answers import Evaluation
+from topospread_client.client import Client
+from topospread_client.connection import Connection
+from topospread_client.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    NotSupported,
+    ServerFault,
+    TopospreadClientError,
+    Unavailable,
+)
+from topospread_client.manifests import ManifestError
+from topospread_client.requests import Consistency, Settings
+from topospread_proto.v1.kubernetes_pb2 import Pod
+from topospread_proto.v1.spread_engine_pb2 import EvaluateStreamResponse
+
+CODE = grpc.StatusCode
+SOFT = spread("kubernetes.io/hostname", "ScheduleAnyway")
+PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
+GONE = fails(CODE.UNAVAILABLE, "going away")
+
+
+def named(name: str) -> Pod:
+    made = Pod()
+    made.metadata.name = name
+    return made
+
+
+@pytest.fixture
+def streams():
+    with streaming() as streams:
+        yield streams
+
+
+@pytest.fixture
+def fresh(client):
+    """The two zones, and the demand to see all of them."""
+    return Consistency(at_least_as_fresh=client.apply(TWO_ZONES).revision)
+
+
+QUESTIONS = {
+    "hard": ((incoming(),), {}),
+    "hard and soft": ((incoming(spread(maxSkew=2), SOFT),), {"top_k": 2}),
+    "bytes": ((Pod(spec={"node_name": ""}).SerializeToString(),), {}),
+    "chosen nodes": ((incoming(SOFT),), {"nodes": ["b1", "a1"]}),
+    "what-ifs": ((incoming(),), {"remove_pods": [(TWO_ZONES[3], "a1")]}),
+    "settings": (
+        (incoming(),),
+        {"settings": Settings(gates={"NodeInclusionPolicyInPodTopologySpread": False})},
+    ),
+}
+REFUSED = {
+    "unknown cluster": ((incoming(),), {"cluster": "nobody-wrote-it"}),
+    "unknown pod": (("default/nobody",), {}),
+    "bytes that are no pod": ((b"\xff",), {}),
+    "too many constraints": ((incoming(*[SOFT] * 65),), {}),
+    "too many nodes": ((incoming(),), {"top_k": 1001}),
+    "a pod that no API server takes": ((incoming(spread(maxSkew=0)),), {"validate": True}),
+    "unknown settings": ((incoming(),), {"settings": Settings(profile="nobody-has-it")}),
+    "a manifest that is no pod": (({"kind": "Node"},), {}),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_answers_are_those_of_evaluate(client, fresh, question):
+    args, options = QUESTIONS[question]
+    expected = client.evaluate(*args, consistency=fresh, **options)
+    with client.evaluate_stream() as stream:
+        for _ in range(3):
+            found = stream.evaluate(*args, consistency=fresh, **options)
+            assert found == replace(expected, traceparent=None)
+
+
+@pytest.mark.parametrize("question", REFUSED)
+def test_errors_are_those_of_evaluate_and_the_stream_goes_on(client, fresh, question):
+    args, options = REFUSED[question]
+    with pytest.raises((TopospreadClientError, ManifestError)) as expected:
+        client.evaluate(*args, **options)
+    with client.evaluate_stream() as stream:
+        for _ in range(2):
+            with pytest.raises(type(expected.value)) as found:
+                stream.evaluate(*args, **options)
+            assert str(found.value) == str(expected.value)
+            violations = getattr(expected.value, "violations", None)
+            assert getattr(found.value, "violations", None) == violations
+            assert stream.evaluate(incoming(), consistency=fresh).best == "b1"
+
+
+def test_many_questions_have_their_outcomes_in_order(client, fresh):
+    pods = [incoming(), b"\xff", incoming(*[SOFT] * 65), {"kind": "Node"}, incoming(SOFT)] * 5
+    with client.evaluate_stream(window=3) as stream:
+        outcomes = list(stream.evaluate_all(pods, consistency=fresh, top_k=1))
+    kinds = [Evaluation, InvalidRequest, InvalidRequest, ManifestError, Evaluation] * 5
+    assert [type(outcome) for outcome in outcomes] == kinds
+    assert [o.feasible for o in outcomes if isinstance(o, Evaluation)] == [1, 3] * 5
+
+
+def test_no_more_questions_than_the_window_are_under_way(connect, streams):
+    streams.script = [answers]
+    taken = count()
+    pods = (named(f"p{next(taken)}") for _ in range(20))
+    with connect(streams.address).evaluate_stream(window=4) as stream:
+        outcomes = stream.evaluate_all(pods)
+        assert [next(outcomes).revision for _ in range(3)] == ["p0", "p1", "p2"]
+        assert next(taken) == 6, "the third answer is given when the sixth question is asked"
+        outcomes.close()
+
+
+def test_an_iteration_that_is_left_early_is_in_nobodys_way(connect, streams):
+    streams.script = [answers]
+    with connect(streams.address).evaluate_stream(window=4) as stream:
+        outcomes = stream.evaluate_all([named(f"p{number}") for number in range(9)])
+        assert next(outcomes).revision == "p0"
+        assert stream.evaluate(named("between")).revision == "between"
+        assert next(outcomes).revision == "p1"
+        outcomes.close()
+        assert stream.evaluate(named("after")).revision == "after"
+    assert streams.asked[-1] == ["after"]
+
+
+@pytest.mark.parametrize("code", [CODE.UNAVAILABLE, CODE.CANCELLED])
+def test_questions_without_an_answer_are_repeated_when_the_server_goes_away(connect, streams, code):
+    streams.script = [answers_then(2, fails(code)), answers]
+    with connect(streams.address).evaluate_stream(window=3) as stream:
+        outcomes = list(stream.evaluate_all([named(f"p{number}") for number in range(6)]))
+    assert [outcome.revision for outcome in outcomes] == [f"p{number}" for number in range(6)]
+    first, second = streams.asked
+    assert first[:3] == ["p0", "p1", "p2"]
+    assert second == ["p2", "p3", "p4", "p5"]
+
+
+def test_a_question_is_repeated_once(connect, streams):
+    # gRPC itself repeats what fails before any answer, but not after this status.
+    streams.script = [
+        answers_then(1, GONE),
+        answers_then(0, fails(CODE.INTERNAL, "broke")),
+        answers,
+    ]
+    with connect(streams.address).evaluate_stream() as stream:
+        assert stream.evaluate(named("first")).revision == "first"
+        with pytest.raises(ServerFault, match="broke"):
+            stream.evaluate(named("unlucky"))
+        assert stream.evaluate(named("last")).revision == "last"
+    assert streams.asked == [["first", "unlucky"], ["unlucky"], ["last"]]
+
+
+def test_nothing_is_repeated_without_retries(connect, streams):
+    streams.script = [answers_then(1, GONE), answers]
+    with connect(Connection(streams.address, retries=False)).evaluate_stream() as stream:
+        stream.evaluate(named("first"))
+        with pytest.raises(Unavailable):
+            stream.evaluate(named("unlucky"))
+    assert streams.asked == [["first", "unlucky"]]
+
+
+def said(code):
+    """An end with a status and what a server says beside it."""
+
+    def end(context):
+        context.set_trailing_metadata((("traceparent", PARENT),))
+        context.abort(code, "no more")
+
+    return end
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (CODE.RESOURCE_EXHAUSTED, LimitExceeded),
+        (CODE.UNIMPLEMENTED, NotSupported),
+        (CODE.INTERNAL, ServerFault),
+    ],
+)
+def test_a_stream_that_ends_otherwise_fails_its_questions_and_can_be_asked_on(
+    connect, streams, code, error
+):
+    streams.script = [answers_then(1, said(code)), answers]
+    with connect(streams.address).evaluate_stream(window=2) as stream:
+        first, second = stream.evaluate_all([named("p0"), named("p1")])
+        assert first.revision == "p0"
+        assert type(second) is error
+        assert str(second) == "no more"
+        assert second.traceparent == PARENT
+        assert stream.evaluate(named("next")).revision == "next"
+    assert streams.asked == [["p0", "p1"], ["next"]]
+
+
+def test_a_server_that_ends_the_stream_or_answers_another_question_is_at_fault(connect, streams):
+    def wrong(questions, context):
+        yield EvaluateStreamResponse(id=next(questions).id + 7)
+
+    streams.script = [answers_then(0, lambda context: None), wrong, answers]
+    with connect(streams.address).evaluate_stream() as stream:
+        with pytest.raises(ServerFault, match="without an answer"):
+            stream.evaluate(named("p"))
+        with pytest.raises(ServerFault, match="was not asked"):
+            stream.evaluate(named("p"))
+        assert stream.evaluate(named("p")).revision == "p"
+
+
+def test_a_question_that_takes_too_long_ends_alone(connect, streams):
+    never = threading.Event()
+    streams.script = [answers_then(1, lambda context: never.wait(PATIENCE)), answers]
+    with connect(streams.address).evaluate_stream(window=3) as stream:
+        assert stream.evaluate(named("first"), timeout=PATIENCE).revision == "first"
+        with pytest.raises(DeadlineExceeded, match=r"within 0\.05 s"):
+            stream.evaluate(named("slow"), timeout=0.05)
+        assert stream.evaluate(named("next"), timeout=PATIENCE).revision == "next"
+    never.set()
+    assert streams.asked == [["first", "slow"], ["next"]]
+
+
+def test_those_behind_a_question_that_takes_too_long_are_asked_anew(connect, streams):
+    never = threading.Event()
+    streams.script = [answers_then(1, lambda context: never.wait(PATIENCE)), answers]
+    with connect(streams.address).evaluate_stream(window=3) as stream:
+        pods = [named(f"p{number}") for number in range(4)]
+        first, slow, *others = stream.evaluate_all(pods, timeout=0.5)
+    never.set()
+    assert first.revision == "p0"
+    assert isinstance(slow, DeadlineExceeded)
+    assert [other.revision for other in others] == ["p2", "p3"]
+
+
+def test_a_closed_stream_answers_nothing(connect, streams):
+    streams.script = [answers]
+    with connect(streams.address).evaluate_stream() as stream:
+        stream.evaluate(named("p"))
+        stream.close()
+        with pytest.raises(ValueError, match="closed"):
+            stream.evaluate(named("p"))
+
+
+def test_a_window_for_nothing_is_refused(connect, streams):
+    with pytest.raises(ValueError, match="at least one"):
+        connect(streams.address).evaluate_stream(window=0)
+
+
+def test_the_stream_has_the_trace_context_that_it_is_given(connect, streams):
+    streams.script = [answers]
+    client = connect(streams.address)
+    with client.evaluate_stream(traceparent=PARENT) as stream:
+        assert stream.evaluate(named("p")).trace_id == "1" * 32
+        with pytest.raises(InvalidRequest, match="evaluate_stream"):
+            stream.evaluate(named("p"), traceparent=PARENT)
+    with client.evaluate_stream() as stream:
+        assert stream.evaluate(named("p")).traceparent is None
+    first, second = streams.metadata
+    assert first["traceparent"] == PARENT
+    assert "traceparent" not in second
+
+
+def test_threads_may_share_a_stream(streams):
+    streams.script = [answers]
+    found: list[list[str]] = []
+    with Client(streams.address) as client, client.evaluate_stream() as stream:
+
+        def ask(own: int) -> None:
+            names = [f"p{own}-{number}" for number in range(50)]
+            found.append([stream.evaluate(named(name)).revision for name in names])
+
+        threads = [threading.Thread(target=partial(ask, own)) for own in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    expected = [[f"p{own}-{number}" for number in range(50)] for own in range(4)]
+    assert sorted(found) == expected
+
+
+def test_tasks_may_share_a_stream_and_be_cancelled(streams):
+    held = threading.Event()
+
+    def answers_later(questions, context):
+        for question in questions:
+            if question.request.pod.metadata.name == "held":
+                held.wait(PATIENCE)
+            yield from answers(iter([question]), context)
+
+    streams.script = [answers_later]
+
+    async def ask() -> list[str]:
+        async with AsyncClient(streams.address) as client, client.evaluate_stream() as stream:
+
+            async def one(name: str) -> str:
+                return (await stream.evaluate(named(name), timeout=PATIENCE)).revision
+
+            await one("first")
+            waiting = asyncio.create_task(one("held"))
+            others = [asyncio.create_task(one(f"p{number}")) for number in range(9)]
+            await asyncio.to_thread(
+                until, lambda: len(streams.asked[0]) == 2, "the second question is there"
+            )
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            return await asyncio.gather(*others)
+
+    assert asyncio.run(ask()) == [f"p{number}" for number in range(9)]
+    held.set()
+
+
+def test_a_stream_outlives_its_server(connect, tmp_path):
+    """Two servers take turns to stop; nobody who asks notices."""
+    store = f"sqlite:///{tmp_path}/state.db"
+    with served(store=store) as first, served(store=store) as second:
+        client = connect(Connection(f"ipv4:{first.address},{second.address}", insecure=True))
+        client.apply(two_zones())
+        client.node_table(consistency=Consistency(fully_consistent=True))
+        with client.evaluate_stream(window=8) as stream:
+            outcomes = stream.evaluate_all([incoming()] * 300)
+            found = [next(outcomes) for _ in range(100)]
+            first.stop()
+            found += [next(outcomes) for _ in range(100)]
+            with served(store=store, listen=first.address):
+                second.stop()
+                found += outcomes
+                assert stream.evaluate(incoming()).best == "b1"
+    assert [outcome.best for outcome in found] == ["b1"] * 300
+
+
+def test_no_thread_is_left_behind():
+    before = set(threading.enumerate())
+    with served() as server, Client(server.address) as client:
+        client.apply([*two_zones(), pod("web-9", "a1")])
+        for _ in range(3):
+            with client.evaluate_stream() as stream:
+                assert stream.evaluate(incoming()).nodes == 3
+    until(lambda: set(threading.enumerate()) <= before, "all threads end")
+
+
+def test_an_unknown_cluster_is_not_found_by_many_questions(client):
+    with client.evaluate_stream() as stream:
+        found = list(stream.evaluate_all([incoming()] * 3))
+    assert [type(each) for each in found] == [NotFound] * 3
