@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 
 import grpc
 
-from topospread_client import engine, rpcs, state
+from topospread_client import engine, placement, rpcs, state
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
@@ -118,6 +118,10 @@ class Client:
         self._channel = connection.open()
         self._stubs: dict[str, Callable[..., Any]] = {}
 
+    place = _blocking(placement.place)
+    reserve = _blocking(placement.reserve)
+    release = _blocking(placement.release)
+    reservations = _blocking(placement.reservations)
     pre_filter = _blocking(engine.pre_filter)
     filter = _blocking(engine.filter_nodes)
     score = _blocking(engine.score)

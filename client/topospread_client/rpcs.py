@@ -1,6 +1,7 @@
 """The calls that this client makes: path, message types, and how each may be treated.
 
-``safe`` calls change nothing on the server, so the channel repeats them when it was out of reach.
+``safe`` calls may be made twice: they change nothing on the server, or, as placing a pod, the same
+thing. The channel repeats them when it was out of reach.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from topospread_proto.v1 import cluster_state_pb2 as state
+from topospread_proto.v1 import placement_pb2 as placement
 from topospread_proto.v1 import spread_engine_pb2 as engine
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -26,7 +28,7 @@ class Rpc(Generic[RequestT, ResponseT]):
         method: name of the method, for example ``Filter``.
         request: type of the request message.
         response: type of the response message.
-        safe: whether a repetition changes nothing.
+        safe: whether a repetition does no harm.
     """
 
     service: str
@@ -43,6 +45,7 @@ class Rpc(Generic[RequestT, ResponseT]):
 
 _ENGINE: Final = "topospread.v1.SpreadEngine"
 _STATE: Final = "topospread.v1.ClusterState"
+_PLACEMENT: Final = "topospread.v1.Placement"
 
 PRE_FILTER: Final = Rpc(_ENGINE, "PreFilter", engine.PreFilterRequest, engine.PreFilterResponse)
 FILTER: Final = Rpc(_ENGINE, "Filter", engine.FilterRequest, engine.FilterResponse)
@@ -72,6 +75,16 @@ ACCEPT_STORE: Final = Rpc(
     _STATE, "AcceptStore", state.AcceptStoreRequest, state.AcceptStoreResponse, safe=False
 )
 
+PLACE: Final = Rpc(_PLACEMENT, "Place", placement.PlaceRequest, placement.PlaceResponse)
+RESERVE: Final = Rpc(_PLACEMENT, "Reserve", placement.ReserveRequest, placement.ReserveResponse)
+RELEASE: Final = Rpc(_PLACEMENT, "Release", placement.ReleaseRequest, placement.ReleaseResponse)
+LIST_RESERVATIONS: Final = Rpc(
+    _PLACEMENT,
+    "ListReservations",
+    placement.ListReservationsRequest,
+    placement.ListReservationsResponse,
+)
+
 ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     PRE_FILTER,
     FILTER,
@@ -88,5 +101,9 @@ ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     NODE_TABLE,
     LIST_CLUSTERS,
     DROP_CLUSTER,
+    PLACE,
+    RESERVE,
+    RELEASE,
+    LIST_RESERVATIONS,
     ACCEPT_STORE,
 )
