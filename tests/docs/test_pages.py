@@ -144,7 +144,6 @@ def test_the_services_that_are_said_to_be_missing_are(serving):
     with grpc.insecure_channel(serving) as channel:
         for path in (
             "SpreadEngine/Explain",
-            "Placement/Place",
             "Planner/Simulate",
         ):
             call: Any = channel.unary_unary(f"/topospread.v1.{path}")

@@ -72,7 +72,7 @@ class Placer:
     def release(self, name: str, uid: str = "") -> bool:
         """End what is held."""
         pod = ("default", name, uid)
-        released = release(self.world.store, CLUSTER, pod, timeout=10.0, traced=untraced)
+        released = release(self.holding, CLUSTER, pod, timeout=10.0, traced=untraced)
         self.world.revision = released.token
         return released.released
 

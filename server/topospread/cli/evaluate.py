@@ -73,7 +73,7 @@ def command(
     Files may hold pods, and workloads for the pod they would make. The exit code is 1 when a pod
     fits nowhere.
     """
-    questions = _questions(
+    questions = questions_of(
         stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
     )
     settings = settings_of(args_file, profile, gates)
@@ -97,7 +97,7 @@ def command(
     return DONE if all(judgement.fits for judgement in found) else NO_NODE_FITS
 
 
-def _questions(
+def questions_of(
     stored: Sequence[str],
     paths: Sequence[str],
     *,
@@ -105,6 +105,12 @@ def _questions(
     namespace: str | None,
     validate: bool,
 ) -> list[Question]:
+    """The pods that were named or are in files.
+
+    Raises:
+        UsageError: there are none.
+        BadInput: files that cannot be read.
+    """
     if not stored and not paths:
         raise click.UsageError("say which pods: -f PATH, or NAMESPACE/NAME of pods in the state")
     # What a cluster already stores is taken as it is: validating it again could refuse it.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topospread.cli import printing
+from topospread.cli import held, printing
 from topospread.cli.complaints import DONE
 from topospread.cli.kinds import kinds_named, path_of
 from topospread.cli.label_query import selector_of
@@ -48,8 +48,10 @@ def command(
     """Show nodes, pods or workloads as they are kept: trimmed to what matters to spreading.
 
     KIND is nodes, pods, services, replicationcontrollers, replicasets, statefulsets, or workloads
-    for the last four.
+    for the last four; or reservations, for the places that are held for pods.
     """
+    if what.lower() in held.WORDS:
+        return held.show(options, names, namespace, selector)
     kinds = kinds_named(what)
     labels = selector_of(selector) if selector else None
     with options.client() as client:

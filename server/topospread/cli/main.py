@@ -25,6 +25,7 @@ VERBS: Final = (
     "delete",
     "get",
     "evaluate",
+    "place",
     "status",
     "store",
     "conformance",

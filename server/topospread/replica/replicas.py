@@ -302,6 +302,10 @@ class Replicas:
         for replica in [self._started(cluster) for cluster in clusters]:
             replica.wait_loaded(deadline)
 
+    def at_hand(self, cluster: str) -> Replica | None:
+        """The replica of a cluster, if it is followed already."""
+        return self._replicas.get(cluster)
+
     def running(self) -> Sequence[Replica]:
         """The replicas there are, by cluster name."""
         with self._lock:

@@ -130,7 +130,7 @@ class Holding:
 
     def __init__(self, engine: Engine, store: Store) -> None:
         self.engine = engine
-        self._store = store
+        self.store = store
         self._demands = Demands()
         self._locks = [threading.Lock() for _ in range(STRIPES)]
 
@@ -147,7 +147,7 @@ class Holding:
             NotFound: the pod is not in the state.
         """
         if isinstance(pod, PodRef):
-            stored = self._store.get(ask.cluster, Key(Kind.POD, pod.namespace, pod.name))
+            stored = self.store.get(ask.cluster, Key(Kind.POD, pod.namespace, pod.name))
             if stored is None:
                 raise NotFound(f"pod {pod.namespace}/{pod.name} is not in cluster {ask.cluster!r}")
             pod = object_from_stored(stored).pod.SerializeToString()
@@ -197,9 +197,22 @@ class Holding:
                     made_fresh = True
                 else:
                     expires_at = applied.at + wanted.lifetime
-                    _show(replica, applied, replace(stored, expires_at=expires_at))
+                    entry = LogEntry(stored.key, replace(stored, expires_at=expires_at))
+                    self.show(wanted.ask.cluster, applied, entry)
                     token = Token(applied.identity, applied.revision).encode()
                     return Held(token, chosen, expires_at=expires_at)
+
+    def show(self, cluster: str, applied: Applied, entry: LogEntry) -> None:
+        """Have a write of this server seen by its next decision."""
+        replica = self.engine.replicas.at_hand(cluster)
+        if replica is None:
+            return
+        entries = (entry, *(LogEntry(key, None) for key in applied.ended))
+        transaction = Transaction(applied.revision, applied.previous.tag, entries)
+        if not replica.take(applied.identity, transaction):
+            # Others wrote in between; the next in line would only learn of it by a conflict.
+            with suppress(StoreUnavailable, RevisionUnavailable, IdentityChanged, Unavailable):
+                replica.pull()
 
     @contextmanager
     def _turn(self, wanted: Wanted, until: float) -> Iterator[None]:
@@ -219,14 +232,14 @@ class Holding:
             return wanted.node
         if not replica.is_counted(wanted.namespace, cycle.name):
             return ""
-        stored = self._store.get(cycle.cluster, Key(Kind.POD, wanted.namespace, cycle.name))
+        stored = self.store.get(cycle.cluster, Key(Kind.POD, wanted.namespace, cycle.name))
         if stored is None or (cycle.uid and stored.uid not in ("", cycle.uid)):
             return ""
         return object_from_stored(stored).pod.spec.node_name
 
     def _write(self, wanted: Wanted, view: View, stored: StoredObject, traced: Traced) -> Applied:
         with traced("reserve", 1):
-            return self._store.apply(
+            return self.store.apply(
                 wanted.ask.cluster,
                 [Put(stored, lifetime=wanted.lifetime)],
                 precondition=Unchanged(view.revision, (wanted.namespace, _NODES)),
@@ -260,16 +273,6 @@ def _caught_up(replica: Replica) -> View:
         return replica.pull()
     except (RevisionUnavailable, IdentityChanged) as cause:
         raise Unavailable("the state is being loaded anew: try again") from cause
-
-
-def _show(replica: Replica, applied: Applied, stored: StoredObject) -> None:
-    """Have a write seen by this server's next decision."""
-    entries = [LogEntry(stored.key, stored), *(LogEntry(key, None) for key in applied.ended)]
-    transaction = Transaction(applied.revision, applied.previous.tag, tuple(entries))
-    if not replica.take(applied.identity, transaction):
-        # Others wrote in between; the next in line would only learn of it by a conflict.
-        with suppress(StoreUnavailable, RevisionUnavailable, IdentityChanged, Unavailable):
-            replica.pull()
 
 
 def _too_often(wanted: Wanted) -> Conflict:

@@ -14,7 +14,7 @@ from topospread.replica.view import Token
 from topospread.service.holding import Held, Holding, Refusal, Wanted
 from topospread.spread.filtering import verdict_of
 from topospread.spread.verdicts import FITS, UNKNOWN_NODE, VERDICTS, Code
-from topospread.store.api import Key, Kind, Outcome, Remove
+from topospread.store.api import Key, Kind, LogEntry, Outcome, Remove
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from topospread.index.changes import ReservationRow
     from topospread.service.cycle import Cycle
     from topospread.service.write import Traced
-    from topospread.store.api import Store
 
 DEFAULT_PAGE: Final = 500
 MAX_PAGE: Final = 5000
@@ -69,7 +68,7 @@ class Released:
 
 
 def release(
-    store: Store,
+    holding: Holding,
     cluster: str,
     pod: tuple[str, str, str],
     *,
@@ -79,7 +78,7 @@ def release(
     """End what is held for a pod, if its uid is equal or unknown.
 
     Args:
-        store: where it is held.
+        holding: holds it.
         cluster: the pod's.
         pod: namespace, name and uid, which may be empty.
         timeout: seconds.
@@ -89,15 +88,18 @@ def release(
         StoreUnavailable: the store did not answer.
     """
     namespace, name, uid = pod
-    key = Key(Kind.RESERVATION, namespace, name)
+    key, store = Key(Kind.RESERVATION, namespace, name), holding.store
     if uid:
         held = store.get(cluster, key)
         # One that was made without a uid is for any pod of the name.
         uid = uid if held is None or held.uid else ""
     with traced("release", 1):
         applied = store.apply(cluster, [Remove(key, uid)], timeout=timeout)
+    released = applied.outcomes == (Outcome.DELETED,)
+    if released:
+        holding.show(cluster, applied, LogEntry(key, None))
     token = Token(applied.identity, applied.revision).encode()
-    return Released(token, applied.outcomes == (Outcome.DELETED,))
+    return Released(token, released)
 
 
 @dataclass(frozen=True, slots=True)

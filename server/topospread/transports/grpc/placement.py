@@ -25,9 +25,7 @@ from topospread_proto.v1 import placement_pb2 as pb
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
 
-    from topospread.replica.replicas import Replicas
     from topospread.service.holding import Held, Holding, Wanted
-    from topospread.store.api import Store
 
 SERVICE: Final = "topospread.v1.Placement"
 
@@ -42,10 +40,8 @@ _FITS: Final = {
 class PlacementServicer:
     """Each method takes a request and a call, and raises what the use case raises."""
 
-    def __init__(self, holding: Holding, store: Store, replicas: Replicas) -> None:
+    def __init__(self, holding: Holding) -> None:
         self._holding = holding
-        self._store = store
-        self._replicas = replicas
 
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The methods by name, with the pool that each runs on: all wait for the store."""
@@ -101,7 +97,7 @@ class PlacementServicer:
         if not request.name:
             raise InvalidRequest.of([required("name", "")])
         released = release(
-            self._store,
+            self._holding,
             request.cluster or DEFAULT_CLUSTER,
             (request.namespace or DEFAULT_NAMESPACE, request.name, request.uid),
             timeout=call.left(),
@@ -114,7 +110,7 @@ class PlacementServicer:
     ) -> pb.ListReservationsResponse:
         """Placement.ListReservations."""
         page = list_reservations(
-            self._replicas,
+            self._holding.engine.replicas,
             request.cluster or DEFAULT_CLUSTER,
             request.namespace,
             (request.page_size, request.page_token),

@@ -1,0 +1,143 @@
+"""`topospread place`: choose the best node for pods and hold it for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topospread.cli import printing
+from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
+from topospread.cli.evaluate import Question, questions_of
+from topospread.cli.inputs import input_options
+from topospread.cli.options import Options, output_option, pass_options, server_options
+from topospread.cli.rules import rules_options, settings_of
+from topospread_client import placement
+from topospread_client.errors import InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread_client.places import Placed
+
+_FITS: Final = {
+    "spread-only": placement.SPREAD_ONLY,
+    "node": placement.NODE,
+    "node-and-resources": placement.NODE_AND_RESOURCES,
+}
+
+
+@click.command("place")
+@click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
+@input_options(required=False)
+@click.option(
+    "--candidate", "candidates", multiple=True, metavar="NODE", help="Choose among these nodes."
+)
+@click.option(
+    "--fit",
+    type=click.Choice(list(_FITS)),
+    help="What to ask beside spreading.  [node-and-resources; with candidates: spread-only]",
+)
+@click.option(
+    "--ttl", type=click.FloatRange(0, min_open=True), help="Seconds to hold the place.  [60]"
+)
+@click.option("--seed", default="", metavar="TEXT", help="Orders equal nodes; one for each caller.")
+@rules_options
+@click.option(
+    "--no-validate",
+    is_flag=True,
+    help="Take constraints as they are, even those that an API server would refuse.",
+)
+@server_options
+@output_option
+@pass_options
+def command(
+    options: Options,
+    stored: Sequence[str],
+    paths: Sequence[str],
+    recursive: bool,
+    namespace: str | None,
+    candidates: Sequence[str],
+    fit: str | None,
+    ttl: float | None,
+    seed: str,
+    args_file: str | None,
+    profile: str | None,
+    gates: Sequence[str],
+    no_validate: bool,
+) -> int:
+    """Choose the best node for pods, one after the other, and hold it until they are bound.
+
+    What is held counts like a bound pod. Placing a pod again renews it. The exit code is 1 when a
+    pod fits nowhere.
+    """
+    questions = questions_of(
+        stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
+    )
+    settings = settings_of(args_file, profile, gates)
+    found: list[tuple[Question, Placed]] = []
+    refused: list[str] = []
+    with options.client() as client, printing.progress("placing") as progress:
+        for done, question in enumerate(questions, start=1):
+            try:
+                placed = client.place(
+                    question.pod,
+                    candidates=candidates or None,
+                    fit=_FITS[fit] if fit else None,
+                    ttl=ttl,
+                    seed=seed,
+                    settings=settings,
+                    validate=question.validate,
+                )
+                found.append((question, placed))
+            except (InvalidRequest, NotFound) as error:
+                where = f"{question.source}: {question.label}: ".removeprefix(": ")
+                refused.extend(f"{where}{text}" for text in explained(error))
+            progress(done, len(questions))
+    if found:
+        _show(found, options)
+    for text in refused:
+        printing.note(prefixed(text))
+    if refused:
+        return BAD_INPUT
+    return DONE if all(placed.node for _, placed in found) else NO_NODE_FITS
+
+
+def _show(found: Sequence[tuple[Question, Placed]], options: Options) -> None:
+    if options.output == "name":
+        for _, placed in found:
+            click.echo(placed.node or printing.NONE)
+    elif options.output == "table":
+        rows = [
+            [question.label, placed.node, _until(placed), ", ".join(placed.not_modelled)]
+            for question, placed in found
+        ]
+        printing.table(["POD", "NODE", "HELD UNTIL", "NOT LOOKED AT"], rows)
+        for question, placed in found:
+            if not placed.node:
+                click.echo(f"{question.label}: {placed.message or placed.status.reasons[0]}")
+    else:
+        items = [_structure(question, placed) for question, placed in found]
+        printing.structure({"cluster": options.cluster, "items": items}, options.output)
+
+
+def _until(placed: Placed) -> str:
+    if placed.already_bound:
+        return "bound"
+    return placed.expires_at.isoformat(timespec="seconds") if placed.expires_at else ""
+
+
+def _structure(question: Question, placed: Placed) -> dict[str, object]:
+    return {
+        "pod": question.label,
+        "source": question.source,
+        "node": placed.node,
+        "alreadyBound": placed.already_bound,
+        "expiresAt": placed.expires_at.isoformat() if placed.expires_at else None,
+        "code": placed.status.code.label,
+        "reasons": list(placed.status.reasons),
+        "message": placed.message,
+        "notModelled": list(placed.not_modelled),
+        "revision": placed.revision,
+        "traceId": placed.trace_id,
+    }
