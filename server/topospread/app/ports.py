@@ -24,22 +24,35 @@ def held_port(address: Address) -> Iterator[Address]:
     """
     if not hasattr(socket, "SO_REUSEPORT"):
         raise ConfigError("--workers: on this system processes cannot share a port; use 1 worker")
+    # Whoever shares the port already is somebody else.
+    check_free(address)
     with ExitStack() as held:
-        try:
-            places = _places(address)
-            port = address.port
-            for family, host in places:
-                port = port or _bound(held, family, host, 0)
-                # Without SO_REUSEPORT first: whoever shares the port already is somebody else.
-                with ExitStack() as tried:
-                    if address.port:
-                        _bound(tried, family, host, port, shared=False)
-                _bound(held, family, host, port)
-        except OSError as cause:
-            raise ConfigError(
-                f"--listen: cannot listen on {address}: it is taken, or not an address of this host"
-            ) from cause
+        port = address.port
+        with _refused(address):
+            for family, host in _places(address):
+                port = _bound(held, family, host, port)
         yield Address(address.host, port)
+
+
+def check_free(address: Address) -> None:
+    """See whether one process may listen there; gRPC would add lines of its own to the refusal.
+
+    Raises:
+        ConfigError: somebody listens there, or it is not an address of this host.
+    """
+    with ExitStack() as tried, _refused(address):
+        for family, host in _places(address):
+            _bound(tried, family, host, address.port, shared=False)
+
+
+@contextmanager
+def _refused(address: Address) -> Iterator[None]:
+    try:
+        yield
+    except OSError as cause:
+        raise ConfigError(
+            f"--listen: cannot listen on {address}: it is taken, or not an address of this host"
+        ) from cause
 
 
 def _places(address: Address) -> list[tuple[int, str]]:

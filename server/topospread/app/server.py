@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Self
 
 from topospread.app import parts
+from topospread.app.ports import check_free
 from topospread.app.stores import open_store
 from topospread.app.web import make_http
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
@@ -96,6 +97,8 @@ class Server:
             self._http = make_http(settings, self.version, self.metrics.expose, self.ready)
             if self._http is not None:
                 made.callback(self._http.stop)
+            if not reuse_port:
+                check_free(settings.listen)
             port = self._grpc.listen(str(settings.listen), parts.grpc_credentials(settings))
             self.address = str(Address(settings.listen.host, port))
             self._closing = made.pop_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from topospread.store.urls import RedisURL, SqliteURL, parse_store_url
+from topospread.store.urls import SqliteURL, parse_store_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,6 @@ def open_store(address: str, environ: Mapping[str, str]) -> Store:
         from topospread.store.sqlite.open import open_store as open_sqlite
 
         return open_sqlite(url)
-    assert isinstance(url, RedisURL)
     from topospread.store.redis.open import open_store as open_redis
 
     store = open_redis(url)
