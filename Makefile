@@ -14,7 +14,7 @@ PROJECT := $(VENV)/.stamp-project
 PROTO := $(VENV)/.stamp-proto
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve test test-faults lint bench docs proto lock redis clean
+.PHONY: help setup demo serve test test-faults lint bench bench-gate docs proto lock redis clean
 
 ARGS ?=
 
@@ -30,7 +30,7 @@ serve: setup ## leave a server running (ARGS="--listen ... --store ...")
 	@$(BIN)/topospread serve $(ARGS)
 
 test: setup redis ## run the tests (ARGS="-k skew -x")
-	@$(BIN)/python -m pytest -m 'not faults' $(ARGS)
+	@$(BIN)/python -m pytest -m 'not faults and not bench' $(ARGS)
 
 test-faults: setup redis ## run the tests that kill, pause and cut off servers
 	@$(BIN)/python -m pytest -m faults $(ARGS)
@@ -43,7 +43,10 @@ lint: setup ## ruff, mypy and the import contracts; all of them, whichever fails
 	exit $$status
 
 bench: setup redis ## measure the targets and write docs/benchmarks.md
-	@$(BIN)/python -m tests.bench $(ARGS)
+	@PATH="$$PATH:$(CURDIR)/.tools/bin" $(BIN)/topospread bench all --report docs $(ARGS)
+
+bench-gate: setup ## fail when ratios of speed are worse than they should be
+	@$(BIN)/python -m pytest -m bench tests/bench $(ARGS)
 
 docs: setup ## write the pages of docs/ that say what the code says
 	@$(BIN)/python -m tools.reference_pages

@@ -30,6 +30,9 @@ CONCURRENCY: Final = (1, 10, 50)
 USUAL: Final = 10
 """Calls under way where a figure says nothing else."""
 
+RATIOS: Final = ("evaluate", "evaluate_memo", "unconstrained")
+"""Cases that are compared with the echo of as many calls under way."""
+
 WARM_SECONDS: Final = 0.5
 
 _SOFT: Final = "ScheduleAnyway"
@@ -51,6 +54,10 @@ class Case:
     run: Callable[[float], Round]
     mark: str = ""
 
+    def figure(self, what: str) -> str:
+        """The name of one of its figures; of the case itself without `what`."""
+        return f"{self.name}_{what}{self.mark}" if what else f"{self.name}{self.mark}"
+
 
 def measure(plan: Plan) -> Figures:
     """Echo, Evaluate without and with a memo of results, the single stages, and plain pods."""
@@ -64,7 +71,7 @@ def measure(plan: Plan) -> Figures:
         forgetful = {**traced, "TOPOSPREAD_REMEMBER_RESULTS": "false"}
         bare = opened.enter_context(server(store, environ=forgetful))
         memo = opened.enter_context(server(store, environ=traced))
-        cases = list(_cases(echo, bare, memo))
+        cases = [c for c in _cases(echo, bare, memo) if not plan.only or c.figure("") in plan.only]
         for case in cases:
             case.run(WARM_SECONDS)
         for number in range(plan.rounds):
@@ -144,17 +151,15 @@ def _round(cases: Sequence[Case], seconds: float, figures: Figures) -> None:
         spent = case.server.cpu()
         done = case.run(seconds)
         spent = case.server.cpu() - spent
-        name, mark = case.name, case.mark
-        figures.add(f"{name}_rps{mark}", done.rate)
-        figures.add(f"{name}_cpu_us{mark}", spent / done.calls * 1e6)
-        figures.add(f"{name}_p50_ms{mark}", done.latency(0.5) * 1e3)
-        figures.add(f"{name}_p99_ms{mark}", done.latency(0.99) * 1e3)
-        rates[f"{name}{mark}"] = done.rate
-    for mark in ("_c1", "", "_c50"):
-        for name in ("evaluate", "evaluate_memo"):
-            figures.add(f"{name}_ratio{mark}", rates[f"{name}{mark}"] / rates[f"echo{mark}"])
-    figures.add("evaluate_memo_ratio", rates["evaluate_memo"] / rates["echo"])
-    figures.add("unconstrained_ratio", rates["unconstrained"] / rates["echo"])
+        rates[case.figure("")] = done.rate
+        figures.add(case.figure("rps"), done.rate)
+        figures.add(case.figure("cpu_us"), spent / done.calls * 1e6)
+        figures.add(case.figure("p50_ms"), done.latency(0.5) * 1e3)
+        figures.add(case.figure("p99_ms"), done.latency(0.99) * 1e3)
+    for case in cases:
+        echo = rates.get(f"echo{case.mark}")
+        if case.name in RATIOS and echo is not None:
+            figures.add(case.figure("ratio"), rates[case.figure("")] / echo)
 
 
 def _ghz(plan: Plan, echo: Running, bare: Running, figures: Figures) -> None:

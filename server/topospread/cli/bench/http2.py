@@ -23,6 +23,10 @@ _END_HEADERS: Final = 0x4
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _LARGEST_WINDOW: Final = 2**31 - 1
 _FIRST_WINDOW: Final = 65_535
+_LARGEST_FRAME: Final = 16_384
+_PREFIX: Final = 5
+"""Bytes that gRPC puts before each message."""
+
 _GRANT: Final = 1 << 24
 """Bytes of answers after which the peer may send as many again."""
 
@@ -56,11 +60,10 @@ class Connection:
         self._next_stream = 1
         self._first, self._later = _header_blocks(address, path)
         self._window = _FIRST_WINDOW
-        self._stream_window = _FIRST_WINDOW
         self._received = 0
         self._rest = b""
         self._answered: set[int] = set()
-        self._held: list[bytes] = []
+        self._held: list[tuple[bytes, int]] = []
         self.failed = 0
         settings = struct.pack(">HI", 4, _LARGEST_WINDOW)
         self._socket.sendall(
@@ -85,28 +88,31 @@ class Connection:
 
     def call(self, messages: Sequence[bytes]) -> list[int]:
         """Begin one call for each message; returns their streams."""
-        streams, parts = [], []
+        streams = []
         for message in messages:
-            stream = self._next_stream
-            self._next_stream += 2
-            block = self._later if stream > 1 else self._first
-            parts.append(_frame(_HEADERS, _END_HEADERS, stream, block))
-            parts.append(_data(stream, message, _END_STREAM))
+            stream, block = self._begin()
+            framed = _frame(_HEADERS, _END_HEADERS, stream, block)
+            self._held.append((framed + _data(stream, message, _END_STREAM), len(message)))
             streams.append(stream)
-        self._send(parts)
+        self._send()
         return streams
 
     def open_stream(self) -> int:
         """Begin a call that goes on with :meth:`say`."""
-        stream = self._next_stream
-        self._next_stream += 2
-        block = self._later if stream > 1 else self._first
-        self._socket.sendall(_frame(_HEADERS, _END_HEADERS, stream, block))
+        stream, block = self._begin()
+        self._held.append((_frame(_HEADERS, _END_HEADERS, stream, block), 0))
+        self._send()
         return stream
 
     def say(self, stream: int, message: bytes) -> None:
         """Send a message on an open stream."""
-        self._send([_data(stream, message, 0)])
+        self._held.append((_data(stream, message, 0), len(message)))
+        self._send()
+
+    def _begin(self) -> tuple[int, bytes]:
+        stream = self._next_stream
+        self._next_stream += 2
+        return stream, self._later if stream > 1 else self._first
 
     def receive(self) -> list[int]:
         """Block for what comes next; returns the streams that ended.
@@ -115,7 +121,7 @@ class Connection:
             BrokenConnectionError: the server is gone, or ended the connection.
         """
         ended: list[int] = []
-        for kind, flags, stream, _ in self._frames():
+        for kind, flags, stream in self._frames():
             if kind == _DATA:
                 self._answered.add(stream)
             if (kind in (_DATA, _HEADERS) and flags & _END_STREAM) or kind == _RST:
@@ -127,13 +133,13 @@ class Connection:
         return ended
 
     def hear(self, stream: int) -> None:
-        """Block until a message came on an open stream.
+        """Block until a message came on an open stream; it must fit one frame.
 
         Raises:
             BrokenConnectionError: the stream ended instead.
         """
         while True:
-            for kind, flags, number, _ in self._frames():
+            for kind, flags, number in self._frames():
                 if number != stream:
                     continue
                 if kind == _RST or flags & _END_STREAM:
@@ -141,8 +147,8 @@ class Connection:
                 if kind == _DATA:
                     return
 
-    def _frames(self) -> list[tuple[int, int, int, int]]:
-        """(type, flags, stream, length) of the frames that came; answers what must be answered."""
+    def _frames(self) -> list[tuple[int, int, int]]:
+        """(type, flags, stream) of the frames that came; answers what must be answered."""
         received = self._socket.recv(_RECEIVE)
         if not received:
             raise BrokenConnectionError("the server closed the connection")
@@ -157,7 +163,7 @@ class Connection:
             stream = int.from_bytes(buffer[at + 5 : at + 9], "big")
             if kind > _HEADERS:
                 self._control(kind, flags, stream, buffer[at + 9 : after])
-            frames.append((kind, flags, stream, length))
+            frames.append((kind, flags, stream))
             at = after
         self._rest = buffer[at:]
         self._grant(len(received))
@@ -165,18 +171,12 @@ class Connection:
 
     def _control(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == _SETTINGS and not flags & _ACK:
-            for at in range(0, len(payload), 6):
-                name, value = struct.unpack_from(">HI", payload, at)
-                if name == 4:
-                    self._stream_window = value
             self._socket.sendall(_frame(_SETTINGS, _ACK, 0, b""))
         elif kind == _PING and not flags & _ACK:
             self._socket.sendall(_frame(_PING, _ACK, 0, payload))
         elif kind == _WINDOW and not stream:
             self._window += int.from_bytes(payload, "big")
-            if self._held:
-                held, self._held = self._held, []
-                self._send(held)
+            self._send()
         elif kind == _GOAWAY:
             raise BrokenConnectionError("the server ended the connection")
 
@@ -186,14 +186,19 @@ class Connection:
             self._socket.sendall(_frame(_WINDOW, 0, 0, struct.pack(">I", self._received)))
             self._received = 0
 
-    def _send(self, parts: list[bytes]) -> None:
-        """Write frames, or hold them back until the peer has room for them."""
-        size = sum(map(len, parts))
-        if self._held or size > self._window:
-            self._held += parts
-            return
-        self._window -= size
-        self._socket.sendall(b"".join(parts))
+    def _send(self) -> None:
+        """Write what the peer has room for; the rest is held back until it says so."""
+        ready, sizes = 0, 0
+        for _, size in self._held:
+            counted = size + _PREFIX if size else 0
+            if sizes + counted > self._window:
+                break
+            sizes += counted
+            ready += 1
+        if ready:
+            self._socket.sendall(b"".join([framed for framed, _ in self._held[:ready]]))
+            self._window -= sizes
+            del self._held[:ready]
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -202,7 +207,14 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _data(stream: int, message: bytes, flags: int) -> bytes:
-    return _frame(_DATA, flags, stream, struct.pack(">BI", 0, len(message)) + message)
+    prefixed = struct.pack(">BI", 0, len(message)) + message
+    if len(prefixed) <= _LARGEST_FRAME:
+        return _frame(_DATA, flags, stream, prefixed)
+    cuts = range(0, len(prefixed), _LARGEST_FRAME)
+    return b"".join(
+        _frame(_DATA, flags if at == cuts[-1] else 0, stream, prefixed[at : at + _LARGEST_FRAME])
+        for at in cuts
+    )
 
 
 def _header_blocks(address: str, path: str) -> tuple[bytes, bytes]:

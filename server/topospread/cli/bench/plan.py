@@ -24,6 +24,7 @@ class Plan:
         say: told what is under way.
         redis_server: a redis-server program; empty when there is none.
         ghz: a ghz program; empty when there is none.
+        only: cases of `decide` to measure; empty for all.
     """
 
     size: Size = field(default_factory=Size)
@@ -32,6 +33,7 @@ class Plan:
     say: Callable[[str], None] = lambda _: None
     redis_server: str = ""
     ghz: str = ""
+    only: frozenset[str] = frozenset()
 
 
 class Bench(Protocol):

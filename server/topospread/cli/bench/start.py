@@ -63,7 +63,8 @@ def _stores(
             stores[f"{mark}_redis"] = opened.enter_context(redis_store(plan.redis_server))
             filled(stores[f"{mark}_redis"], size)
         else:
-            figures.lack([f"ready_s{mark}_redis", f"rss_mb{mark}_redis"], "no redis-server")
+            lacking = ("ready_s", "process_ready_s", "rss_mb", "rss_used_mb")
+            figures.lack([f"{what}{mark}_redis" for what in lacking], "no redis-server")
     return stores
 
 

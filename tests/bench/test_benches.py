@@ -1,0 +1,109 @@
+"""Each bench measures what it says, here on clusters far too small to tell anything."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from topospread.cli.bench.cluster import Size, objects
+from topospread.cli.bench.command import BENCHES, command, run
+from topospread.cli.bench.figures import Figures
+from topospread.cli.bench.plan import Plan
+from topospread.cli.bench.report import TITLES, write
+from topospread.cli.bench.targets import TARGETS
+from topospread.store.api import Kind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SMALL = Plan(Size(nodes=12, pods=60), seconds=0.05, rounds=1)
+PROMISED = {
+    "echo_rps",
+    "evaluate_rps",
+    "evaluate_ratio",
+    "evaluate_cpu_us",
+    "evaluate_memo_ratio",
+    "evaluate_p50_ms_c1",
+    "stream_p50_ms_c1",
+    "prefilter_cpu_us",
+    "filter_cpu_us",
+    "score_cpu_us",
+}
+ENVIRONMENT = {
+    "date": "2026-01-02 03:04 UTC",
+    "commit": "abc",
+    "machine": "a machine",
+    "cores": 2,
+    "memory_gb": 8.0,
+    "kernel": "Linux 6",
+    "python": "3.11",
+    "versions": {"grpcio": "1"},
+    "load": [0.1, 0.2, 0.3],
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Figures]:
+    return {name: run(name, SMALL) for name in BENCHES}
+
+
+@pytest.mark.bench
+def test_every_target_without_redis_is_measured(found: dict[str, Figures]) -> None:
+    known = {(name, f) for name, figures in found.items() for f in figures.samples}
+    needed = {(t.bench, t.figure) for t in TARGETS if not t.figure.endswith("_redis")}
+    assert needed - known == set()
+
+
+@pytest.mark.bench
+def test_what_cannot_be_measured_is_said(found: dict[str, Figures]) -> None:
+    lacking = {(name, f) for name, figures in found.items() for f in figures.missing}
+    needed = {(t.bench, t.figure) for t in TARGETS if t.figure.endswith("_redis")}
+    assert needed <= lacking
+    assert ("decide", "ghz_echo_rps") in lacking
+
+
+@pytest.mark.bench
+def test_decide_prints_the_promised_names_as_json() -> None:
+    size = ["--nodes", "12", "--pods", "60", "--seconds", "0.05", "--rounds", "1"]
+    done = CliRunner().invoke(command, ["decide", *size, "-o", "json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told.keys() >= PROMISED
+    assert told["environment"]["cores"] >= 1
+    low, high = told["spread"]["echo_rps"]
+    assert low <= told["echo_rps"] <= high
+
+
+@pytest.mark.bench
+def test_the_report_names_every_target_and_shows_its_plots(
+    found: dict[str, Figures], tmp_path: Path
+) -> None:
+    write(tmp_path, found, SMALL, ENVIRONMENT, ENVIRONMENT)
+    page = (tmp_path / "benchmarks.md").read_text("utf-8")
+    assert all(f"| {target.text} | {target.bound} |" in page for target in TARGETS)
+    assert all(f"## {title}" in page for title in TITLES.values())
+    pictures = list((tmp_path / "benchmarks").iterdir())
+    assert pictures
+    for picture in pictures:
+        assert f"(benchmarks/{picture.name})" in page
+        assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_a_busy_machine_makes_the_absolute_figures_worthless(tmp_path: Path) -> None:
+    busy = Figures()
+    busy.add("echo_cpu_us", 400.0)
+    write(tmp_path, {"decide": busy}, SMALL, ENVIRONMENT, ENVIRONMENT)
+    assert "does not count" in (tmp_path / "benchmarks.md").read_text("utf-8")
+
+
+def test_a_cluster_is_the_same_each_time() -> None:
+    size = Size(nodes=30, pods=200)
+    made = list(objects(size))
+    assert made == list(objects(size))
+    kinds = [each.key.kind for each in made]
+    assert (kinds.count(Kind.NODE), kinds.count(Kind.POD)) == (30, 200)
+    assert len({each.key for each in made}) == len(made)
