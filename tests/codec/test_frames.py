@@ -1,0 +1,115 @@
+"""Frames say what the messages that they stand for say, but leave the pod as bytes."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from topospread.codec.frames import framed
+from topospread_proto.v1 import frames_pb2, kubernetes_pb2, placement_pb2, spread_engine_pb2
+
+API = {
+    name: message
+    for file in (spread_engine_pb2, placement_pb2)
+    for name, message in file.DESCRIPTOR.message_types_by_name.items()
+}
+FRAMES = frames_pb2.DESCRIPTOR.message_types_by_name
+REQUESTS = [
+    (frame, API[name.replace("Frame", "Request")])
+    for name, frame in FRAMES.items()
+    if name.replace("Frame", "Request") in API
+]
+POD = kubernetes_pb2.DESCRIPTOR.message_types_by_name["Pod"]
+PARTS = [
+    (frames_pb2.PodFrame.DESCRIPTOR, POD),
+    (frames_pb2.MetadataFrame.DESCRIPTOR, POD.fields_by_name["metadata"].message_type),
+    (frames_pb2.SpecFrame.DESCRIPTOR, POD.fields_by_name["spec"].message_type),
+    (frames_pb2.DemandFrame.DESCRIPTOR, POD),
+    (frames_pb2.DemandSpecFrame.DESCRIPTOR, POD.fields_by_name["spec"].message_type),
+]
+NOT_LOOKED_INTO = {"pod", "pods", "request"}
+DECIDES = {
+    "metadata": {"name", "namespace", "uid", "labels", "owner_references"},
+    "spec": {
+        "node_selector",
+        "affinity",
+        "scheduler_name",
+        "tolerations",
+        "topology_spread_constraints",
+    },
+}
+
+
+def kind(field: FieldDescriptor) -> tuple[object, ...]:
+    """What decides how a field is read."""
+    message = field.message_type.full_name if field.message_type else None
+    return (field.name, field.number, field.type, field.is_repeated, message)
+
+
+def messages(pairs: list[tuple[Descriptor, Descriptor]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        ("frame", "message"), pairs, ids=[frame.name for frame, _ in pairs]
+    )
+
+
+def test_every_question_about_pods_has_its_frame():
+    assert {request.name for _, request in REQUESTS} >= {
+        "PreFilterRequest",
+        "FilterRequest",
+        "ScoreRequest",
+        "EvaluateRequest",
+        "EvaluateStreamRequest",
+        "BatchEvaluateRequest",
+    }
+
+
+def test_every_frame_stands_for_something():
+    assert {frame.name for frame, _ in (*REQUESTS, *PARTS)} == set(FRAMES)
+
+
+@messages(REQUESTS)
+def test_a_frame_has_its_requests_fields_and_the_pod_as_bytes(frame, message):
+    assert {field.number for field in frame.fields} == {field.number for field in message.fields}
+    for field in frame.fields:
+        asked = message.fields_by_number[field.number]
+        if field.name in NOT_LOOKED_INTO:
+            assert asked.name == field.name
+            assert asked.type == FieldDescriptor.TYPE_MESSAGE
+            # A message may come in pieces, which are joined.
+            assert field.type == FieldDescriptor.TYPE_BYTES
+            assert field.is_repeated
+        else:
+            assert kind(field) == kind(asked)
+
+
+@messages(PARTS)
+def test_the_parts_of_a_pod_are_read_under_its_own_numbers(frame, message):
+    for field in frame.fields:
+        own = message.fields_by_number[field.number]
+        assert own.name == field.name
+        if field.type == FieldDescriptor.TYPE_STRING:
+            assert kind(field) == kind(own)
+        else:
+            assert own.type == FieldDescriptor.TYPE_MESSAGE
+
+
+def test_what_decides_is_in_the_frames():
+    metadata, spec = (
+        {field.name for field in part.DESCRIPTOR.fields}
+        for part in (frames_pb2.MetadataFrame, frames_pb2.SpecFrame)
+    )
+    assert {"metadata": metadata, "spec": spec} == DECIDES
+
+
+def test_a_pod_is_named_and_its_name_is_no_part_of_its_shape():
+    def pod(name: str, uid: str, app: str) -> bytes:
+        made = kubernetes_pb2.Pod()
+        made.metadata.name, made.metadata.uid, made.metadata.namespace = name, uid, "default"
+        made.metadata.labels["app"] = app
+        made.spec.node_name = name
+        return made.SerializeToString()
+
+    first, sibling, other = (framed(pod(*of)) for of in ("a1w", "b2w", "c3x"))
+    assert (first.name, first.uid, sibling.name, sibling.uid) == ("a", "1", "b", "2")
+    assert first.key == sibling.key != other.key
+    assert first.parse().labels == {"app": "w"}
