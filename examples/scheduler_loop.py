@@ -21,19 +21,20 @@ def schedule(client: Client) -> dict[str, str]:
     placed: dict[str, str] = {}
     revision = ""
     waiting = [found.pod for found in client.list(Kind.POD) if not found.pod.spec.node_name]
-    for pod in waiting:
-        # Each decision must see the placement before it.
-        fresh = Consistency(at_least_as_fresh=revision)
-        evaluation = client.evaluate(pod, top_k=1, consistency=fresh)
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        if evaluation.best is None:
-            print(f"{name} waits: {evaluation.message}")
-            continue
-        bound = Pod()
-        bound.CopyFrom(pod)
-        bound.spec.node_name = placed[name] = evaluation.best
-        revision = client.apply([bound]).revision
-        print(f"{name} runs on {evaluation.best}")
+    with client.evaluate_stream() as stream:
+        for pod in waiting:
+            # Each decision must see the placement before it.
+            fresh = Consistency(at_least_as_fresh=revision)
+            evaluation = stream.evaluate(pod, top_k=1, consistency=fresh)
+            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            if evaluation.best is None:
+                print(f"{name} waits: {evaluation.message}")
+                continue
+            bound = Pod()
+            bound.CopyFrom(pod)
+            bound.spec.node_name = placed[name] = evaluation.best
+            revision = client.apply([bound]).revision
+            print(f"{name} runs on {evaluation.best}")
     return placed
 
 
