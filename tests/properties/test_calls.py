@@ -39,7 +39,7 @@ def test_a_plain_question_is_answered_as_any_other(server: OverGrpc, case: Decis
     agrees(server.plain_evaluation(place, case.pod, EVERY), expected)
 
 
-@given(interview=interviews())
+@given(interview=interviews(max_changes=6))
 def test_plain_questions_after_every_change(server: OverGrpc, interview: Interview) -> None:
     """What a server remembers of a pod's shape never outlives what it rests on."""
     place, cluster = server.load(interview.start), interview.start

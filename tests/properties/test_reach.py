@@ -63,5 +63,5 @@ def test_odd_cases_reach_scores_out_of_bounds() -> None:
         if "filter" in answer:
             reached.update(status["code"] for status in answer["filter"].values())
 
-    over(odd_cases(), 400, look)
+    over(odd_cases(), 200, look)
     assert reached >= {"-1", "below", "Success", "Unschedulable"}
