@@ -88,6 +88,8 @@ def observed() -> Metrics:
     metrics.consistency("minimize_latency").observe(0.0)
     metrics.store_error("apply")
     metrics.rejection("decisions")
+    metrics.placement("Place", "held")
+    metrics.placement_conflict("Place")
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
     metrics.watch_pools(lambda: [PoolGauges("decisions", 0, 0)])

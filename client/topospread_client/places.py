@@ -29,6 +29,7 @@ class Placed(Answer):
         already_bound: the pod runs on that node; nothing is held for it.
         expires_at: until when the place is held; None when none is.
         not_modelled: what of the pod was not looked at.
+        conflicts: how often others' changes made a judgement void before this one held.
     """
 
     node: str | None
@@ -37,6 +38,7 @@ class Placed(Answer):
     already_bound: bool = False
     expires_at: datetime | None = None
     not_modelled: tuple[str, ...] = ()
+    conflicts: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +49,13 @@ class Reserved(Answer):
         status: Success, or the verdict that refused it.
         already_bound: the pod runs already, on this node or on another.
         expires_at: until when the place is held; None when none is.
+        conflicts: as Placed's.
     """
 
     status: Status
     already_bound: bool = False
     expires_at: datetime | None = None
+    conflicts: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,7 @@ def placed(message: pb.PlaceResponse, traceparent: str | None) -> Placed:
         already_bound=message.already_bound,
         expires_at=_time(message.expires_at) if message.HasField("expires_at") else None,
         not_modelled=tuple(message.not_modelled),
+        conflicts=message.conflicts,
     )
 
 
@@ -105,6 +110,7 @@ def reserved(message: pb.ReserveResponse, traceparent: str | None) -> Reserved:
         status=decoding.status(message.status),
         already_bound=message.already_bound,
         expires_at=_time(message.expires_at) if message.HasField("expires_at") else None,
+        conflicts=message.conflicts,
     )
 
 

@@ -127,6 +127,7 @@ def check(body: str, times: int = 1) -> None:
         ("default", "Node"): 3,
         ("default", "Pod"): 3,
         ("default", "Workload"): 0,
+        ("default", "Reservation"): 0,
     }
     assert found["topospread_revision_lag"] == {("default",): 0}
     assert found["topospread_staleness_seconds"] == {("default",): 0}

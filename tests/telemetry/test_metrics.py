@@ -176,8 +176,16 @@ def test_what_went_wrong_is_counted(metrics):
     metrics.store_error("apply")
     metrics.store_error("apply")
     metrics.rejection("decisions")
+    metrics.placement("Place", "held")
+    metrics.placement("Place", "refused")
+    metrics.placement("Place", "held")
+    metrics.placement_conflict("Place")
     exposition = shown(metrics)
     assert value(exposition, "topospread_store_errors_total", operation="apply") == 2
+    placements = "topospread_placements_total"
+    assert value(exposition, placements, call="Place", result="held") == 2
+    assert value(exposition, placements, call="Place", result="refused") == 1
+    assert value(exposition, "topospread_placement_conflicts_total", call="Place") == 1
     assert value(exposition, "topospread_rejections_total", pool="decisions") == 1
 
 

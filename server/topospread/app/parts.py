@@ -80,6 +80,7 @@ def gauges(replica: Replica) -> ClusterGauges:
             "Node": snapshot.node_count,
             "Pod": snapshot.pods,
             "Workload": snapshot.workload_count,
+            "Reservation": len(snapshot.reservations),
         }
     return ClusterGauges(
         cluster=replica.cluster,

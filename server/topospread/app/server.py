@@ -205,7 +205,7 @@ class Server:
         reads, writes = Reads(self._store, self._replicas), Writes(self._store, self._replicas)
         state = ClusterStateServicer(reads, writes, facts)
         decisions = SpreadEngineServicer(engine, Observer(self.metrics))
-        places = PlacementServicer(Holding(engine, self._store))
+        places = PlacementServicer(Holding(engine, self._store), self.metrics)
         offered = {
             spread_engine.SERVICE: decisions.methods(),
             cluster_state.SERVICE: state.methods(),

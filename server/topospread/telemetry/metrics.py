@@ -141,6 +141,8 @@ class Metrics:
         self._store_errors = _ByLabels(Tally)
         self._rejections = _ByLabels(Tally)
         self._reloads = _ByLabels(Tally)
+        self._placements = _ByLabels(Tally)
+        self._conflicts = _ByLabels(Tally)
         self._config = (1, True)
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
         self._pools: Callable[[], Iterable[PoolGauges]] = tuple
@@ -168,6 +170,14 @@ class Metrics:
     def store_error(self, operation: str) -> None:
         """The store failed to answer an operation, for example ``apply``."""
         self._store_errors[(operation,)].add_one()
+
+    def placement(self, call: str, result: str) -> None:
+        """A Place or Reserve was answered: ``held``, ``bound`` or ``refused``."""
+        self._placements[call, result].add_one()
+
+    def placement_conflict(self, call: str) -> None:
+        """Others' changes made a judgement of Place or Reserve void."""
+        self._conflicts[(call,)].add_one()
 
     def rejection(self, pool: str) -> None:
         """A call was refused because a pool's queue was full."""
@@ -209,8 +219,20 @@ class Metrics:
             ("store_errors", "Store operations that failed.", "operation", self._store_errors),
             ("rejections", "Calls refused because a queue was full.", "pool", self._rejections),
             ("config_reloads", "Times the configuration was read.", "result", self._reloads),
+            (
+                "placement_conflicts",
+                "Judgements of Place and Reserve that others' changes made void.",
+                "call",
+                self._conflicts,
+            ),
         ):
             yield counter(f"topospread_{name}", text, (label,), _read(tallies.known()))
+        yield counter(
+            "topospread_placements",
+            "Places asked for: held, refused, or the pod was bound already.",
+            ("call", "result"),
+            _read(self._placements.known()),
+        )
         yield from self._config_families()
         yield from cluster_families(self._clusters())
         yield from pool_families(self._pools())

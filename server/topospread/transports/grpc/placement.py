@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -23,9 +24,12 @@ from topospread_proto.v1 import frames_pb2
 from topospread_proto.v1 import placement_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from google.protobuf.duration_pb2 import Duration
 
     from topospread.service.holding import Held, Holding, Wanted
+    from topospread.telemetry.metrics import Metrics
 
 SERVICE: Final = "topospread.v1.Placement"
 
@@ -40,8 +44,9 @@ _FITS: Final = {
 class PlacementServicer:
     """Each method takes a request and a call, and raises what the use case raises."""
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, holding: Holding, metrics: Metrics) -> None:
         self._holding = holding
+        self._metrics = metrics
 
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The methods by name, with the pool that each runs on: all wait for the store."""
@@ -66,8 +71,9 @@ class PlacementServicer:
         if request.HasField("candidates"):
             wanted.ask.nodes = nodes_of(request.candidates)
         preference = Preference(_FITS[request.fit], request.seed)
-        held = place(self._holding, wanted, preference, traced(call, request.cluster))
-        _describe(call, wanted, held)
+        with self._counted("Place", wanted):
+            held = place(self._holding, wanted, preference, traced(call, request.cluster))
+        self._told("Place", wanted, held, call)
         return pb.PlaceResponse(
             revision=held.token,
             node=held.node,
@@ -76,6 +82,7 @@ class PlacementServicer:
             already_bound=held.already_bound,
             expires_at=_timestamp(held.expires_at),
             not_modelled=wanted.demand.not_modelled,
+            conflicts=wanted.conflicts,
         )
 
     def reserve(self, request: frames_pb2.ReserveFrame, call: Call) -> pb.ReserveResponse:
@@ -83,13 +90,15 @@ class PlacementServicer:
         if not request.node:
             raise InvalidRequest.of([required("node", "")])
         wanted = self._wanted(request, call)
-        held = reserve(self._holding, wanted, request.node, traced(call, request.cluster))
-        _describe(call, wanted, held)
+        with self._counted("Reserve", wanted):
+            held = reserve(self._holding, wanted, request.node, traced(call, request.cluster))
+        self._told("Reserve", wanted, held, call)
         return pb.ReserveResponse(
             revision=held.token,
             status=status_message(held.status),
             already_bound=held.already_bound,
             expires_at=_timestamp(held.expires_at),
+            conflicts=wanted.conflicts,
         )
 
     def release(self, request: pb.ReleaseRequest, call: Call) -> pb.ReleaseResponse:
@@ -144,6 +153,29 @@ class PlacementServicer:
         lifetime = _milliseconds(request.ttl) if request.HasField("ttl") else DEFAULT_LIFETIME
         return self._holding.wanted(ask, _pod(request), lifetime)
 
+    @contextmanager
+    def _counted(self, name: str, wanted: Wanted) -> Iterator[None]:
+        """Count the conflicts, also of calls that gave up on them."""
+        try:
+            yield
+        finally:
+            for _ in range(wanted.conflicts):
+                self._metrics.placement_conflict(name)
+
+    def _told(self, name: str, wanted: Wanted, held: Held, call: Call) -> None:
+        result = "bound" if held.already_bound else "held" if held.node else "refused"
+        self._metrics.placement(name, result)
+        if call.span.recording:
+            call.span.set_many(
+                {
+                    "topospread.cluster": wanted.ask.cluster,
+                    "topospread.revision": held.token,
+                    "topospread.status": held.status.code.label,
+                    "topospread.node": held.node,
+                    "topospread.conflicts": wanted.conflicts,
+                }
+            )
+
 
 def _pod(request: frames_pb2.PlaceFrame | frames_pb2.ReserveFrame) -> bytes | PodRef:
     if request.pod:
@@ -176,16 +208,3 @@ def _timestamp(milliseconds: int) -> Timestamp | None:
     timestamp = Timestamp()
     timestamp.FromMilliseconds(milliseconds)
     return timestamp
-
-
-def _describe(call: Call, wanted: Wanted, held: Held) -> None:
-    if call.span.recording:
-        call.span.set_many(
-            {
-                "topospread.cluster": wanted.ask.cluster,
-                "topospread.revision": held.token,
-                "topospread.status": held.status.code.label,
-                "topospread.node": held.node,
-                "topospread.conflicts": wanted.conflicts,
-            }
-        )
