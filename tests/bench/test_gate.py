@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.bench
 
-ROUNDS = 9
+ROUNDS = 7
 USUAL = Size()
 TENTH = Size(pods=USUAL.pods // 10)
 TRIPLE = Size(nodes=USUAL.nodes * 3)

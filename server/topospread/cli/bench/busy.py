@@ -43,7 +43,7 @@ def measure_busy(plan: Plan, figures: Figures) -> None:
         author = opened.enter_context(child(Author, address, plan.size))
         running = opened.enter_context(server(address, preload=f"default,{MANY}"))
         selectors = questions.evaluates(questions.one_of_each(SELECTORS), MANY)
-        ask(running.address, PATH, numbered(selectors), CONCURRENCY, 2.0)
+        ask(running.address, PATH, numbered(selectors), CONCURRENCY, plan.seconds)
         writing = opened.enter_context(ThreadPoolExecutor(1))
         clusters = {"": questions.CLUSTER, "_1000_selectors": MANY}
         for number in range(plan.rounds):

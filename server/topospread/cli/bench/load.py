@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+import click
+
 from topospread.cli.bench.http2 import Connection
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ MAX_CONNECTIONS: Final = 8
 """Schedulers of a cluster are few; 50 calls under way come over as many connections as 10 do."""
 
 
-class CallsFailedError(Exception):
+class CallsFailedError(click.ClickException):
     """Calls of a round ended without an answer: its figures mean nothing."""
 
 
@@ -65,7 +67,7 @@ def ask(
     """Keep so many unary calls under way for so long.
 
     Raises:
-        CallsFailedError: not every call was answered.
+        CallsFailedError: a call failed, or none was answered in time.
         BrokenConnectionError: the server is gone.
     """
     with ExitStack() as opened:
@@ -77,7 +79,9 @@ def ask(
         done = round_(connections, next_message, concurrency, seconds)
         failed = sum(each.failed for each in connections)
     if failed:
-        raise CallsFailedError(f"{failed} of {done.calls} calls of {path} failed")
+        raise CallsFailedError(f"{failed} of {len(done.latencies)} calls of {path} failed")
+    if not done.calls:
+        raise CallsFailedError(f"{path} answered nothing within {seconds:g} s: give more --seconds")
     return done
 
 

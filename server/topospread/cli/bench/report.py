@@ -55,7 +55,7 @@ acknowledgement of a write to the view that holds it in another process, 1,000 s
     "start": """\
 `ready_s`: from the first connection that the port takes to the announcement that the server is
 ready; `process_ready_s`: from the start of the process. `rss_mb`: resident memory then;
-`rss_used_mb`: after a second of decisions.""",
+`rss_used_mb`: after some seconds of decisions.""",
 }
 
 

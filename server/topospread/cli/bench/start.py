@@ -45,7 +45,7 @@ def measure(plan: Plan) -> Figures:
         for number in range(rounds):
             plan.say(f"start: round {number + 1} of {rounds}")
             for mark, address in stores.items():
-                _start(address, mark, figures)
+                _start(address, mark, plan.seconds, figures)
     return figures
 
 
@@ -68,7 +68,7 @@ def _stores(
     return stores
 
 
-def _start(address: str, mark: str, figures: Figures) -> None:
+def _start(address: str, mark: str, seconds: float, figures: Figures) -> None:
     port = free_port()
     opened: list[float] = []
     watching = threading.Thread(target=_watch, args=(port, opened), daemon=True)
@@ -79,7 +79,7 @@ def _start(address: str, mark: str, figures: Figures) -> None:
         figures.add(f"process_ready_s{mark}", running.ready - running.started)
         figures.add(f"rss_mb{mark}", running.resident())
         messages = numbered(questions.evaluates(questions.incoming()))
-        ask(running.address, f"{questions.SERVICE}Evaluate", messages, 10, 1.0)
+        ask(running.address, f"{questions.SERVICE}Evaluate", messages, 10, seconds)
         figures.add(f"rss_used_mb{mark}", running.resident())
 
 
