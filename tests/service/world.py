@@ -14,6 +14,7 @@ from topospread.replica.view import Token
 from topospread.service.asks import Ask, Move, NodeChoice, PodRef
 from topospread.service.cycles import Cycles
 from topospread.service.engine import Engine, Limits
+from topospread.service.evaluate import evaluate
 from topospread.service.rules_book import RulesBook
 from topospread.store.api import Change, Key, Kind, Put, Remove, Store
 from topospread.store.sqlite.open import open_store
@@ -121,6 +122,11 @@ class World:
             consistency=newest,
             **others,
         )
+
+
+def best(world: World, pod: Json | PodRef | ShapedPod, top_k: int = 0) -> list[str]:
+    """The names of the best nodes for a pod, best first."""
+    return [ranked.name for ranked in evaluate(world.engine, world.ask(pod), top_k).top]
 
 
 @contextmanager
