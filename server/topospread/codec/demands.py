@@ -45,7 +45,7 @@ class Demands:
         Raises:
             InvalidRequest: the bytes are no pod, or a quantity in it is none.
         """
-        spec = request(frames_pb2.DemandFrame, encoded).spec
+        spec = request(frames_pb2.DemandFrame, encoded, pb.Pod).spec
         key = (
             tuple(spec.volumes),
             tuple(spec.containers),

@@ -44,7 +44,7 @@ def framed(encoded: bytes) -> FramedPod:
     Raises:
         InvalidRequest: the bytes are no pod.
     """
-    pod = request(frames_pb2.PodFrame, encoded)
+    pod = request(frames_pb2.PodFrame, encoded, kubernetes_pb2.Pod)
     meta, spec = pod.metadata, pod.spec
     key = (
         meta.namespace,

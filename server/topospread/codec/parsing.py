@@ -11,8 +11,13 @@ from topospread.errors import CorruptValue, InvalidRequest
 _M = TypeVar("_M", bound=Message)
 
 
-def request(message: type[_M], sent: bytes) -> _M:
+def request(message: type[_M], sent: bytes, known_as: type[Message] | None = None) -> _M:
     """A message that a caller sent.
+
+    Args:
+        message: how to read it.
+        sent: the bytes.
+        known_as: what callers know it as, where it is read as a frame.
 
     Raises:
         InvalidRequest: the bytes are no such message, or hold text that is not UTF-8.
@@ -20,8 +25,9 @@ def request(message: type[_M], sent: bytes) -> _M:
     try:
         return message.FromString(sent)
     except DecodeError as cause:
+        name = (known_as or message).DESCRIPTOR.full_name
         raise InvalidRequest(
-            f"the bytes do not parse as {message.DESCRIPTOR.full_name}: send the protobuf encoding "
+            f"the bytes do not parse as {name}: send the protobuf encoding "
             "of that message, with all text in UTF-8"
         ) from cause
 
