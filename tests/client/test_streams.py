@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from typing import Any
 
 import grpc
 import pytest
@@ -57,10 +58,11 @@ def fresh(client):
     return Consistency(at_least_as_fresh=client.apply(TWO_ZONES).revision)
 
 
-QUESTIONS = {
+Asked = tuple[tuple[Any, ...], dict[str, Any]]
+QUESTIONS: dict[str, Asked] = {
     "hard": ((incoming(),), {}),
     "hard and soft": ((incoming(spread(maxSkew=2), SOFT),), {"top_k": 2}),
-    "bytes": ((Pod(spec={"node_name": ""}).SerializeToString(),), {}),
+    "bytes": ((Pod().SerializeToString(),), {}),
     "chosen nodes": ((incoming(SOFT),), {"nodes": ["b1", "a1"]}),
     "what-ifs": ((incoming(),), {"remove_pods": [(TWO_ZONES[3], "a1")]}),
     "settings": (
@@ -68,7 +70,7 @@ QUESTIONS = {
         {"settings": Settings(gates={"NodeInclusionPolicyInPodTopologySpread": False})},
     ),
 }
-REFUSED = {
+REFUSED: dict[str, Asked] = {
     "unknown cluster": ((incoming(),), {"cluster": "nobody-wrote-it"}),
     "unknown pod": (("default/nobody",), {}),
     "bytes that are no pod": ((b"\xff",), {}),

@@ -20,12 +20,15 @@ REQUESTS = [
     if name.replace("Frame", "Request") in API
 ]
 POD = kubernetes_pb2.DESCRIPTOR.message_types_by_name["Pod"]
+METADATA, SPEC = (POD.fields_by_name[name].message_type for name in ("metadata", "spec"))
+assert METADATA is not None
+assert SPEC is not None
 PARTS = [
     (frames_pb2.PodFrame.DESCRIPTOR, POD),
-    (frames_pb2.MetadataFrame.DESCRIPTOR, POD.fields_by_name["metadata"].message_type),
-    (frames_pb2.SpecFrame.DESCRIPTOR, POD.fields_by_name["spec"].message_type),
+    (frames_pb2.MetadataFrame.DESCRIPTOR, METADATA),
+    (frames_pb2.SpecFrame.DESCRIPTOR, SPEC),
     (frames_pb2.DemandFrame.DESCRIPTOR, POD),
-    (frames_pb2.DemandSpecFrame.DESCRIPTOR, POD.fields_by_name["spec"].message_type),
+    (frames_pb2.DemandSpecFrame.DESCRIPTOR, SPEC),
 ]
 NOT_LOOKED_INTO = {"pod", "pods", "request"}
 DECIDES = {

@@ -1,0 +1,287 @@
+"""EvaluateStream on the wire: what one question does to the next, and one stream to the others."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    at_least,
+    evaluate_request,
+    incoming,
+    node,
+    pod,
+    served,
+    two_zones,
+    until,
+)
+from tests.telemetry.expositions import samples, value
+from topospread_client.manifests import pod_from_manifest
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1.common_pb2 import PodReference, RpcStatus
+
+CODE = grpc.StatusCode
+STREAM = "SpreadEngine/EvaluateStream"
+PATH = "/topospread.v1.SpreadEngine/EvaluateStream"
+
+
+class Stream:
+    """An open stream; questions are asked when the test says so."""
+
+    def __init__(self, peer: Peer, timeout: float | None = PATIENCE) -> None:
+        self._numbers = iter(range(1, 1_000_000))
+        self._questions: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        method: Any = peer.channel.stream_stream(
+            PATH, response_deserializer=engine_pb.EvaluateStreamResponse.FromString
+        )
+        self.call = method(iter(self._questions.get, None), timeout=timeout)
+        self.call.add_callback(lambda: self._questions.put(None))
+
+    def send(self, raw: bytes) -> None:
+        self._questions.put(raw)
+
+    def ask(self, request: engine_pb.EvaluateRequest | None = None) -> int:
+        """Ask, by default about the usual pod; returns the question's number."""
+        number = next(self._numbers)
+        frame = engine_pb.EvaluateStreamRequest(id=number, request=request or evaluate_request())
+        self.send(frame.SerializeToString())
+        return number
+
+    def answer(self, request: engine_pb.EvaluateRequest | None = None) -> Any:
+        """Ask and wait for the answer."""
+        number = self.ask(request)
+        answer = next(self.call)
+        assert answer.id == number
+        return answer
+
+    def end(self) -> None:
+        self._questions.put(None)
+
+    def code(self) -> grpc.StatusCode:
+        """How it ends, after the answers that are still to come."""
+        with pytest.raises(grpc.RpcError):
+            for _ in self.call:
+                pass
+        code: grpc.StatusCode = self.call.code()
+        return code
+
+
+@pytest.fixture
+def running(run):
+    return run()
+
+
+REQUESTS = {
+    "plain": evaluate_request(),
+    "some of the best": evaluate_request(top_k=2),
+    "none fits": engine_pb.EvaluateRequest(
+        pod=pod_from_manifest(incoming(topologyKey="nobody-has-it"))
+    ),
+    "by name": engine_pb.EvaluateRequest(pod_ref=PodReference(namespace="default", name="web-0")),
+    "no pod": engine_pb.EvaluateRequest(),
+    "unknown cluster": evaluate_request(cluster="nobody-wrote-it"),
+    "unknown pod": engine_pb.EvaluateRequest(pod_ref=PodReference(name="nobody")),
+    "too many best": evaluate_request(top_k=1001),
+    "what no API server takes": engine_pb.EvaluateRequest(
+        pod=pod_from_manifest(incoming(maxSkew=0)), validate=True
+    ),
+    "an odd revision": evaluate_request(consistency=at_least("nowhere")),
+}
+
+
+def too_many_constraints() -> engine_pb.EvaluateRequest:
+    manifest = incoming()
+    manifest["spec"]["topologySpreadConstraints"] *= 65
+    return engine_pb.EvaluateRequest(pod=pod_from_manifest(manifest))
+
+
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
+def test_a_question_has_the_answer_or_the_error_of_the_call(running, request_):
+    stream = Stream(running.peer)
+    for _ in range(2):
+        answer = stream.answer(request_)
+        try:
+            whole = running.peer.engine.Evaluate(request_, timeout=PATIENCE)
+        except grpc.RpcError as refused:
+            status: Any = refused
+            expected = RpcStatus(code=status.code().value[0], message=status.details())
+            details = dict(status.trailing_metadata()).get("grpc-status-details-bin")
+            if details is not None:
+                expected = RpcStatus.FromString(details)
+            assert answer.WhichOneof("result") == "error"
+            assert answer.error == expected
+        else:
+            assert answer.response == whole
+        assert stream.answer().response.feasible == 1, "the stream goes on"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"\x12\x01\xff", b"\x12\x03\x12\x01\xff", b"\x12\x04\x12\x02\x0a\x05"],
+    ids=["no request", "no pod", "a pod that ends too soon"],
+)
+def test_a_question_that_does_not_parse_is_answered_so(running, raw):
+    stream = Stream(running.peer)
+    stream.send(b"\x08\x2a" + raw)
+    refused = next(stream.call)
+    assert refused.id == 42
+    assert refused.error.code == CODE.INVALID_ARGUMENT.value[0]
+    assert "not parse as topospread.v1." in refused.error.message
+    assert "Frame" not in refused.error.message
+    assert stream.answer(too_many_constraints()).error.code == CODE.INVALID_ARGUMENT.value[0]
+    assert stream.answer().response.feasible == 1
+
+
+def test_bytes_that_are_no_question_end_the_stream_after_the_answers_before(running):
+    stream = Stream(running.peer)
+    assert stream.answer().response.feasible == 1
+    stream.send(b"\xff")
+    stream.ask()
+    assert stream.code() is CODE.INVALID_ARGUMENT
+    assert "EvaluateStreamRequest" in stream.call.details()
+    assert running.peer.evaluate().feasible == 1
+
+
+def test_answers_come_in_the_order_of_the_questions(running):
+    stream = Stream(running.peer)
+    requests = [evaluate_request(), evaluate_request(cluster="nobody"), engine_pb.EvaluateRequest()]
+    asked = [stream.ask(requests[number % 3]) for number in range(300)]
+    assert [next(stream.call).id for _ in asked] == asked
+    stream.end()
+    assert list(stream.call) == []
+    assert stream.call.code() is CODE.OK
+
+
+def test_each_question_may_ask_for_its_own_freshness(news, running):
+    stream = Stream(running.peer)
+    assert stream.answer().response.feasible == 1
+    news.clear()
+    later = at_least(running.peer.apply(pod("web-3", "b1")))
+    waits = stream.ask(evaluate_request(consistency=later))
+    until(
+        lambda: value(running.metrics(), "topospread_waiting_calls", pool="streams") == 1,
+        "it waits",
+    )
+    # It holds up its own stream and no other.
+    assert Stream(running.peer).answer().response.feasible == 1
+    news.set()
+    answer = next(stream.call)
+    assert (answer.id, answer.response.feasible) == (waits, 3)
+
+
+def test_a_question_has_time_however_long_its_stream_is_open(monkeypatch, news, running):
+    """A stream without a deadline has not that of a call without one."""
+    monkeypatch.setattr("topospread.transports.grpc.calls.DEFAULT_DEADLINE", 0.0)
+    stream = Stream(running.peer, timeout=None)
+    assert stream.answer().response.feasible == 1
+    news.clear()
+    later = at_least(running.peer.apply(pod("web-3", "b1")))
+    stream.ask(evaluate_request(consistency=later))
+    until(
+        lambda: value(running.metrics(), "topospread_waiting_calls", pool="streams") == 1,
+        "it waits",
+    )
+    news.set()
+    assert next(stream.call).response.feasible == 3
+    stream.end()
+
+
+def test_callers_that_read_no_answers_are_in_nobodys_way(run):
+    """gRPC takes some megabytes of answers for a stream; then its thread waits, and no other."""
+    running = run(stream_threads=8)
+    peer = running.peer
+    peer.apply(*[node(f"a-node-with-a-long-name-{n:04}", "b") for n in range(400)])
+    asked = 1500
+    plenty = evaluate_request(top_k=1000)
+
+    def attempts() -> float:
+        labels = {"result": "scheduled", "profile": "default-scheduler"}
+        return value(running.metrics(), "scheduler_schedule_attempts_total", **labels) or 0.0
+
+    with Peer(running.server.address) as deaf:
+        for stream in [Stream(deaf) for _ in range(2)]:
+            for _ in range(asked):
+                stream.ask(plenty)
+        until(lambda: running.server._pools.streams.busy == 2, "they are asked")
+        other = Stream(peer)
+        before, made, own = -1.0, attempts(), 0
+        while made != before:
+            for _ in range(20):
+                assert peer.evaluate().feasible == 401
+                assert other.answer().response.feasible == 401
+                own += 2
+            before, made = made, attempts() - own
+        assert 2 <= made < 2 * asked, "what nobody reads is not worked out"
+    until(lambda: running.server._pools.streams.busy == 1, "their threads are given back")
+
+
+def test_past_the_bound_a_stream_is_refused_and_those_open_go_on(run):
+    running = run(stream_threads=2)
+    streams = [Stream(running.peer) for _ in range(2)]
+    assert [stream.answer().response.feasible for stream in streams] == [1, 1]
+    for _ in range(3):
+        refused = Stream(running.peer)
+        refused.ask()
+        assert refused.code() is CODE.RESOURCE_EXHAUSTED
+        assert "streams" in refused.call.details()
+    assert [stream.answer().response.feasible for stream in streams] == [1, 1]
+    assert running.peer.evaluate().feasible == 1
+    assert value(running.metrics(), "topospread_rejections_total", pool="streams") == 3
+    streams[0].call.cancel()
+    until(lambda: running.server._pools.streams.busy == 1, "its thread is given back")
+    assert Stream(running.peer).answer().response.feasible == 1
+
+
+def test_a_stop_answers_the_question_at_hand_and_ends_idle_streams_at_once(news):
+    with served(grace="10m") as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        streams = [Stream(peer) for _ in range(4)]
+        assert [stream.answer().response.feasible for stream in streams] == [1] * 4
+        news.clear()
+        later = at_least(peer.apply(pod("web-3", "b1")))
+        asked, *idle = streams
+        asked.ask(evaluate_request(consistency=later))
+        until(lambda: server._pools.streams.waiting == 1, "it waits")
+        stopping = threading.Thread(target=server.stop, daemon=True)
+        stopping.start()
+        assert {stream.code() for stream in idle} <= {CODE.CANCELLED, CODE.UNAVAILABLE}
+        assert stopping.is_alive()
+        news.set()
+        assert next(asked.call).response.feasible == 3
+        assert asked.code() is CODE.UNAVAILABLE
+        stopping.join(PATIENCE)
+        assert not stopping.is_alive()
+
+
+def test_every_question_is_counted_and_the_stream_once(running):
+    before = counted(running)
+    stream = Stream(running.peer)
+    for _ in range(3):
+        stream.answer()
+    stream.answer(REQUESTS["none fits"])
+    stream.answer(REQUESTS["unknown cluster"])
+    stream.end()
+    list(stream.call)
+    until(
+        lambda: value(running.metrics(), "topospread_calls_total", method=STREAM, code="OK") == 1,
+        "the stream is counted",
+    )
+    found = {key: more for key, more in counted(running).items() if more != before.get(key)}
+    profile = ("profile", "default-scheduler")
+    attempts = "scheduler_schedule_attempts_total"
+    assert found == {
+        (attempts, frozenset({profile, ("result", "scheduled")})): 3.0,
+        (attempts, frozenset({profile, ("result", "unschedulable")})): 1.0,
+        ("topospread_calls_total", frozenset({("method", STREAM), ("code", "OK")})): 1.0,
+    }
+
+
+def counted(running) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    names = {"scheduler_schedule_attempts_total", "topospread_calls_total"}
+    return {key: found for key, found in samples(running.metrics()).items() if key[0] in names}
