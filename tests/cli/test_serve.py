@@ -85,6 +85,7 @@ MISTAKES = {
     "store": (("--store", "mysql://x"), "mysql"),
     "several at once": (("--workers", "0", "--grace", "soon"), "--grace: 'soon'"),
     "file": (("--config", "/nonexistent.yaml"), "/nonexistent.yaml: cannot be read"),
+    "replicas of a file": (("--wait-replicas", "1"), "--wait-replicas: only Redis has replicas"),
     "certificate": (("--tls-cert", "/no.pem", "--tls-key", "/no.pem"), "/no.pem"),
 }
 

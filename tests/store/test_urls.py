@@ -7,9 +7,13 @@ import pytest
 from topospread.errors import ConfigError
 from topospread.store.urls import (
     PASSWORD_VARIABLE,
+    SENTINEL_PASSWORD_VARIABLE,
+    SENTINEL_USERNAME_VARIABLE,
     TLS,
     USERNAME_VARIABLE,
+    ClusterURL,
     RedisURL,
+    SentinelURL,
     SqliteURL,
     parse_store_url,
 )
@@ -49,6 +53,27 @@ SECRETS = {USERNAME_VARIABLE: "someone", PASSWORD_VARIABLE: "hush"}
             RedisURL(socket="/run/r.sock", database=2, username="u", password="p"),
             "unix:///run/r.sock?db=2",
         ),
+        (
+            "redis+sentinel://db/main",
+            SentinelURL("main", (("db", 26379),)),
+            "redis+sentinel://db:26379/main/0",
+        ),
+        (
+            "redis+sentinel://u:p%40s@a:1,[::1]:2,c/main/3",
+            SentinelURL("main", (("a", 1), ("::1", 2), ("c", 26379)), 3, "u", "p@s"),
+            "redis+sentinel://a:1,[::1]:2,c:26379/main/3",
+        ),
+        (
+            "rediss+sentinel://db/main?cacert=/ca",
+            SentinelURL("main", (("db", 26379),), tls=TLS("/ca")),
+            "rediss+sentinel://db:26379/main/0",
+        ),
+        ("redis+cluster://a", ClusterURL((("a", 6379),)), "redis+cluster://a:6379"),
+        (
+            "rediss+cluster://:p%40s@a:1,b:2/0?insecure=yes",
+            ClusterURL((("a", 1), ("b", 2)), password="p@s", tls=TLS(insecure=True)),
+            "rediss+cluster://a:1,b:2",
+        ),
     ],
 )
 def test_addresses_that_are_taken(text, expected, address):
@@ -66,13 +91,25 @@ def test_addresses_that_are_taken(text, expected, address):
         ("redis://other:word@db", "other", "word"),
         ("redis://other@db", "other", "hush"),
         ("unix:///run/r.sock", "someone", "hush"),
+        ("redis+sentinel://a,b/main", "someone", "hush"),
+        ("redis+cluster://other:word@a,b", "other", "word"),
     ],
 )
 def test_the_environment_fills_in_what_the_address_lacks(text, username, password):
     parsed = parse_store_url(text, SECRETS)
 
-    assert isinstance(parsed, RedisURL)
+    assert not isinstance(parsed, SqliteURL)
     assert (parsed.username, parsed.password) == (username, password)
+    assert "hush" not in repr(parsed) + parsed.address
+
+
+def test_sentinels_have_a_password_of_their_own():
+    environ = {SENTINEL_USERNAME_VARIABLE: "guard", SENTINEL_PASSWORD_VARIABLE: "hush"}
+    parsed = parse_store_url("redis+sentinel://:word@db/main", environ)
+
+    assert isinstance(parsed, SentinelURL)
+    assert (parsed.username, parsed.password) == ("", "word")
+    assert (parsed.sentinel_username, parsed.sentinel_password) == ("guard", "hush")
     assert "hush" not in repr(parsed) + parsed.address
 
 
@@ -83,7 +120,18 @@ def test_the_environment_fills_in_what_the_address_lacks(text, username, passwor
         ("redis", "memory:"),
         ("/var/lib/a.db", "sqlite:///absolute/path"),
         ("postgres://u:hush@db", "postgres: is no kind"),
-        ("redis+sentinel://db", "no kind"),
+        ("redis+sentinel://db", "lacks the name"),
+        ("redis+sentinel:///main", "separated by commas"),
+        ("redis+sentinel://a,/main", "separated by commas"),
+        ("redis+sentinel://a:x,b/main", "separated by commas"),
+        ("redis+sentinel://u:hush@a,u:hush@b/main", "separated by commas"),
+        ("redis+sentinel://a:0/main", "separated by commas"),
+        ("redis+sentinel://a/main/x", "database is a number"),
+        ("redis+sentinel://u@a/main", PASSWORD_VARIABLE),
+        ("redis+sentinel://a/main?cacert=/ca", "no option 'cacert'"),
+        ("redis+cluster://", "separated by commas"),
+        ("redis+cluster://a,b/1", "database 0 only"),
+        ("rediss+cluster://a?cert=/c", "belong together"),
         ("memory:x", "no kind"),
         ("sqlite:a.db", "three slashes"),
         ("sqlite://a.db", "three slashes"),

@@ -86,7 +86,9 @@ class Server:
             self._tracing = tracing_from_environment(self.version)
             made.callback(self._tracing.close)
             self._store = ObservedStore(
-                open_store(settings.store, environ), self.metrics.store_error, away
+                open_store(settings.store, environ, settings.wait_replicas),
+                self.metrics.store_error,
+                away,
             )
             made.callback(self._store.close)
             self._pools = parts.make_pools(settings)

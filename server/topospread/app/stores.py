@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from topospread.errors import ConfigError
+from topospread.store.settings import StoreSettings
 from topospread.store.urls import SqliteURL, parse_store_url
 
 if TYPE_CHECKING:
@@ -15,8 +17,13 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 
-def open_store(address: str, environ: Mapping[str, str]) -> Store:
+def open_store(address: str, environ: Mapping[str, str], wait_replicas: int = 0) -> Store:
     """Open the store that an address names.
+
+    Args:
+        address: see :mod:`topospread.store.urls`.
+        environ: the environment, for user and password.
+        wait_replicas: how many replicas of Redis must have a write before it is answered.
 
     Raises:
         ConfigError: the address cannot be used, or the store must not be.
@@ -27,10 +34,12 @@ def open_store(address: str, environ: Mapping[str, str]) -> Store:
     if isinstance(url, SqliteURL):
         from topospread.store.sqlite.open import open_store as open_sqlite
 
+        if wait_replicas:
+            raise ConfigError("--wait-replicas: only Redis has replicas: leave it out, or name one")
         return open_sqlite(url)
     from topospread.store.redis.open import open_store as open_redis
 
-    store = open_redis(url)
+    store = open_redis(url, StoreSettings(wait_replicas=wait_replicas))
     for warning in store.warnings:
         LOG.warning("store %s: %s", store.address, warning)
     return store

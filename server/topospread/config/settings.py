@@ -63,11 +63,23 @@ class ServerSettings:
         About(
             values.text(),
             "",
-            "Where the state is: redis://, rediss://, sqlite:///PATH or memory: (a flag with a"
-            " password in it shows in `ps`: use the variable or the file).",
+            "Where the state is: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://,"
+            " sqlite:///PATH or memory: (a flag with a password in it shows in `ps`: use the"
+            " variable or the file).",
             "A SQLite file in the user's state directory: durable without a second process.",
         ),
     ] = field(default="", repr=False)
+    wait_replicas: Annotated[
+        int,
+        About(
+            values.whole(0, 16),
+            "replicas",
+            "Replicas of Redis that must have a write before it is answered; if fewer confirm it in"
+            " time, the write stays and the call ends with UNAVAILABLE.",
+            "Each write would wait for the farthest replica. It narrows what a failover may lose"
+            " and does not close it.",
+        ),
+    ] = 0
     workers: Annotated[
         int,
         About(

@@ -23,6 +23,8 @@ class StoreSettings:
             an older write that comes later still brings the object back until the next Replace.
         tombstone_limit: deletions remembered at most in one cluster; the oldest go first. 20,000
             are a few MB and outlast a namespace's end.
+        wait_replicas: how many replicas of Redis must have a write before it is answered. None by
+            default: it costs a round trip to the farthest of them.
     """
 
     timeout: float = 2.0
@@ -32,6 +34,7 @@ class StoreSettings:
     log_limit: int = 100_000
     tombstone_seconds: float = 600.0
     tombstone_limit: int = 20_000
+    wait_replicas: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what no backend could keep."""
@@ -39,5 +42,7 @@ class StoreSettings:
             raise ValueError("timeout and connect_timeout must be positive")
         if min(self.attempts, self.connections, self.log_limit) < 1:
             raise ValueError("attempts, connections and log_limit must be at least 1")
-        if self.tombstone_seconds < 0 or self.tombstone_limit < 0:
-            raise ValueError("tombstone_seconds and tombstone_limit must not be negative")
+        if min(self.tombstone_seconds, self.tombstone_limit, self.wait_replicas) < 0:
+            raise ValueError(
+                "tombstone_seconds, tombstone_limit and wait_replicas must not be negative"
+            )

@@ -7,10 +7,14 @@
 ``redis://[USER[:PASSWORD]@]HOST[:PORT][/DB]``  Redis over TCP
 ``rediss://…?cacert=…&cert=…&key=…``            Redis over TLS; options named like redis-cli's
 ``unix:///run/redis.sock?db=0``                 Redis over a Unix socket
+``redis+sentinel://HOST[:PORT],…/NAME[/DB]``    the master that Sentinels name
+``redis+cluster://HOST[:PORT],…``               a Redis Cluster, by some of its nodes
+``rediss+sentinel://…``, ``rediss+cluster://…``  the same over TLS, with its options
 ==============================================  ==================================================
 
 User and password may stand in the environment instead (USERNAME_VARIABLE, PASSWORD_VARIABLE), where
-``ps`` does not show them. Error texts and ``address`` never show a secret.
+``ps`` does not show them. Sentinels that ask for a password take theirs from there alone. Error
+texts and ``address`` never show a secret.
 """
 
 from __future__ import annotations
@@ -26,14 +30,17 @@ if TYPE_CHECKING:
 
 USERNAME_VARIABLE: Final = "TOPOSPREAD_REDIS_USERNAME"
 PASSWORD_VARIABLE: Final = "TOPOSPREAD_REDIS_PASSWORD"
+SENTINEL_USERNAME_VARIABLE: Final = "TOPOSPREAD_REDIS_SENTINEL_USERNAME"
+SENTINEL_PASSWORD_VARIABLE: Final = "TOPOSPREAD_REDIS_SENTINEL_PASSWORD"
 
 MEMORY: Final = "memory:"
 
 _FORMS: Final = (
-    "write memory:, sqlite:///absolute/path, redis://host:6379/0, rediss://host:6379/0 "
-    "or unix:///path/to/redis.sock"
+    "write memory:, sqlite:///absolute/path, redis://host:6379/0, rediss://host:6379/0, "
+    "unix:///path/to/redis.sock, redis+sentinel://host:26379/name or redis+cluster://host:6379"
 )
 _REDIS_PORT: Final = 6379
+_SENTINEL_PORT: Final = 26379
 _TLS_OPTIONS: Final = frozenset({"cacert", "cert", "key", "insecure"})
 _YES_NO: Final = {"yes": True, "no": False}
 
@@ -85,12 +92,46 @@ class RedisURL:
         """The URL without user, password and options."""
         if self.socket:
             return f"unix://{self.socket}?db={self.database}"
-        scheme = "redis" if self.tls is None else "rediss"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{host}:{self.port}/{self.database}"
+        return f"{_scheme(self.tls)}://{_joined(((self.host, self.port),))}/{self.database}"
 
 
-StoreURL = SqliteURL | RedisURL
+@dataclass(frozen=True, slots=True)
+class SentinelURL:
+    """Which Sentinels know the master that is named ``service``, and who we are there."""
+
+    service: str
+    sentinels: tuple[tuple[str, int], ...]
+    database: int = 0
+    username: str = ""
+    password: str = field(default="", repr=False)
+    sentinel_username: str = ""
+    sentinel_password: str = field(default="", repr=False)
+    tls: TLS | None = None
+
+    @property
+    def address(self) -> str:
+        """The URL without users, passwords and options."""
+        hosts = _joined(self.sentinels)
+        return f"{_scheme(self.tls)}+sentinel://{hosts}/{self.service}/{self.database}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterURL:
+    """Some nodes of a Redis Cluster, and who we are there."""
+
+    nodes: tuple[tuple[str, int], ...]
+    username: str = ""
+    password: str = field(default="", repr=False)
+    tls: TLS | None = None
+
+    @property
+    def address(self) -> str:
+        """The URL without user, password and options."""
+        return f"{_scheme(self.tls)}+cluster://{_joined(self.nodes)}"
+
+
+AnyRedisURL = RedisURL | SentinelURL | ClusterURL
+StoreURL = SqliteURL | AnyRedisURL
 
 
 def parse_store_url(text: str, environ: Mapping[str, str]) -> StoreURL:
@@ -108,7 +149,8 @@ def parse_store_url(text: str, environ: Mapping[str, str]) -> StoreURL:
         return SqliteURL()
     try:
         parts = urlsplit(text)
-        port = parts.port
+        several = parts.scheme.endswith(("+sentinel", "+cluster"))
+        port = None if several else parts.port
     except ValueError:
         # The cause is left out on purpose: it quotes the address.
         raise ConfigError(f"store: the address cannot be read: {_FORMS}") from None
@@ -118,6 +160,10 @@ def parse_store_url(text: str, environ: Mapping[str, str]) -> StoreURL:
             return _sqlite(parts, options)
         case "redis" | "rediss":
             return _network(parts, port, options, environ)
+        case "redis+sentinel" | "rediss+sentinel":
+            return _sentinel(parts, options, environ)
+        case "redis+cluster" | "rediss+cluster":
+            return _cluster(parts, options, environ)
         case "unix":
             return _unix(parts, options, environ)
         case "":
@@ -166,13 +212,8 @@ def _network(
         )
     if port == 0:
         raise ConfigError("store: port 0 cannot be connected to; write 1 to 65535")
-    tls = None
-    if parts.scheme == "rediss":
-        _only(options, "rediss", _TLS_OPTIONS)
-        tls = _tls(options)
-    else:
-        _only(options, "redis", frozenset())
-    username, password = _credentials(parts, environ)
+    tls = _network_tls(parts, options)
+    username, password = _credentials(parts.username, parts.password, environ)
     return RedisURL(
         host=parts.hostname,
         port=port or _REDIS_PORT,
@@ -183,6 +224,74 @@ def _network(
     )
 
 
+def _sentinel(
+    parts: SplitResult, options: Mapping[str, str], environ: Mapping[str, str]
+) -> SentinelURL:
+    service, _, database = unquote(parts.path.removeprefix("/")).partition("/")
+    if not service or service.isspace():
+        raise ConfigError(
+            f"store: {parts.scheme}: lacks the name that the Sentinels give the master, "
+            f"for example {parts.scheme}://10.0.0.1:26379,10.0.0.2:26379/mymaster/0"
+        )
+    username, password, hosts = _authority(parts, _SENTINEL_PORT)
+    username, password = _credentials(username, password, environ)
+    return SentinelURL(
+        service=service,
+        sentinels=hosts,
+        database=_database(database or "0"),
+        username=username,
+        password=password,
+        sentinel_username=environ.get(SENTINEL_USERNAME_VARIABLE, ""),
+        sentinel_password=environ.get(SENTINEL_PASSWORD_VARIABLE, ""),
+        tls=_network_tls(parts, options),
+    )
+
+
+def _cluster(
+    parts: SplitResult, options: Mapping[str, str], environ: Mapping[str, str]
+) -> ClusterURL:
+    if parts.path not in ("", "/", "/0"):
+        raise ConfigError(f"store: {parts.scheme}: a Redis Cluster has database 0 only")
+    username, password, nodes = _authority(parts, _REDIS_PORT)
+    username, password = _credentials(username, password, environ)
+    return ClusterURL(nodes, username, password, _network_tls(parts, options))
+
+
+def _authority(
+    parts: SplitResult, default_port: int
+) -> tuple[str | None, str | None, tuple[tuple[str, int], ...]]:
+    """User, password and all hosts of an address with several."""
+    login, _, hosts = parts.netloc.rpartition("@")
+    username, _, password = login.partition(":")
+    found = tuple(_host(text, default_port) for text in hosts.split(","))
+    # One login for all; a comma in it would be a second one before another host.
+    if "," in login or not all(host for host, _ in found):
+        raise ConfigError(
+            f"store: {parts.scheme}: takes hosts separated by commas, each HOST or HOST:PORT, "
+            f"for example {parts.scheme}://10.0.0.1:{default_port},10.0.0.2:{default_port}"
+        )
+    return username or None, password or None, found
+
+
+def _host(text: str, default_port: int) -> tuple[str, int]:
+    """One host and its port; an empty host when it cannot be read."""
+    try:
+        parts = urlsplit(f"//{text}")
+        port = default_port if parts.port is None else parts.port
+    except ValueError:
+        return "", 0
+    plain = port and not parts.path and "@" not in text
+    return (parts.hostname or "", port) if plain else ("", 0)
+
+
+def _network_tls(parts: SplitResult, options: Mapping[str, str]) -> TLS | None:
+    if parts.scheme.startswith("rediss"):
+        _only(options, parts.scheme, _TLS_OPTIONS)
+        return _tls(options)
+    _only(options, parts.scheme, frozenset())
+    return None
+
+
 def _unix(parts: SplitResult, options: Mapping[str, str], environ: Mapping[str, str]) -> RedisURL:
     _only(options, "unix", frozenset({"db"}))
     path = unquote(parts.path)
@@ -191,7 +300,7 @@ def _unix(parts: SplitResult, options: Mapping[str, str], environ: Mapping[str, 
             "store: unix: takes three slashes and the absolute path of a socket, "
             "for example unix:///run/redis/redis.sock"
         )
-    username, password = _credentials(parts, environ)
+    username, password = _credentials(parts.username, parts.password, environ)
     return RedisURL(
         socket=path,
         database=_database(options.get("db", "0")),
@@ -200,9 +309,11 @@ def _unix(parts: SplitResult, options: Mapping[str, str], environ: Mapping[str, 
     )
 
 
-def _credentials(parts: SplitResult, environ: Mapping[str, str]) -> tuple[str, str]:
-    username = unquote(parts.username or "") or environ.get(USERNAME_VARIABLE, "")
-    password = unquote(parts.password or "") or environ.get(PASSWORD_VARIABLE, "")
+def _credentials(
+    username: str | None, password: str | None, environ: Mapping[str, str]
+) -> tuple[str, str]:
+    username = unquote(username or "") or environ.get(USERNAME_VARIABLE, "")
+    password = unquote(password or "") or environ.get(PASSWORD_VARIABLE, "")
     if username and not password:
         raise ConfigError(
             f"store: a user without a password; set {PASSWORD_VARIABLE} or write redis://user:password@host"
@@ -217,6 +328,14 @@ def _tls(options: Mapping[str, str]) -> TLS:
     if ("cert" in options) != ("key" in options):
         raise ConfigError("store: cert and key belong together; give both or neither")
     return TLS(options.get("cacert", ""), options.get("cert", ""), options.get("key", ""), insecure)
+
+
+def _scheme(tls: TLS | None) -> str:
+    return "redis" if tls is None else "rediss"
+
+
+def _joined(hosts: tuple[tuple[str, int], ...]) -> str:
+    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)
 
 
 def _database(text: str) -> int:

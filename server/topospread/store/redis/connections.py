@@ -1,4 +1,4 @@
-"""Connections to one Redis: how they are made, and as much of the driver's as is used here."""
+"""Connections to Redis servers: how they are made, and as much of the driver's as is used here."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ Reply = Any
 """What a RESP2 parser gives: bytes, int, None, or a list of these."""
 
 Word = str | bytes | int
+
+Options = dict[str, Any]
+"""Keyword arguments of the driver's pools and connections."""
 
 _TAILS: Final = 1024
 """More threads than ever follow: a bound only against a leak."""
@@ -64,27 +67,36 @@ class Pool(Protocol):
         """Close all."""
 
 
-def call_pool(url: RedisURL, settings: StoreSettings) -> Pool:
+def call_pool(options: Options, settings: StoreSettings) -> Pool:
     """Connections for calls; whoever finds all in use waits for one."""
     made: object = redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
-        max_connections=settings.connections,
-        timeout=settings.timeout,
-        **_options(url, settings),
+        max_connections=settings.connections, timeout=settings.timeout, **options
     )
     return cast("Pool", made)
 
 
-def tail_pool(url: RedisURL, settings: StoreSettings) -> Pool:
+def tail_pool(options: Options) -> Pool:
     """Connections that wait, one for each thread that follows."""
-    made: object = redis.ConnectionPool(max_connections=_TAILS, **_options(url, settings))
+    made: object = redis.ConnectionPool(max_connections=_TAILS, **options)
     return cast("Pool", made)
 
 
-def _options(url: RedisURL, settings: StoreSettings) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "db": url.database,
-        "username": url.username or None,
-        "password": url.password or None,
+def url_options(url: RedisURL, settings: StoreSettings) -> Options:
+    """How to connect to the one server that a URL names."""
+    options = login_options(url.username, url.password, settings) | {"db": url.database}
+    if url.socket:
+        return options | {
+            "connection_class": redis.UnixDomainSocketConnection,
+            "path": url.socket,
+        }
+    return options | network_options(url.tls) | {"host": url.host, "port": url.port}
+
+
+def login_options(username: str, password: str, settings: StoreSettings) -> Options:
+    """Who we are, and how patient."""
+    return {
+        "username": username or None,
+        "password": password or None,
         "socket_timeout": settings.timeout,
         "socket_connect_timeout": settings.connect_timeout,
         # Tries are counted in one place, see Wire.
@@ -93,22 +105,25 @@ def _options(url: RedisURL, settings: StoreSettings) -> dict[str, Any]:
         "protocol": 2,
         "client_name": "topospread",
     }
-    if url.socket:
-        return options | {
-            "connection_class": redis.UnixDomainSocketConnection,
-            "path": url.socket,
-        }
-    options |= {"host": url.host, "port": url.port, "socket_keepalive": True}
-    if url.tls is None:
-        return options | {"connection_class": redis.Connection}
-    _check_files(url.tls)
+
+
+def network_options(tls: TLS | None) -> Options:
+    """How to speak over TCP; without host and port.
+
+    Raises:
+        ConfigError: a certificate file cannot be used.
+    """
+    options: Options = {"socket_keepalive": True, "connection_class": redis.Connection}
+    if tls is None:
+        return options
+    _check_files(tls)
     return options | {
         "connection_class": redis.SSLConnection,
-        "ssl_ca_certs": url.tls.cacert or None,
-        "ssl_certfile": url.tls.cert or None,
-        "ssl_keyfile": url.tls.key or None,
-        "ssl_cert_reqs": "none" if url.tls.insecure else "required",
-        "ssl_check_hostname": not url.tls.insecure,
+        "ssl_ca_certs": tls.cacert or None,
+        "ssl_certfile": tls.cert or None,
+        "ssl_keyfile": tls.key or None,
+        "ssl_cert_reqs": "none" if tls.insecure else "required",
+        "ssl_check_hostname": not tls.insecure,
     }
 
 

@@ -6,6 +6,7 @@ import ssl
 from typing import Final
 
 from redis import exceptions
+from redis.sentinel import MasterNotFoundError
 
 from topospread.errors import StoreUnavailable
 
@@ -14,7 +15,9 @@ _LOADING: Final = "Redis is still loading its data; retry"
 _OOM: Final = "Redis is out of memory (maxmemory); give it more or drop clusters"
 _READONLY: Final = "this Redis is a read-only replica; name the master"
 _DISTRUST: Final = "Redis' certificate does not verify; check cacert and the name of the host"
-_MOVED: Final = "this is one node of a Redis Cluster and does not hold the key; name a single Redis"
+_MOVED: Final = "another node of the Redis Cluster has the keys; retry, or write redis+cluster://"
+_MOVING: Final = "the Redis Cluster is moving the keys to another node; retry"
+_NO_MASTER: Final = "no Sentinel answers, takes our password and knows a live master of that name"
 
 # The first class that fits.
 _CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -24,8 +27,11 @@ _CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (exceptions.NoPermissionError, _RIGHTS),
     (exceptions.OutOfMemoryError, _OOM),
     (exceptions.ReadOnlyError, _READONLY),
-    (exceptions.AskError, _MOVED),
-    (exceptions.ClusterDownError, _MOVED),
+    (exceptions.MovedError, _MOVED),
+    (exceptions.AskError, _MOVING),
+    (exceptions.TryAgainError, _MOVING),
+    (exceptions.ClusterDownError, "the Redis Cluster is down or changing its masters; retry"),
+    (MasterNotFoundError, _NO_MASTER),
     (exceptions.TimeoutError, "Redis did not answer in time; retry"),
     (TimeoutError, "Redis did not answer in time; retry"),
     (exceptions.MaxConnectionsError, "all connections to Redis are in use; retry"),
@@ -43,6 +49,8 @@ _REPLIES: Final = (
     ("NOREPLICAS", "Redis has fewer replicas than min-replicas-to-write asks for; retry"),
     ("WRONGTYPE", "a key of this cluster holds something else; drop the cluster and load it again"),
     ("equal or smaller", "the cluster's log is ahead of its meta; drop the cluster and load it"),
+    ("cluster support disabled", "this Redis is no node of a Redis Cluster; write redis://"),
+    ("SELECT is not allowed", "a Redis Cluster has database 0 only; leave it out"),
     ("NOPERM", _RIGHTS),
     ("permissions", _RIGHTS),
 )

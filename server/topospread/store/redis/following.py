@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from topospread.store.redis.connections import Reply
     from topospread.store.redis.tail import Tails
-    from topospread.store.redis.wire import Wire
+    from topospread.store.redis.wire import Wires
     from topospread.store.sleepers import Sleepers
 
 UNKNOWN_SIZE: Final = 64.0
@@ -27,8 +27,8 @@ UNKNOWN_SIZE: Final = 64.0
 class Tail:
     """The follow() of one store object."""
 
-    def __init__(self, wire: Wire, tails: Tails, sleepers: Sleepers) -> None:
-        self._wire = wire
+    def __init__(self, wires: Wires, tails: Tails, sleepers: Sleepers) -> None:
+        self._wires = wires
         self._tails = tails
         self._sleepers = sleepers
         # Changes a transaction, as last seen.
@@ -47,7 +47,7 @@ class Tail:
                 if found or sleeper.woken() or left <= 0:
                     return found
                 ask = self._expected(cluster, limit)
-                reply = self._tails.wait(stream, after.number, ask, sleeper, left)
+                reply = self._tails.wait(cluster, (stream, after.number), ask, sleeper, left)
                 found = _transactions(reply, limit)
                 if found and _continues(after, found):
                     self._note(cluster, found)
@@ -63,7 +63,8 @@ class Tail:
     def _look(self, cluster: str, identity: str, after: Revision, limit: int) -> list[Transaction]:
         meta, stream = keys.key(cluster, "meta"), keys.key(cluster, "log")
         begin, ask = f"{after.number + 1}-0", self._expected(cluster, limit)
-        head, reply = self._wire.together(
+        wire = self._wires.of(cluster)
+        head, reply = wire.together(
             ("HMGET", meta, "format", "identity", "number", "tag"),
             ("XRANGE", stream, begin, "+", "COUNT", ask),
         )
@@ -75,7 +76,7 @@ class Tail:
         while len(reply) == ask and (missing := limit - _changes(found)) > 0:
             ask = self._expected(cluster, missing)
             begin = f"{found[-1].revision.number + 1}-0"
-            reply = self._wire.call("XRANGE", stream, begin, "+", "COUNT", ask)
+            reply = wire.call("XRANGE", stream, begin, "+", "COUNT", ask)
             rest = _transactions(reply, missing)
             if not rest or not _continues(found[-1].revision, rest):
                 break

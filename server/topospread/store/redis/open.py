@@ -4,18 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from redis import exceptions
+
 from topospread.errors import ConfigError
-from topospread.store.redis import connections
+from topospread.store.redis.cluster import Nodes
+from topospread.store.redis.connections import url_options
+from topospread.store.redis.failures import unavailable
 from topospread.store.redis.script import Script
+from topospread.store.redis.sentinel import sentinel_options
 from topospread.store.redis.store import RedisStore
-from topospread.store.redis.wire import Wire
+from topospread.store.redis.ways import OneWay
+from topospread.store.redis.wire import Wires
 from topospread.store.settings import StoreSettings
+from topospread.store.urls import ClusterURL, RedisURL, SentinelURL
 
 if TYPE_CHECKING:
-    from topospread.store.urls import RedisURL
+    from collections.abc import Mapping
+
+    from topospread.store.redis.ways import Ways
+    from topospread.store.redis.wire import Wire
+    from topospread.store.urls import AnyRedisURL
 
 DEFAULTS: Final = StoreSettings()
 OLDEST_REDIS: Final = (6, 2)
+
+RIGHTS: Final = (
+    "~ts:* +@read +@write +@connection +@transaction +@scripting +time +info +wait +cluster|slots"
+)
+"""Least rights of the Redis user: WAIT for --wait-replicas, CLUSTER SLOTS for a Redis Cluster."""
 
 _NO_AOF: Final = (
     "Redis runs without AOF (appendonly no): a restart loses the writes since its last snapshot; "
@@ -24,60 +40,108 @@ _NO_AOF: Final = (
 
 _UNSEEN: Final = "the Redis user may not run INFO: eviction and AOF could not be checked"
 
+_SECTIONS: Final = ("server", "memory", "persistence", "replication")
 
-def open_store(url: RedisURL, settings: StoreSettings = DEFAULTS) -> RedisStore:
-    """Open a store and look at its server.
+
+def open_store(url: AnyRedisURL, settings: StoreSettings = DEFAULTS) -> RedisStore:
+    """Open a store and look at its servers.
 
     Raises:
         ConfigError: this Redis would lose data or cannot run the store; says what to change.
         StoreUnavailable: it cannot be reached, or refuses the user.
     """
-    pool = connections.call_pool(url, settings)
+    wires = Wires(_way(url, settings), settings)
     try:
-        warnings = _inspect(Wire(pool, settings))
+        if isinstance(url, RedisURL) and _is_node(wires):
+            wires.close()
+            return open_store(_as_cluster(url), settings)
+        warnings = _inspect(wires)
     except BaseException:
-        pool.disconnect()
+        wires.close()
         raise
-    return RedisStore(url, settings, pool, connections.tail_pool(url, settings), warnings)
+    return RedisStore(url.address, settings, wires, warnings)
 
 
-def _inspect(wire: Wire) -> tuple[str, ...]:
-    """Refuse a Redis that cannot hold the store; warn of one that may lose it."""
-    info = _info(wire)
-    warnings = (_UNSEEN,) if info is None else _judge(info)
-    denied = Script(wire).run("probe", ("probe",))
-    if denied:
-        names = ", ".join(sorted({word.decode() for word in denied}))
+def _way(url: AnyRedisURL, settings: StoreSettings) -> Ways:
+    if isinstance(url, SentinelURL):
+        return OneWay(sentinel_options(url, settings), settings)
+    if isinstance(url, RedisURL):
+        return OneWay(url_options(url, settings), settings)
+    try:
+        return Nodes(url, settings)
+    except (exceptions.RedisError, OSError) as error:
+        raise unavailable(error) from error
+
+
+def _is_node(wires: Wires) -> bool:
+    """Whether what was named as one server is a node of a Redis Cluster."""
+    (wire,) = wires.each()
+    info = _info(wire, ("server",))
+    return info is not None and info.get("redis_mode") == "cluster"
+
+
+def _as_cluster(url: RedisURL) -> ClusterURL:
+    if url.socket or url.database:
         raise ConfigError(
-            f"store: the Redis user may not run {names} on ts:*; grant it with ACL SETUSER … ~ts:* "
-            "+@read +@write +@connection +@transaction +@scripting +time +info"
+            "store: this is a node of a Redis Cluster, which has database 0 only and is reached "
+            "over TCP; write redis+cluster://HOST:PORT"
         )
-    return warnings
+    return ClusterURL(((url.host, url.port),), url.username, url.password, url.tls)
 
 
-def _judge(info: dict[str, str]) -> tuple[str, ...]:
+def _inspect(wires: Wires) -> tuple[str, ...]:
+    """Refuse a Redis that cannot hold the store; warn of one that may lose it."""
+    warnings: dict[str, None] = {}
+    denied: set[str] = set()
+    for wire in wires.each():
+        if wires.settings.wait_replicas and wire.allowed("WAIT", 0, 1) is None:
+            denied.add("wait")
+        info = _info(wire, _SECTIONS)
+        if info is None:
+            warnings[_UNSEEN] = None
+        else:
+            warnings |= dict.fromkeys(_judge(info, wires.settings))
+    denied |= {word.decode() for word in Script(wires).run("probe", ("probe",))}
+    if denied:
+        raise ConfigError(
+            f"store: the Redis user may not run {', '.join(sorted(denied))} on ts:*; grant it with "
+            f"ACL SETUSER … {RIGHTS}"
+        )
+    return tuple(warnings)
+
+
+def _judge(info: Mapping[str, str], settings: StoreSettings) -> list[str]:
     """Warnings, or a refusal, for what INFO tells."""
     version = info.get("redis_version", "0")
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
         raise ConfigError(f"store: Redis {version} is too old; use 6.2 or newer")
-    mode = info.get("redis_mode", "standalone")
-    if mode != "standalone":
-        raise ConfigError(f"store: this is a Redis in {mode} mode; name a single Redis master")
+    if info.get("redis_mode") == "sentinel":
+        raise ConfigError(
+            "store: this is a Sentinel; write redis+sentinel://HOST:PORT/NAME with the name that "
+            "it gives the master"
+        )
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(
             f"store: Redis evicts keys when it is full (maxmemory-policy {policy}), which would "
             "lose cluster state without a word; set it with CONFIG SET maxmemory-policy noeviction"
         )
+    warnings = []
     if info.get("aof_enabled") == "0":
-        return (_NO_AOF,)
-    return ()
+        warnings.append(_NO_AOF)
+    replicas = int(info.get("connected_slaves", "0"))
+    if replicas < settings.wait_replicas:
+        warnings.append(
+            f"writes are to wait for {settings.wait_replicas} replicas and Redis has {replicas}: "
+            "every write will be answered UNAVAILABLE although it happens"
+        )
+    return warnings
 
 
-def _info(wire: Wire) -> dict[str, str] | None:
+def _info(wire: Wire, sections: tuple[str, ...]) -> dict[str, str] | None:
     """The fields of INFO, or None when this user may not see them."""
     found: dict[str, str] = {}
-    for section in ("server", "memory", "persistence"):
+    for section in sections:
         reply = wire.allowed("INFO", section)
         if reply is None:
             return None

@@ -12,7 +12,7 @@ from topospread.store.redis import keys
 from topospread.store.redis.format import check_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from topospread.store.redis.wire import Wire
 
@@ -69,21 +69,23 @@ def scan(wire: Wire, cluster: str, page: int) -> Iterator[Sequence[StoredObject]
                     break
 
 
-def clusters(wire: Wire) -> list[str]:
+def clusters(wires: Iterable[Wire]) -> list[str]:
     """Names of the clusters, by SCAN for their meta keys: no second list that could disagree.
 
     It walks all keys of the database, ten a cluster; give topospread a Redis or a database of its
     own.
     """
     found: set[str] = set()
-    cursor = b"0"
-    while True:
-        cursor, names = wire.call("SCAN", cursor, "MATCH", keys.META_PATTERN, "COUNT", 1000)
-        for name in names:
-            if wire.call("HEXISTS", name, "identity"):
-                found.add(keys.cluster_of(name.decode()))
-        if cursor == b"0":
-            return sorted(found)
+    for wire in wires:
+        cursor = b"0"
+        while True:
+            cursor, names = wire.call("SCAN", cursor, "MATCH", keys.META_PATTERN, "COUNT", 1000)
+            for name in names:
+                if wire.call("HEXISTS", name, "identity"):
+                    found.add(keys.cluster_of(name.decode()))
+            if cursor == b"0":
+                break
+    return sorted(found)
 
 
 def _object(name: bytes, value: bytes) -> StoredObject:

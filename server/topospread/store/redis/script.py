@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topospread.store.redis.connections import Reply, Word
-    from topospread.store.redis.wire import Wire
+    from topospread.store.redis.wire import Wires
 
 
 class Script:
-    """store.lua on one Redis."""
+    """store.lua, wherever a cluster's keys are."""
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, wires: Wires) -> None:
+        self._wires = wires
         self._text = resources.files(__package__).joinpath("store.lua").read_text("utf-8")
         self._sha = hashlib.sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
@@ -34,9 +34,17 @@ class Script:
         repeat: bool = True,
     ) -> Reply:
         """Run it for one cluster; see :meth:`Wire.call`."""
+        wire = self._wires.of(cluster)
         names = keys.script_keys(cluster)
         tail = (len(names), *names, *words)
+
+        def run(command: str, script: str) -> Reply:
+            replicas = self._wires.settings.wait_replicas
+            return wire.call(
+                command, script, *tail, timeout=timeout, repeat=repeat, replicas=replicas
+            )
+
         try:
-            return self._wire.call("EVALSHA", self._sha, *tail, timeout=timeout, repeat=repeat)
+            return run("EVALSHA", self._sha)
         except exceptions.NoScriptError:
-            return self._wire.call("EVAL", self._text, *tail, timeout=timeout, repeat=repeat)
+            return run("EVAL", self._text)

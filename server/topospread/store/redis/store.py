@@ -26,15 +26,14 @@ from topospread.store.redis.following import Tail
 from topospread.store.redis.format import check_format
 from topospread.store.redis.script import Script
 from topospread.store.redis.tail import Tails
-from topospread.store.redis.wire import Wire
 from topospread.store.sleepers import Sleepers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from topospread.store.redis.connections import Pool, Reply, Word
+    from topospread.store.redis.connections import Reply, Word
+    from topospread.store.redis.wire import Wires
     from topospread.store.settings import StoreSettings
-    from topospread.store.urls import RedisURL
 
 _OUTCOMES: Final = {
     "C": Outcome.CREATED,
@@ -56,30 +55,29 @@ class RedisStore:
 
     def __init__(
         self,
-        url: RedisURL,
+        address: str,
         settings: StoreSettings,
-        pool: Pool,
-        tail_pool: Pool,
+        wires: Wires,
         warnings: tuple[str, ...] = (),
     ) -> None:
-        self._url = url
+        self._address = address
         self._settings = settings
-        self._wire = Wire(pool, settings)
-        self._script = Script(self._wire)
+        self._wires = wires
+        self._script = Script(wires)
         self._sleepers = Sleepers()
-        self._tails = Tails(tail_pool, settings)
-        self._tail = Tail(self._wire, self._tails, self._sleepers)
+        self._tails = Tails(wires.ways, settings)
+        self._tail = Tail(wires, self._tails, self._sleepers)
         self.warnings = warnings
 
     @property
     def address(self) -> str:
         """Where it is, without user and password."""
-        return self._url.address
+        return self._address
 
     def head(self, cluster: str, *, timeout: float | None = None) -> Head:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.head(self._wire, cluster, timeout)
+        return reading.head(self._wires.of(cluster), cluster, timeout)
 
     def verify(self, cluster: str, identity: str, revision: Revision) -> None:
         """See the contract."""
@@ -89,16 +87,16 @@ class RedisStore:
     def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.scan(self._wire, cluster, page)
+        return reading.scan(self._wires.of(cluster), cluster, page)
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.get(self._wire, cluster, key)
+        return reading.get(self._wires.of(cluster), cluster, key)
 
     def clusters(self) -> Sequence[str]:
         """See the contract."""
-        return reading.clusters(self._wire)
+        return reading.clusters(self._wires.each())
 
     def follow(
         self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
@@ -175,13 +173,14 @@ class RedisStore:
 
     def ping(self) -> None:
         """See the contract."""
-        self._wire.call("PING")
+        for wire in self._wires.each():
+            wire.call("PING")
 
     def close(self) -> None:
         """See the contract."""
         self._sleepers.close()
         self._tails.close()
-        self._wire.close()
+        self._wires.close()
 
     def _apply_words(
         self,

@@ -19,11 +19,15 @@ from topospread.store.redis.failures import unavailable
 
 if TYPE_CHECKING:
     from topospread.store.redis.connections import Line, Pool, Reply
+    from topospread.store.redis.ways import Ways
     from topospread.store.settings import StoreSettings
     from topospread.store.sleepers import Sleeper
 
 SLICE: Final = 1.0
 """Seconds that one XREAD blocks: how late a dropped or replaced cluster is noticed at most."""
+
+MAX_IDLE: Final = 1024
+"""Connections kept that nobody waits on; a node that is gone may have left some behind."""
 
 _BROKEN: Final = (exceptions.RedisError, OSError)
 
@@ -33,6 +37,7 @@ class _Waiting:
     """A connection, what its XREAD waits for (if one is under way), when the answer is due."""
 
     connection: Line
+    pool: Pool
     place: tuple[str, int] | None = None
     due: float = 0.0
 
@@ -40,38 +45,45 @@ class _Waiting:
 class Tails:
     """The waiting connections of one store object; grows to one for each thread that follows."""
 
-    def __init__(self, pool: Pool, settings: StoreSettings) -> None:
-        self._pool = pool
+    def __init__(self, ways: Ways, settings: StoreSettings) -> None:
+        self._ways = ways
         self._settings = settings
         self._idle: list[_Waiting] = []
         self._lock = Lock()
         self._closed = False
 
-    def wait(self, stream: str, after: int, count: int, sleeper: Sleeper, seconds: float) -> Reply:
-        """At most ``count`` entries of a stream after ``<after>-0``; empty when there are none yet.
+    def wait(
+        self, cluster: str, place: tuple[str, int], count: int, sleeper: Sleeper, seconds: float
+    ) -> Reply:
+        """Entries of a cluster's stream; empty when there are none yet.
 
         Ends early when the sleeper is rung, and after SLICE seconds.
+
+        Args:
+            cluster: its name.
+            place: (key, n): entries after ``<n>-0`` of this stream.
+            count: how many entries at most.
+            sleeper: of the calling thread.
+            seconds: how long to wait.
 
         Raises:
             StoreUnavailable: the connection broke, or Redis keeps silent.
         """
         try:
-            line = self._take((stream, after))
+            line = self._take(self._ways.tails(cluster), place)
         except _BROKEN as error:
+            self._ways.mistrust()
             raise unavailable(error) from error
         try:
-            reply = self._wait(line, (stream, after), count, sleeper, seconds)
+            reply = self._wait(line, place, count, sleeper, seconds)
         except _BROKEN as error:
+            self._ways.mistrust()
             self._discard(line)
             raise unavailable(error) from error
         except BaseException:
             self._discard(line)
             raise
-        with self._lock:
-            if not self._closed:
-                self._idle.append(line)
-                return reply
-        self._discard(line)
+        self._put_back(line)
         return reply
 
     def close(self) -> None:
@@ -106,17 +118,28 @@ class Tails:
         line.place = None
         return reply[0][1] if reply else ()
 
-    def _take(self, place: tuple[str, int]) -> _Waiting:
+    def _put_back(self, line: _Waiting) -> None:
+        with self._lock:
+            spare = line
+            if not self._closed:
+                self._idle.append(line)
+                if len(self._idle) <= MAX_IDLE:
+                    return
+                spare = self._idle.pop(0)
+        self._discard(spare)
+
+    def _take(self, pool: Pool, place: tuple[str, int]) -> _Waiting:
         with self._lock:
             if self._closed:
                 raise StoreUnavailable("the store is closed")
-            chosen = next((line for line in self._idle if line.place == place), None)
-            chosen = chosen or next((line for line in self._idle if line.place is None), None)
-            chosen = chosen or next((line for line in self._idle if _answered(line)), None)
+            there = [line for line in self._idle if line.pool is pool]
+            chosen = next((line for line in there if line.place == place), None)
+            chosen = chosen or next((line for line in there if line.place is None), None)
+            chosen = chosen or next((line for line in there if _answered(line)), None)
             if chosen is not None:
                 self._idle.remove(chosen)
         if chosen is None:
-            return _Waiting(self._pool.get_connection())
+            return _Waiting(pool.get_connection(), pool)
         if chosen.place != place:
             self._clear(chosen)
         return chosen
@@ -133,7 +156,7 @@ class Tails:
 
     def _discard(self, line: _Waiting) -> None:
         line.connection.disconnect()
-        self._pool.release(line.connection)
+        line.pool.release(line.connection)
 
 
 def _answered(line: _Waiting) -> bool:

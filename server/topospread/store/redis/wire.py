@@ -1,4 +1,4 @@
-"""Calls to one Redis: time-outs, bounded retries, errors as StoreUnavailable.
+"""Calls to Redis: time-outs, bounded retries, errors as StoreUnavailable.
 
 Connections are used below redis-py's command objects: their reply conversions cost more than the
 call, and a time-out for one call is not to be had there.
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from topospread.store.redis.connections import Line, Pool, Reply, Word
+    from topospread.store.redis.ways import Ways
     from topospread.store.settings import StoreSettings
 
 _BACKOFF: Final = 0.02
+_ANSWER_SECONDS: Final = 0.05
+"""What is left of a deadline for an answer that comes at the end of a wait in Redis."""
 _LOST: Final = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 _REFUSED: Final = (exceptions.AuthenticationError, exceptions.AuthorizationError)
-# Answers that say "not now": the command did not run.
-_LATER: Final = (exceptions.BusyLoadingError, exceptions.ReadOnlyError, exceptions.TryAgainError)
+# Answers that say "not here" (MOVED is an ASK to the driver): the command did not run.
+_ELSEWHERE: Final = (exceptions.AskError, exceptions.ClusterDownError, exceptions.ReadOnlyError)
+# And those that say "not now".
+_LATER: Final = (exceptions.BusyLoadingError, exceptions.TryAgainError)
 
 T = TypeVar("T")
 
@@ -35,27 +40,65 @@ class _NotSent(Exception):  # noqa: N818
     """No connection was to be had, so the command cannot have run."""
 
 
-class Wire:
-    """One Redis, reached over a bounded pool of connections."""
+class Wires:
+    """The calls of one store object, each led to where its cluster's keys are."""
 
-    def __init__(self, pool: Pool, settings: StoreSettings) -> None:
-        self._pool = pool
-        self._settings = settings
+    def __init__(self, ways: Ways, settings: StoreSettings) -> None:
+        self.ways = ways
+        self.settings = settings
         self.closed = False
 
-    def call(self, *words: Word, timeout: float | None = None, repeat: bool = True) -> Reply:
+    def of(self, cluster: str) -> Wire:
+        """Calls about one cluster."""
+        return Wire(self, lambda: self.ways.calls(cluster))
+
+    def each(self) -> list[Wire]:
+        """Calls to each server that holds clusters.
+
+        Raises:
+            StoreUnavailable: it is not known which they are.
+        """
+        try:
+            return [Wire(self, lambda pool=pool: pool) for pool in self.ways.masters()]  # type: ignore[misc]
+        except (exceptions.RedisError, OSError) as error:
+            raise unavailable(error) from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.closed = True
+        self.ways.close()
+
+
+class Wire:
+    """Calls that go one way, over a bounded pool of connections."""
+
+    def __init__(self, wires: Wires, find: Callable[[], Pool]) -> None:
+        self._wires = wires
+        self._settings = wires.settings
+        self._find = find
+
+    def call(
+        self,
+        *words: Word,
+        timeout: float | None = None,
+        repeat: bool = True,
+        replicas: int = 0,
+    ) -> Reply:
         """Run one command.
 
         Args:
             words: the command.
             timeout: seconds for all tries together.
             repeat: whether it may run twice, when the answer to the first try was lost.
+            replicas: how many replicas must have the write, if it is one and happened.
 
         Raises:
-            StoreUnavailable: no answer in time, or a refusal.
+            StoreUnavailable: no answer in time, a refusal, or fewer replicas: then it is written.
             NoScriptError: EVALSHA of a script that this Redis does not have.
         """
-        return self._tries(lambda left: self._exchange(words, left), timeout, repeat=repeat)
+        return self._tries(
+            lambda left: self._exchange(words, left, replicas), timeout, repeat=repeat
+        )
 
     def allowed(self, *words: Word) -> Reply:
         """Run one command that the user may lack the right to; None then."""
@@ -73,22 +116,20 @@ class Wire:
     @contextmanager
     def connection(self) -> Iterator[Line]:
         """One connection, without retries; closed when anything fails on it."""
-        if self.closed:
-            raise StoreUnavailable("the store is closed")
+        self._check_open()
         try:
             with self._borrowed() as connection:
                 yield connection
         except (exceptions.RedisError, OSError, _NotSent) as error:
+            self._judge(error)
             raise unavailable(_cause(error)) from _cause(error)
 
-    def close(self) -> None:
-        """Close all connections."""
-        self.closed = True
-        self._pool.disconnect()
+    def _check_open(self) -> None:
+        if self._wires.closed:
+            raise StoreUnavailable("the store is closed")
 
     def _tries(self, attempt: Callable[[float], T], timeout: float | None, *, repeat: bool) -> T:
-        if self.closed:
-            raise StoreUnavailable("the store is closed")
+        self._check_open()
         deadline = time.monotonic() + (self._settings.timeout if timeout is None else timeout)
         tries = 0
         while True:
@@ -98,7 +139,8 @@ class Wire:
             except exceptions.NoScriptError:
                 raise
             except (exceptions.RedisError, OSError, _NotSent) as error:
-                again = isinstance(error, (_NotSent, *_LATER)) or (
+                self._judge(error)
+                again = isinstance(error, (_NotSent, *_LATER, *_ELSEWHERE)) or (
                     repeat and isinstance(error, _LOST)
                 )
                 pause = _BACKOFF * 2**tries * random.uniform(0.5, 1.0)
@@ -111,11 +153,37 @@ class Wire:
                     raise unavailable(_cause(error)) from _cause(error)
             time.sleep(pause)
 
-    def _exchange(self, words: Sequence[Word], left: float) -> Reply:
+    def _judge(self, error: Exception) -> None:
+        """Doubt the way that was taken, if the error may come from that."""
+        if isinstance(error, (_NotSent, *_LOST, *_ELSEWHERE)):
+            self._wires.ways.mistrust()
+
+    def _exchange(self, words: Sequence[Word], left: float, replicas: int) -> Reply:
+        deadline = time.monotonic() + left
         with self._borrowed() as connection:
             connection.send_command(*words)
             self._await(connection, left)
-            return connection.read_response()
+            reply = connection.read_response()
+            if replicas and reply[:1] == [b"OK"]:
+                self._replicate(connection, replicas, deadline - time.monotonic())
+            return reply
+
+    def _replicate(self, connection: Line, replicas: int, left: float) -> None:
+        """Wait until replicas have what this connection wrote."""
+        patience = max(1, round((left - _ANSWER_SECONDS) * 1000))
+        reached, cause = 0, None
+        try:
+            connection.send_command("WAIT", replicas, patience)
+            self._await(connection, left)
+            reached = connection.read_response()
+        except (exceptions.RedisError, OSError) as error:
+            connection.disconnect()
+            cause = error
+        if reached < replicas:
+            raise StoreUnavailable(
+                f"written, but only {reached} of {replicas} replicas confirmed it in time: a "
+                "failover may lose it; repeat the call to wait again"
+            ) from cause
 
     def _multi(self, commands: Sequence[Sequence[Word]], left: float) -> list[Reply]:
         with self._borrowed() as connection:
@@ -146,7 +214,8 @@ class Wire:
     @contextmanager
     def _borrowed(self) -> Iterator[Line]:
         try:
-            connection = self._pool.get_connection()
+            pool = self._find()
+            connection = pool.get_connection()
         except (exceptions.RedisError, OSError) as error:
             raise _NotSent from error
         try:
@@ -161,7 +230,7 @@ class Wire:
             connection.disconnect()
             raise
         finally:
-            self._pool.release(connection)
+            pool.release(connection)
 
 
 def _cause(error: Exception) -> Exception:

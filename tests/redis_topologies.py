@@ -1,0 +1,155 @@
+"""Several redis-servers that belong together: master and replica, Sentinels, a Redis Cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import redis
+
+from tests.redis_server import RedisProcess, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Start = Callable[..., RedisProcess]
+
+SERVICE = "main"
+PATIENCE = 60.0
+"""Seconds after which something is taken to hang."""
+
+
+def until(reached: Callable[[], object], what: str) -> None:
+    """Wait for something that servers do among themselves."""
+    deadline = time.monotonic() + PATIENCE
+    while not reached():
+        assert time.monotonic() < deadline, f"it did not happen in {PATIENCE:g} s: {what}"
+        time.sleep(0.01)
+
+
+def replica_of(master: RedisProcess, start: Start, **options: str) -> RedisProcess:
+    """A replica that has all of its master's data."""
+    with master.client() as client:
+        client.config_set("repl-diskless-sync-delay", "0")
+    replica = start(options={"replicaof": f"127.0.0.1 {master.port}", **options})
+    until(lambda: info(replica, "replication")["master_link_status"] == "up", "it replicates")
+    return replica
+
+
+def sentinel_of(
+    master: RedisProcess, start: Start, down_after_ms: int = 60_000, replicas: int = 1
+) -> RedisProcess:
+    """A Sentinel that knows a master and its replicas, and decides alone."""
+    sentinel = start(
+        sentinel=True,
+        options={
+            "sentinel monitor": f"{SERVICE} 127.0.0.1 {master.port} 1",
+            "sentinel down-after-milliseconds": f"{SERVICE} {down_after_ms}",
+            "sentinel failover-timeout": f"{SERVICE} 5000",
+        },
+    )
+    with sentinel.client() as client:
+        until(
+            lambda: client.sentinel_master(SERVICE)["num-slaves"] == replicas,
+            "the Sentinel knows the replicas",
+        )
+    return sentinel
+
+
+def cluster_of(start: Start, count: int = 3, **options: str) -> list[RedisProcess]:
+    """Masters of a Redis Cluster that share all slots."""
+    servers = [
+        start(
+            options={
+                "cluster-enabled": "yes",
+                # Else it is the port 10,000 above, which may not be there.
+                "cluster-port": str(free_port()),
+                "cluster-node-timeout": "2000",
+                **options,
+            }
+        )
+        for _ in range(count)
+    ]
+    share = 16384 // count
+    for number, server in enumerate(servers):
+        last = 16383 if number == count - 1 else (number + 1) * share - 1
+        with server.client() as client:
+            client.execute_command("CLUSTER ADDSLOTSRANGE", number * share, last)
+            first = servers[0]
+            if number:
+                bus = int(first.options["cluster-port"])
+                client.execute_command("CLUSTER MEET", "127.0.0.1", first.port, bus)
+    until(lambda: all(_agrees(server, count) for server in servers), "all nodes agree")
+    return servers
+
+
+def _agrees(server: RedisProcess, count: int) -> bool:
+    with server.client() as client:
+        told = client.execute_command("CLUSTER INFO")
+        slots = client.execute_command("CLUSTER SLOTS")
+    state = told["cluster_state"] if isinstance(told, dict) else ""
+    return state == "ok" and len(slots) == count
+
+
+def cluster_url(servers: Sequence[RedisProcess]) -> str:
+    """What `--store` takes."""
+    return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
+
+
+def sentinel_url(sentinel: RedisProcess) -> str:
+    """What `--store` takes."""
+    return f"redis+sentinel://127.0.0.1:{sentinel.port}/{SERVICE}"
+
+
+def info(server: RedisProcess, section: str) -> dict[str, str]:
+    """What a server says of itself."""
+    with server.client() as client:
+        found: dict[str, str] = client.info(section)
+    return found
+
+
+def fail_over(sentinel: RedisProcess, master: RedisProcess, replica: RedisProcess) -> None:
+    """Let a Sentinel make the replica the master, and the master its replica."""
+
+    def begun() -> bool:
+        try:
+            client.execute_command("SENTINEL FAILOVER", SERVICE)
+        except redis.ResponseError as refused:
+            # It has not heard enough of the replica yet, or is at it.
+            return "INPROG" in str(refused)
+        return True
+
+    with sentinel.client() as client:
+        until(begun, "the Sentinel takes the replica for a good one")
+    until(lambda: is_master(replica), "the replica is promoted")
+    # The Sentinel would do so as well, with its next look at the old master.
+    demote(master, replica)
+
+
+def is_master(server: RedisProcess) -> bool:
+    """Whether a server takes writes; a Sentinel cuts connections when it changes that."""
+    try:
+        return info(server, "replication")["role"] == "master"
+    except redis.ConnectionError:
+        return False
+
+
+def promote(replica: RedisProcess) -> None:
+    """Make a replica a master, without asking its old one."""
+    with replica.client() as client:
+        client.replicaof("NO", "ONE")
+
+
+def demote(server: RedisProcess, master: RedisProcess) -> None:
+    """Make a server the replica of another one: what it had of its own is lost."""
+    with server.client() as client:
+        client.replicaof("127.0.0.1", str(master.port))
+
+
+def is_node(server: RedisProcess, cluster: str) -> bool:
+    """Whether a node of a Redis Cluster has a cluster's keys."""
+    with server.client() as client:
+        try:
+            return bool(client.exists(f"ts:{{{cluster}}}:meta"))
+        except redis.ResponseError:
+            return False
