@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 DEFAULT_DEADLINE: Final = 30.0
 """Seconds for callers that state no deadline; streams last."""
 
+LAST_WORDS: Final = 0.5
+"""Seconds before the deadline at which a failure is told; a tenth of what is left if that is less.
+"""
+
 LONGEST_DEADLINE: Final = 24 * 3600.0
 """Seconds past which a deadline is none."""
 
@@ -61,8 +65,12 @@ class Call:
     question: Callable[[], CallSpan] | None = None
 
     def left(self) -> float:
-        """Seconds until the deadline; never below a millisecond, so that a last try is made."""
-        return max(0.001, self.deadline - time.monotonic())
+        """Seconds that may be spent on an answer, never below a millisecond: a last try is made.
+
+        A little less than there is until the deadline, so that the caller learns why it failed.
+        """
+        left = self.deadline - time.monotonic()
+        return max(0.001, left - min(LAST_WORDS, left / 10))
 
 
 @dataclass(frozen=True, slots=True)
