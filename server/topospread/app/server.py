@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from topospread.store.api import Store
+
 LOG: Final = logging.getLogger(__name__)
 
 PRELOAD_SECONDS: Final = 300.0
@@ -55,6 +57,7 @@ class Server:
         settings: what was configured.
         environ: the environment, for the store's user and password.
         reuse_port: share gRPC's port with other processes (one of several workers).
+        store: opened already, and the server's to close; None opens the one of the settings.
 
     Attributes:
         address: host:port of gRPC.
@@ -70,6 +73,7 @@ class Server:
         environ: Mapping[str, str] = os.environ,
         *,
         reuse_port: bool = False,
+        store: Store | None = None,
     ) -> None:
         self.settings = settings
         self.version = version("topospread")
@@ -86,7 +90,7 @@ class Server:
             self._tracing = tracing_from_environment(self.version)
             made.callback(self._tracing.close)
             self._store = ObservedStore(
-                open_store(settings.store, environ, settings.wait_replicas),
+                store or open_store(settings.store, environ, settings.wait_replicas),
                 self.metrics.store_error,
                 away,
             )

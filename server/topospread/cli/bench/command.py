@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from topospread.cli import printing
+from topospread.cli.bench.race.command import command as race
 from topospread.cli.options import Options, output_option, pass_options
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def everything(options: Options, /, report: Path | None, **chosen: Any) -> None:
 for _name, _about in BENCHES.items():
     command.add_command(_verb(_name, _about))
 command.add_command(everything)
+command.add_command(race)
 
 
 def run(name: str, plan: Plan) -> Figures:

@@ -1,0 +1,203 @@
+"""`topospread bench race`: does maxSkew hold when several servers place pods at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topospread.cli import printing
+from topospread.cli.complaints import DONE
+from topospread.cli.options import Options, output_option, pass_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topospread.cli.bench.race.replay import Found
+    from topospread.cli.bench.race.run import Tally
+
+BREACHED: Final = 1
+SHOWN: Final = 10
+
+_UNGUARDED: Final = ("-m", "topospread.cli.bench.race.unguarded")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a race."""
+
+    tally: Tally
+    found: Found
+    seconds: float
+    cpu: float
+    revisions: int
+
+    @property
+    def breaches(self) -> int:
+        """Places that the state just before them did not allow, and pods that counted twice."""
+        return len(self.found.breaches) + len(self.found.doubles)
+
+    def plain(self) -> dict[str, Any]:
+        """The figures by name."""
+        held = max(1, self.tally.held)
+        latencies = sorted(self.tally.latencies) or [0.0]
+        return {
+            "breaches": self.breaches,
+            "placements": self.tally.held,
+            "judged": self.found.placements,
+            "renewals": self.found.renewals,
+            "ended": self.found.ended,
+            "conflicts": self.tally.conflicts,
+            "refusals": self.tally.refused,
+            "failed": dict(self.tally.failed),
+            "seconds": round(self.seconds, 2),
+            "placementsPerSecond": round(self.tally.held / self.seconds, 1),
+            "serverCpuMicrosecondsPerPlacement": round(self.cpu / held * 1e6),
+            "p50Milliseconds": round(latencies[len(latencies) // 2] * 1e3, 2),
+            "p99Milliseconds": round(latencies[int(len(latencies) * 0.99)] * 1e3, 2),
+            "revisions": self.revisions,
+        }
+
+
+@click.command("race")
+@click.option("--callers", type=click.IntRange(1, 256), default=8, show_default=True)
+@click.option("--servers", type=click.IntRange(1, 16), default=2, show_default=True)
+@click.option("--placements", type=click.IntRange(1), default=10_000, show_default=True)
+@click.option("--nodes", type=click.IntRange(4), default=60, show_default=True)
+@click.option("--namespaces", type=click.IntRange(1), default=1, show_default=True)
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Where the state is.  [default: a redis-server of its own, or a SQLite file]",
+)
+@click.option(
+    "--redis-server",
+    default="",
+    metavar="PROGRAM",
+    help="redis-server  [default: $REDIS_SERVER, or on PATH]",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of what callers do.")
+@click.option(
+    "--break-precondition",
+    is_flag=True,
+    help="Let servers write without looking what changed: the race must find breaches.",
+)
+@output_option
+@pass_options
+def command(
+    options: Options,
+    callers: int,
+    servers: int,
+    placements: int,
+    nodes: int,
+    namespaces: int,
+    store: str | None,
+    redis_server: str,
+    seed: int,
+    break_precondition: bool,
+) -> int:
+    """Let callers place pods through several servers at once, and judge each place afterwards.
+
+    Servers of its own share one store, while pods are bound, end and are deleted and nodes come, go
+    and are tainted. The whole log is recorded and gone through again: a place that a plain recount
+    of the state just before it does not allow is a breach, and the exit code is 1.
+    """
+    with ExitStack() as stack:
+        if store is None:
+            store = stack.enter_context(_own_store(redis_server))
+        result = _raced(
+            store,
+            callers=callers,
+            servers=servers,
+            placements=placements,
+            nodes=nodes,
+            namespaces=namespaces,
+            seed=seed,
+            guarded=not break_precondition,
+        )
+    for breach in (*result.found.breaches, *result.found.doubles)[:SHOWN]:
+        printing.note(f"breach: {breach}")
+    if options.output in ("json", "yaml"):
+        printing.structure(result.plain(), options.output)
+    else:
+        plain = result.plain()
+        failed = ", ".join(f"{count} {name}" for name, count in plain.pop("failed").items())
+        printing.fields([*plain.items(), ("failed", failed)])
+    return BREACHED if result.breaches else DONE
+
+
+@contextmanager
+def _configuration() -> Iterator[str]:
+    """A file that tells servers by which arguments to judge."""
+    from topospread.cli.bench.race.scenario import CONFIGURATION
+
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as file:
+        # JSON is YAML.
+        json.dump(CONFIGURATION, file)
+        file.flush()
+        yield file.name
+
+
+@contextmanager
+def _own_store(redis_server: str) -> Iterator[str]:
+    from topospread.cli.bench.stores import redis_store, sqlite_store
+
+    program = redis_server or os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or ""
+    with redis_store(program) if program else sqlite_store() as address:
+        yield address
+
+
+def _raced(
+    store: str,
+    *,
+    callers: int,
+    servers: int,
+    placements: int,
+    nodes: int,
+    namespaces: int,
+    seed: int,
+    guarded: bool,
+) -> Result:
+    from topospread.app.stores import open_store
+    from topospread.cli.bench import processes
+    from topospread.cli.bench.race.record import Recorder
+    from topospread.cli.bench.race.replay import Replay
+    from topospread.cli.bench.race.run import Entry, Race
+    from topospread_client.client import Client
+
+    processes.require_proc()
+    cluster = f"race-{secrets.token_hex(4)}"
+    with ExitStack() as stack:
+        config = stack.enter_context(_configuration())
+        started = [
+            processes.server(store, "--config", config, preload="all")
+            if guarded
+            else processes.started((*_UNGUARDED, store, config), {})
+            for _ in range(servers)
+        ]
+        running = [stack.enter_context(each) for each in started]
+        clients = [stack.enter_context(Client(each.address, cluster=cluster)) for each in running]
+        # Closed before the servers go: dropped while somebody can be asked to.
+        stack.callback(clients[0].drop_cluster, cluster)
+        opened = open_store(store, os.environ)
+        stack.callback(opened.close)
+        spaces = [f"team-{number}" for number in range(namespaces)]
+        entry = Entry(clients, callers, placements, nodes, spaces, seed)
+        with printing.progress("racing") as progress:
+            race = Race(entry, lambda done: progress(done, placements))
+            race.prepare()
+            recorder = Recorder(opened, cluster)
+            before = sum(each.cpu() for each in running)
+            tally, seconds = race.run()
+            cpu = sum(each.cpu() for each in running) - before
+        log = recorder.finish()
+        with printing.progress("judging") as progress:
+            found = Replay().play(log, lambda done: progress(done, len(log)))
+    return Result(tally, found, seconds, cpu, len(log))

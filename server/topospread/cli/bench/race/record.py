@@ -1,0 +1,63 @@
+"""The whole log of a race, from revision 0 on, without a gap."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from topospread.store.api import Revision, Transaction
+
+if TYPE_CHECKING:
+    from topospread.store.api import Store
+
+
+class Gap(Exception):  # noqa: N818 - named after what is the case
+    """The log does not continue what was recorded."""
+
+
+class Recorder:
+    """Follows a cluster's log in a thread.
+
+    Args:
+        store: one of its own.
+        cluster: which exists.
+    """
+
+    def __init__(self, store: Store, cluster: str) -> None:
+        self.transactions: list[Transaction] = []
+        self._store = store
+        self._cluster = cluster
+        self._identity = store.head(cluster).identity
+        self._until: int | None = None
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> list[Transaction]:
+        """Everything up to the present head.
+
+        Raises:
+            Gap: something is missing.
+        """
+        self._until = self._store.head(self._cluster).revision.number
+        self._store.wake(self._cluster)
+        self._thread.join()
+        if self._failure is not None:
+            raise Gap(f"the log could not be followed: {self._failure}") from self._failure
+        return self.transactions
+
+    def _run(self) -> None:
+        at = Revision()
+        try:
+            while self._until is None or at.number < self._until:
+                found = self._store.follow(self._cluster, self._identity, at, wait=0.2)
+                for transaction in found:
+                    if (
+                        transaction.revision.number != at.number + 1
+                        or transaction.previous_tag != at.tag
+                    ):
+                        raise Gap(f"revision {transaction.revision.number} follows {at.number}")
+                    self.transactions.append(transaction)
+                    at = transaction.revision
+        except Exception as failure:  # noqa: BLE001 - told by finish(), in the thread that asks
+            self._failure = failure

@@ -1,0 +1,268 @@
+"""The race itself: callers against servers, while pods and nodes come and go."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from topospread.cli.bench.race import scenario
+from topospread_client import placement
+from topospread_client.answers import Kind
+from topospread_client.errors import (
+    Conflict,
+    DeadlineExceeded,
+    LimitExceeded,
+    Unavailable,
+)
+from topospread_client.manifests import pod_from_manifest
+from topospread_client.requests import Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from topospread_client.client import Client
+    from topospread_client.places import Placed, Reserved
+    from topospread_proto.v1.kubernetes_pb2 import Pod
+
+SHORT, LONG = 1.0, 60.0
+"""Seconds that places are held for: those that are left alone end while the race is on."""
+
+TURN: Final = 0.02
+"""Seconds between two looks of whoever feeds the servers with what happens to the cluster."""
+
+LIVE: Final = 300
+"""Pods that run at once, more or less."""
+
+PATIENCE: Final = 10.0
+"""Seconds that a caller waits for one answer."""
+
+_TRY_AGAIN: Final = (Conflict, DeadlineExceeded, LimitExceeded, Unavailable)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What callers counted.
+
+    Attributes:
+        failed: calls that ended with an error that allows to try again, by its name.
+    """
+
+    held: int = 0
+    refused: int = 0
+    conflicts: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    latencies: list[float] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Count another caller's, too."""
+        self.held += other.held
+        self.refused += other.refused
+        self.conflicts += other.conflicts
+        self.failed += other.failed
+        self.latencies += other.latencies
+
+
+@dataclass(slots=True)
+class Entry:
+    """What a race is about.
+
+    Attributes:
+        clients: one a server.
+        placements: how many to hold in all.
+    """
+
+    clients: Sequence[Client]
+    callers: int
+    placements: int
+    nodes: int
+    namespaces: Sequence[str]
+    seed: int
+
+
+class Race:
+    """One race; :meth:`run` it once."""
+
+    def __init__(self, entry: Entry, progress: Callable[[int], None]) -> None:
+        self._entry = entry
+        self._progress = progress
+        self._tallies = [Tally() for _ in range(entry.callers)]
+        self._placed: deque[tuple[Pod, str]] = deque()
+        self._over = threading.Event()
+        self._failures: list[BaseException] = []
+
+    def prepare(self) -> None:
+        """Make the cluster."""
+        nodes = [scenario.node(number) for number in range(self._entry.nodes)]
+        self._entry.clients[0].apply([*nodes, *scenario.services(self._entry.namespaces)])
+
+    def run(self) -> tuple[Tally, float]:
+        """What all callers counted, and the seconds that it took.
+
+        Raises:
+            TopospreadClientError: a call failed for good.
+        """
+        threads = [
+            threading.Thread(target=self._guarded, args=(self._call, caller), daemon=True)
+            for caller in range(self._entry.callers)
+        ]
+        feeder = threading.Thread(target=self._guarded, args=(self._feed, -1), daemon=True)
+        began = time.monotonic()
+        for thread in (*threads, feeder):
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seconds = time.monotonic() - began
+        self._over.set()
+        feeder.join()
+        if self._failures:
+            raise self._failures[0]
+        total = Tally()
+        for tally in self._tallies:
+            total.add(tally)
+        return total, seconds
+
+    def _guarded(self, work: Callable[[int], None], number: int) -> None:
+        try:
+            work(number)
+        except BaseException as failure:  # noqa: BLE001 - raised again by run()
+            self._failures.append(failure)
+            self._over.set()
+
+    # ------------------------------ callers
+
+    def _call(self, caller: int) -> None:
+        entry, tally = self._entry, self._tallies[caller]
+        client = entry.clients[caller % len(entry.clients)]
+        random = Random(f"{entry.seed} {caller}")
+        number = 0
+        while not self._over.is_set():
+            done = sum(each.held for each in self._tallies)
+            if caller == 0:
+                self._progress(done)
+            if done >= entry.placements or number > 10 * entry.placements:
+                return
+            number += 1
+            namespace = random.choice(entry.namespaces)
+            app = scenario.any_app(random)
+            pod = pod_from_manifest(scenario.pod(namespace, app, f"{caller}-{number}"))
+            self._place(client, pod, random, tally)
+
+    def _place(self, client: Client, pod: Pod, random: Random, tally: Tally) -> None:
+        fate = random.random()
+        began = time.monotonic()
+        try:
+            answer, node = _asked(client, pod, random, self._entry.nodes, fate)
+        except _TRY_AGAIN as error:
+            tally.failed[type(error).__name__] += 1
+            return
+        tally.latencies.append(time.monotonic() - began)
+        tally.conflicts += answer.conflicts
+        if not node:
+            tally.refused += 1
+            return
+        tally.held += 1
+        if fate < 0.85:
+            self._placed.append((pod, node))
+        elif fate < 0.9:
+            with suppress(*_TRY_AGAIN):
+                meta = pod.metadata
+                client.release(meta.name, namespace=meta.namespace, uid=meta.uid)
+
+    # ------------------------------ what happens to the cluster
+
+    def _feed(self, number: int) -> None:
+        """Bind what was placed, let pods end, change nodes: as a cluster's feeder would tell."""
+        random = Random(f"{self._entry.seed} {number}")
+        running: list[Pod] = []
+        ending: list[Pod] = []
+        tainted: set[int] = set()
+        gone: set[int] = set()
+        turn = 0
+        while not self._over.wait(TURN):
+            turn += 1
+            client = random.choice(self._entry.clients)
+            with suppress(*_TRY_AGAIN):
+                self._bind(client, running)
+                self._end(client, running, ending, random)
+                if turn % 5 == 0:
+                    self._change_nodes(client, random, tainted, gone)
+
+    def _bind(self, client: Client, running: list[Pod]) -> None:
+        bound: list[Pod] = []
+        while self._placed and len(bound) < 200:
+            pod, node = self._placed.popleft()
+            pod.spec.node_name = node
+            bound.append(pod)
+        if bound:
+            client.apply(bound, timeout=PATIENCE)
+            running += bound
+
+    def _end(self, client: Client, running: list[Pod], ending: list[Pod], random: Random) -> None:
+        """Half of those that go terminate first; the others are gone at once, or fail."""
+        if ending:
+            client.delete([_reference(pod) for pod in ending], timeout=PATIENCE)
+            ending.clear()
+        surplus = len(running) - LIVE
+        if surplus <= 0:
+            return
+        random.shuffle(running)
+        chosen = [running.pop() for _ in range(surplus)]
+        for pod in chosen[::2]:
+            pod.metadata.deletion_timestamp.seconds = 1
+        for pod in chosen[1::4]:
+            pod.status.phase = "Failed"
+        client.apply(chosen, timeout=PATIENCE)
+        ending += chosen
+
+    def _change_nodes(
+        self, client: Client, random: Random, tainted: set[int], gone: set[int]
+    ) -> None:
+        """One node is tainted, freed, removed or added; few are away at once."""
+        number = random.randrange(self._entry.nodes)
+        name = scenario.node(number)["metadata"]["name"]
+        if number in gone or number in tainted:
+            gone.discard(number)
+            tainted.discard(number)
+            client.apply([scenario.node(number)], timeout=PATIENCE)
+        elif random.random() < 0.5 and len(gone) < self._entry.nodes // 4:
+            gone.add(number)
+            client.delete([Reference(Kind.NODE, name)], timeout=PATIENCE)
+        elif len(tainted) < self._entry.nodes // 3:
+            tainted.add(number)
+            client.apply([scenario.node(number, tainted=True)], timeout=PATIENCE)
+
+
+def _asked(
+    client: Client, pod: Pod, random: Random, nodes: int, fate: float
+) -> tuple[Placed | Reserved, str]:
+    """Place, mostly; sometimes among a few candidates, sometimes a node of the caller's own."""
+    way = random.random()
+    ttl = LONG if fate < 0.9 else SHORT
+    if way < 0.1:
+        node: str = scenario.node(random.randrange(nodes))["metadata"]["name"]
+        reserved = client.reserve(pod, node, ttl=ttl, timeout=PATIENCE)
+        return reserved, node if reserved.status.success else ""
+    candidates = None
+    if way < 0.2:
+        chosen = random.sample(range(nodes), min(nodes, 12))
+        candidates = [str(scenario.node(number)["metadata"]["name"]) for number in chosen]
+    fit = placement.NODE if way < 0.4 and candidates is None else None
+    placed = client.place(
+        pod,
+        candidates=candidates,
+        fit=fit,
+        ttl=ttl,
+        seed=str(random.random()),
+        timeout=PATIENCE,
+    )
+    return placed, placed.node or ""
+
+
+def _reference(pod: Pod) -> Reference:
+    meta = pod.metadata
+    return Reference(Kind.POD, meta.name, namespace=meta.namespace, uid=meta.uid)
