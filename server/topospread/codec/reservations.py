@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from topospread.codec.parsing import kept
@@ -15,50 +14,47 @@ from topospread_proto.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1.internal_pb2 import StoredOwner, StoredReservation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from topospread.kube.demands import Requests
     from topospread.kube.objects import OwnerReference, Pod
     from topospread.kube.selectors import Selector
     from topospread.spread.constraints import Constraint
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A place held for a pod.
+class Claim:
+    """What all reservations for pods of one shape have in common, written down once.
 
-    Attributes:
-        requests: what the pod takes, in the scheduler's units.
-        constraints: the hard ones that allowed the node.
+    Args:
+        pod: any of them, for labels and owner.
+        requests: what each takes, in the scheduler's units.
+        constraints: the hard ones that each is judged by.
     """
 
-    pod: Pod
-    node: str
-    requests: Mapping[str, int] = field(default_factory=dict)
-    constraints: Sequence[Constraint] = ()
+    __slots__ = ("_constraints", "_relevant")
+
+    def __init__(self, pod: Pod, requests: Requests, constraints: Sequence[Constraint]) -> None:
+        relevant = StoredReservation(
+            labels=pod.labels,
+            requests=dict(requests),
+            owner=None if pod.owner is None else _owner(pod.owner),
+        )
+        judged_by = StoredReservation(constraints=map(_constraint, constraints))
+        # Fields that stand one behind the other are one message, and these are in their order.
+        self._relevant = relevant.SerializeToString(deterministic=True)
+        self._constraints = judged_by.SerializeToString(deterministic=True)
+
+    def held(self, key: Key, uid: str, node: str) -> StoredObject:
+        """The reservation of a node for one pod; the store adds when it is due."""
+        relevant = StoredReservation(node=node).SerializeToString() + self._relevant
+        # By which constraints it was judged matters to nobody's decision.
+        digest = hashlib.blake2b(uid.encode() + b"\0" + relevant, digest_size=DIGEST_BYTES)
+        return StoredObject(key, relevant + self._constraints, digest.digest(), uid=uid)
 
 
 def reservation_key(namespace: str, name: str) -> Key:
     """Where the reservation for a pod is stored."""
     return Key(Kind.RESERVATION, namespace, name)
-
-
-def stored_reservation(reservation: Reservation) -> StoredObject:
-    """A reservation as it is stored; the store adds when it is due."""
-    pod = reservation.pod
-    message = StoredReservation(
-        node=reservation.node,
-        labels=pod.labels,
-        requests=reservation.requests,
-        owner=None if pod.owner is None else _owner(pod.owner),
-        constraints=map(_constraint, reservation.constraints),
-    )
-    payload = message.SerializeToString(deterministic=True)
-    # By which constraints it was judged matters to nobody's decision.
-    message.ClearField("constraints")
-    digest = hashlib.blake2b(pod.uid.encode(), digest_size=DIGEST_BYTES)
-    digest.update(b"\0" + message.SerializeToString(deterministic=True))
-    key = reservation_key(pod.namespace, pod.name)
-    return StoredObject(key, payload, digest.digest(), uid=pod.uid)
 
 
 def reservation_row(stored: StoredObject) -> ReservationRow:

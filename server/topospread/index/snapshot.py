@@ -125,17 +125,44 @@ class Snapshot:
             row: the reservation, as this snapshot has it.
             groups: the groups that will be looked at, all of them kept.
         """
-        slot = self.nodes.slot(row.node_name)
-        if slot < 0:
-            return self  # on no node, so it is in no count that is looked at
-        labels = dict(row.labels)
-        changed = {
-            group: self.groups[group].changed({slot: -1})
-            for group in groups
-            if group.namespace == namespace and group.selector.matches(labels)
-        }
-        taken = {(resource, slot): -amount for resource, amount in ((PODS, 1), *row.requests)}
-        return replace(self, groups={**self.groups, **changed}, usage=self.usage.changed(taken))
+        return self.adjusted(namespace, [(row, -1)], groups)
+
+    def adjusted(
+        self,
+        namespace: str,
+        rows: Iterable[tuple[ReservationRow, int]],
+        groups: Iterable[GroupKey],
+    ) -> Snapshot:
+        """This state if reservations were (+1) or were not (−1) held; the list of them stays.
+
+        Args:
+            namespace: of the reservations.
+            rows: which, and in which direction.
+            groups: the groups that will be looked at, all of them kept.
+        """
+        placed = [
+            (slot, delta, row)
+            for row, delta in rows
+            # On a node that is not there, it is in no count that is looked at.
+            if (slot := self.nodes.slot(row.node_name)) >= 0
+        ]
+        changed: dict[GroupKey, Group] = {}
+        for group in groups:
+            differences: dict[int, int] = {}
+            for slot, delta, row in placed:
+                if group.namespace == namespace and group.selector.matches(dict(row.labels)):
+                    differences[slot] = differences.get(slot, 0) + delta
+            if differences:
+                changed[group] = self.groups[group].changed(differences)
+        taken: dict[tuple[str, int], int] = {}
+        for slot, delta, row in placed:
+            for resource, amount in ((PODS, 1), *row.requests):
+                here = (resource, slot)
+                taken[here] = taken.get(here, 0) + delta * amount
+        if not taken:
+            return self
+        usage = self.usage.changed(taken)
+        return replace(self, groups={**self.groups, **changed}, usage=usage)
 
     def missing(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
         """Those that must be counted first."""

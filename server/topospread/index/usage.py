@@ -22,8 +22,6 @@ PODS: Final = "pods"
 
 _WRAP: Final = 1 << 64
 
-_Differences = dict[str, dict[int, int]]
-
 
 class Usage:
     """One version of all amounts, in the scheduler's units, by resource and slot."""
@@ -49,16 +47,24 @@ class Usage:
 
     def changed(self, differences: Mapping[tuple[str, int], int]) -> Usage:
         """The next version; ``differences`` maps (resource, slot) to an amount."""
-        pending: _Differences = {name: dict(by_slot) for name, by_slot in self._pending.items()}
+        base, pending, size = self._base, self._pending, self._size
+        made = dict(self._made)
+        if size > MAX_PENDING:
+            made |= {name: self.taken(name, 0) for name in (*base, *pending) if name not in made}
+        if made:
+            # What somebody asked for is built upon.
+            base = {name: amounts for name, amounts in {**base, **made}.items() if amounts.any()}
+            pending = {name: by_slot for name, by_slot in pending.items() if name not in made}
+            size = sum(map(len, pending.values()))
+        changed = dict(pending)
+        own: dict[str, dict[int, int]] = {}
         for (resource, slot), amount in differences.items():
-            by_slot = pending.setdefault(resource, {})
+            by_slot = own.get(resource)
+            if by_slot is None:
+                by_slot = own[resource] = dict(changed.get(resource, ()))
             by_slot[slot] = by_slot.get(slot, 0) + amount
-        size = self._size + len(differences)
-        if size <= MAX_PENDING:
-            return Usage(self._base, pending, size)
-        whole = Usage(self._base, pending, size)
-        base = {name: whole.taken(name, 0) for name in (*self._base, *pending)}
-        return Usage({name: amounts for name, amounts in base.items() if amounts.any()}, {}, 0)
+        changed |= own
+        return Usage(base, changed, size + len(differences))
 
     def _worked_out(self, resource: str, capacity: int) -> Ints:
         base, pending = self._base.get(resource), self._pending.get(resource, {})

@@ -20,7 +20,7 @@ from topospread.spread.topology import Eligibility
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -80,17 +80,18 @@ class Suited:
 
     Attributes:
         nodes: [slots] those that do; slots without a node have any value.
+        rules: in order, worked out when somebody asks why.
     """
 
     nodes: Bools
-    rules: Sequence[Rule]
+    rules: Callable[[], Iterable[Rule]]
 
     def reasons(self, slots: NDArray[np.intp]) -> Refused:
         """Why nodes do not suit: nodes by reason, and by code of the first rule that refuses."""
         reasons: Counter[str] = Counter()
         codes: Counter[Code] = Counter()
         left = slots
-        for rule in self.rules:
+        for rule in self.rules():
             refused = rule.refused[left]
             if not refused.any():
                 continue
@@ -121,42 +122,42 @@ def suited(
         fit: how much is asked.
         comparison_operators: tolerations may use Lt and Gt.
     """
-    rules: list[Rule] = []
+    spared = Eligibility(tolerations=pod.tolerations, comparison_operators=comparison_operators)
+    chosen = Eligibility(requirements=requirements)
+    cordoned: Bools | None = snapshot.nodes.cordoned
+    if not snapshot.nodes.cordoned.any() or tolerated((CORDONED_TAINT,), pod.tolerations):
+        cordoned = None
+
+    def rules() -> Iterator[Rule]:
+        if fit is not Fit.SPREAD_ONLY:
+            unresolvable = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+            if cordoned is not None:
+                yield Rule(unresolvable, [(REASON_CORDONED, cordoned)])
+            yield Rule(unresolvable, [(REASON_TAINTED, ~snapshot.mask(spared))])
+            yield Rule(unresolvable, [(REASON_AFFINITY, ~snapshot.mask(chosen))])
+        if fit is Fit.NODE_AND_RESOURCES:
+            yield Rule(Code.UNSCHEDULABLE, list(_of_resources(snapshot, demand)))
+
+    nodes = snapshot.alive
     if fit is not Fit.SPREAD_ONLY:
-        rules += _of_nodes(snapshot, pod, requirements, comparison_operators=comparison_operators)
+        nodes = snapshot.mask(spared)
+        if not requirements.matches_all:
+            nodes = nodes & snapshot.mask(chosen)
+        if cordoned is not None:
+            nodes = nodes & ~cordoned
     if fit is Fit.NODE_AND_RESOURCES:
-        rules.append(Rule(Code.UNSCHEDULABLE, list(_of_resources(snapshot, demand))))
-    nodes = np.ones(snapshot.nodes.capacity, dtype=np.bool_)
-    for rule in rules:
-        nodes &= ~rule.refused
+        for _, lacking in _of_resources(snapshot, demand):
+            nodes = nodes & ~lacking
     return Suited(nodes, rules)
-
-
-def _of_nodes(
-    snapshot: Snapshot,
-    pod: Pod,
-    requirements: CompiledRequirements,
-    *,
-    comparison_operators: bool,
-) -> Iterator[Rule]:
-    unresolvable = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    cordoned = snapshot.nodes.cordoned
-    if cordoned.any() and not tolerated((CORDONED_TAINT,), pod.tolerations):
-        yield Rule(unresolvable, [(REASON_CORDONED, cordoned)])
-    stands = Eligibility(tolerations=pod.tolerations, comparison_operators=comparison_operators)
-    yield Rule(unresolvable, [(REASON_TAINTED, ~snapshot.mask(stands))])
-    if not requirements.matches_all:
-        chosen = Eligibility(requirements=requirements)
-        yield Rule(unresolvable, [(REASON_AFFINITY, ~snapshot.mask(chosen))])
 
 
 def _of_resources(snapshot: Snapshot, demand: Demand) -> Iterator[tuple[str, Bools]]:
     """Requests against what is allocatable and not taken; nodes that say nothing have plenty."""
     nodes, usage = snapshot.nodes, snapshot.usage
-    unsaid = ~nodes.says_allocatable
+    said = nodes.says_allocatable
     for name, wanted in ((PODS, 1), *demand.requests):
         if not wanted:
             continue
         left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)
         reason = REASON_PODS if name == PODS else f"Insufficient {name}"
-        yield reason, (left < wanted) & ~unsaid
+        yield reason, (left < wanted) & said

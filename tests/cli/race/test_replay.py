@@ -9,7 +9,7 @@ from topospread.cli.bench.race import scenario
 from topospread.cli.bench.race.record import Gap, Recorder
 from topospread.cli.bench.race.replay import Found, Replay
 from topospread.codec.pods import pod_from_proto
-from topospread.codec.reservations import Reservation, reservation_key, stored_reservation
+from topospread.codec.reservations import Claim, reservation_key
 from topospread.codec.stored import ends_reservation, stored
 from topospread.store.api import Key, Kind, Put, Remove
 from topospread_client.manifests import object_from_manifest, pod_from_manifest
@@ -39,7 +39,8 @@ def pod(number: int, app: str = "zones"):
 
 def held(number: int, node: int, app: str = "zones", **changes):
     asked = pod_from_proto(pod_from_manifest(pod(number, app) | changes))
-    return Put(stored_reservation(Reservation(asked, f"node-{node:03}")), lifetime=60_000)
+    key = reservation_key(asked.namespace, asked.name)
+    return Put(Claim(asked, (), ()).held(key, asked.uid, f"node-{node:03}"), lifetime=60_000)
 
 
 def bound(number: int, node: int, app: str = "zones", *, ends: bool = True):
