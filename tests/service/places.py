@@ -10,7 +10,7 @@ from topospread.codec.stored import ends_reservation, stored
 from topospread.replica.replicas import Consistency, Freshness, seconds_from_now
 from topospread.replica.view import Token
 from topospread.service.asks import Ask, NodeChoice, PodRef
-from topospread.service.holding import Held, Holding, Wanted
+from topospread.service.holding import Holding
 from topospread.service.place import Preference, place
 from topospread.service.reserve import release, reserve
 from topospread.store.api import Key, Kind, Put, Remove
@@ -18,6 +18,7 @@ from topospread_client.manifests import object_from_manifest, pod_from_manifest
 
 if TYPE_CHECKING:
     from topospread.service.engine import Engine
+    from topospread.service.wanted import Held, Wanted
 
 Json = dict[str, Any]
 

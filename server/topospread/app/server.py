@@ -33,7 +33,7 @@ from topospread.transports.grpc.calls import Frame
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
 from topospread.transports.grpc.observe import Observer
 from topospread.transports.grpc.placement import PlacementServicer
-from topospread.transports.grpc.pool import away
+from topospread.transports.grpc.pool import away, lend_place
 from topospread.transports.grpc.server import GrpcServer
 from topospread.transports.grpc.spread_engine import SpreadEngineServicer
 from topospread.transports.grpc.unoffered import completed
@@ -211,7 +211,9 @@ class Server:
         reads, writes = Reads(self._store, self._replicas), Writes(self._store, self._replicas)
         state = ClusterStateServicer(reads, writes, facts)
         decisions = SpreadEngineServicer(engine, Observer(self.metrics))
-        places = PlacementServicer(Holding(engine, self._store), self.metrics)
+        places = PlacementServicer(
+            Holding(engine, self._store, entering_wait=lend_place), self.metrics
+        )
         offered = {
             spread_engine.SERVICE: decisions.methods(),
             cluster_state.SERVICE: state.methods(),

@@ -11,8 +11,8 @@ import numpy as np
 from topospread.kube.fit_message import error_message, fit_message
 from topospread.service.evaluate import matching
 from topospread.service.fit import Fit, Refused, suited
-from topospread.service.holding import Held, Holding, Refusal, Wanted
 from topospread.service.selection import distinct
+from topospread.service.wanted import Held, Refusal, Wanted
 from topospread.spread.verdicts import (
     FITS,
     LABEL_MISSING,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from topospread.index.changes import ReservationRow
     from topospread.service.cycle import Cycle
+    from topospread.service.holding import Holding
     from topospread.service.write import Traced
     from topospread.spread.topology import Ints
 

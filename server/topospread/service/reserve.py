@@ -11,7 +11,7 @@ from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.fit_message import error_message
 from topospread.replica.replicas import NEWEST_AT_HAND, Replicas
 from topospread.replica.view import Token
-from topospread.service.holding import Held, Holding, Refusal, Wanted
+from topospread.service.wanted import Held, Refusal, Wanted
 from topospread.spread.filtering import verdict_of
 from topospread.spread.verdicts import FITS, UNKNOWN_NODE, VERDICTS, Code
 from topospread.store.api import Key, Kind, LogEntry, Outcome, Remove
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from topospread.index.changes import ReservationRow
     from topospread.service.cycle import Cycle
+    from topospread.service.holding import Holding
     from topospread.service.write import Traced
 
 DEFAULT_PAGE: Final = 500
@@ -97,7 +98,7 @@ def release(
         applied = store.apply(cluster, [Remove(key, uid)], timeout=timeout)
     released = applied.outcomes == (Outcome.DELETED,)
     if released:
-        holding.show(cluster, applied, LogEntry(key, None))
+        holding.show(cluster, applied, [LogEntry(key, None)])
     token = Token(applied.identity, applied.revision).encode()
     return Released(token, released)
 

@@ -12,9 +12,9 @@ from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.violations import required
 from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask, PodRef
 from topospread.service.fit import Fit
-from topospread.service.holding import DEFAULT_LIFETIME
 from topospread.service.place import Preference, place
 from topospread.service.reserve import list_reservations, release, reserve
+from topospread.service.wanted import DEFAULT_LIFETIME
 from topospread.store.api import MAX_LIFETIME
 from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread.transports.grpc.cluster_state import traced
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
     from google.protobuf.duration_pb2 import Duration
 
-    from topospread.service.holding import Held, Holding, Wanted
+    from topospread.service.holding import Holding
+    from topospread.service.wanted import Held, Wanted
     from topospread.telemetry.metrics import Metrics
 
 SERVICE: Final = "topospread.v1.Placement"

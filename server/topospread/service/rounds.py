@@ -1,0 +1,282 @@
+"""One round of holding places: several pods of a namespace judged at one revision, and one write.
+
+Each pod is judged as if the places of those before it were held already. The write goes through
+only if nothing relevant came after the revision; otherwise what came is fetched, and all are judged
+again.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from topospread.codec.reservations import Claim, reservation_key, reservation_row
+from topospread.codec.stored import object_from_stored
+from topospread.errors import (
+    Conflict,
+    IdentityChanged,
+    RevisionUnavailable,
+    StoreUnavailable,
+    Unavailable,
+)
+from topospread.replica.view import Token
+from topospread.service.wanted import Held, Job, Refusal
+from topospread.store.api import Key, Kind, LogEntry, Put, Transaction, Unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread.index.changes import ReservationRow
+    from topospread.kube.demands import Demand
+    from topospread.replica.replica import Replica
+    from topospread.replica.view import View
+    from topospread.service.cycle import Cycle
+    from topospread.service.engine import Engine
+    from topospread.service.shapes import Judgeable
+    from topospread.service.wanted import Line, Wanted
+    from topospread.store.api import Applied, Store, StoredObject
+
+CLAIMS: Final = 4096
+"""Claims that are remembered; past it, all are made anew."""
+
+PATIENT: Final = 5.0
+"""Seconds that no store takes for one write: past its own time-out, which costs nothing to keep."""
+
+_NODES: Final = "nodes/"
+"""The scope of node changes."""
+
+
+@dataclass(slots=True)
+class Decided:
+    """A job's place, not yet written.
+
+    Attributes:
+        view: that it was judged at.
+        stored: the reservation to write.
+        differences: reservations that will (+1) and will not (−1) be held.
+    """
+
+    job: Job
+    view: View
+    stored: StoredObject
+    node: str
+    differences: Sequence[tuple[ReservationRow, int]]
+
+
+class Rounds:
+    """Holds places in the clusters of one store; one round at a time in each namespace.
+
+    Args:
+        engine: judges pods.
+        store: keeps what is held.
+    """
+
+    def __init__(self, engine: Engine, store: Store) -> None:
+        self._engine = engine
+        self._store = store
+        self._claims: dict[tuple[Judgeable, Demand], Claim] = {}
+
+    def run(self, jobs: Sequence[Job], line: Line) -> None:
+        """Give each job of one namespace its result."""
+        self._catch_up_with_own(jobs[0].wanted, line)
+        fresh = False
+        left = list(jobs)
+        while left:
+            fresh = self._once(left, line, fresh=fresh)
+            left = [job for job in left if not job.done]
+
+    def show(self, cluster: str, applied: Applied, entries: Sequence[LogEntry]) -> bool:
+        """Have a write of this server seen by its next decision; whether it is."""
+        replica = self._engine.replicas.at_hand(cluster)
+        if replica is None:
+            return True
+        ended = (LogEntry(key, None) for key in applied.ended)
+        transaction = Transaction(applied.revision, applied.previous.tag, (*entries, *ended))
+        return replica.take(applied.identity, transaction)
+
+    def _catch_up_with_own(self, wanted: Wanted, line: Line) -> None:
+        """Fetch what came before this server's last write here, lest its absence is a conflict."""
+        number = line.behind.pop(wanted.place, 0)
+        replica = self._engine.replicas.at_hand(wanted.ask.cluster)
+        if replica is not None and replica.loaded().revision.number < number:
+            with suppress(StoreUnavailable, RevisionUnavailable, IdentityChanged):
+                replica.pull()
+
+    def _once(self, jobs: Sequence[Job], line: Line, *, fresh: bool) -> bool:
+        """Judge and write; returns whether what comes next is judged at the newest state.
+
+        Jobs that are not done afterwards are to be judged again.
+        """
+        decided: list[Decided] = []
+        refused: list[tuple[Job, Held]] = []
+        pods: set[str] = set()
+        for job in jobs:
+            if job.wanted.pod.name in pods:
+                continue  # its turn comes when there is a place for the first of them
+            pods.add(job.wanted.pod.name)
+            try:
+                found = self._judge(job, decided)
+            except Exception as failure:  # noqa: BLE001 - raised where it is waited for
+                job.fail(failure)
+                continue
+            if isinstance(found, Decided):
+                decided.append(found)
+            elif found.already_bound:
+                job.answer(found)
+            else:
+                refused.append((job, found))
+        if refused and not fresh and self._is_behind(refused[0][0], refused[0][1].token):
+            # Room that was made a moment ago is not to be missed.
+            return True
+        if decided and not self._write(decided, line):
+            return True
+        for job, held in refused:
+            job.answer(held)
+        return False
+
+    def _judge(self, job: Job, before: Sequence[Decided]) -> Decided | Held:
+        """Where a job's pod is to go, as if the places of those before it were held."""
+        wanted = job.wanted
+        resolved = self._engine.begin(wanted.ask)
+        cycle, view = resolved.cycle, resolved.cycle.view
+        if bound := self._bound(wanted, cycle, resolved.replica):
+            return Held(view.token, bound, already_bound=True)
+        reservations = view.snapshot.reservations
+        held = reservations.of(wanted.namespace, cycle.name, cycle.uid)
+        if before:
+            assumed = [difference for each in before for difference in each.differences]
+            others = view.snapshot.adjusted(wanted.namespace, assumed, cycle.judgeable.groups)
+            cycle = replace(cycle, view=replace(view, snapshot=others))
+        chosen = job.choose(cycle, held)
+        if isinstance(chosen, Refusal):
+            return Held(view.token, "", chosen.status, chosen.message)
+        stored = self._reservation(wanted, cycle, chosen, held)
+        differences = [(reservation_row(stored), 1)]
+        replaced = reservations.get(f"{wanted.namespace}/{cycle.name}")
+        if replaced is not None:
+            differences.append((replaced, -1))
+        return Decided(job, view, stored, chosen, differences)
+
+    def _bound(self, wanted: Wanted, cycle: Cycle, replica: Replica) -> str:
+        """The node that the pod runs on already; empty when it does not."""
+        if wanted.node:
+            return wanted.node
+        if not replica.is_counted(wanted.namespace, cycle.name):
+            return ""
+        stored = self._store.get(cycle.cluster, Key(Kind.POD, wanted.namespace, cycle.name))
+        if stored is None or (cycle.uid and stored.uid not in ("", cycle.uid)):
+            return ""
+        return object_from_stored(stored).pod.spec.node_name
+
+    def _reservation(
+        self, wanted: Wanted, cycle: Cycle, node: str, held: ReservationRow | None
+    ) -> StoredObject:
+        judged = (cycle.judgeable, wanted.demand)
+        claim = self._claims.get(judged)
+        if claim is None:
+            constraints = cycle.constraints.hard.constraints
+            claim = Claim(cycle.pod, wanted.demand.requests, constraints)
+            if len(self._claims) >= CLAIMS:
+                self._claims = {}
+            self._claims[judged] = claim
+        # Who renews without a uid does not make it anybody's.
+        uid = cycle.uid or ("" if held is None else held.uid)
+        return claim.held(reservation_key(wanted.namespace, cycle.name), uid, node)
+
+    def _is_behind(self, job: Job, token: str) -> bool:
+        """Whether the store has more than the state that a token names, which is here then.
+
+        Where that cannot be told, the job fails.
+        """
+        replica = self._engine.replicas.at_hand(job.wanted.ask.cluster)
+        if replica is None:
+            return False
+        try:
+            return replica.pull().token != token
+        except (RevisionUnavailable, IdentityChanged) as cause:
+            job.fail(_anew(cause))
+        except StoreUnavailable as failure:
+            job.fail(failure)
+        return True
+
+    def _write(self, decided: Sequence[Decided], line: Line) -> bool:
+        """Hold what was decided; returns False when it has to be judged again."""
+        oldest = min((each.view for each in decided), key=lambda view: view.revision.number)
+        first = decided[0].job
+        cluster, namespace = first.wanted.place
+        puts = [Put(each.stored, lifetime=each.job.wanted.lifetime) for each in decided]
+        try:
+            with first.traced("reserve", len(puts)):
+                applied = self._store.apply(
+                    cluster,
+                    puts,
+                    precondition=Unchanged(oldest.revision, (namespace, _NODES)),
+                    identity=oldest.identity,
+                    timeout=min(map(_seconds_left, decided), key=lambda left: left or PATIENT),
+                )
+        except Conflict as conflict:
+            self._overtaken(decided, conflict)
+            return False
+        except Exception as failure:  # noqa: BLE001 - raised where it is waited for
+            for each in decided:
+                each.job.fail(failure)
+            return True
+        self._answer(decided, applied, line)
+        return True
+
+    def _answer(self, decided: Sequence[Decided], applied: Applied, line: Line) -> None:
+        entries: list[LogEntry] = []
+        token = Token(applied.identity, applied.revision).encode()
+        for each in decided:
+            expires_at = applied.at + each.job.wanted.lifetime
+            stored = replace(each.stored, expires_at=expires_at)
+            entries.append(LogEntry(stored.key, stored))
+            each.job.answer(Held(token, each.node, expires_at=expires_at))
+        cluster, namespace = decided[0].job.wanted.place
+        if not self.show(cluster, applied, entries):
+            line.behind[cluster, namespace] = applied.revision.number
+
+    def _overtaken(self, decided: Sequence[Decided], conflict: Conflict) -> None:
+        """Others were first: fetch what they did. Whose time is over is told so."""
+        now = time.monotonic()
+        for each in decided:
+            each.job.wanted.conflicts += 1
+            if now >= each.job.give_up_at:
+                each.job.fail(_too_often(each.job.wanted, conflict))
+        replica = self._engine.replicas.at_hand(decided[0].job.wanted.ask.cluster)
+        try:
+            if replica is not None:
+                replica.pull()
+        except (RevisionUnavailable, IdentityChanged) as cause:
+            self._fail(decided, _anew(cause))
+        except StoreUnavailable as failure:
+            self._fail(decided, failure)
+
+    @staticmethod
+    def _fail(decided: Sequence[Decided], failure: Exception) -> None:
+        for each in decided:
+            if not each.job.done:
+                each.job.fail(failure)
+
+
+def _seconds_left(decided: Decided) -> float | None:
+    """For one write; None for the store's own time-out where that ends sooner in any case."""
+    left = decided.job.wanted.ask.deadline - time.monotonic()
+    return None if left > PATIENT else max(0.001, left)
+
+
+def _too_often(wanted: Wanted, cause: Exception) -> Conflict:
+    conflict = Conflict(
+        f"namespace {wanted.namespace!r} or the nodes changed {wanted.conflicts} times while a "
+        "place was sought: try again"
+    )
+    conflict.__cause__ = cause
+    return conflict
+
+
+def _anew(cause: Exception) -> Unavailable:
+    failure = Unavailable("the state is being loaded anew: try again")
+    failure.__cause__ = cause
+    return failure

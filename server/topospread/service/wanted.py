@@ -1,0 +1,156 @@
+"""Places that are asked for, and what became of them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from topospread.spread.verdicts import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from topospread.index.changes import ReservationRow
+    from topospread.kube.demands import Demand
+    from topospread.service.asks import Ask
+    from topospread.service.cycle import Cycle
+    from topospread.service.shapes import ShapedPod
+    from topospread.service.write import Traced
+
+DEFAULT_LIFETIME: Final = 60_000
+"""Milliseconds that a place is held: some times what a scheduler needs to bind a pod."""
+
+GIVE_UP: Final = 0.05
+"""Seconds before the deadline at which the last try is made, so that its end can still be told."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """A place that is asked for.
+
+    Attributes:
+        ask: about the pod; its nodes are the candidates.
+        pod: the pod, as its shape.
+        demand: what it takes.
+        node: that it is bound to; empty while it waits.
+        lifetime: milliseconds that the place is held for.
+        conflicts: how often others' changes made a judgement void.
+    """
+
+    ask: Ask
+    pod: ShapedPod
+    demand: Demand
+    node: str = ""
+    lifetime: int = DEFAULT_LIFETIME
+    conflicts: int = 0
+
+    @property
+    def namespace(self) -> str:
+        """Of the pod."""
+        return self.pod.shape.pod.namespace
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Cluster and namespace: where only one server at a time can hold places."""
+        return self.ask.cluster, self.namespace
+
+
+@dataclass(slots=True)
+class Held:
+    """What became of it.
+
+    Attributes:
+        token: of the revision: that of the write, or else the one it was judged at.
+        node: the place; empty when it was refused.
+        status: Success, or why it was refused.
+        message: as kube-scheduler words it on a pod that fits nowhere.
+        already_bound: the pod runs there; nothing was written.
+        expires_at: milliseconds since 1970 on the store's clock.
+    """
+
+    token: str
+    node: str = ""
+    status: Status = SUCCESS
+    message: str = ""
+    already_bound: bool = False
+    expires_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no place is held."""
+
+    status: Status
+    message: str = ""
+
+
+Choose = Callable[["Cycle", "ReservationRow | None"], str | Refusal]
+"""Chooses a node, or says why none, given the cycle and what is held for the pod already."""
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A place that a thread waits for, and that its own or another thread seeks.
+
+    Attributes:
+        abandoned: nobody waits any more.
+    """
+
+    wanted: Wanted
+    choose: Choose
+    traced: Traced
+    abandoned: bool = False
+    _held: Held | None = field(default=None, init=False)
+    _failure: BaseException | None = field(default=None, init=False)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result."""
+        return self._held is not None or self._failure is not None
+
+    @property
+    def give_up_at(self) -> float:
+        """When no more tries are made, on the monotonic clock."""
+        return self.wanted.ask.deadline - GIVE_UP
+
+    def answer(self, held: Held) -> None:
+        """The place, or that there is none."""
+        self._held = held
+
+    def fail(self, failure: BaseException) -> None:
+        """Neither is known."""
+        self._failure = failure
+
+    def result(self) -> Held:
+        """The answer; raises what it failed with."""
+        if self._failure is not None:
+            raise self._failure
+        assert self._held is not None, "it is done"
+        return self._held
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """Those who want places in some namespaces, one of whom seeks places for all of them.
+
+    Attributes:
+        jobs: who stands in line; whoever has the lock takes them out.
+        behind: by cluster and namespace, the number of a write of this server that its view lacked.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    jobs: deque[Job] = field(default_factory=deque)
+    behind: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def take(self, first: Job, most: int) -> list[Job]:
+        """A job and those of its namespace that stand in line; only with the lock."""
+        taken, left = [first], list[Job]()
+        while self.jobs:
+            job = self.jobs.popleft()
+            if job is first or job.done or job.abandoned:
+                continue
+            same = job.wanted.place == first.wanted.place and len(taken) < most
+            (taken if same else left).append(job)
+        self.jobs.extendleft(reversed(left))
+        return taken

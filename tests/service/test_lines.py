@@ -1,0 +1,167 @@
+"""Those who stand in line for places of one namespace get them in one write."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.places import Placer, bound, named, untraced
+from tests.service.world import CLUSTER, World, constraint
+from topospread.errors import DeadlineExceeded, LimitExceeded
+from topospread.replica.replicas import seconds_from_now
+from topospread.service.asks import Ask
+from topospread.service.holding import MOST, Holding
+from topospread.service.place import Preference, place
+from topospread.service.wanted import Held
+from topospread.store.api import Revision, StoredObject
+from topospread_client.manifests import pod_from_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topospread.service.wanted import Line
+    from topospread.store.api import Transaction
+
+BY_ZONE = constraint()
+
+
+@pytest.fixture
+def placer(three_zones: World) -> Placer:
+    made = Placer(three_zones)
+    made.held()  # it follows the cluster
+    return made
+
+
+def line_of(placer: Placer, pod: dict[str, Any]) -> Line:
+    wanted = placer.wanted(pod)
+    return placer.holding._lines[hash(wanted.place) % len(placer.holding._lines)]
+
+
+@contextmanager
+def in_line(placer: Placer, pods: list[dict[str, Any]]) -> Iterator[list[Held]]:
+    """Callers that stand in line until the block ends; then their answers, in order."""
+    line, found = line_of(placer, pods[0]), dict[int, Held]()
+    answers: list[Held] = []
+
+    def call(number: int) -> None:
+        found[number] = placer.place(pods[number])
+
+    threads = []
+    with line.lock:
+        for number in range(len(pods)):
+            threads.append(threading.Thread(target=call, args=(number,)))
+            threads[-1].start()
+            while len(line.jobs) <= number:
+                time.sleep(0.001)
+        yield answers
+    for thread in threads:
+        thread.join()
+    answers += [found[number] for number in range(len(pods))]
+
+
+def written_after(placer: Placer, revision: Revision) -> list[Transaction]:
+    identity = placer.world.store.head(CLUSTER).identity
+    return list(placer.world.store.follow(CLUSTER, identity, revision, wait=0))
+
+
+def test_they_are_judged_one_after_the_other_and_written_at_once(placer: Placer):
+    before = placer.world.store.head(CLUSTER).revision
+    with in_line(placer, [named(name, BY_ZONE) for name in "abcd"]) as answers:
+        pass
+
+    (transaction,) = written_after(placer, before)
+    held = [
+        (entry.key.name, entry.object)
+        for entry in transaction.entries
+        if isinstance(entry.object, StoredObject)
+    ]
+    nodes = {name: answer.node for name, answer in zip("abcd", answers, strict=True)}
+    assert sorted(name for name, _ in held) == list("abcd")
+    # The zones held 2, 1 and 0 before.
+    total = Counter({"n-a": 2, "n-b": 1}) + Counter(nodes.values())
+    assert sorted(total.values()) == [2, 2, 3]
+    assert len({answer.token for answer in answers}) == 1
+    assert placer.held() == {f"default/{name}": node for name, node in nodes.items()}
+
+
+def test_no_write_is_larger_than_the_most(placer: Placer):
+    before = placer.world.store.head(CLUSTER).revision
+    with in_line(placer, [named(f"p{number}") for number in range(MOST + 3)]):
+        pass
+
+    sizes = [len(transaction.entries) for transaction in written_after(placer, before)]
+    assert sizes == [MOST, 3]
+
+
+def test_the_same_pod_twice_is_placed_once_and_renewed(placer: Placer):
+    with in_line(placer, [named("a", BY_ZONE), named("a", BY_ZONE), named("b", BY_ZONE)]) as found:
+        pass
+
+    assert found[0].node == found[1].node
+    assert len(placer.held()) == 2
+
+
+def test_who_is_refused_or_bound_does_not_stop_the_others(placer: Placer):
+    pod = named("bound", BY_ZONE)
+    placer.apply(bound(pod, "n-c"))
+    nowhere = named("nowhere", constraint("example.com/rack"))
+    broken = named("broken", constraint(labelSelector={"matchLabels": {"a b": "c"}}))
+    with in_line(placer, [pod, nowhere, broken, named("a", BY_ZONE)]) as answers:
+        pass
+
+    assert [answer.node for answer in answers][:3] == ["n-c", "", ""]
+    assert answers[0].already_bound
+    assert answers[1].message.startswith("0/3 nodes are available: 3 ")
+    assert placer.held() == {"default/a": answers[3].node}
+
+
+def test_a_move_frees_its_old_place_for_the_next_in_line(placer: Placer):
+    first = placer.place(named("a", BY_ZONE))
+    assert first.node == "n-c"
+    moved = named("a", constraint(maxSkew=9))
+    moved["metadata"]["labels"] = {"app": "other"}
+    with in_line(placer, [moved, named("b", BY_ZONE)]) as answers:
+        pass
+
+    # With a's place in zone c gone, only that zone takes b.
+    assert answers[1].node == "n-c"
+
+
+def wait_in_line(placer: Placer, holding: Holding, seconds: float) -> Held:
+    pod = pod_from_manifest(named("late", BY_ZONE)).SerializeToString()
+    wanted = holding.wanted(Ask(seconds_from_now(seconds), CLUSTER), pod, 60_000)
+    line = holding._lines[hash(wanted.place) % len(holding._lines)]
+    with line.lock:
+        return place(holding, wanted, Preference(), untraced)
+
+
+def test_standing_in_line_ends_at_the_deadline(placer: Placer):
+    left: list[str] = []
+
+    def entering_wait():
+        left.append("lent")
+        return lambda: left.append("back")
+
+    holding = Holding(placer.engine, placer.world.store, entering_wait=entering_wait)
+    with pytest.raises(DeadlineExceeded, match="'default'"):
+        wait_in_line(placer, holding, 0.2)
+    assert left == ["lent", "back"]
+    assert placer.held() == {}
+    # Nobody seeks a place for whoever has gone.
+    assert placer.place(named("a", BY_ZONE)).node == "n-c"
+    assert placer.held() == {"default/a": "n-c"}
+
+
+def test_a_wait_may_be_refused(placer: Placer):
+    def entering_wait():
+        raise LimitExceeded("too many wait")
+
+    holding = Holding(placer.engine, placer.world.store, entering_wait=entering_wait)
+    with pytest.raises(LimitExceeded):
+        wait_in_line(placer, holding, 30.0)
+    assert all(job.abandoned for line in holding._lines for job in line.jobs)
