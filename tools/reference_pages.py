@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from topospread.app import tally
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.telemetry.families import ClusterGauges, PoolGauges
 from topospread.telemetry.metrics import Metrics
@@ -70,7 +71,7 @@ def metrics_page() -> str:
             ", ".join(f"`{label}`" for label in labels_of(family.samples)) or "–",
             family.documentation,
         ]
-        for family in observed().families()
+        for family in (*observed().families(), *tally.families(2, 2, 0))
     ]
     return page(
         "Metrics",

@@ -72,16 +72,18 @@ class Member:
             self._asked = None
             asked[1].put(message.content)
 
-    def ask(self, question: Question) -> SimpleQueue[bytes | Readiness]:
-        """Ask; the answer will be in what is returned, unless it is busy or gone."""
-        answers: SimpleQueue[bytes | Readiness] = SimpleQueue()
+    def ask(self, question: Question) -> SimpleQueue[bytes | Readiness] | None:
+        """Ask; the answer will be in what is returned. None: it hangs, or is gone."""
         # One question at a time: a worker that does not answer must not fill the pipe.
-        if self._asked is None:
-            self._asked = (question.number, answers)
-            try:
-                self.link.send(question)
-            except OSError:
-                self._asked = None
+        if self._asked is not None:
+            return None
+        answers: SimpleQueue[bytes | Readiness] = SimpleQueue()
+        self._asked = (question.number, answers)
+        try:
+            self.link.send(question)
+        except OSError:
+            self._asked = None
+            return None
         return answers
 
 
@@ -185,10 +187,11 @@ class Crew:
         question = Question(next(self._questions), topic)
         asked = [member.ask(question) for member in members]
         deadline = time.monotonic() + ANSWER_SECONDS
-        answers: list[bytes | Readiness | None] = []
-        for answer in asked:
-            try:
-                answers.append(answer.get(timeout=max(0.001, deadline - time.monotonic())))
-            except Empty:
-                answers.append(None)
-        return answers
+        return [None if answer is None else _before(deadline, answer) for answer in asked]
+
+
+def _before(deadline: float, answers: SimpleQueue[bytes | Readiness]) -> bytes | Readiness | None:
+    try:
+        return answers.get(timeout=max(0.001, deadline - time.monotonic()))
+    except Empty:
+        return None

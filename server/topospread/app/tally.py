@@ -24,25 +24,31 @@ def exposition(configured: int, ready: int, restarts: int) -> bytes:
         restarts: workers that were started to replace one that ended.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(configured, ready, restarts))
+    registry.register(_Tally(configured, ready, restarts))
     return generate_latest(registry)
 
 
-class _Families(Collector):
-    def __init__(self, configured: int, ready: int, restarts: int) -> None:
-        self._workers = {"configured": configured, "ready": ready}
-        self._restarts = restarts
+def families(configured: int, ready: int, restarts: int) -> Iterator[Metric]:
+    """The same as :func:`exposition`, before it is written."""
+    workers = GaugeMetricFamily(
+        "topospread_workers",
+        "With several processes: how many should serve, and how many do.",
+        labels=("state",),
+    )
+    workers.add_metric(("configured",), configured)
+    workers.add_metric(("ready",), ready)
+    yield workers
+    yield CounterMetricFamily(
+        "topospread_worker_restarts",
+        "With several processes: those that were started to replace one that ended.",
+        restarts,
+    )
+
+
+class _Tally(Collector):
+    def __init__(self, *numbers: int) -> None:
+        self._numbers = numbers
 
     @override
     def collect(self) -> Iterator[Metric]:
-        workers = GaugeMetricFamily(
-            "topospread_workers", "Processes that should serve, and that do.", labels=("state",)
-        )
-        for state, count in self._workers.items():
-            workers.add_metric((state,), count)
-        yield workers
-        yield CounterMetricFamily(
-            "topospread_worker_restarts",
-            "Processes that were started to replace one that ended.",
-            self._restarts,
-        )
+        return families(*self._numbers)
