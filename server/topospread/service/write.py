@@ -25,6 +25,11 @@ from topospread.store.api import (
 
 WARNINGS_SHOWN: Final = 100
 
+LONGEST_WAIT: Final = 5.0
+"""Seconds that one write waits for the store, however patient its caller is: a store that hangs is
+told as one that is out of reach, and calls do not pile up behind it.
+"""
+
 SUCCESSIONS: Final = 2
 """Times that a cluster may be dropped under a write before it is refused."""
 
@@ -132,7 +137,11 @@ class Writes:
             applied = self._within(
                 cluster,
                 lambda identity: self._store.apply(
-                    cluster, changes, identity=identity, force=force, timeout=timeout
+                    cluster,
+                    changes,
+                    identity=identity,
+                    force=force,
+                    timeout=min(timeout, LONGEST_WAIT),
                 ),
             )
         return Written(_token(applied), applied.outcomes)
@@ -150,7 +159,7 @@ class Writes:
             applied = self._within(
                 cluster,
                 lambda identity: self._store.apply(
-                    cluster, removals, identity=identity, timeout=timeout
+                    cluster, removals, identity=identity, timeout=min(timeout, LONGEST_WAIT)
                 ),
             )
         return Written(_token(applied), applied.outcomes)
@@ -193,7 +202,11 @@ class Writes:
             piece = changes[first : first + MAX_CHANGES]
             with traced("replace", len(piece)):
                 applied = self._store.apply(
-                    cluster, piece, identity=identity, force=force, timeout=timeout
+                    cluster,
+                    piece,
+                    identity=identity,
+                    force=force,
+                    timeout=min(timeout, LONGEST_WAIT),
                 )
             identity = applied.identity
             replaced.outcomes.update(applied.outcomes)
