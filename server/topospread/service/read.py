@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import (
-    CorruptValue,
     FieldViolation,
     IdentityChanged,
     InvalidRequest,
@@ -79,8 +78,6 @@ class Reads:
             where = f"{key.namespace}/" if key.namespace else ""
             kind = key.kind.name.lower()
             raise NotFound(f"{kind} {where}{key.name} is not in cluster {cluster!r}")
-        if not stored.digest:
-            raise CorruptValue(f"the stored value of {key.name} cannot be read: write it anew")
         return _token(head), stored
 
     def list(

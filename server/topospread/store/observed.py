@@ -64,8 +64,8 @@ class ObservedStore:
 
     def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""
-        with self._asking("scan"):
-            pages = self._store.scan(cluster, page)
+        # Nothing is asked before the first page.
+        pages = self._store.scan(cluster, page)
         while True:
             with self._asking("scan"):
                 found = next(pages, None)

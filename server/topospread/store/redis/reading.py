@@ -44,7 +44,8 @@ def get(wire: Wire, cluster: str, key: Key) -> StoredObject | None:
         return None
     found = values.unpack(key, value)
     if not found.digest:
-        raise CorruptValue(f"the stored value of {values.name_of(key)} cannot be read")
+        name = values.name_of(key)
+        raise CorruptValue(f"the stored value of {name} cannot be read: write it anew")
     return found
 
 

@@ -84,7 +84,8 @@ class SqliteStore:
             return None
         found = values.unpack(key, row[0])
         if not found.digest:
-            raise CorruptValue(f"the stored value of {values.name_of(key)} cannot be read")
+            name = values.name_of(key)
+            raise CorruptValue(f"the stored value of {name} cannot be read: write it anew")
         return found
 
     def clusters(self) -> Sequence[str]:

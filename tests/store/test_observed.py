@@ -1,0 +1,145 @@
+"""The decorator that tells when a store fails: around a real one that is closed under it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from topospread.errors import InvalidRequest, StoreUnavailable
+from topospread.store.api import Key, Kind, Put, Revision, Store, StoredObject
+from topospread.store.observed import ObservedStore
+from topospread.store.sqlite.open import open_store
+from topospread.store.urls import SqliteURL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KEY = Key(Kind.POD, "default", "p")
+CHANGES = [Put(StoredObject(KEY, b"payload", b"12345678"))]
+OPERATIONS: dict[str, Callable[[Store], object]] = {
+    "head": lambda store: store.head("c"),
+    "scan": lambda store: list(store.scan("c")),
+    "get": lambda store: store.get("c", KEY),
+    "clusters": lambda store: store.clusters(),
+    "follow": lambda store: store.follow("c", store.head("c").identity, Revision(), wait=0.0),
+    "apply": lambda store: store.apply("c", CHANGES),
+    "drop": lambda store: store.drop("c"),
+    "ping": lambda store: store.ping(),
+}
+
+
+class Observer:
+    """What the decorator told.
+
+    Attributes:
+        failed: operations that failed.
+        inside: how many wait at the moment.
+        entered: how often somebody did.
+    """
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+        self.inside = 0
+        self.entered = 0
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        self.inside += 1
+        self.entered += 1
+        try:
+            yield
+        finally:
+            self.inside -= 1
+
+
+@pytest.fixture
+def observer() -> Observer:
+    return Observer()
+
+
+@pytest.fixture
+def real() -> Iterator[Store]:
+    store = open_store(SqliteURL())
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def store(real: Store, observer: Observer) -> ObservedStore:
+    return ObservedStore(real, observer.failed.append, observer.around)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_it_answers_what_the_store_answers(store, real, observer, operation):
+    real.apply("c", CHANGES)
+    if operation in ("apply", "drop"):
+        assert OPERATIONS[operation](store)
+    else:
+        assert OPERATIONS[operation](store) == OPERATIONS[operation](real)
+    assert observer.failed == []
+    assert observer.entered > 0
+    assert observer.inside == 0
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_each_failure_is_told_and_logged_when_it_begins(store, real, observer, caplog, operation):
+    real.apply("c", CHANGES)
+    ask = OPERATIONS[operation]
+    if operation == "follow":
+        identity = real.head("c").identity
+
+        def ask(store: Store) -> object:
+            return store.follow("c", identity, Revision(), wait=0.0)
+
+    real.close()
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            ask(store)
+    assert observer.failed == [operation] * 3
+    assert observer.inside == 0
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"{operation}: the store is closed" in record.getMessage()
+
+
+def test_other_refusals_are_answers(store, observer):
+    with pytest.raises(InvalidRequest):
+        store.apply("not a name", CHANGES)
+    assert observer.failed == []
+
+
+def test_that_it_works_again_is_logged_once(tmp_path, observer, caplog):
+    """The file is locked by another process for a while."""
+    path = str(tmp_path / "state.db")
+    store = ObservedStore(open_store(SqliteURL(path)), observer.failed.append, observer.around)
+    other = open_store(SqliteURL(path))
+    with caplog.at_level(logging.INFO):
+        with other._connections.writing():
+            for _ in range(2):
+                with pytest.raises(StoreUnavailable):
+                    store.apply("c", CHANGES, timeout=0.01)
+            assert store.clusters() == []
+        for _ in range(2):
+            store.apply("c", CHANGES)
+    store.close()
+    other.close()
+    said = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert [text.partition(" (")[0] for text in said] == [
+        "apply: another process holds the store's write lock; retry",
+        "apply works again",
+    ]
+    assert observer.failed == ["apply", "apply"]
+
+
+def test_nobody_waits_for_the_store_between_two_pages(store, real, observer):
+    for number in range(5):
+        key = Key(Kind.POD, "default", f"p{number}")
+        real.apply("c", [Put(StoredObject(key, b"payload", b"12345678"))])
+    found = 0
+    for page in store.scan("c", page=1):
+        assert observer.inside == 0
+        found += len(page)
+    assert found == 5
