@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from topospread.cli.bench.echo import echo_server
 from topospread.cli.bench.figures import Figures
 from topospread.cli.bench.ghz import ghz_rate
 from topospread.cli.bench.load import Round, ask, converse, numbered
-from topospread.cli.bench.processes import server
+from topospread.cli.bench.processes import machine_cpu, server
 from topospread.cli.bench.questions import CLUSTER, SERVICE, Question, question
 from topospread.cli.bench.stores import filled_store
 from topospread_client.client import Client
@@ -148,9 +149,12 @@ def _has(pod: k8s.Pod, when: str) -> bool:
 def _round(cases: Sequence[Case], seconds: float, figures: Figures) -> None:
     rates: dict[str, float] = {}
     for case in cases:
-        spent = case.server.cpu()
+        spent, everyone, own = case.server.cpu(), machine_cpu(), time.process_time()
+        begun = time.monotonic()
         done = case.run(seconds)
         spent = case.server.cpu() - spent
+        others = machine_cpu() - everyone - spent - (time.process_time() - own)
+        figures.add("others_cores", others / (time.monotonic() - begun))
         rates[case.figure("")] = done.rate
         figures.add(case.figure("rps"), done.rate)
         figures.add(case.figure("cpu_us"), spent / done.calls * 1e6)

@@ -19,6 +19,7 @@ _LEFT: Final = 210
 _RIGHT: Final = 90
 _ROW: Final = 26
 _TOP: Final = 44
+_STEPS: Final = 4
 _FONT: Final = "font-family='system-ui, sans-serif' font-size='13'"
 
 
@@ -77,7 +78,8 @@ def lines(title: str, unit: str, across: str, series: Sequence[Series]) -> str:
     """A chart of lines; x is logarithmic, y begins at 0."""
     left, right, top, height = 70, 150, _TOP + 8, 240
     xs = sorted({x for each in series for x, _ in each.points})
-    largest = max(y for each in series for _, y in each.points) * 1.1
+    step = _step(max(y for each in series for _, y in each.points))
+    largest = step * _STEPS
     span = math.log(xs[-1] / xs[0]) or 1.0
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -87,8 +89,7 @@ def lines(title: str, unit: str, across: str, series: Sequence[Series]) -> str:
         )
 
     parts = []
-    for step in range(5):
-        y = largest * step / 4
+    for y in (step * number for number in range(_STEPS + 1)):
         _, at = place(xs[0], y)
         parts.append(_line(left, at, _WIDTH - right, at, TEXT, 0.4))
         parts.append(_text(left - 8, at + 4, _number(y), "end"))
@@ -105,6 +106,12 @@ def lines(title: str, unit: str, across: str, series: Sequence[Series]) -> str:
         parts.append(_text(x + 10, y + 4, each.label))
     parts.append(_text((left + _WIDTH - right) / 2, top + height + 40, across, "middle"))
     return _chart(f"{title} ({unit})", top + height + 52, parts)
+
+
+def _step(largest: float) -> float:
+    """A round number, so many of which are just above the largest value."""
+    ten = 10.0 ** math.floor(math.log10(largest / _STEPS))
+    return next(ten * by for by in (1, 2, 2.5, 5, 10) if ten * by * _STEPS > largest)
 
 
 def _chart(title: str, height: float, parts: Sequence[str]) -> str:
