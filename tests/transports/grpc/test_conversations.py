@@ -1,0 +1,88 @@
+"""EvaluateStream's place among the threads: an idle one is let be, and ends with the server."""
+
+from __future__ import annotations
+
+import queue
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from tests.servers import Peer, evaluate_request, served, two_zones, until
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Conversation:
+    """A stream whose questions are put one by one."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.stream = peer.engine.EvaluateStream(iter(self._questions.get, None))
+        self._asked = 0
+
+    def ask(self) -> int:
+        """Put a question and wait for its answer."""
+        self._asked += 1
+        request = engine_pb.EvaluateStreamRequest(id=self._asked, request=evaluate_request())
+        self._questions.put(request)
+        answer = next(self.stream)
+        assert answer.id == self._asked
+        feasible: int = answer.response.feasible
+        return feasible
+
+    def end(self) -> None:
+        self._questions.put(None)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    # A stream that has not said anything is in the way at once.
+    monkeypatch.setattr("topospread.transports.grpc.executor.SILENT_STREAM", 0.0)
+    with served(stream_threads=2, grace="10m") as server:
+        with Peer(server.address) as peer:
+            peer.apply(*two_zones())
+        yield server
+
+
+@pytest.fixture
+def peer(server: Any) -> Iterator[Peer]:
+    with Peer(server.address) as peer:
+        yield peer
+
+
+def test_an_idle_conversation_keeps_its_place(server, peer):
+    idle = Conversation(peer)
+    assert idle.ask() == 1
+    silent = peer.silent_call("/topospread.v1.SpreadEngine/EvaluateStream")
+    until(lambda: server._pools.streams.busy == 2, "both threads are taken")
+    with pytest.raises(grpc.RpcError) as refused:
+        Conversation(peer).ask()
+    assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    # The one that never said a word gave way.
+    until(silent.done, "it is cancelled")
+    until(lambda: server._pools.streams.busy == 1, "its thread is free")
+    other = Conversation(peer)
+    assert other.ask() == idle.ask() == 1
+    for conversation in (idle, other):
+        conversation.end()
+        assert list(conversation.stream) == []
+
+
+def test_an_idle_conversation_does_not_hold_up_the_servers_end(server, peer):
+    idle = Conversation(peer)
+    assert idle.ask() == 1
+    server.stop()
+    with pytest.raises(grpc.RpcError):
+        idle.ask()
+    assert idle.stream.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
+    idle.end()
+
+
+def test_a_conversation_outlives_the_time_that_a_single_call_has(server, peer, monkeypatch):
+    monkeypatch.setattr("topospread.transports.grpc.calls.DEFAULT_DEADLINE", 0.0)
+    conversation = Conversation(peer)
+    assert [conversation.ask() for _ in range(3)] == [1, 1, 1]
+    conversation.end()
