@@ -32,7 +32,7 @@ serve: setup ## leave a server running (ARGS="--listen ... --store ...")
 test: setup redis ## run the tests (ARGS="-k skew -x")
 	@$(BIN)/python -m pytest -m 'not faults and not bench' $(ARGS)
 
-test-faults: setup redis ## run the tests that kill, pause and cut off servers
+test-faults: setup redis ## run the tests that kill and pause servers for long
 	@$(BIN)/python -m pytest -m faults $(ARGS)
 
 lint: setup ## ruff, mypy and the import contracts; all of them, whichever fails

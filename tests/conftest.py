@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +14,7 @@ from tests.redis_server import RedisNotFoundError, RedisProcess, default_redis_b
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 # No deadline anywhere: a machine's mood is not a property of the code. HYPOTHESIS_PROFILE or
 # --hypothesis-profile choose another; `thorough` is for a run by hand.
@@ -30,14 +30,6 @@ settings.register_profile(
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") == "true" else "dev")
 )
-
-FAULTS = Path(__file__).parent / "faults"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(FAULTS):
-            item.add_marker(pytest.mark.faults)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import redis
 from tests.redis_server import RedisProcess, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     Start = Callable[..., RedisProcess]
 
@@ -27,11 +27,13 @@ def until(reached: Callable[[], object], what: str) -> None:
         time.sleep(0.01)
 
 
-def replica_of(master: RedisProcess, start: Start, **options: str) -> RedisProcess:
+def replica_of(
+    master: RedisProcess, start: Start, options: Mapping[str, str] | None = None
+) -> RedisProcess:
     """A replica that has all of its master's data."""
     with master.client() as client:
         client.config_set("repl-diskless-sync-delay", "0")
-    replica = start(options={"replicaof": f"127.0.0.1 {master.port}", **options})
+    replica = start(options={"replicaof": f"127.0.0.1 {master.port}", **(options or {})})
     until(lambda: info(replica, "replication")["master_link_status"] == "up", "it replicates")
     return replica
 
@@ -56,7 +58,9 @@ def sentinel_of(
     return sentinel
 
 
-def cluster_of(start: Start, count: int = 3, **options: str) -> list[RedisProcess]:
+def cluster_of(
+    start: Start, count: int = 3, options: Mapping[str, str] | None = None
+) -> list[RedisProcess]:
     """Masters of a Redis Cluster that share all slots."""
     servers = [
         start(
@@ -65,7 +69,7 @@ def cluster_of(start: Start, count: int = 3, **options: str) -> list[RedisProces
                 # Else it is the port 10,000 above, which may not be there.
                 "cluster-port": str(free_port()),
                 "cluster-node-timeout": "2000",
-                **options,
+                **(options or {}),
             }
         )
         for _ in range(count)
