@@ -174,6 +174,27 @@ def test_another_store_is_not_the_truth_because_it_was_once(start, backend):
     follow(both, ["c"])
 
 
+def test_an_old_copy_in_a_store_that_was_empty_is_not_the_truth(start, backend):
+    both = start(), start()
+    both[0].list_all("other")
+    other = backend.save(both[0].store)
+    backend.empty(both[0].store)
+    both[0].apply("a")
+    assert both[0].nodes() == both[1].nodes() == ["a"]
+    backend.empty(both[0].store)
+    for server in both:
+        lost(server)
+
+    backend.restore(both[0].store, other)
+
+    for server in both:
+        with pytest.raises(IdentityChanged):
+            server.apply("d")
+        assert server.nodes(NEWEST_AT_HAND) == ["a"]
+    both[1].list_all("c")
+    follow(both, ["c"])
+
+
 def test_the_same_history_is_followed_when_it_is_back(both, backend):
     saved = backend.save(both[0].store)
     backend.empty(both[0].store)

@@ -7,12 +7,15 @@ import pytest
 from topospread.replica.succession import LISTED_KINDS, Fate, Succession
 from topospread.store.api import Head, Kind, Revision
 
-ALL = dict.fromkeys(LISTED_KINDS, 1)
-SOME = dict.fromkeys(LISTED_KINDS[:-1], 1)
+NOW = 1000
+ALL = dict.fromkeys(LISTED_KINDS, NOW)
+SOME = dict.fromkeys(LISTED_KINDS[:-1], NOW)
+LONG_AGO = dict.fromkeys(LISTED_KINDS, 10)
 
 
 def head(identity, vouched=(), dropped=()):
-    return Head(identity, Revision(1, "t") if identity else Revision(), 1, dropped, dict(vouched))
+    revision = Revision(1, "t") if identity else Revision()
+    return Head(identity, revision, 1, dropped, dict(vouched), 0 if identity else NOW)
 
 
 def more(counts, by=1):
@@ -28,6 +31,19 @@ HISTORIES = {
     "it was dropped and made again": ([head("y", dropped=("z", "x"))], Fate.DROPPED),
     "all kinds were listed since": ([head(""), head("y"), head("y", ALL)], Fate.SUCCEEDED),
     "it was listed before anybody looked": ([head(""), head("y", ALL)], Fate.SUCCEEDED),
+    "it was missing and an old copy is there": ([head(""), head("y", LONG_AGO)], Fate.LOST),
+    "an old copy was listed again": (
+        [head(""), head("y", LONG_AGO), head("y", more(ALL))],
+        Fate.SUCCEEDED,
+    ),
+    "an old copy was listed in part": (
+        [head(""), head("y", LONG_AGO), head("y", LONG_AGO | SOME)],
+        Fate.LOST,
+    ),
+    "it was listed before it was there": (
+        [head("", SOME), head("y", SOME), head("y", ALL)],
+        Fate.SUCCEEDED,
+    ),
     "one kind is not listed yet": ([head(""), head("y", SOME)], Fate.LOST),
     "another store was listed long ago": ([head("y", ALL)], Fate.LOST),
     "another store was listed again": ([head("y", ALL), head("y", more(ALL))], Fate.SUCCEEDED),

@@ -149,7 +149,7 @@ class Run:
 
     def vouch(self, kinds):
         self.store.vouch(self.cluster, kinds)
-        return self.store.head(self.cluster).vouched
+        return sorted(self.store.head(self.cluster).vouched, key=repr)
 
     def drop(self):
         self.known = [Revision()]

@@ -44,13 +44,13 @@ class Succession:
     def __init__(self, identity: str) -> None:
         self._identity = identity
         self._present = identity
-        self._vouched: Mapping[Kind, int] = {}
+        self._least: Mapping[Kind, int] = {}
 
     def judge(self, head: Head) -> Fate:
         """The fate of the history that is held; to be called with each head, oldest first.
 
         What was vouched for before the change was first seen counts nothing: another store may have
-        been in use for long. In a cluster that was missing all of it was said since.
+        been in use for long, and a store that was empty may have been filled from an old copy.
         """
         if head.identity == self._identity:
             self._present = self._identity
@@ -58,17 +58,16 @@ class Succession:
         if self._identity in head.dropped:
             return Fate.DROPPED
         if head.identity != self._present:
-            made_since = self._present == ""
-            missing = head.identity == ""
+            if head.identity == "":
+                # A store that lacks the cluster: what is said of it there is said since.
+                self._least = {kind: head.vouched.get(kind, head.at) for kind in LISTED_KINDS}
+            elif self._present != "":
+                self._least = {kind: head.vouched.get(kind, 0) + 1 for kind in LISTED_KINDS}
             self._present = head.identity
-            if not made_since:
-                self._vouched = {} if missing else dict(head.vouched)
-        counted = all(
-            head.vouched.get(kind, 0) > self._vouched.get(kind, 0) for kind in LISTED_KINDS
-        )
+        counted = all(head.vouched.get(kind, -1) >= self._least[kind] for kind in LISTED_KINDS)
         return Fate.SUCCEEDED if counted else Fate.LOST
 
     def accept(self, identity: str) -> None:
         """Somebody said in so many words that the history with this identity is meant."""
         self._present = identity
-        self._vouched = dict.fromkeys(LISTED_KINDS, -1)
+        self._least = dict.fromkeys(LISTED_KINDS, -1)

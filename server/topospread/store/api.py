@@ -216,8 +216,11 @@ class Head:
             ``oldest - 1``.
         dropped: identities that drop() ended here within the last day, newest first, at most 8:
             whoever holds one of them lost its history on purpose, not by an accident of the store.
-        vouched: how often somebody said, of each kind, that what is stored is the truth; see
-            vouch(). It counts on, and begins anew with the cluster.
+        vouched: when somebody last said, of each kind, that what is stored is the truth; see
+            vouch(). Milliseconds on the store's clock, but each time more than before, whatever the
+            clock does; it begins anew with the cluster.
+        at: the store's clock in milliseconds, not later than the look; only of a cluster that does
+            not exist. What is vouched for later has at least this number.
     """
 
     identity: str
@@ -225,6 +228,7 @@ class Head:
     oldest: int = 0
     dropped: tuple[str, ...] = ()
     vouched: Mapping[Kind, int] = field(default_factory=dict)
+    at: int = field(default=0, compare=False)
 
 
 class Reader(Protocol):

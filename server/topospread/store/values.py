@@ -122,12 +122,12 @@ def entry(field: bytes, value: bytes) -> LogEntry | None:
 
 
 def vouched(text: str) -> dict[Kind, int]:
-    """How often each kind was vouched for, from its written form: ``kind:times`` pairs."""
+    """When each kind was vouched for, from its written form: ``kind:milliseconds`` pairs."""
     found: dict[Kind, int] = {}
     for pair in text.split():
-        kind, _, times = pair.partition(":")
-        if kind in _KINDS and times.isdigit():
-            found[_KINDS[kind]] = int(times)
+        kind, _, at = pair.partition(":")
+        if kind in _KINDS and at.isdigit():
+            found[_KINDS[kind]] = int(at)
     return found
 
 

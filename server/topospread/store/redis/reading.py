@@ -23,7 +23,12 @@ DROPPED_MILLISECONDS: Final = 86_400_000
 def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
     """The newest revision, from the cluster's meta."""
     fields = ("format", "identity", "number", "tag", "oldest", "dropped", "dropped_at", "vouched")
-    reply = wire.call("HMGET", keys.key(cluster, "meta"), *fields, timeout=timeout)
+    ask = ("HMGET", keys.key(cluster, "meta"), *fields)
+    reply, at = wire.call(*ask, timeout=timeout), 0
+    if not reply[1]:
+        # The clock is of interest only here, so that other calls need not ask for it.
+        (seconds, micros), reply = wire.together(("TIME",), ask, timeout=timeout)
+        at = int(seconds) * 1000 + int(micros) // 1000
     check_format(reply[0])
     identity, number, tag, oldest, dropped, dropped_at, vouched = (
         (word or b"").decode() for word in reply[1:]
@@ -32,7 +37,7 @@ def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
     if dropped and time.time_ns() // 1_000_000 - int(dropped_at or 0) < DROPPED_MILLISECONDS:
         gone = tuple(dropped.split())
     if not identity:
-        return Head("", Revision(), 0, gone, values.vouched(vouched))
+        return Head("", Revision(), 0, gone, values.vouched(vouched), at)
     revision = Revision(int(number or 0), tag)
     return Head(identity, revision, int(oldest or 1), gone, values.vouched(vouched))
 

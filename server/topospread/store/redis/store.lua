@@ -9,7 +9,8 @@
 --    1  ts:{C}:meta         hash    format, identity, number and tag (of the newest transaction), total (changes
 --                                   ever logged), oldest (number of the oldest transaction in the log), marks
 --                                   ("number:total ...", where the log may be cut), dropped ("identity ...",
---                                   newest first), dropped_at (milliseconds), vouched ("kind:times ...")
+--                                   newest first), dropped_at (milliseconds), vouched ("kind:milliseconds
+--                                   ...", each more than before)
 --    2  ts:{C}:node         hash    name                  -> value
 --    3  ts:{C}:pod          hash    namespace/name        -> value
 --    4  ts:{C}:workload     hash    kind/namespace/name   -> value
@@ -489,9 +490,11 @@ local function vouch()
   if ARGV[5] ~= '' and ARGV[5] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
   local meta, now = call('HMGET', META, 'vouched', 'dropped', 'dropped_at'), milliseconds()
   local times, vouched = {}, {}
-  for kind, count in string.gmatch(meta[1] or '', '(%d+):(%d+)') do times[kind] = count end
-  for i = 7, #ARGV do times[ARGV[i]] = string.format('%.0f', tonumber(times[ARGV[i]] or '0') + 1) end
-  for kind, count in pairs(times) do table.insert(vouched, kind .. ':' .. count) end
+  for kind, at in string.gmatch(meta[1] or '', '(%d+):(%d+)') do times[kind] = at end
+  for i = 7, #ARGV do
+    times[ARGV[i]] = string.format('%.0f', math.max(now, tonumber(times[ARGV[i]] or '0') + 1))
+  end
+  for kind, at in pairs(times) do table.insert(vouched, kind .. ':' .. at) end
   local words = {'format', ARGV[2], 'vouched', table.concat(vouched, ' ')}
   if ARGV[6] ~= '' then
     words[5], words[6] = 'dropped', dropped_with(ARGV[6], meta[2], meta[3], now)

@@ -41,7 +41,8 @@ class Cluster:
     def head(self, now: int) -> Head:
         """The head as the contract shows it."""
         dropped, vouched = self._dropped(now), values.vouched(self.vouched)
-        return Head(self.identity, self.revision, self.oldest, dropped, vouched)
+        at = 0 if self.identity else now
+        return Head(self.identity, self.revision, self.oldest, dropped, vouched, at)
 
     def dropped_with(self, identity: str, now: int) -> str:
         """The dropped identities with one more, as they are written."""

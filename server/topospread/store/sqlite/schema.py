@@ -32,7 +32,7 @@ _TABLES: Final = (
         tombstones INTEGER NOT NULL,
         dropped    TEXT NOT NULL,     -- identities, newest first
         dropped_at INTEGER NOT NULL,  -- milliseconds since 1970
-        vouched    TEXT NOT NULL      -- kind:times pairs
+        vouched    TEXT NOT NULL      -- kind:milliseconds pairs
     )
     """,
     """

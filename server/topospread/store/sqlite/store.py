@@ -54,9 +54,10 @@ class SqliteStore:
     def head(self, cluster: str, *, timeout: float | None = None) -> Head:
         """See the contract."""
         checks.check_cluster(cluster)
+        now = _now()
         with self._connections.reading(timeout) as connection:
             found = clusters.load(connection, cluster)
-        return found.head(_now()) if found else Head("", Revision())
+        return found.head(now) if found else Head("", Revision(), at=now)
 
     def verify(self, cluster: str, identity: str, revision: Revision) -> None:
         """See the contract."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -136,7 +135,7 @@ def vouch(
     identity: str,
     instead_of: str,
 ) -> None:
-    """Count up how often these kinds were vouched for, and note whose place they take."""
+    """Note when these kinds were vouched for, and whose place they take."""
     _forget_marks(connection, now)
     cluster = clusters.load(connection, name)
     if identity:
@@ -147,9 +146,9 @@ def vouch(
         )
         cluster = clusters.load(connection, name)
         assert cluster is not None, "written in this transaction"
-    times = Counter(values.vouched(cluster.vouched))
-    times.update(kinds)
-    written = " ".join(f"{kind.value}:{count}" for kind, count in times.items())
+    vouched = values.vouched(cluster.vouched)
+    vouched |= {kind: max(now, vouched.get(kind, 0) + 1) for kind in kinds}
+    written = " ".join(f"{kind.value}:{at}" for kind, at in vouched.items())
     connection.execute("UPDATE cluster SET vouched = ? WHERE id = ?", (written, cluster.id))
     if instead_of:
         connection.execute(
