@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -104,15 +106,27 @@ def move(nodes, name):
     goal = next(server for server in nodes if server is not home)
     with home.client() as source, goal.client() as target:
         slot = source.execute_command("CLUSTER KEYSLOT", f"ts:{{{name}}}:meta")
-        source_id = source.execute_command("CLUSTER MYID")
-        target_id = target.execute_command("CLUSTER MYID")
-        target.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", source_id)
-        source.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", target_id)
-        keys = source.execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
-        source.execute_command("MIGRATE", "127.0.0.1", goal.port, "", 0, 5000, "KEYS", *keys)
-        for client in (target, source):
-            client.execute_command("CLUSTER SETSLOT", slot, "NODE", target_id)
+        _begin_to_move(source, target, slot)
+        _move_keys(source, goal, source.execute_command("CLUSTER GETKEYSINSLOT", slot, 100))
+        _end_move(source, target, slot)
     return goal
+
+
+def _begin_to_move(source, target, slot):
+    source_id = source.execute_command("CLUSTER MYID")
+    target_id = target.execute_command("CLUSTER MYID")
+    target.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", source_id)
+    source.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", target_id)
+
+
+def _move_keys(source, goal, keys):
+    source.execute_command("MIGRATE", "127.0.0.1", goal.port, "", 0, 5000, "KEYS", *keys)
+
+
+def _end_move(source, target, slot):
+    target_id = target.execute_command("CLUSTER MYID")
+    for client in (target, source):
+        client.execute_command("CLUSTER SETSLOT", slot, "NODE", target_id)
 
 
 def test_a_cluster_that_moves_to_another_node_is_found_there(store, nodes):
@@ -135,13 +149,33 @@ def test_a_cluster_that_moves_to_another_node_is_found_there(store, nodes):
 
 def _follow_on(store, name, identity, revision):
     """As a replica follows: an error is a reason to ask again."""
-    while True:
-        try:
-            found = store.follow(name, identity, revision, wait=LONG)
-        except StoreUnavailable:
-            continue
-        if found:
-            return found
+    deadline = time.monotonic() + LONG
+    while (left := deadline - time.monotonic()) > 0:
+        with suppress(StoreUnavailable):
+            if found := store.follow(name, identity, revision, wait=left):
+                return found
+    raise AssertionError(f"nothing came in {LONG:g} s")
+
+
+def test_a_write_outlasts_a_move_that_takes_its_time(store, nodes):
+    name = NAMES[0]
+    store.apply(name, [put(node())])
+    home = next(server for server in nodes if is_node(server, name))
+    goal = next(server for server in nodes if server is not home)
+    with home.client() as source, goal.client() as target, ThreadPoolExecutor(1) as pool:
+        slot = source.execute_command("CLUSTER KEYSLOT", f"ts:{{{name}}}:meta")
+        _begin_to_move(source, target, slot)
+        keys = source.execute_command("CLUSTER GETKEYSINSLOT", slot, 100)
+        _move_keys(source, goal, keys[:1])
+        # Some keys here, some there: neither node can run it, and it says so at once.
+        written = pool.submit(store.apply, name, [put(node("late"))], timeout=LONG)
+        with pytest.raises(TimeoutError):
+            written.result(0.5)
+        _move_keys(source, goal, keys[1:])
+        _end_move(source, target, slot)
+
+        assert written.result(LONG).revision.number == 2
+    assert is_node(goal, name)
 
 
 def test_a_missing_node_takes_its_clusters_only(store, nodes):

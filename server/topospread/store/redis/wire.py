@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from topospread.store.settings import StoreSettings
 
 _BACKOFF: Final = 0.02
+_LONGEST: Final = 0.16
 _ANSWER_SECONDS: Final = 0.05
 """What is left of a deadline for an answer that comes at the end of a wait in Redis."""
 _LOST: Final = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
@@ -109,9 +110,9 @@ class Wire:
                 return None
             raise
 
-    def together(self, *commands: Sequence[Word]) -> list[Reply]:
+    def together(self, *commands: Sequence[Word], timeout: float | None = None) -> list[Reply]:
         """Run read commands in one MULTI/EXEC: all see the same moment."""
-        return self._tries(lambda left: self._multi(commands, left), None, repeat=True)
+        return self._tries(lambda left: self._multi(commands, left), timeout, repeat=True)
 
     @contextmanager
     def connection(self) -> Iterator[Line]:
@@ -140,18 +141,24 @@ class Wire:
                 raise
             except (exceptions.RedisError, OSError, _NotSent) as error:
                 self._judge(error)
-                again = isinstance(error, (_NotSent, *_LATER, *_ELSEWHERE)) or (
-                    repeat and isinstance(error, _LOST)
-                )
-                pause = _BACKOFF * 2**tries * random.uniform(0.5, 1.0)
-                if (
-                    not again
-                    or isinstance(_cause(error), _REFUSED)
-                    or tries >= self._settings.attempts
-                    or time.monotonic() + pause >= deadline
+                pause = min(_LONGEST, _BACKOFF * 2**tries) * random.uniform(0.5, 1.0)
+                if not self._may_help(error, tries, repeat=repeat) or (
+                    time.monotonic() + pause >= deadline
                 ):
                     raise unavailable(_cause(error)) from _cause(error)
             time.sleep(pause)
+
+    def _may_help(self, error: Exception, tries: int, *, repeat: bool) -> bool:
+        """Whether to try again after that many tries.
+
+        Who is told "not here" or "not now" speaks to a Redis that is well and changes its place or
+        state: that takes the time it takes, and costs nobody but the caller.
+        """
+        if isinstance(error, (*_LATER, *_ELSEWHERE)):
+            return True
+        if tries >= self._settings.attempts or isinstance(_cause(error), _REFUSED):
+            return False
+        return isinstance(error, _NotSent) or (repeat and isinstance(error, _LOST))
 
     def _judge(self, error: Exception) -> None:
         """Doubt the way that was taken, if the error may come from that."""
