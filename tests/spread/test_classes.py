@@ -26,9 +26,10 @@ from topospread.kube.objects import (
     Taint,
     Toleration,
 )
-from topospread.spread.classes import MAX_CLASSES, Judged, judge, plan
+from topospread.spread.classes import Judged, judge
 from topospread.spread.constraints import PodConstraints, pod_constraints
 from topospread.spread.filtering import filter_nodes, pre_filter
+from topospread.spread.plans import MAX_CLASSES, plan
 from topospread.spread.scoring import score
 from topospread.spread.settings import Rules
 from topospread.spread.verdicts import FITS, VERDICTS

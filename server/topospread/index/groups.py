@@ -26,8 +26,8 @@ MAX_PENDING: Final = 512
 MAX_VIEWS: Final = 64
 """Views kept a version: one a (eligibility, key) and one a partition in use."""
 
-MAX_RESULTS: Final = 64
-"""Results kept a version: shapes that count one group differ in little."""
+MAX_RESULTS: Final = 256
+"""Results kept a version: a few a shape, and shapes that count one group differ in little."""
 
 Counts = NDArray[np.int32]
 _Views = dict["View", Ints]

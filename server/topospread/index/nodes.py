@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import Node, Taint
-    from topospread.spread.classes import Plan
+    from topospread.spread.plans import Plan
 
 MAX_CACHED_MASKS: Final = 2048
 """Masks kept for one table: one a distinct (keys, affinity, tolerations); past it the cache starts

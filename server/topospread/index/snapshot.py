@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.index.changes import ReservationRow
-    from topospread.index.groups import Group
+    from topospread.index.groups import Group, Memo
     from topospread.index.nodes import NodeTable
     from topospread.spread.topology import (
         Bools,
@@ -112,6 +112,14 @@ class Snapshot:
             KeyError: the group is not kept; see :meth:`missing`.
         """
         return self.groups[group].view(self.nodes, CountOfCounts(partition))
+
+    def memo(self, group: GroupKey) -> Memo:
+        """What was worked out from the group's counts.
+
+        Raises:
+            KeyError: the group is not kept; see :meth:`missing`.
+        """
+        return self.groups[group].memo
 
     def namespace(self, name: str) -> NamespaceWorkloads:
         """The workloads of a namespace."""

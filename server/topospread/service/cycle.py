@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Pod
     from topospread.replica.view import View
     from topospread.service.shapes import Judgeable
-    from topospread.spread.classes import Plan
     from topospread.spread.constraints import PodConstraints
+    from topospread.spread.plans import Plan
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools
 

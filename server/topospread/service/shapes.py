@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.kube.workloads import default_selector
-from topospread.spread.classes import Plan, plan
 from topospread.spread.constraints import (
     ConstraintSet,
     PodConstraints,
     needs_default_selector,
     pod_constraints,
 )
+from topospread.spread.plans import Plan, plan
 from topospread.spread.verdicts import SKIP, SUCCESS, Status, error
 
 if TYPE_CHECKING:

@@ -12,9 +12,12 @@ cells at the front of the order are looked into for names. Facts this rests on:
 
 Few classes are quicker to walk in plain Python than to hand to NumPy, and the walk does not let go
 of the interpreter's lock, so that a decision does not queue behind other threads. With many classes
-(:data:`MAX_CLASSES`), or with two groups that would have to be counted per node at once,
-:func:`plan` says None and the algebra per node (:mod:`~topospread.spread.filtering`,
-:mod:`~topospread.spread.scoring`) answers. Both must agree.
+(:data:`~topospread.spread.plans.MAX_CLASSES`), or with two groups that would have to be counted per
+node at once, :func:`~topospread.spread.plans.plan` says None and the algebra per node
+(:mod:`~topospread.spread.filtering`, :mod:`~topospread.spread.scoring`) answers. Both must agree.
+
+What depends on one group's counts alone (a constraint's criterion, the cells) is kept with that
+version of the counts and shared by all who ask until the next pod comes or goes.
 """
 
 from __future__ import annotations
@@ -22,65 +25,19 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
+from topospread.spread.cells import Cells
 from topospread.spread.scoring import MAX_NODE_SCORE
-from topospread.spread.topology import GroupKey, Partition, Traits
 from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED, VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from topospread.spread.constraints import Constraint, PodConstraints
+    from topospread.spread.plans import Plan, Term
     from topospread.spread.topology import Topology
 
-MAX_CLASSES: Final = 64
-"""Past it, arrays over all nodes are quicker."""
-
-SLICE: Final = 256
-"""Slots that are looked at in one go; NumPy holds the interpreter's lock up to some 500."""
-
 _NO_LIMIT: Final = 1 << 62
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Term:
-    """How one constraint sees the classes; lists have one entry a class.
-
-    Attributes:
-        per_node: whether it looks at a node's own pods (hostnames) instead of a domain's.
-        domain: the domain; −1 without the label. Empty when per node.
-        labelled: whether the nodes have the label.
-        eligible: whether the nodes are counted; looked at for hard constraints per node.
-        present: the domains with an eligible node. Empty when per node.
-        size: how many domains have an eligible node.
-    """
-
-    constraint: Constraint
-    per_node: bool
-    domain: Sequence[int]
-    labelled: Sequence[bool]
-    eligible: Sequence[bool]
-    present: Sequence[int]
-    size: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """What follows from a pod's constraints and the nodes alone; valid for one node table.
-
-    Attributes:
-        group: whose pods are counted per node; None when no constraint does.
-        ignored: [classes] whether scoring passes the nodes over.
-    """
-
-    partition: Partition
-    hard: tuple[Term, ...]
-    soft: tuple[Term, ...]
-    group: GroupKey | None
-    ignored: Sequence[bool]
 
 
 @dataclass(slots=True, eq=False)
@@ -101,82 +58,6 @@ class Judged:
     weighed_at: float
 
 
-def plan(constraints: PodConstraints, topology: Topology) -> Plan | None:
-    """Prepare to judge classes; None when nodes must be judged one by one."""
-    hard, soft = constraints.hard.constraints, constraints.soft.constraints
-    own_hard = [c for c in hard if topology.domains(c.topology_key).unique]
-    own_soft = [c for c in soft if c.is_hostname]
-    shared_soft = [c for c in soft if not c.is_hostname]
-    groups = {c.group for c in (*own_hard, *own_soft) if not c.group.counts_nothing}
-    # Under the System defaults nodes without a label share the domain "" with those that have it.
-    blank = any("" in topology.domains(c.topology_key).number for c in shared_soft)
-    # A raw score below 0 is out of order: upstream takes −1 for "ignored".
-    negative = any(c.max_skew < 1 for c in soft)
-    if len(groups) > 1 or negative or (blank and not constraints.require_all_keys):
-        return None
-    shared = [c for c in hard if c not in own_hard] + shared_soft
-    traits = Traits(
-        keys=tuple(dict.fromkeys(c.topology_key for c in shared)),
-        labels=tuple(dict.fromkeys(c.topology_key for c in (*own_hard, *own_soft))),
-        eligibilities=tuple(dict.fromkeys(c.eligibility for c in own_hard)),
-    )
-    partition = topology.partition(traits)
-    if partition.size > MAX_CLASSES:
-        return None
-    soft_terms = tuple(_term(c, c.is_hostname, partition, traits, topology) for c in soft)
-    require = constraints.require_all_keys
-    return Plan(
-        partition,
-        tuple(_term(c, c in own_hard, partition, traits, topology) for c in hard),
-        soft_terms,
-        next(iter(groups), None),
-        [require and not all(t.labelled[c] for t in soft_terms) for c in range(partition.size)],
-    )
-
-
-def _term(
-    constraint: Constraint,
-    per_node: bool,
-    partition: Partition,
-    traits: Traits,
-    topology: Topology,
-) -> Term:
-    key, eligibility = constraint.topology_key, constraint.eligibility
-    membership = topology.membership(eligibility, key)
-    if not per_node:
-        domain = partition.domains[traits.keys.index(key)].tolist()
-        labelled = [d >= 0 for d in domain]
-        present = np.flatnonzero(membership.present).tolist()
-        return Term(constraint, False, domain, labelled, labelled, present, membership.size)
-    labelled = partition.labelled[traits.labels.index(key)].tolist()
-    eligible = labelled
-    if eligibility in traits.eligibilities:
-        eligible = partition.eligible[traits.eligibilities.index(eligibility)].tolist()
-    return Term(constraint, True, (), labelled, eligible, (), membership.size)
-
-
-@dataclass(slots=True, eq=False)
-class _ClassFit:
-    """The nodes of one class that pass.
-
-    Attributes:
-        number: of the class.
-        row: row[n] nodes hold n matching pods; cut off at the limit.
-        first, last: the emptiest and the fullest node's pods.
-        matching: matching pods over the hard constraints' domains, without a node's own.
-        own: how often a node's own pods are added to that.
-        raw: the raw score of a node with so many own pods.
-    """
-
-    number: int
-    row: Sequence[int]
-    first: int
-    last: int
-    matching: int
-    own: int
-    raw: Callable[[int], int]
-
-
 def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]) -> Judged:
     """Judge all nodes by class.
 
@@ -186,49 +67,127 @@ def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]
         top_k: how many of the best nodes to name.
         clock: seconds.
     """
-    rows = _rows(plan, topology)
-    criteria = [_criterion(term, topology, rows) for term in plan.hard]
+    cells = _cells(plan, topology)
+    criteria = [_criterion(term, topology, cells) for term in plan.hard]
     counted_at = clock()
     verdicts = [0] * len(VERDICTS)
-    fits = list(_filter(plan, criteria, rows, verdicts))
+    fits = list(_filter(plan, criteria, cells, verdicts))
     filtered_at = clock()
     if not fits:
         return Judged(verdicts, (), counted_at, filtered_at, filtered_at)
-    normalized = _score(plan, topology, fits)
+    scale = _score(plan, topology, fits)
     weighed_at = clock()
-    top = _names(plan, topology, fits, normalized, top_k)
+    top = _names(plan, cells, fits, scale, top_k)
     return Judged(verdicts, top, counted_at, filtered_at, weighed_at)
 
 
-def _rows(plan: Plan, topology: Topology) -> Sequence[Sequence[int]]:
-    """For each class: how many nodes hold 0, 1, 2 … matching pods."""
+def _cells(plan: Plan, topology: Topology) -> Cells:
+    """The nodes by class and by how many matching pods they hold."""
     if plan.group is None:
-        return [(nodes,) for nodes in plan.partition.nodes.tolist()]
-    rows: list[list[int]] = topology.count_of_counts(plan.group, plan.partition).tolist()
-    return rows
+        return plan.cells
+    memo = topology.memo(plan.group)
+    known = memo.get(plan.partition)
+    if isinstance(known, Cells):
+        return known
+    rows = topology.count_of_counts(plan.group, plan.partition).tolist()
+    cells = Cells(plan.partition, rows, topology.node_counts(plan.group))
+    memo.put(plan.partition, cells)
+    return cells
+
+
+class _Domains(NamedTuple):
+    """What one constraint counts: matching pods by domain, and the fewest in an eligible domain."""
+
+    pods: Sequence[int]
+    fewest: int
+
+
+def _domains(term: Term, topology: Topology) -> _Domains:
+    group, key = term.constraint.group, term.constraint.topology_key
+    if term.counts_nothing:
+        return _Domains([0] * len(topology.domains(key).values), 0)
+    memo = topology.memo(group)
+    known = memo.get(term)
+    if isinstance(known, _Domains):
+        return known
+    pods = topology.domain_counts(group, term.constraint.eligibility, key).tolist()
+    counted = _Domains(pods, min([pods[domain] for domain in term.present], default=0))
+    memo.put(term, counted)
+    return counted
 
 
 # ------------------------------ filtering
 
 
+class _Criterion(NamedTuple):
+    """What a hard constraint asks.
+
+    Attributes:
+        pods: matching pods by domain; empty when per node.
+        allowed: how many of them a domain may hold already.
+    """
+
+    term: Term
+    pods: Sequence[int]
+    allowed: int
+
+
+def _criterion(term: Term, topology: Topology, cells: Cells) -> _Criterion:
+    """See :mod:`~topospread.spread.filtering`."""
+    constraint, minimum = term.constraint, 0
+    pods: Sequence[int] = ()
+    enough = term.size and term.size >= constraint.min_domains
+    if term.per_node:
+        if enough and not term.counts_nothing:
+            both = zip(cells.first, term.eligible, strict=True)
+            minimum = min([first for first, counted in both if counted])
+    else:
+        pods, fewest = _domains(term, topology)
+        if enough:
+            minimum = fewest
+    return _Criterion(term, pods, constraint.max_skew + minimum - constraint.self_match)
+
+
+class _ClassFit:
+    """The nodes of one class that pass.
+
+    Attributes:
+        number: of the class.
+        row: row[n] nodes hold n matching pods; cut off at the limit.
+        nodes: all of them.
+        first, last: the emptiest and the fullest node's pods.
+        matching: matching pods over the hard constraints' domains, without a node's own.
+        own: how often a node's own pods are added to that.
+        parts: what the raw score is added up from; empty when scoring passes the class over.
+    """
+
+    __slots__ = ("first", "last", "matching", "nodes", "number", "own", "parts", "row")
+
+    def __init__(self, number: int, row: Sequence[int], nodes: int, first: int, last: int) -> None:
+        self.number = number
+        self.row = row
+        self.nodes = nodes
+        self.first = first
+        self.last = last
+        self.matching = 0
+        self.own = 0
+        self.parts: list[_Part] = []
+
+
 def _filter(
-    plan: Plan,
-    criteria: Sequence[_Criterion],
-    rows: Sequence[Sequence[int]],
-    verdicts: list[int],
+    plan: Plan, criteria: Sequence[_Criterion], cells: Cells, verdicts: list[int]
 ) -> Iterator[_ClassFit]:
     """The classes with nodes that pass; the others' nodes are added to the verdicts."""
-    judged = list(zip(plan.hard, criteria, strict=True))
-    for number, row in enumerate(rows):
+    for number, nodes in enumerate(cells.nodes):
         limit, failure, matching, own = _NO_LIMIT, FITS, 0, 0
-        for term, (counts, allowed) in judged:
+        for term, pods, allowed in criteria:
             if not term.labelled[number]:
                 failure = LABEL_MISSING
             elif not term.per_node:
-                here = counts[term.domain[number]]
+                here = pods[term.domain[number]]
                 matching += here
                 failure = TOO_SKEWED if here > allowed else FITS
-            elif term.eligible[number] and not term.constraint.group.counts_nothing:
+            elif term.eligible[number] and not term.counts_nothing:
                 own += 1
                 limit = min(limit, allowed)
             else:
@@ -236,176 +195,124 @@ def _filter(
                 failure = TOO_SKEWED if allowed < 0 else FITS
             if failure:
                 break
-        within = row[: max(limit, -1) + 1] if limit < len(row) else row
-        nodes = sum(within)
-        # A node above the limit failed before the class did (upstream fact 12).
-        verdicts[TOO_SKEWED] += sum(row) - nodes
+        row, last = cells.rows[number], cells.last[number]
+        if limit < last:
+            # A node above the limit failed before the class did (upstream fact 12).
+            row = row[: max(limit, -1) + 1]
+            within = sum(row)
+            verdicts[TOO_SKEWED] += nodes - within
+            nodes = within
+            last = next((n for n in reversed(range(len(row))) if row[n]), 0)
         verdicts[failure] += nodes
         if nodes and not failure:
-            first = next(n for n, held in enumerate(within) if held)
-            last = len(within) - 1
-            while not within[last]:
-                last -= 1
-            yield _ClassFit(number, within, first, last, matching, own, _nothing)
-
-
-_Criterion = tuple["Sequence[int]", int]
-"""Matching pods by domain (empty when per node), and how many a domain may hold already."""
-
-
-def _criterion(term: Term, topology: Topology, rows: Sequence[Sequence[int]]) -> _Criterion:
-    """What a hard constraint asks; see :mod:`~topospread.spread.filtering`."""
-    constraint, minimum = term.constraint, 0
-    counts: Sequence[int] = ()
-    enough = term.size and term.size >= constraint.min_domains
-    if term.per_node:
-        if enough and not constraint.group.counts_nothing:
-            held = (row for row, counted in zip(rows, term.eligible, strict=True) if counted)
-            minimum = min(next(n for n, nodes in enumerate(row) if nodes) for row in held)
-    else:
-        counts = _domain_counts(constraint, topology)
-        if enough:
-            minimum = min([counts[domain] for domain in term.present])
-    return counts, constraint.max_skew + minimum - constraint.self_match
-
-
-def _domain_counts(constraint: Constraint, topology: Topology) -> Sequence[int]:
-    key = constraint.topology_key
-    if constraint.group.counts_nothing:
-        return [0] * len(topology.domains(key).values)
-    counts: list[int] = topology.domain_counts(
-        constraint.group, constraint.eligibility, key
-    ).tolist()
-    return counts
+            fit = _ClassFit(number, row, nodes, cells.first[number], last)
+            fit.matching, fit.own = matching, own
+            yield fit
 
 
 # ------------------------------ scoring
 
-
-def _score(
-    plan: Plan, topology: Topology, fits: Sequence[_ClassFit]
-) -> Callable[[_ClassFit, int], int]:
-    """Give each class its raw score; returns the normalized score of (class, own pods)."""
-    if not plan.soft:
-        return lambda _, __: 0
-    counted = [fit for fit in fits if not plan.ignored[fit.number]]
-    parts = [_part(term, topology, counted) for term in plan.soft]
-    for fit in counted:
-        fit.raw = _raw_of([part(fit.number) for part in parts])
-    if not counted:
-        return lambda _, __: 0
-    lowest = min([fit.raw(fit.first) for fit in counted])
-    highest = max([fit.raw(fit.last) for fit in counted])
-    ignored = plan.ignored
-
-    def normalized(fit: _ClassFit, own: int) -> int:
-        if ignored[fit.number]:
-            return 0
-        if highest == 0:
-            return MAX_NODE_SCORE
-        return MAX_NODE_SCORE * (highest + lowest - fit.raw(own)) // highest
-
-    return normalized
-
-
-Part = tuple[float, float]
+_Part = tuple[float, float]
 """What one constraint adds to a raw score: a constant, and so much a pod of the node's own."""
 
 
-def _part(
-    term: Term, topology: Topology, counted: Sequence[_ClassFit]
-) -> Callable[[int], Part | None]:
-    """What a constraint adds for each class; None where the label is missing."""
-    constraint, labelled = term.constraint, term.labelled
-    least = float(constraint.max_skew - 1)
+class _Scale(NamedTuple):
+    """The range of the raw scores, which normalization rests on."""
+
+    lowest: int
+    highest: int
+
+
+def _score(plan: Plan, topology: Topology, fits: Sequence[_ClassFit]) -> _Scale | None:
+    """Give each class the parts of its raw score; None when nothing is scored."""
+    if not plan.soft:
+        return None
+    counted = [fit for fit in fits if not plan.ignored[fit.number]]
+    if not counted:
+        return None
+    for term in plan.soft:
+        _add_part(term, topology, counted)
+    return _Scale(
+        min([_raw(fit, fit.first) for fit in counted]),
+        max([_raw(fit, fit.last) for fit in counted]),
+    )
+
+
+def _add_part(term: Term, topology: Topology, counted: Sequence[_ClassFit]) -> None:
+    """What a constraint adds for each class; nothing where the label is missing."""
+    least, labelled = float(term.constraint.max_skew - 1), term.labelled
     if term.per_node:
-        weight = math.log(sum(sum(fit.row) for fit in counted) + 2)
-        each = 0.0 if constraint.group.counts_nothing else weight
-        return lambda number: (least, each) if labelled[number] else None
+        each = 0.0
+        if not term.counts_nothing:
+            each = math.log(sum([fit.nodes for fit in counted]) + 2)
+        for fit in counted:
+            if labelled[fit.number]:
+                fit.parts.append((least, each))
+        return
+    pods, domain = _domains(term, topology).pods, term.domain
     # Without the label counts as one domain, too (upstream fact 26).
-    weight = math.log(len({term.domain[fit.number] for fit in counted}) + 2)
-    counts, domain = _domain_counts(constraint, topology), term.domain
-    return lambda n: (counts[domain[n]] * weight + least, 0.0) if labelled[n] else None
+    weight = math.log(len({domain[fit.number] for fit in counted}) + 2)
+    for fit in counted:
+        if labelled[fit.number]:
+            fit.parts.append((pods[domain[fit.number]] * weight + least, 0.0))
 
 
-def _raw_of(parts: Sequence[Part | None]) -> Callable[[int], int]:
-    """The raw score by own pods; added up in the constraints' order, as floating point demands."""
-    there = [part for part in parts if part is not None]
-
-    def raw(own: int) -> int:
-        total = 0.0
-        for constant, each in there:
-            total += own * each + constant if each else constant
-        return _round_half_away(total)
-
-    return raw
+def _raw(fit: _ClassFit, own: int) -> int:
+    """The raw score with so many own pods; added up in the constraints' order, as floats demand."""
+    total = 0.0
+    for constant, each in fit.parts:
+        total += own * each + constant if each else constant
+    # Go's math.Round, for what is not negative: halves go up.
+    whole = int(total)
+    return whole + 1 if total - whole >= 0.5 else whole
 
 
-def _round_half_away(value: float) -> int:
-    """Go's math.Round, for what is not negative."""
-    whole = int(value)
-    return whole + 1 if value - whole >= 0.5 else whole
-
-
-def _nothing(own: int) -> int:
-    del own
-    return 0
+def _normalized(scale: _Scale, raw: int) -> int:
+    if scale.highest == 0:
+        return MAX_NODE_SCORE
+    return MAX_NODE_SCORE * (scale.highest + scale.lowest - raw) // scale.highest
 
 
 # ------------------------------ names
 
+_Cell = tuple[int, int, int, int, int, _ClassFit]
+"""Smaller is better: score, matching pods; class and own pods make it unique; raw score."""
+
 
 def _names(
     plan: Plan,
-    topology: Topology,
+    cells: Cells,
     fits: Sequence[_ClassFit],
-    normalized: Callable[[_ClassFit, int], int],
+    scale: _Scale | None,
     top_k: int,
 ) -> list[tuple[int, int, int]]:
     """The best nodes: by score, then fewest matching pods in the hard domains, then by name."""
+
+    def cell(fit: _ClassFit, own: int) -> _Cell:
+        raw = score = 0
+        if scale is not None and not plan.ignored[fit.number]:
+            raw = _raw(fit, own)
+            score = _normalized(scale, raw)
+        return (-score, fit.matching + fit.own * own, fit.number, own, raw, fit)
+
     named: list[tuple[int, int, int]] = []
-    queue = [_cell(fit, fit.first, normalized) for fit in fits]
+    queue = [cell(fit, fit.first) for fit in fits]
     heapq.heapify(queue)
     while queue and len(named) < top_k:
         front = queue[0][:2]
         tied: list[tuple[int, int, int]] = []
-        cells = 0
+        several = 0
         while queue and queue[0][:2] == front:
-            _, _, _, own, fit = heapq.heappop(queue)
-            raw, score = fit.raw(own), -front[0]
-            tied += [(s, raw, score) for s in _members(plan, topology, fit, own, top_k)]
-            cells += 1
-            following = next((n for n in range(own + 1, fit.last + 1) if fit.row[n]), None)
-            if following is not None:
-                heapq.heappush(queue, _cell(fit, following, normalized))
-        if cells > 1:
+            minus_score, _, number, own, raw, fit = heapq.heappop(queue)
+            tied += [(slot, raw, -minus_score) for slot in cells.members(number, own, top_k)]
+            several += 1
+            following = own + 1
+            while following <= fit.last and not fit.row[following]:
+                following += 1
+            if following <= fit.last:
+                heapq.heappush(queue, cell(fit, following))
+        if several > 1:
             rank = plan.partition.rank
             tied.sort(key=lambda node: int(rank[node[0]]))
         named += tied
     return named[:top_k]
-
-
-_Cell = tuple[int, int, int, int, _ClassFit]
-"""Smaller is better: score, matching pods; class and own pods make it unique."""
-
-
-def _cell(fit: _ClassFit, own: int, normalized: Callable[[_ClassFit, int], int]) -> _Cell:
-    return (-normalized(fit, own), fit.matching + fit.own * own, fit.number, own, fit)
-
-
-def _members(plan: Plan, topology: Topology, fit: _ClassFit, own: int, top_k: int) -> Sequence[int]:
-    """The slots of the first nodes of a cell by name."""
-    slots = plan.partition.members[fit.number]
-    if plan.group is None:
-        first: list[int] = slots[:top_k].tolist()
-        return first
-    found: list[int] = []
-    held = topology.node_counts(plan.group)
-    # In slices, because the first few are nearly always in the first one, and because NumPy lets go
-    # of the interpreter's lock over longer arrays: each time a wait for other threads.
-    for begin in range(0, slots.size, SLICE):
-        part = slots[begin : begin + SLICE]
-        found += part[held[part] == own].tolist()
-        if len(found) >= top_k:
-            break
-    return found[:top_k]

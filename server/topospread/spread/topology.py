@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import Toleration
@@ -153,6 +153,18 @@ class Partition:
         return len(self.members)
 
 
+class Memo(Protocol):
+    """What was worked out from one version of a group's counts; it goes when that changes."""
+
+    def get(self, key: Hashable) -> object:
+        """What was kept; None when nothing was."""
+        ...
+
+    def put(self, key: Hashable, result: object) -> None:
+        """Keep a result."""
+        ...
+
+
 class Topology(Protocol):
     """One immutable state of a cluster, as the algebra sees it. All arrays are read-only."""
 
@@ -196,4 +208,8 @@ class Topology(Protocol):
 
     def count_of_counts(self, group: GroupKey, partition: Partition) -> Ints:
         """[classes, counts] nodes by class and by how many matching pods they hold."""
+        ...
+
+    def memo(self, group: GroupKey) -> Memo:
+        """What was worked out from the group's counts and is worth keeping as long as they hold."""
         ...

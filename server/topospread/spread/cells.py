@@ -1,0 +1,84 @@
+"""Cells: the nodes of one class that hold the same number of matching pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from topospread.spread.topology import Partition
+
+SLICE: Final = 256
+"""Slots that are looked at in one go; NumPy holds the interpreter's lock up to some 500."""
+
+KEPT: Final = 8
+"""Members kept of a cell: callers name five nodes, if they say nothing else."""
+
+
+class Cells:
+    """How the nodes of a partition fall into cells, for one version of a group's counts.
+
+    Attributes:
+        rows: [classes][n] nodes that hold n matching pods.
+        nodes: [classes] all of them.
+        first, last: [classes] the emptiest and the fullest node's pods; 0 in an empty class.
+    """
+
+    __slots__ = ("_counts", "_members", "_partition", "first", "last", "nodes", "rows")
+
+    def __init__(
+        self,
+        partition: Partition,
+        rows: Sequence[Sequence[int]],
+        counts: NDArray[np.int32] | None,
+    ) -> None:
+        """Look at the rows once.
+
+        Args:
+            partition: the nodes by class.
+            rows: see above.
+            counts: [slots] matching pods; None: nothing is counted, all nodes hold 0.
+        """
+        self.rows = rows
+        self.nodes = [sum(row) for row in rows]
+        held = [[n for n, nodes in enumerate(row) if nodes] or [0] for row in rows]
+        self.first = [numbers[0] for numbers in held]
+        self.last = [numbers[-1] for numbers in held]
+        self._partition = partition
+        self._counts = counts
+        # Filled by whoever asks first; threads that ask at once find the same.
+        self._members: dict[tuple[int, int], list[int]] = {}
+
+    def members(self, number: int, own: int, count: int) -> list[int]:
+        """The first slots of a cell, by name.
+
+        Args:
+            number: of the class.
+            own: matching pods that each node holds.
+            count: slots wanted, if there are so many.
+        """
+        if count > KEPT:
+            return self._look(number, own, count)
+        known = self._members.get((number, own))
+        if known is None:
+            known = self._members[number, own] = self._look(number, own, KEPT)
+        return known[:count]
+
+    def _look(self, number: int, own: int, count: int) -> list[int]:
+        slots = self._partition.members[number]
+        if self._counts is None:
+            first: list[int] = slots[:count].tolist()
+            return first
+        found: list[int] = []
+        # In slices, because the first few are nearly always in the first one, and because NumPy
+        # lets go of the interpreter's lock over longer arrays: a wait for other threads each time.
+        for begin in range(0, slots.size, SLICE):
+            part = slots[begin : begin + SLICE]
+            found += part[self._counts[part] == own].tolist()
+            if len(found) >= count:
+                break
+        return found[:count]
