@@ -26,21 +26,13 @@ class Code(IntEnum):
     SKIP = 5
     PENDING = 6
 
-    @property
-    def label(self) -> str:
-        """Upstream's spelling: ``Success``, ``UnschedulableAndUnresolvable``."""
-        return _LABELS[self]
+    label: str
+    """Upstream's spelling: ``Success``, ``UnschedulableAndUnresolvable``."""
 
-
-_LABELS: Final = {
-    Code.SUCCESS: "Success",
-    Code.ERROR: "Error",
-    Code.UNSCHEDULABLE: "Unschedulable",
-    Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "UnschedulableAndUnresolvable",
-    Code.WAIT: "Wait",
-    Code.SKIP: "Skip",
-    Code.PENDING: "Pending",
-}
+    def __init__(self, number: int) -> None:
+        """Spell it once: calls read it several times."""
+        del number
+        self.label = "".join(word.capitalize() for word in self.name.split("_"))
 
 
 @dataclass(frozen=True, slots=True)

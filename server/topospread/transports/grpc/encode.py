@@ -42,7 +42,9 @@ _NORMALIZED: Final = spread_engine_pb2.ScoreResponse.NORMALIZED_FIELD_NUMBER
 _PRE_FILTER: Final = spread_engine_pb2.EvaluateResponse.PRE_FILTER_FIELD_NUMBER
 _PRE_SCORE: Final = spread_engine_pb2.EvaluateResponse.PRE_SCORE_FIELD_NUMBER
 _VERDICTS: Final = spread_engine_pb2.EvaluateResponse.VERDICTS_FIELD_NUMBER
-_TOP: Final = spread_engine_pb2.EvaluateResponse.TOP_FIELD_NUMBER
+_REVISION: Final = spread_engine_pb2.EvaluateResponse.REVISION_FIELD_NUMBER
+_NODES: Final = spread_engine_pb2.EvaluateResponse.NODES_FIELD_NUMBER
+_FEASIBLE: Final = spread_engine_pb2.EvaluateResponse.FEASIBLE_FIELD_NUMBER
 
 
 @lru_cache(maxsize=256)
@@ -50,10 +52,20 @@ def _status_field(field: int, status: Status) -> bytes:
     return delimited(field, status_message(status).SerializeToString())
 
 
+@lru_cache(maxsize=4096)
+def _verdict_field(status: Status, nodes: int) -> bytes:
+    return delimited(_VERDICTS, _status_field(1, status) + _number(2, nodes))
+
+
 @lru_cache(maxsize=65536)
-def _name_field(name: str) -> bytes:
-    """Field 1 of NodeScore; the other two are numbered behind it."""
-    return delimited(1, name.encode())
+def _text_field(field: int, text: str) -> bytes:
+    """Revisions and names of nodes: they come again and again."""
+    return delimited(field, text.encode())
+
+
+def _number(field: int, number: int) -> bytes:
+    """A field that is an integer; nothing for 0, its default. `field` at most 15."""
+    return _SMALL[field << 3] + varint(number) if number else b""
 
 
 def delimited(field: int, payload: bytes) -> bytes:
@@ -126,7 +138,8 @@ class Encoder:
         if positions is not None:
             nodes = answer.resolved.cycle.view.snapshot.nodes
             if held_table == nodes.id:
-                where = packed(_INDICES, positions)
+                every = positions.size == nodes.count
+                where = _positions(_INDICES, nodes.count) if every else packed(_INDICES, positions)
             else:
                 names = nodes.sorted_names
                 message.names.extend([names[position] for position in positions.tolist()])
@@ -140,29 +153,27 @@ class Encoder:
 
     def evaluation(self, answer: Evaluation) -> bytes:
         """Evaluate's answer, put together from parts that mostly have been written before."""
-        scalars = spread_engine_pb2.EvaluateResponse(
-            revision=answer.resolved.cycle.view.token,
-            nodes=answer.nodes,
-            feasible=answer.feasible,
-        )
-        if answer.message:
-            scalars.message, scalars.reason = answer.message, answer.reason
-        if (stale := stale_for(answer.resolved.replica)) is not None:
-            scalars.stale_for.CopyFrom(stale)
         parts = [
-            scalars.SerializeToString(),
+            _text_field(_REVISION, answer.resolved.cycle.view.token),
             _status_field(_PRE_FILTER, answer.pre_filter),
             _status_field(_PRE_SCORE, answer.pre_score),
+            _number(_NODES, answer.nodes),
+            _number(_FEASIBLE, answer.feasible),
         ]
         for status, nodes in answer.verdicts:
-            parts.append(delimited(_VERDICTS, _status_field(1, status) + b"\x10" + varint(nodes)))
+            parts.append(_verdict_field(status, nodes))
+        before, numbers = None, b""
         for name, raw, normalized in answer.top:
-            score = _name_field(name)
-            if raw:
-                score += b"\x10" + varint(raw)
-            if normalized:
-                score += b"\x18" + varint(normalized)
-            parts.append(delimited(_TOP, score))
+            if (raw, normalized) != before:  # mostly the best nodes' scores are equal
+                before, numbers = (raw, normalized), _number(2, raw) + _number(3, normalized)
+            score = _text_field(1, name) + numbers
+            parts += (_TOP_TAG, varint(len(score)), score)
+        stale = stale_for(answer.resolved.replica)
+        if answer.message or stale is not None:
+            rare = spread_engine_pb2.EvaluateResponse(
+                message=answer.message, reason=answer.reason, stale_for=stale
+            )
+            parts.append(rare.SerializeToString())
         return b"".join(parts)
 
     def _about(self, message: Any, resolved: Resolved, all_nodes: bool, held: str) -> bytes:
@@ -202,13 +213,35 @@ def packed(field: int, values: NDArray[np.unsignedinteger[Any]] | NDArray[np.int
     highest = int(values.max())
     if highest < 0x80:
         return delimited(field, values.astype(np.uint8, copy=False).tobytes())
-    # One row a byte of the longest number; the rows' bytes of shorter ones are left out.
+    # One row a byte of the longest number, in the narrowest integers that hold a row; the rows'
+    # bytes of shorter ones are left out.
     width = (highest.bit_length() + 6) // 7
-    left = values.astype(np.int64)[:, np.newaxis] >> (7 * np.arange(width))
-    written = (left & 0x7F | np.where(left >> 7, 0x80, 0)).astype(np.uint8)
-    there = left > 0
-    there[:, 0] = True
-    return delimited(field, written[there].tobytes())
+    if width > 8:
+        return delimited(field, b"".join(map(varint, values.tolist())))
+    kind = np.uint16 if width <= 2 else np.uint32 if width <= 4 else np.uint64
+    narrow: NDArray[np.unsignedinteger[Any]] = values.astype(kind)
+    written = narrow & 0x7F
+    for byte in range(1, width):
+        longer = narrow >= 1 << 7 * byte
+        written |= longer.astype(narrow.dtype) << (8 * byte - 1)
+        written |= (narrow >> 7 * byte & 0x7F) << 8 * byte
+    rows = written.astype(written.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+    rows = rows.reshape(values.size, -1)[:, :width]
+    if int(values.min()) >= 1 << 7 * (width - 1):
+        return delimited(field, rows.tobytes())
+    there = narrow[:, np.newaxis] >= _least(width).astype(narrow.dtype)
+    return delimited(field, rows[there].tobytes())
+
+
+def _least(width: int) -> NDArray[np.uint64]:
+    """[width] the smallest number that has that byte; all have the first."""
+    return np.array([0, *(1 << 7 * byte for byte in range(1, width))], dtype=np.uint64)
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def _positions(field: int, count: int) -> bytes:
+    """All positions of a table, where all nodes passed."""
+    return packed(field, np.arange(count, dtype=np.int64))
 
 
 def varint(number: int) -> bytes:
@@ -227,5 +260,7 @@ def _written(number: int) -> bytes:
     return bytes(written)
 
 
-_SMALL: Final = [_written(number) for number in range(1024)]
-"""Lengths and counts are small: written once."""
+_SMALL: Final = [_written(number) for number in range(1 << 14)]
+"""Lengths, counts and scores are small: written once."""
+
+_TOP_TAG: Final = _SMALL[spread_engine_pb2.EvaluateResponse.TOP_FIELD_NUMBER << 3 | 2]
