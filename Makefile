@@ -81,7 +81,7 @@ lock: ## resolve pyproject.toml into requirements/ again (UPGRADE=1: newest vers
 	@test -x .tools/uv/bin/uv || $(PYTHON) -m venv .tools/uv
 	@.tools/uv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/uv.lock
 	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra dev -o requirements/dev.lock
-	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra server \
+	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra server --extra sync \
 	  --constraint requirements/dev.lock -o requirements/server.lock
 	@git diff --stat -- requirements
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from topospread.app import tally
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.telemetry.families import ClusterGauges, PoolGauges
+from topospread.telemetry.feeding import FeedGauges, KindGauges, KindTallies
 from topospread.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -34,8 +35,9 @@ Served at `/metrics` on the address of `--http`, in Prometheus' text format or O
 that begin with `scheduler_` have kube-scheduler's names, labels and buckets, so that its dashboards
 and alerts work, with the one plugin that there is here. Two things differ: a Filter or Score of all
 nodes is one observation, and no observation is left out. `--no-scheduler-metrics` leaves these
-families out where a kube-scheduler is summed with this server. `process_*` and `python_gc_*` come
-from Prometheus' client library."""
+families out where a kube-scheduler is summed with this server. `topospread_sync_*` are there where
+a cluster is fed (`--sync`, `topospread sync`). `process_*` and `python_gc_*` come from Prometheus'
+client library."""
 
 
 def pages() -> dict[str, str]:
@@ -94,6 +96,8 @@ def observed() -> Metrics:
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
     metrics.watch_pools(lambda: [PoolGauges("decisions", 0, 0)])
+    pods = KindGauges("Pod", watching=True, lag_seconds=0.0, objects=0, tallies=KindTallies())
+    metrics.watch_feeds(lambda: [FeedGauges("default", active=True, kinds=(pods,))])
     return metrics
 
 

@@ -16,7 +16,8 @@ The tree (each transport maps it to its own statuses in one place)::
     ├── NotOffered              a call of the API that this version does not have
     ├── Conflict                a precondition did not hold and retries ran out
     ├── Unavailable             state not loaded, too stale, or the server is going away
-    │   └── StoreUnavailable    the store cannot be reached or refused to answer
+    │   ├── StoreUnavailable    the store cannot be reached or refused to answer
+    │   └── ClusterUnavailable  the cluster's API server cannot be reached or refused to answer
     ├── CorruptValue            a stored value that cannot be read
     └── ConfigError             settings that cannot be used; says which and what to write
 
@@ -135,6 +136,10 @@ class Unavailable(TopospreadError):
 
 class StoreUnavailable(Unavailable):
     """The store is out of reach, read-only or full; nothing was written."""
+
+
+class ClusterUnavailable(Unavailable):
+    """The API server that a cluster is fed from is out of reach, or refused to answer."""
 
 
 class CorruptValue(TopospreadError):

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Self
 
 from topospread.app import parts
+from topospread.app.feeding import FED_KINDS, make_feed
 from topospread.app.ports import check_free
 from topospread.app.stores import open_store
 from topospread.app.web import make_http
@@ -48,6 +49,9 @@ LOG: Final = logging.getLogger(__name__)
 
 PRELOAD_SECONDS: Final = 300.0
 """How long a first load may take before the server gives up being ready for it."""
+
+FED_SECONDS: Final = 5.0
+"""The same for a cluster that has just been listed: its feed must go on, and calls wait anyway."""
 
 
 class Server:
@@ -99,6 +103,8 @@ class Server:
             made.callback(self._pools.shutdown)
             self._replicas = parts.make_replicas(settings, self._store, self.metrics)
             made.callback(self._replicas.close)
+            self._writes = Writes(self._store, self._replicas)
+            self._feed = make_feed(settings, self._writes, self._note_fed)
             self._grpc = self._grpc_server()
             self._http = make_http(settings, self.version, self.metrics.expose, self.ready)
             if self._http is not None:
@@ -107,8 +113,12 @@ class Server:
                 check_free(settings.listen)
             port = self._grpc.listen(str(settings.listen), parts.grpc_credentials(settings))
             self.address = str(Address(settings.listen.host, port))
+            if self._feed is not None:
+                made.callback(self._feed.stop)
             self._closing = made.pop_all()
         self.metrics.watch_pools(self._pools.gauges)
+        if (feed := self._feed) is not None:
+            self.metrics.watch_feeds(lambda: [feed.gauges()])
         self.metrics.watch_clusters(
             lambda: [parts.gauges(replica) for replica in self._replicas.running()]
         )
@@ -128,8 +138,10 @@ class Server:
             self._http.start()
         self._rules.start()
         self._preload()
-        self._grpc.ready()
-        self._ready = True
+        if self._feed is not None:
+            self._feed.start()
+        if self._feed is None or self._was_fed():
+            self._begin_answering()
 
     def stop(self, grace: float | None = None) -> None:
         """Turn away new calls, let running ones end within the grace time, release all."""
@@ -150,7 +162,10 @@ class Server:
         if self._stopping:
             return False, ("stopping",)
         if not self._ready:
-            return False, ("loading",)
+            lacking = () if self._feed is None else self._feed.lacking
+            return False, [f"{name} of the cluster not listed yet" for name in lacking] or (
+                "loading",
+            )
         if self.settings.unready_when_stale:
             stale = [replica for replica in self._replicas.running() if replica.stale_for]
             if stale:
@@ -208,8 +223,8 @@ class Server:
             remembers=settings.remember_results,
         )
         facts = ServerFacts(self.version, self._store.address, self._started, self._config_state)
-        reads, writes = Reads(self._store, self._replicas), Writes(self._store, self._replicas)
-        state = ClusterStateServicer(reads, writes, facts)
+        reads = Reads(self._store, self._replicas)
+        state = ClusterStateServicer(reads, self._writes, facts)
         decisions = SpreadEngineServicer(engine, Observer(self.metrics))
         places = PlacementServicer(
             Holding(engine, self._store, entering_wait=lend_place), self.metrics
@@ -226,12 +241,37 @@ class Server:
             parts.grpc_options(settings, reuse_port=self._reuse_port),
         )
 
+    def _was_fed(self) -> bool:
+        """Whether the store has a full list of each kind already, if an older one."""
+        try:
+            return set(self._store.head(self.settings.sync_cluster).vouched) >= FED_KINDS
+        except TopospreadError as error:
+            LOG.warning("whether cluster %s is there: %s", self.settings.sync_cluster, error)
+            return False
+
+    def _note_fed(self) -> None:
+        """The cluster was listed: load it, and answer."""
+        self._load((self.settings.sync_cluster,), FED_SECONDS)
+        self._begin_answering()
+
+    def _begin_answering(self) -> None:
+        if not self._stopping:
+            self._grpc.ready()
+            self._ready = True
+
     def _preload(self) -> None:
         """Load what is configured; a cluster that cannot be loaded now is loaded at first use."""
         chosen: Iterable[str] = self.settings.preload
         try:
             if ALL_CLUSTERS in chosen:
                 chosen = self._store.clusters()[: self.settings.max_preload]
-            self._replicas.preload(tuple(chosen), seconds_from_now(PRELOAD_SECONDS))
+        except TopospreadError as error:
+            LOG.warning("which clusters there are: %s", error)
+        else:
+            self._load(chosen)
+
+    def _load(self, clusters: Iterable[str], seconds: float = PRELOAD_SECONDS) -> None:
+        try:
+            self._replicas.preload(tuple(clusters), seconds_from_now(seconds))
         except TopospreadError as error:
             LOG.warning("not all clusters are loaded yet: %s", error)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 VERBS: Final = (
     "serve",
+    "sync",
     "apply",
     "delete",
     "get",

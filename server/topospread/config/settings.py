@@ -288,6 +288,41 @@ class ServerSettings:
             "Loading takes time before readiness, and memory after it.",
         ),
     ] = 16
+    sync: Annotated[
+        bool,
+        About(
+            values.switch(),
+            "",
+            "Feed a cluster's state from its API server: list and watch nodes, pods and workloads.",
+            "Needs access to a cluster, and the extra `sync`.",
+        ),
+    ] = False
+    sync_cluster: Annotated[
+        str,
+        About(values.text(), "", "The name that the cluster has here.", "What callers leave out."),
+    ] = "default"
+    sync_kubeconfig: Annotated[
+        str,
+        About(
+            values.text(),
+            "",
+            "kubeconfig file that names the API server.",
+            "$KUBECONFIG or ~/.kube/config where there is one, else the pod's service account.",
+        ),
+    ] = ""
+    sync_context: Annotated[
+        str,
+        About(values.text(), "", "Context of the kubeconfig.", "Its current one."),
+    ] = ""
+    sync_leave_out: Annotated[
+        tuple[str, ...],
+        About(
+            values.names(),
+            "",
+            "Namespaces whose objects are not fed, separated by commas.",
+            "All count. What runs in one that is left out takes no room on its nodes either.",
+        ),
+    ] = ()
     unready_when_stale: Annotated[
         bool,
         About(

@@ -31,6 +31,7 @@ from topospread.telemetry.families import (
     pool_families,
     scheduler_families,
 )
+from topospread.telemetry.feeding import FeedGauges, feed_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -146,6 +147,7 @@ class Metrics:
         self._config = (1, True)
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
         self._pools: Callable[[], Iterable[PoolGauges]] = tuple
+        self._feeds: Callable[[], Iterable[FeedGauges]] = tuple
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Families(self))
         ProcessCollector(registry=self._registry)
@@ -196,6 +198,10 @@ class Metrics:
         """Ask this at each scrape how busy the thread pools are."""
         self._pools = read
 
+    def watch_feeds(self, read: Callable[[], Iterable[FeedGauges]]) -> None:
+        """Ask this at each scrape how clusters are fed from their API servers."""
+        self._feeds = read
+
     def expose(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition in the format that an Accept header asks for, and its content type."""
         encode, content_type = choose_encoder(accept)
@@ -236,6 +242,8 @@ class Metrics:
         yield from self._config_families()
         yield from cluster_families(self._clusters())
         yield from pool_families(self._pools())
+        if feeds := list(self._feeds()):
+            yield from feed_families(feeds)
 
     def _config_families(self) -> Iterator[Metric]:
         generation, accepted = self._config

@@ -1,0 +1,87 @@
+"""`topospread sync`: feed a server's state from a cluster's API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from topospread.cli.complaints import DONE, BadInput, Unreachable
+from topospread.cli.options import Options, pass_options, server_options
+from topospread.config import values
+from topospread.errors import ConfigError
+
+if TYPE_CHECKING:
+    from topospread.app.syncing import Syncing
+
+
+def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address | None:
+    try:
+        return values.address_or_off().check(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}") from error
+
+
+@click.command("sync", short_help="Feed the state from a Kubernetes cluster.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="Names the API server.")
+@click.option("--context", default="", metavar="NAME", help="Of the kubeconfig.")
+@click.option(
+    "--leave-out",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Feed nothing of this namespace. May be repeated.",
+)
+@click.option("--once", is_flag=True, help="List everything once, within --timeout, and end.")
+@click.option(
+    "--http",
+    default="off",
+    show_default=True,
+    callback=_http,
+    metavar="HOST:PORT",
+    help="Where /metrics, /livez and /readyz are served.",
+)
+@server_options
+@pass_options
+def command(
+    options: Options,
+    kubeconfig: str,
+    context: str,
+    leave_out: tuple[str, ...],
+    once: bool,
+    http: values.Address | None,
+) -> int:
+    """List and watch nodes, pods and workloads, and write them to a server's state.
+
+    The API server is that of --kubeconfig, else of $KUBECONFIG or ~/.kube/config, else of the pod
+    that this runs in. It runs until SIGTERM or Ctrl-C. `topospread serve --sync` does the same
+    within a server.
+    """
+    from topospread.app.feeding import open_api_server
+    from topospread.app.syncing import Syncing
+    from topospread.cli.sync_sink import ClientSink
+    from topospread.telemetry.logs import start_logging
+    from topospread.transports.kubernetes.api_server import Access
+
+    try:
+        api = open_api_server(Access(kubeconfig, context))
+        with options.client() as client:
+            syncing = Syncing(options.cluster, api, ClientSink(client), leave_out, http)
+            output = start_logging("info", "auto")
+            try:
+                listed = syncing.run(_announce, once_within=options.timeout if once else None)
+            finally:
+                output.close()
+    except ConfigError as error:
+        raise BadInput(*str(error).splitlines()) from error
+    if once and not listed:
+        raise Unreachable(
+            f"not everything was listed within {options.timeout:g} s: the lines above say why;"
+            " give more with --timeout"
+        )
+    return DONE
+
+
+def _announce(syncing: Syncing) -> None:
+    click.echo(f"topospread feeds {syncing.cluster} from {syncing.api_address}")
+    if syncing.http_address:
+        click.echo(f"metrics and health on http://{syncing.http_address}")

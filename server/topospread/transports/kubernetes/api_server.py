@@ -1,0 +1,245 @@
+"""A cluster's API server, reached as a kubeconfig or the pod's own service account says.
+
+The official client knows where the server is and who we are (certificates, tokens that are read
+again, programs that make tokens); of its typed API nothing is used, because making its models of a
+large list costs many times what reading the JSON does.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import urlencode
+
+import orjson
+
+from topospread.errors import ClusterUnavailable, ConfigError, RevisionUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    from urllib3.response import BaseHTTPResponse
+
+GONE: Final = 410
+
+CONNECT_SECONDS: Final = 10.0
+LIST_SECONDS: Final = 60.0
+"""How long the API server may be silent while it makes one page of a list; its own limit."""
+
+_CHUNK: Final = 1 << 16
+
+_MISFITS: Final = (OSError, ValueError, TypeError, KeyError)
+"""What the client raises for files that are not there or hold something else than they should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How the API server is found.
+
+    Attributes:
+        kubeconfig: a file; empty: $KUBECONFIG or ~/.kube/config if there is one, else the service
+            account of the pod that this process runs in.
+        context: of the kubeconfig; empty: its current one.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+
+
+class Lines(Protocol):
+    """The lines of a stream as they come, and a way to end it."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None:
+        """End the stream, from any thread."""
+        ...
+
+
+class ApiServer:
+    """One API server. Methods may be called from any thread.
+
+    Args:
+        access: how it is found.
+
+    Attributes:
+        address: its URL.
+
+    Raises:
+        ConfigError: the kubeconfig or the service account cannot be used.
+    """
+
+    def __init__(self, access: Access) -> None:
+        from kubernetes.client import ApiClient, Configuration
+
+        # Parts of the client have no types.
+        self._configuration: Any = Configuration()
+        _load(access, self._configuration)
+        # A peer that vanished without a word is noticed although nothing is sent.
+        self._configuration.keep_alive = True
+        self._client: Any = ApiClient(self._configuration)
+        self.address: str = self._configuration.host
+
+    def list_page(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """One page of a list.
+
+        Raises:
+            RevisionUnavailable: the page is asked for too late (410): list from the beginning.
+            ClusterUnavailable: no answer, or a refusal.
+        """
+        response = self._get(path, query, LIST_SECONDS)
+        with _failures(path):
+            try:
+                answer = orjson.loads(response.data)
+            except orjson.JSONDecodeError as error:
+                raise ClusterUnavailable(f"{path}: the answer is no JSON: {error}") from error
+        if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
+            raise ClusterUnavailable(f"{path}: the answer is no list of Kubernetes objects")
+        return answer
+
+    def watch(self, path: str, query: Mapping[str, str], silence: float) -> Lines:
+        """The events of a watch as they come.
+
+        Args:
+            path: of the collection.
+            query: with ``watch`` and the resourceVersion to go on from.
+            silence: seconds without a byte after which the connection counts as lost.
+
+        Raises:
+            RevisionUnavailable: events that old are forgotten (410): list again.
+            ClusterUnavailable: no answer, or a refusal; iterating raises it as well.
+        """
+        return _Lines(path, self._get(path, query, silence))
+
+    def close(self) -> None:
+        """Let go of all connections that are not in use."""
+        self._client.rest_client.close()
+
+    def _get(self, path: str, query: Mapping[str, str], silence: float) -> BaseHTTPResponse:
+        return self._checked(path, self._request(path, query, silence))
+
+    def _request(self, path: str, query: Mapping[str, str], silence: float) -> BaseHTTPResponse:
+        headers = {"Accept": "application/json", "User-Agent": "topospread"}
+        url = f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
+        with _failures(path):
+            # Asked for anew each time: tokens change while we run.
+            for setting in self._configuration.auth_settings().values():
+                if setting["in"] == "header" and setting["value"]:
+                    headers[setting["key"]] = setting["value"]
+            made = self._client.rest_client.request(
+                "GET", url, headers=headers, _request_timeout=(CONNECT_SECONDS, silence)
+            )
+        response: BaseHTTPResponse = made.response
+        return response
+
+    def _checked(self, path: str, response: BaseHTTPResponse) -> BaseHTTPResponse:
+        if 200 <= response.status < 300:
+            return response
+        with _failures(path):
+            content = response.read(_CHUNK)
+        response.close()
+        raise failure(path, response.status, _status_text(content))
+
+
+class _Lines:
+    """The lines of a response. What comes after the last line end is dropped with it."""
+
+    def __init__(self, path: str, response: BaseHTTPResponse) -> None:
+        self._path = path
+        self._response = response
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        rest = b""
+        try:
+            with _failures(self._path):
+                for chunk in self._response.stream(_CHUNK):
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    yield from lines
+        finally:
+            self._response.close()
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed and not self._response.closed:
+                # Closing alone does not wake the thread that waits for the next chunk.
+                self._response.shutdown()
+            self._closed = True
+
+
+def failure(path: str, code: int, text: str) -> ClusterUnavailable | RevisionUnavailable:
+    """What a status of the API server means for whoever asked."""
+    if code == GONE:
+        return RevisionUnavailable(f"{path}: {text or 'gone'}")
+    advice = {
+        401: ": who we are is not known there: check the kubeconfig or the service account",
+        403: ": allow list and watch with RBAC (deploy/ has a ClusterRole for it)",
+    }.get(code, "")
+    return ClusterUnavailable(f"{path}: the API server answers {code} {text}{advice}")
+
+
+@contextmanager
+def _failures(path: str) -> Generator[None]:
+    """What the client raises, as an error of ours."""
+    from kubernetes.client.exceptions import ApiException
+    from kubernetes.config import ConfigException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except HTTPError as error:
+        raise ClusterUnavailable(f"{path}: the API server is out of reach: {error}") from error
+    except (ApiException, ConfigException, OSError) as error:
+        # Bad certificates; a program that makes tokens and failed.
+        raise ClusterUnavailable(f"{path}: cannot ask the API server: {error}") from error
+
+
+def _load(access: Access, configuration: Any) -> None:
+    import yaml
+    from kubernetes import config
+
+    file = access.kubeconfig or os.environ.get("KUBECONFIG", "")
+    default = Path("~/.kube/config").expanduser()
+    if not file and default.exists():
+        file = str(default)
+    if not file and "KUBERNETES_SERVICE_HOST" not in os.environ:
+        raise ConfigError(
+            "no cluster to feed from: this is no pod and there is no ~/.kube/config:"
+            " name a kubeconfig"
+        )
+    loading: Any = config  # without types
+    where = f"kubeconfig {file}" if file else "the pod's service account"
+    try:
+        if file:
+            # KUBECONFIG may name several files; the client merges them and says which is missing.
+            loading.load_kube_config(
+                file, access.context or None, configuration, persist_config=False
+            )
+        else:
+            loading.load_incluster_config(configuration)
+    except (
+        config.ConfigException,
+        OSError,
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ) as error:
+        text = " ".join(str(error).split())
+        raise ConfigError(f"{where} cannot be used: {text}") from error
+
+
+def _status_text(content: bytes) -> str:
+    """The message of a Status; anything else that came, shortened."""
+    try:
+        status = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        status = None
+    if isinstance(status, dict) and isinstance(status.get("message"), str):
+        return str(status["message"])
+    return content[:200].decode(errors="replace").strip()

@@ -1,0 +1,305 @@
+"""A cluster's state follows its API server, whatever happens to the connection between them."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.kubernetes.feeding import ZONE, fed, node, pod, small_cluster
+from tests.servers import until
+from topospread.cli.bench.kubernetes.objects import Objects
+from topospread.cli.bench.kubernetes.server import ApiServer, Asked, Fault
+from topospread_client.answers import Kind
+from topospread_client.client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.kubernetes.feeding import State
+
+
+@pytest.fixture
+def objects() -> Objects:
+    return small_cluster()
+
+
+@pytest.fixture
+def api(objects: Objects) -> Iterator[ApiServer]:
+    with ApiServer(objects) as server:
+        yield server
+
+
+@pytest.fixture
+def state(tmp_path: Path, api: ApiServer) -> Iterator[State]:
+    with fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        yield state
+
+
+def of(plural: str, *, watch: bool = True) -> Callable[[Asked], bool]:
+    """Matches lists or watches of a kind."""
+    return lambda asked: asked.watch is watch and asked.path.endswith(f"/{plural}")
+
+
+def metric(server: Any, name: str, **labels: str) -> float:
+    """The value of a sample of the server's metrics."""
+    for family in server.metrics.families():
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    return 0.0
+
+
+def test_every_kind_is_listed_and_decisions_rest_on_it(state: State) -> None:
+    assert state.names(Kind.NODE) == {"a1", "a2", "b1"}
+    assert state.pods() == {"web-0": "a1", "web-1": "b1"}
+    assert state.names(Kind.SERVICE) == {"web"}
+    assert state.names(Kind.REPLICATION_CONTROLLER) == {"old"}
+    assert state.names(Kind.REPLICA_SET) == {"web"}
+    assert state.names(Kind.STATEFUL_SET) == {"db"}
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    asked = pod("web-2", topologySpreadConstraints=[constraint])
+    assert state.client.evaluate(asked).feasible == 3
+
+
+def test_changes_are_followed(state: State, objects: Objects) -> None:
+    objects.put(node("b2", "b"), pod("web-2", "b2"))
+    until(lambda: state.pods().get("web-2") == "b2", "a new pod")
+    until(lambda: "b2" in state.names(Kind.NODE), "a new node")
+    objects.change("Pod", "default", "web-2", lambda made: made["spec"].update(nodeName="a2"))
+    until(lambda: state.pods()["web-2"] == "a2", "a changed pod")
+    objects.remove("Pod", "web-2", "default")
+    objects.remove("ReplicaSet", "web", "default")
+    until(lambda: "web-2" not in state.pods(), "a deleted pod")
+    until(lambda: not state.names(Kind.REPLICA_SET), "a deleted owner")
+
+
+def test_a_pod_that_ends_is_gone(state: State, objects: Objects) -> None:
+    objects.change("Pod", "default", "web-0", lambda made: made["status"].update(phase="Succeeded"))
+    until(lambda: set(state.pods()) == {"web-1"}, "the ended pod")
+
+
+def test_lists_come_in_pages(tmp_path: Path) -> None:
+    objects = Objects()
+    objects.put(*(node(f"n{number}") for number in range(25)))
+    with ApiServer(objects, page=10) as api, fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all pages")
+        assert len(state.names(Kind.NODE)) == 25
+        assert api.lists("nodes") == 3
+
+
+def test_a_page_asked_for_too_late_begins_the_list_anew(tmp_path: Path) -> None:
+    objects = Objects()
+    objects.put(*(node(f"n{number}") for number in range(25)))
+    with ApiServer(objects, page=10) as api:
+        api.faults.append(
+            Fault(lambda asked: "continue" in asked.query and of("nodes", watch=False)(asked), 410)
+        )
+        with fed(tmp_path, api) as (state, server):
+            until(lambda: server.ready()[0], "all pages")
+            assert len(state.names(Kind.NODE)) == 25
+            assert api.lists("nodes") == 2 + 3
+
+
+def test_a_watch_that_breaks_off_goes_on_where_it_was(
+    state: State, objects: Objects, api: ApiServer
+) -> None:
+    until(lambda: api.watches("pods") == 1, "a watch")
+    api.hang_up()
+    objects.put(pod("web-2", "b1"))
+    until(lambda: "web-2" in state.pods(), "a change across the break")
+    assert api.lists("pods") == 1
+    resumed = [asked for asked in api.asked if of("pods")(asked)]
+    assert len(resumed) >= 2
+
+
+def test_half_an_object_is_not_taken_for_one(tmp_path: Path, api: ApiServer) -> None:
+    # Within the second event, so that the first one counts and the second one comes again.
+    api.faults.append(Fault(of("pods"), cut_after=1000))
+    with fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        until(lambda: api.watches("pods") == 1, "a watch")
+        for number in range(20):
+            api.objects.put(pod(f"late-{number}", "a1"))
+        until(lambda: len(state.pods()) == 22, "all pods in spite of the cut")
+        assert metric(server, "topospread_sync_failures_total", kind="Pod") >= 1
+        assert api.lists("pods") == 1
+
+
+@pytest.mark.parametrize("told", ["as an event", "as the answer"])
+def test_a_forgotten_place_is_listed_again(
+    tmp_path: Path, api: ApiServer, told: str, objects: Objects
+) -> None:
+    fault = Fault(of("pods"), error=410) if told == "as an event" else Fault(of("pods"), status=410)
+    api.faults.append(fault)
+    with fed(tmp_path, api) as (state, server):
+        until(lambda: api.lists("pods") == 2, "a second list")
+        objects.put(pod("web-2", "b1"))
+        until(lambda: "web-2" in state.pods(), "a change after it")
+        assert metric(server, "topospread_sync_lists_total", kind="Pod", reason="expired") == 1
+
+
+def test_what_was_deleted_while_nobody_looked_is_found(
+    state: State, objects: Objects, api: ApiServer
+) -> None:
+    until(lambda: api.watches("pods") == 1, "a watch")
+    with objects.changed:
+        # As if a compaction came while the connection was down.
+        objects.remove("Pod", "web-0", "default")
+        objects.put(pod("web-9", "a2"))
+        objects.forget()
+        api.hang_up()
+    until(lambda: set(state.pods()) == {"web-1", "web-9"}, "the list")
+
+
+def test_other_errors_in_a_watch_are_tried_again(tmp_path: Path, api: ApiServer) -> None:
+    api.faults += [
+        Fault(of("pods", watch=False), status=500),
+        Fault(of("pods"), error=500),
+        Fault(of("pods"), status=429),
+    ]
+    with fed(tmp_path, api) as (state, server):
+        until(lambda: api.watches("pods") == 3, "a watch that stays")
+        api.objects.put(pod("web-2", "b1"))
+        until(lambda: "web-2" in state.pods(), "a change after the errors")
+        assert api.lists("pods") == 2
+        assert metric(server, "topospread_sync_failures_total", kind="Pod") == 3
+
+
+def test_bookmarks_move_the_place_on(tmp_path: Path, objects: Objects) -> None:
+    with (
+        ApiServer(objects, bookmark_seconds=0.05) as api,
+        fed(tmp_path, api) as (state, server),
+    ):
+        until(lambda: server.ready()[0], "all kinds listed")
+        # Only pods change: without bookmarks, services would be asked for from a forgotten place.
+        objects.put(pod("web-2", "b1"))
+        until(lambda: "web-2" in state.pods(), "the change")
+        label = {"kind": "Service", "type": "bookmark"}
+        seen = metric(server, "topospread_sync_events_total", **label)
+        until(
+            lambda: metric(server, "topospread_sync_events_total", **label) >= seen + 2, "bookmarks"
+        )
+        objects.forget()
+        before = api.watches("services")
+        api.hang_up()
+        until(lambda: api.watches("services") > before, "the next watch")
+        objects.put({"kind": "Service", "metadata": {"name": "new"}})
+        until(lambda: "new" in state.names(Kind.SERVICE), "a change after it")
+        assert api.lists("services") == 1
+
+
+def test_heartbeats_are_not_written(tmp_path: Path, api: ApiServer, objects: Objects) -> None:
+    with fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        before = state.client.node_table().revision
+
+        def beat(made: dict[str, Any]) -> None:
+            made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+
+        for name in ("a1", "a2", "b1"):
+            objects.change("Node", "", name, beat)
+        skipped = {"kind": "Node", "result": "skipped"}
+        until(lambda: metric(server, "topospread_sync_changes_total", **skipped) == 3, "beats")
+        assert state.client.node_table().revision == before
+        objects.change("Node", "", "a1", lambda made: made.update(spec={"unschedulable": True}))
+        until(lambda: state.client.node_table().revision != before, "a change that matters")
+
+
+def test_namespaces_can_be_left_out(tmp_path: Path, objects: Objects) -> None:
+    objects.put(pod("system", "a1", namespace="kube-system"))
+    with (
+        ApiServer(objects) as api,
+        fed(tmp_path, api, sync_leave_out="kube-system,other") as (state, server),
+    ):
+        until(lambda: server.ready()[0], "all kinds listed")
+        objects.put(pod("more", "a1", namespace="kube-system"), pod("web-2", "a1"))
+        until(lambda: "web-2" in state.pods(), "a pod of another namespace")
+        assert set(state.pods()) == {"web-0", "web-1", "web-2"}
+        listed = next(asked for asked in api.asked if of("pods", watch=False)(asked))
+        assert "metadata.namespace!=kube-system" in listed.query["fieldSelector"]
+        nodes = next(asked for asked in api.asked if of("nodes", watch=False)(asked))
+        assert "fieldSelector" not in nodes.query
+
+
+def test_an_object_that_cannot_be_read_is_left_out_and_counted(
+    tmp_path: Path, api: ApiServer, objects: Objects
+) -> None:
+    odd = pod("odd", "a1")
+    odd["spec"]["priority"] = "very"
+    objects.put(odd)
+    with fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        assert set(state.pods()) == {"web-0", "web-1"}
+        assert metric(server, "topospread_sync_changes_total", kind="Pod", result="refused") == 1
+
+
+def test_a_cluster_restored_from_a_backup_is_taken_as_it_is(
+    tmp_path: Path, api: ApiServer, objects: Objects
+) -> None:
+    with fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        until(lambda: api.watches("pods") == 1, "a watch")
+        backup = [
+            copy.deepcopy({"kind": kind, **stored.manifest})
+            for kind, plural in (("Node", "nodes"), ("Pod", "pods"))
+            for stored in objects.all(plural)
+        ]
+        backup[-1]["spec"]["nodeName"] = "a2"
+        # Versions go on from long before, and what came after the backup never happened.
+        objects.restore(10, backup)
+        api.hang_up()
+        api.faults += [Fault(of(plural), status=410) for plural in ("pods", "services")]
+        until(lambda: state.pods() == {"web-0": "a1", "web-1": "a2"}, "the backup's pods")
+        until(lambda: not state.names(Kind.SERVICE), "the backup's services")
+
+
+def test_until_the_cluster_is_listed_the_server_is_not_ready(
+    tmp_path: Path, api: ApiServer
+) -> None:
+    api.faults += [Fault(of("pods", watch=False), status=503) for _ in range(4)]
+    with fed(tmp_path, api) as (_, server):
+        ready, reasons = server.ready()
+        assert not ready
+        assert "Pod of the cluster not listed yet" in reasons
+        until(lambda: server.ready()[0], "readiness")
+        assert api.lists("pods") == 5
+
+
+def test_a_token_is_shown_and_a_wrong_one_is_said(
+    tmp_path: Path, objects: Objects, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ApiServer(objects, token="secret") as api:
+        with fed(tmp_path, api, token="secret") as (_, server):
+            until(lambda: server.ready()[0], "all kinds listed")
+        with fed(tmp_path, api, token="guess") as (_, server):
+            until(
+                lambda: metric(server, "topospread_sync_failures_total", kind="Node") >= 1, "a no"
+            )
+    assert "401 Unauthorized" in caplog.text
+    assert "check the kubeconfig" in caplog.text
+    assert "guess" not in caplog.text
+
+
+def test_lag_grows_while_the_api_server_is_away(tmp_path: Path, objects: Objects) -> None:
+    with ApiServer(objects) as api:
+        config = fed(tmp_path, api)
+        state, server = config.__enter__()
+        until(lambda: server.ready()[0], "all kinds listed")
+        until(lambda: metric(server, "topospread_sync_watching", kind="Pod") == 1, "an open watch")
+        assert metric(server, "topospread_sync_objects", kind="Pod") == 2
+    try:
+        until(lambda: metric(server, "topospread_sync_lag_seconds", kind="Pod") > 0, "a lag")
+        assert metric(server, "topospread_sync_watching", kind="Pod") == 0
+        assert isinstance(state.client, Client)
+        assert len(state.pods()) == 2, "the state answers on"
+    finally:
+        config.__exit__(None, None, None)
