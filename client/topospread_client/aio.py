@@ -119,6 +119,7 @@ class AsyncClient:
         self._timeout = timeout
         self._bulk_timeout = bulk_timeout
         self._retries = connection.retries
+        self._token = connection.shown()
         self._channel = connection.open_aio()
         self._stubs: dict[str, Callable[..., Any]] = {}
 
@@ -158,9 +159,10 @@ class AsyncClient:
         metadata = outgoing(traceparent)
 
         def open_line() -> Line:
+            shown = (*metadata, *self._token.metadata())
             questions: asyncio.Queue[EvaluateStreamRequest | None] = asyncio.Queue()
             call = self._stub(rpcs.EVALUATE_STREAM, self._channel.stream_stream)(
-                _until_none(questions), metadata=metadata
+                _until_none(questions), metadata=shown
             )
             return Line(call, questions.put_nowait)
 
@@ -204,7 +206,7 @@ class AsyncClient:
         """Open a server stream and read it."""
         ask = subscription.ask
         stub = self._stub(ask.rpc, self._channel.unary_stream)
-        call = stub(ask.request, timeout=ask.timeout, metadata=outgoing(ask.traceparent))
+        call = stub(ask.request, timeout=ask.timeout, metadata=self._metadata(ask))
         try:
             async for message in call:
                 yield subscription.decode(message)
@@ -216,12 +218,13 @@ class AsyncClient:
     async def _call(self, ask: Ask) -> Reply[Any]:
         kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
         timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
-        call = self._stub(ask.rpc, kind)(
-            ask.request, timeout=timeout, metadata=outgoing(ask.traceparent)
-        )
+        call = self._stub(ask.rpc, kind)(ask.request, timeout=timeout, metadata=self._metadata(ask))
         message = await call
         trace = traceparent_in(await call.trailing_metadata())
         return Reply(message, trace or traceparent_in(await call.initial_metadata()))
+
+    def _metadata(self, ask: Ask) -> tuple[tuple[str, str], ...]:
+        return (*outgoing(ask.traceparent), *self._token.metadata())
 
     def _stub(
         self, rpc: Rpc[Any, Any], kind: Callable[..., Callable[..., Any]]

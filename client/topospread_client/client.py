@@ -115,6 +115,7 @@ class Client:
         self._timeout = timeout
         self._bulk_timeout = bulk_timeout
         self._retries = connection.retries
+        self._token = connection.shown()
         self._channel = connection.open()
         self._stubs: dict[str, Callable[..., Any]] = {}
 
@@ -154,9 +155,10 @@ class Client:
         metadata = outgoing(traceparent)
 
         def open_line() -> Line:
+            shown = (*metadata, *self._token.metadata())
             questions: SimpleQueue[EvaluateStreamRequest | None] = SimpleQueue()
             call = self._stub(rpcs.EVALUATE_STREAM, self._channel.stream_stream)(
-                iter(questions.get, None), metadata=metadata
+                iter(questions.get, None), metadata=shown
             )
             return Line(call, questions.put)
 
@@ -200,7 +202,7 @@ class Client:
         """Open a server stream and read it."""
         ask = subscription.ask
         stub = self._stub(ask.rpc, self._channel.unary_stream)
-        call = stub(ask.request, timeout=ask.timeout, metadata=outgoing(ask.traceparent))
+        call = stub(ask.request, timeout=ask.timeout, metadata=self._metadata(ask))
         try:
             for message in call:
                 yield subscription.decode(message)
@@ -213,10 +215,13 @@ class Client:
         kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
         timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
         message, call = self._stub(ask.rpc, kind).with_call(  # type: ignore[attr-defined]
-            ask.request, timeout=timeout, metadata=outgoing(ask.traceparent)
+            ask.request, timeout=timeout, metadata=self._metadata(ask)
         )
         trace = traceparent_in(call.trailing_metadata()) or traceparent_in(call.initial_metadata())
         return Reply(message, trace)
+
+    def _metadata(self, ask: Ask) -> tuple[tuple[str, str], ...]:
+        return (*outgoing(ask.traceparent), *self._token.metadata())
 
     def _stub(
         self, rpc: Rpc[Any, Any], kind: Callable[..., Callable[..., Any]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -14,6 +14,7 @@ import grpc.aio
 
 from topospread_client import rpcs
 from topospread_client.errors import BadConnection
+from topospread_client.token import Token
 
 DEFAULT_TIMEOUT: Final = 10.0
 """Seconds for one call: far above any answer's time, short enough for a person to wait for."""
@@ -79,12 +80,24 @@ class Connection:
         tls: None speaks plain text.
         insecure: allow plain text to an address that is not this machine's own.
         retries: whether calls that change nothing are repeated when the server was out of reach.
+        token: shown with each call, where the server asks who calls.
+        token_file: a file with the token instead; read again when it changes.
     """
 
     address: str
     tls: Tls | None = None
     insecure: bool = False
     retries: bool = True
+    token: str | None = field(default=None, repr=False)
+    token_file: _FilePath | None = None
+
+    def shown(self) -> Token:
+        """What tells the server who calls.
+
+        Raises:
+            BadConnection: there is no token where one should be.
+        """
+        return Token(self.token, self.token_file)
 
     def open(self) -> grpc.Channel:
         """A channel; it connects at the first call.

@@ -13,6 +13,8 @@ The tree (each transport maps it to its own statuses in one place)::
     ├── LimitExceeded           a bounded queue, batch or table is full
     ├── DeadlineExceeded        a wait ended with the call's deadline
     ├── CallerGone              nobody waits for the answer any more
+    ├── Unauthenticated         the caller is not known; nothing more is said
+    ├── PermissionDenied        the caller lacks a role, which the text names
     ├── NotOffered              a call of the API that this version does not have
     ├── Conflict                a precondition did not hold and retries ran out
     ├── Unavailable             state not loaded, too stale, or the server is going away
@@ -112,6 +114,17 @@ class DeadlineExceeded(TopospreadError):
 
 class CallerGone(TopospreadError):
     """The caller cancelled the call or its connection broke."""
+
+
+class Unauthenticated(TopospreadError):
+    """The caller showed nothing that is known here; it is told no more than that."""
+
+    def __init__(self) -> None:
+        super().__init__("a valid token or client certificate is needed")
+
+
+class PermissionDenied(TopospreadError):
+    """The caller is known and lacks a role. The text names the role. Do not retry."""
 
 
 class NotOffered(TopospreadError):

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Self
 
 from topospread.app import parts
+from topospread.app.access import make_gate, watched_access
 from topospread.app.feeding import FED_KINDS, make_feed
 from topospread.app.ports import check_free
 from topospread.app.stores import open_store
@@ -91,6 +92,10 @@ class Server:
         with ExitStack() as made:
             self._rules = self._watched_rules()
             made.callback(self._rules.close)
+            self._access = watched_access(settings)
+            self._gate = make_gate(self._access)
+            if self._access is not None:
+                made.callback(self._access.close)
             self._tracing = tracing_from_environment(self.version)
             made.callback(self._tracing.close)
             self._store = ObservedStore(
@@ -106,7 +111,9 @@ class Server:
             self._writes = Writes(self._store, self._replicas)
             self._feed = make_feed(settings, self._writes, self._note_fed)
             self._grpc = self._grpc_server()
-            self._http = make_http(settings, self.version, self.metrics.expose, self.ready)
+            self._http = make_http(
+                settings, self.version, self.metrics.expose, self.ready, self._gate
+            )
             if self._http is not None:
                 made.callback(self._http.stop)
             if not reuse_port:
@@ -137,6 +144,8 @@ class Server:
         if self._http is not None:
             self._http.start()
         self._rules.start()
+        if self._access is not None:
+            self._access.start()
         self._preload()
         if self._feed is not None:
             self._feed.start()
@@ -154,8 +163,9 @@ class Server:
         self._grpc.cancel()
 
     def reload(self) -> bool:
-        """Read the configuration file again; returns whether what it holds is in force."""
-        return self._rules.reload()
+        """Read the files that may change again; returns whether what they hold is in force."""
+        known = self._access is None or self._access.reload()
+        return self._rules.reload() and known
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether calls are welcome, and if not, why."""
@@ -235,7 +245,7 @@ class Server:
             placement.SERVICE: places.methods(),
         }
         return GrpcServer(
-            Frame(self._tracing, self.metrics),
+            Frame(self._tracing, self.metrics, self._gate),
             completed(offered, self.version),
             self._pools,
             parts.grpc_options(settings, reuse_port=self._reuse_port),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger(__name__)
 
+LOOK: Final = 0.5
+"""Seconds after which a signal is noticed at the latest."""
+
 
 class Serving(Protocol):
     """What may be said of whatever serves, be it one process or several."""
@@ -90,7 +93,10 @@ class Process:
         try:
             self._start(server)
             announce(server)
-            self._told.wait()
+            # The system may give a signal to another thread, if this one has not yet dealt with the
+            # one before it: that ends no wait, so each wait is short.
+            while not self._told.wait(LOOK):
+                pass
             LOG.info("stopping: running calls may take %g s", self._settings.grace)
         except _ToldEarly:
             LOG.info("stopping: clusters were still being loaded")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from topospread.app.access import make_gate, watched_access
 from topospread.app.crew import Crew
 from topospread.app.ports import held_port
 from topospread.app.tally import exposition
@@ -95,10 +96,20 @@ class Supervisor:
         for told in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(told, self._ring)
         with ExitStack() as closing:
+            # Written to by whichever thread the system gives a signal to, which wakes the loop.
+            signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
+            closing.callback(signal.set_wakeup_fd, -1)
             self._address = closing.enter_context(held_port(self.settings.listen))
             workers_settings = replace(self.settings, listen=self._address, http=None, workers=1)
             self._crew = Crew(workers_settings, self.settings.workers)
-            self._http = make_http(self.settings, self.version, self._metrics, self._readiness)
+            self._access = watched_access(self.settings)
+            if self._access is not None:
+                closing.callback(self._access.close)
+                self._access.start()
+            self._http = make_http(
+                *(self.settings, self.version, self._metrics, self._readiness),
+                make_gate(self._access),
+            )
             if self._http is not None:
                 closing.callback(self._http.stop)
                 self._http.start()
@@ -176,12 +187,13 @@ class Supervisor:
         del frame
         if number != signal.SIGHUP:
             self._told += 1
-        os.write(self._bell, bytes((number,)))
 
     def _answer_bell(self) -> None:
         for number in os.read(self._read_bell, 64):
             if number == signal.SIGHUP:
                 self._signal(signal.SIGHUP)
+                if self._access is not None:
+                    self._access.reload()
             elif self._stopping:
                 # Told twice: the workers are, too, and end at once.
                 self._signal(signal.SIGTERM)

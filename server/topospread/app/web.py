@@ -8,14 +8,26 @@ from topospread.transports.http.routes import http_app
 from topospread.transports.http.server import HttpServer, TlsFiles
 
 if TYPE_CHECKING:
+    from topospread.access.gate import Gate
     from topospread.config.settings import ServerSettings
     from topospread.transports.http.routes import Exposition, Health
 
 
 def make_http(
-    settings: ServerSettings, version: str, metrics: Exposition, ready: Health
+    settings: ServerSettings,
+    version: str,
+    metrics: Exposition,
+    ready: Health,
+    gate: Gate | None,
 ) -> HttpServer | None:
     """The server of metrics and health; None when that is off.
+
+    Args:
+        settings: where and how.
+        version: of the server.
+        metrics: what /metrics shows.
+        ready: what /readyz shows.
+        gate: tells who asks; None lets anybody in.
 
     Raises:
         ConfigError: it cannot listen, or a TLS file cannot be used.
@@ -28,6 +40,7 @@ def make_http(
         live=lambda: (True, ()),
         ready=ready,
         max_body_bytes=settings.http_max_body_bytes,
+        gate=gate,
     )
     tls = None
     if settings.tls:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from topospread.access.file import read_access
 from topospread.cli import printing
 from topospread.cli.complaints import DONE, BadInput
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
@@ -41,6 +42,8 @@ def check(file: str | None, form: str) -> int:
         settings = load_settings({"config": file}, os.environ)
         text = read_config(settings.config) if settings.config else ""
         rules = read_rules(text, settings.config or "defaults", settings.feature_gates)
+        if settings.access_file:
+            read_access(read_config(settings.access_file), settings.access_file)
     except ConfigError as error:
         raise BadInput(*str(error).splitlines()) from error
     for warning in rules.warnings:

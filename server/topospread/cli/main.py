@@ -29,6 +29,7 @@ VERBS: Final = (
     "place",
     "status",
     "store",
+    "token",
     "conformance",
     "bench",
     "config",

@@ -5,6 +5,7 @@ They may stand before the verb or after it; after it wins.
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -40,6 +41,7 @@ class Options:
     tls_key: str | None = None
     tls_server_name: str | None = None
     insecure: bool = False
+    token_file: str | None = None
     output: str = "table"
 
     def connection(self) -> Connection:
@@ -49,7 +51,15 @@ class Options:
         tls = None
         if self.tls or self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name:
             tls = Tls(self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name)
-        return Connection(self.address or DEFAULT_ADDRESS, tls, insecure=self.insecure)
+        # A flag would show the token in `ps`, so there is none.
+        token = None if self.token_file else os.environ.get("TOPOSPREAD_TOKEN") or None
+        return Connection(
+            self.address or DEFAULT_ADDRESS,
+            tls,
+            insecure=self.insecure,
+            token=token,
+            token_file=self.token_file,
+        )
 
     @contextmanager
     def client(self) -> Iterator[Client]:
@@ -105,6 +115,12 @@ _SERVER: Final = (
     _option("--tls-cert", type=_FILE, help="PEM file with this client's certificate."),
     _option("--tls-key", type=_FILE, help="PEM file with the key of --tls-cert."),
     _option("--tls-server-name", metavar="NAME", help="Name that the certificate must be for."),
+    _option(
+        "--token-file",
+        envvar="TOPOSPREAD_TOKEN_FILE",
+        type=_FILE,
+        help="File with the token that says who calls; TOPOSPREAD_TOKEN may hold it instead.",
+    ),
     _option("--insecure", is_flag=True, help="Allow plain text to another machine."),
 )
 _OUTPUTS: Final = click.Choice(["table", "json", "yaml", "name"])

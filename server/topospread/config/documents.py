@@ -40,6 +40,22 @@ class ConfigFile:
     scheduler: Document | None = None
 
 
+def yaml_documents(text: str, name: str) -> list[Any]:
+    """The documents of a YAML text; empty ones are left out, keys that come twice refused.
+
+    Args:
+        text: YAML (or JSON, which is YAML).
+        name: of the file, for error texts.
+
+    Raises:
+        ConfigError: it is not YAML.
+    """
+    try:
+        return [one for one in yaml.load_all(text, _StrictLoader) if one is not None]
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigError(f"{name}: this is not YAML: {_where(error)}") from error
+
+
 def read_documents(text: str, name: str) -> ConfigFile:
     """Tell the documents of a file apart; none at all is fine.
 
@@ -50,10 +66,7 @@ def read_documents(text: str, name: str) -> ConfigFile:
     Raises:
         ConfigError: it is not YAML, or a document is of another kind or comes twice.
     """
-    try:
-        documents = [one for one in yaml.load_all(text, _StrictLoader) if one is not None]
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{name}: this is not YAML: {_where(error)}") from error
+    documents = yaml_documents(text, name)
     found: dict[str, Document] = {}
     for position, document in enumerate(documents, 1):
         kind = _kind_of(document, f"{name}: document {position}")

@@ -356,7 +356,7 @@ class ServerSettings:
             values.switch(),
             "",
             "Serve gRPC reflection.",
-            "grpcurl and ghz need it; the API is public anyway.",
+            "grpcurl and ghz need it; with an access file it takes the role read.",
         ),
     ] = True
     scheduler_metrics: Annotated[
@@ -424,6 +424,16 @@ class ServerSettings:
             "",
             "The same for HTTP; `none` asks for no certificate there. Empty: as --client-ca says.",
             "One word closes both doors; kubelet's probes have no certificate and need `none`.",
+        ),
+    ] = ""
+    access_file: Annotated[
+        str,
+        About(
+            values.text(),
+            "",
+            "YAML file of kind TopospreadAccess: hashed tokens, names in client certificates, and"
+            " the roles of each; read again when it changes (docs/security.md).",
+            "Without one, whoever reaches the server may do everything.",
         ),
     ] = ""
     insecure: Annotated[

@@ -29,6 +29,8 @@ _LEFT_OUT: Final = frozenset({"color_message"})
 
 _SECRETS: Final = (
     (re.compile(r"\b([a-z][a-z0-9+.-]*://)[^/\s\"']*@", re.IGNORECASE), r"\1***@"),
+    # Wherever a token of ours stands, its identifier says which it was.
+    (re.compile(r"\b(tsp_[0-9a-f]{1,32}_)[A-Za-z0-9_-]+"), r"\1***"),
     (re.compile(r"\b(bearer\s+)[^\s\"',]+", re.IGNORECASE), r"\1***"),
 )
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from topospread.access.callers import ANYBODY, Caller
 from topospread.errors import (
     CallerGone,
     DeadlineExceeded,
@@ -22,15 +24,18 @@ from topospread.errors import (
     LimitExceeded,
     NotOffered,
     TopospreadError,
+    Unauthenticated,
     Unavailable,
 )
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.transports.grpc.failures import Failure, failure_of
+from topospread.transports.grpc.needs import caller_of, need_of
 from topospread.transports.grpc.pool import Pool, away, overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from topospread.access.gate import Gate
     from topospread.telemetry.metrics import CallMeter, Metrics
     from topospread.telemetry.tracing import CallSpan, Tracing
 
@@ -57,12 +62,16 @@ class Call:
         deadline: on the monotonic clock; infinite for a stream whose caller states none.
         active: whether somebody still waits for what it answers; for long streams.
         question: starts the span of one question of a stream.
+        caller: who makes it.
+        permit: raises when the caller may not ask one question of a stream; takes its bytes.
     """
 
     span: CallSpan
     deadline: float
     active: Callable[[], bool]
     question: Callable[[], CallSpan] | None = None
+    caller: Caller = ANYBODY
+    permit: Callable[[bytes], None] | None = None
 
     def left(self) -> float:
         """Seconds that may be spent on an answer, never below a millisecond: a last try is made.
@@ -128,14 +137,16 @@ class Frame:
     Args:
         tracing: starts spans.
         metrics: counts calls.
+        gate: tells who calls; without one anybody may do anything.
 
     Attributes:
         stopping: open streams are to end.
     """
 
-    def __init__(self, tracing: Tracing, metrics: Metrics) -> None:
+    def __init__(self, tracing: Tracing, metrics: Metrics, gate: Gate | None = None) -> None:
         self._tracing = tracing
         self._metrics = metrics
+        self.gate = gate
         self.stopping = False
 
     def wrap(
@@ -149,7 +160,7 @@ class Frame:
         grpcio takes a method's pool from an attribute of the function it calls, which must be a
         closure: bound methods have no attributes.
         """
-        framed = _Framed(self, f"/{service}/{name}", f"{service.rsplit('.')[-1]}/{name}", pool_name)
+        framed = _Framed(self, service, name, pool_name)
         if isinstance(method, StreamOut | StreamBoth):
 
             def stream(raws: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -180,11 +191,12 @@ class Frame:
 class _Framed:
     """One method in its frame."""
 
-    def __init__(self, frame: Frame, method: str, label: str, pool_name: str) -> None:
+    def __init__(self, frame: Frame, service: str, name: str, pool_name: str) -> None:
         self._frame = frame
-        self._method = method
-        self._meter = frame.meter(label)
+        self._method = f"/{service}/{name}"
+        self._meter = frame.meter(f"{service.rsplit('.')[-1]}/{name}")
         self._pool_name = pool_name
+        self._need = need_of(service, name)
 
     def answer(
         self,
@@ -193,13 +205,13 @@ class _Framed:
         context: grpc.ServicerContext,
     ) -> bytes:
         """Carry out a call with one answer."""
-        raw, refused = self._receive(method, raws, context)
+        caller, raw, refused = self._receive(method, raws, context)
         started = time.perf_counter()
         span = self._frame.begin(self._method, context)
         try:
             if refused is not None:
                 raise refused
-            call = self._call(span, context, context.is_active, DEFAULT_DEADLINE)
+            call = self._call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
             answer = _served(method, raw, raws, call, context)
             if span.recording:
                 _describe_answer(span, answer)
@@ -216,14 +228,14 @@ class _Framed:
         context: grpc.ServicerContext,
     ) -> Iterator[bytes]:
         """Carry out a call with a stream of answers, until it ends, or the caller or we go."""
-        raw, refused = self._receive(method, raws, context)
+        caller, raw, refused = self._receive(method, raws, context)
         started = time.perf_counter()
         span = self._frame.begin(self._method, context)
         try:
             if refused is not None:
                 raise refused
             call = self._call(
-                span, context, lambda: context.is_active() and not self._frame.stopping, math.inf
+                caller, span, context, lambda: self._goes_on(caller, context), math.inf
             )
             call.question = lambda: self._frame.begin(self._method, context)
             if isinstance(method, StreamBoth):
@@ -240,6 +252,8 @@ class _Framed:
                 raise _gone(context)
             if self._frame.stopping:
                 raise Unavailable("the server is going away: try another one")
+            if not self._stands(caller):
+                raise Unauthenticated
         except GeneratorExit:
             # The caller went away while an answer was sent.
             self._end(failure_of(_gone(context)), None, span, started)
@@ -250,25 +264,47 @@ class _Framed:
 
     def _receive(
         self, method: Method, raws: Iterator[bytes], context: grpc.ServicerContext
-    ) -> tuple[bytes, TopospreadError | None]:
-        """The first message, or why there is none; nothing of a stream in."""
+    ) -> tuple[Caller, bytes, TopospreadError | None]:
+        """Who calls, and the first message or why there is none; nothing of a stream in."""
+        caller = ANYBODY
+        try:
+            if self._frame.gate is not None:
+                # Before anything else: strangers learn nothing, and hold no thread.
+                caller = caller_of(self._frame.gate, context)
+                caller.clusters(self._need.role)
+            raw = self._first(method, raws, context)
+            if self._frame.gate is not None and not isinstance(method, StreamIn | StreamBoth):
+                self._need.check(caller, raw)
+        except TopospreadError as refused:
+            return caller, b"", refused
+        return caller, raw, None
+
+    def _first(self, method: Method, raws: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         if overloaded():
             self._frame.rejected(self._pool_name)
-            return b"", LimitExceeded(f"too many {self._pool_name} calls at once: try again later")
+            raise LimitExceeded(f"too many {self._pool_name} calls at once: try again later")
         if isinstance(method, Unoffered):
-            return b"", NotOffered(method.text)
+            raise NotOffered(method.text)
         if isinstance(method, StreamIn | StreamBoth):
-            return b"", None
+            return b""
         try:
             with away(context.cancel):
-                return next(raws), None
+                return next(raws)
         except StopIteration:
-            return b"", InvalidRequest("the call has no request message")
+            raise InvalidRequest("the call has no request message") from None
         except grpc.RpcError:
-            return b"", _gone(context)
+            raise _gone(context) from None
+
+    def _goes_on(self, caller: Caller, context: grpc.ServicerContext) -> bool:
+        return context.is_active() and not self._frame.stopping and self._stands(caller)
+
+    def _stands(self, caller: Caller) -> bool:
+        gate = self._frame.gate
+        return gate is None or gate.stands(caller)
 
     def _call(
         self,
+        caller: Caller,
         span: CallSpan,
         context: grpc.ServicerContext,
         active: Callable[[], bool],
@@ -280,7 +316,10 @@ class _Framed:
             raise DeadlineExceeded("the call's deadline passed before it was begun")
         # Without a deadline grpcio answers the years until the end of its clock.
         seconds = unlimited if left > LONGEST_DEADLINE else left
-        return Call(span, time.monotonic() + seconds, active)
+        permit = None
+        if self._frame.gate is not None:
+            permit = partial(self._need.check, caller)
+        return Call(span, time.monotonic() + seconds, active, caller=caller, permit=permit)
 
     def _done(self, span: CallSpan, context: grpc.ServicerContext, started: float) -> None:
         context.set_trailing_metadata((("traceparent", span.traceparent),))
@@ -316,7 +355,7 @@ def _served(
             _describe_request(call.span, request)
         return method.serve(request, call)
     assert isinstance(method, StreamIn), "what is not offered was refused"
-    return method.serve(_messages(method.request, raws, context), call)
+    return method.serve(_messages(method.request, raws, context, permit=call.permit), call)
 
 
 def _describe_request(span: CallSpan, request: object) -> None:
@@ -338,8 +377,12 @@ def _messages(
     context: grpc.ServicerContext,
     *,
     patient: bool = False,
+    permit: Callable[[bytes], None] | None = None,
 ) -> Iterator[_Request]:
-    """The messages of a stream, as they come; after the first, a patient one lets them wait."""
+    """The messages of a stream, as they come; after the first, a patient one lets them wait.
+
+    The first one says what the stream is about, and must be permitted.
+    """
     idle = False
     while True:
         try:
@@ -350,6 +393,9 @@ def _messages(
         except grpc.RpcError as cause:
             raise _gone(context) from cause
         idle = patient
+        if permit is not None:
+            permit(raw)
+            permit = None
         yield parse(kind, raw)
 
 

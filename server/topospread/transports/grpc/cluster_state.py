@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from topospread.access.callers import Role
 from topospread.codec.oddities import oddities
 from topospread.codec.pods import selector_from_proto
 from topospread.codec.stored import ends_reservation, object_from_stored, stored
@@ -202,12 +203,16 @@ class ClusterStateServicer:
 
     def list_clusters(self, request: pb.ListClustersRequest, call: Call) -> pb.ListClustersResponse:
         """ClusterState.ListClusters."""
-        del request, call
+        del request
         generation, error = self._facts.config()
         started = Timestamp()
         started.FromMicroseconds(int(self._facts.started * 1e6))
         return pb.ListClustersResponse(
-            clusters=[_cluster_status(followed) for followed in self._reads.clusters()],
+            clusters=[
+                _cluster_status(followed)
+                for followed in self._reads.clusters()
+                if call.caller.may(Role.READ, followed.name)
+            ],
             server_version=self._facts.version,
             store=self._facts.store,
             started_at=started,

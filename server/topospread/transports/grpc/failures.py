@@ -20,9 +20,11 @@ from topospread.errors import (
     LimitExceeded,
     NotFound,
     NotOffered,
+    PermissionDenied,
     PreconditionFailed,
     RevisionUnavailable,
     TopospreadError,
+    Unauthenticated,
     Unavailable,
 )
 from topospread_proto.v1 import common_pb2
@@ -51,6 +53,8 @@ _CODES: Final[Sequence[tuple[type[TopospreadError], grpc.StatusCode]]] = (
     (LimitExceeded, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
     (CallerGone, grpc.StatusCode.CANCELLED),
+    (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (PermissionDenied, grpc.StatusCode.PERMISSION_DENIED),
     (NotOffered, grpc.StatusCode.UNIMPLEMENTED),
     (Conflict, grpc.StatusCode.ABORTED),
     (Unavailable, grpc.StatusCode.UNAVAILABLE),

@@ -16,6 +16,7 @@ from topospread.transports.grpc.calls import Frame, Method, Unoffered, handlers
 from topospread.transports.grpc.health import Health
 from topospread.transports.grpc.pool import end_silent
 from topospread.transports.grpc.reflection import reflection_handlers
+from topospread.transports.grpc.standard import Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -128,9 +129,12 @@ class GrpcServer:
         for service, methods in services.items():
             framed = [(name, m, by_name[pool], pool) for name, (m, pool) in methods.items()]
             self._server.add_generic_rpc_handlers((handlers(frame, service, framed),))
-        standard = [self._health.handlers(pools.other)]
+        standard: list[grpc.GenericRpcHandler] = [self._health.handlers(pools.other)]
         if options.reflection:
-            standard.append(reflection_handlers((*offered, health.SERVICE), pools.streams))
+            described = (*offered, health.SERVICE)
+            standard.append(reflection_handlers(described, pools.streams, frame.gate))
+        if frame.gate is not None:
+            standard.append(Unknown(frame.gate, pools.other))
         self._server.add_generic_rpc_handlers(standard)
 
     def listen(self, address: str, credentials: Credentials | None) -> int:

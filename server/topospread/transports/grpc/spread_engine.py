@@ -100,7 +100,10 @@ class SpreadEngineServicer:
         span = call.question()
         one = Call(span, min(call.deadline, time.monotonic() + DEFAULT_DEADLINE), call.active)
         try:
-            answer = self.evaluate(parse(frames.EvaluateFrame, b"".join(request)), one)
+            raw = b"".join(request)
+            if call.permit is not None:
+                call.permit(raw)
+            answer = self.evaluate(parse(frames.EvaluateFrame, raw), one)
         except Exception as error:  # noqa: BLE001 - one question's failure ends no other's stream
             failure = failure_of(error)
             span.end(failure.code.value[0], error)

@@ -1,4 +1,4 @@
-"""What the handlers of health and reflection share: these are not framed as our own calls are."""
+"""What the handlers of health, reflection and unknown methods share: calls that are not framed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,61 @@ from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
+from typing_extensions import override
 
+from topospread.errors import PermissionDenied, Unauthenticated
+from topospread.transports.grpc.needs import caller_of
 from topospread.transports.grpc.pool import away, overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from topospread.access.callers import Role
+    from topospread.access.gate import Gate
+    from topospread.transports.grpc.pool import Pool
+
 _Request = TypeVar("_Request", bound=Message)
+
+
+def admit(gate: Gate | None, role: Role | None, context: grpc.ServicerContext) -> None:
+    """End the call unless its caller is known and has the role somewhere."""
+    try:
+        caller = caller_of(gate, context)
+        if role is not None:
+            caller.clusters(role)
+    except Unauthenticated as refused:
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refused))
+    except PermissionDenied as refused:
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
+
+
+class Unknown(grpc.GenericRpcHandler):
+    """Behind all other handlers: strangers are not told which methods there are.
+
+    Args:
+        gate: tells who calls.
+        pool: the calls are ended on.
+    """
+
+    def __init__(self, gate: Gate, pool: Pool) -> None:
+        def end(raws: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+            del raws
+            admit(gate, None, context)
+            # What grpcio itself says.
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+        end.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
+        self._handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(
+            end
+        )
+
+    @override
+    def service(
+        self, handler_call_details: grpc.HandlerCallDetails
+    ) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """The handler for any method."""
+        del handler_call_details
+        return self._handler
 
 
 def first_message(

@@ -11,8 +11,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from topospread.access.callers import Role
+from topospread.transports.http.guard import Guard, may
+
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from topospread.access.gate import Gate
 
 Health = Callable[[], tuple[bool, Sequence[str]]]
 """Whether all is well, and if not, why: a line each."""
@@ -37,7 +43,8 @@ def http_app(
     ready: Health,
     max_body_bytes: int,
     routes: Sequence[BaseRoute] = (),
-) -> Starlette:
+    gate: Gate | None = None,
+) -> ASGIApp:
     """The application.
 
     Args:
@@ -46,7 +53,8 @@ def http_app(
         live: false only when a restart would help.
         ready: false while calls should go elsewhere.
         max_body_bytes: a larger request body is answered with 413.
-        routes: more of them, for example the extender's.
+        routes: more of them, for example the extender's; the guard says which role they need.
+        gate: tells who asks; None lets anybody in.
     """
 
     async def scrape(request: Request) -> Response:
@@ -57,7 +65,7 @@ def http_app(
     async def page(_: Request) -> Response:
         return HTMLResponse(_PAGE.format(version=escape(version)))
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", page),
             Route("/metrics", scrape),
@@ -67,12 +75,15 @@ def http_app(
         ],
         max_body_size=max_body_bytes,
     )
+    return app if gate is None else Guard(app, gate)
 
 
 def _health(check: Health) -> Callable[[Request], Response]:
-    def answer(_: Request) -> Response:
+    def answer(request: Request) -> Response:
         well, reasons = check()
-        lines = "".join(f"{reason}\n" for reason in reasons)
+        # Reasons name clusters: strangers learn that all is well, or is not.
+        told = reasons if may(request, Role.READ) else () if well else ("not well",)
+        lines = "".join(f"{reason}\n" for reason in told)
         return PlainTextResponse(lines or "ok\n", 200 if well else 503)
 
     return answer

@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from topospread.access.gate import NO_NAMES, Names
 from topospread.errors import ConfigError
+from topospread.transports.http.guard import NAMES, certificate_names
 
 if TYPE_CHECKING:
+    import asyncio
+
     from starlette.types import ASGIApp
 
 
@@ -60,7 +65,7 @@ class HttpServer:
         self._socket = _bound(host, port, reuse_port=reuse_port)
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=_Protocol,
             ws="none",
             lifespan="off",
             access_log=False,
@@ -113,6 +118,24 @@ class HttpServer:
             self._server.run([self._socket])
         finally:
             self._server.accepting.set()
+
+
+class _Protocol(HttpToolsProtocol):
+    """Tells the application the names in the client's certificate."""
+
+    _names: Names = NO_NAMES
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self._names = certificate_names(tls.getpeercert())
+
+    @override
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"][NAMES] = self._names
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,1 @@
+"""Who may do what: roles, hashed tokens, names in client certificates. Knows no transport."""

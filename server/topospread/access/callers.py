@@ -1,0 +1,108 @@
+"""A caller and its roles.
+
+Roles: ``read`` sees state, ``decide`` asks for decisions and holds places, ``write`` changes what
+is known of a cluster, ``admin`` drops clusters and accepts stores. ``decide`` and ``write`` include
+``read``, because their answers show state; ``admin`` includes all. A role holds everywhere, or, as
+``role@cluster``, for one cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import PermissionDenied
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Role(Enum):
+    """What a caller may do; the value is its name."""
+
+    READ = "read"
+    DECIDE = "decide"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+_INCLUDED: Final[Mapping[Role, frozenset[Role]]] = {
+    Role.READ: frozenset({Role.READ}),
+    Role.DECIDE: frozenset({Role.READ, Role.DECIDE}),
+    Role.WRITE: frozenset({Role.READ, Role.WRITE}),
+    Role.ADMIN: frozenset(Role),
+}
+
+_NOWHERE: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Somebody who is known.
+
+    Attributes:
+        name: for the audit log.
+        allowed: the clusters in which each role holds; None is all of them.
+        expires: seconds since 1970 from which on it is not known any more.
+        proof: of what it is known by, so that an exchanged token makes another caller.
+    """
+
+    name: str
+    allowed: Mapping[Role, frozenset[str] | None]
+    expires: float = math.inf
+    proof: bytes = field(default=b"", repr=False)
+
+    def clusters(self, role: Role) -> frozenset[str] | None:
+        """Where a role holds; None is everywhere.
+
+        Raises:
+            PermissionDenied: nowhere.
+        """
+        clusters = self.allowed.get(role, _NOWHERE)
+        if clusters is not None and not clusters:
+            raise PermissionDenied(f"the role {role.value} is missing")
+        return clusters
+
+    def check(self, role: Role, cluster: str) -> None:
+        """See whether a role holds in a cluster.
+
+        Raises:
+            PermissionDenied: it does not.
+        """
+        clusters = self.clusters(role)
+        if clusters is not None and cluster not in clusters:
+            raise PermissionDenied(f"the role {role.value} is missing for cluster {cluster!r}")
+
+    def check_everywhere(self, role: Role) -> None:
+        """See whether a role is bound to no cluster.
+
+        Raises:
+            PermissionDenied: it is, or is missing.
+        """
+        if self.clusters(role) is not None:
+            raise PermissionDenied(f"the role {role.value} is missing for all clusters")
+
+    def may(self, role: Role, cluster: str) -> bool:
+        """Whether a role holds in a cluster."""
+        clusters = self.allowed.get(role, _NOWHERE)
+        return clusters is None or cluster in clusters
+
+
+def allowed(grants: Iterable[tuple[Role, str | None]]) -> dict[Role, frozenset[str] | None]:
+    """What a caller may do where.
+
+    Args:
+        grants: roles, each with the cluster that it is bound to, or None.
+    """
+    found: dict[Role, frozenset[str] | None] = {}
+    for granted, cluster in grants:
+        for role in _INCLUDED[granted]:
+            so_far = found.get(role, _NOWHERE)
+            found[role] = None if cluster is None or so_far is None else so_far | {cluster}
+    return found
+
+
+ANYBODY: Final = Caller("", allowed((role, None) for role in Role))
+"""The caller where no access file is configured."""

@@ -1,0 +1,113 @@
+"""Tells callers by what they show: a bearer token, or the names in their certificate."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from topospread.access.tokens import digest, identifier
+from topospread.errors import Unauthenticated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from topospread.access.callers import Caller
+
+_SCHEME: Final = "bearer "
+_NO_DIGEST: Final = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names in a certificate that was verified; empty when none was shown.
+
+    Attributes:
+        common: the common names of its subject.
+        alternative: its subject alternative names: DNS names, URIs, e-mail addresses, IPs.
+    """
+
+    common: Sequence[str] = ()
+    alternative: Sequence[str] = ()
+
+
+NO_NAMES: Final = Names()
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """All who are known. Immutable: a changed access file makes another one.
+
+    Attributes:
+        tokens: by identifier.
+        common: by the common name of a certificate.
+        alternative: by one of its alternative names.
+    """
+
+    tokens: Mapping[str, Caller]
+    common: Mapping[str, Caller]
+    alternative: Mapping[str, Caller]
+
+    def knows(self, caller: Caller) -> bool:
+        """Whether a caller is as it was when it came."""
+        every = (self.tokens, self.common, self.alternative)
+        return any(caller == known for roll in every for known in roll.values())
+
+
+class Gate:
+    """Where callers show what they have.
+
+    Args:
+        roll: that is in force.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, roll: Callable[[], Roll], clock: Callable[[], float] = time.time) -> None:
+        self._roll = roll
+        self._clock = clock
+
+    def caller(self, authorization: Sequence[str], names: Callable[[], Names]) -> Caller:
+        """Who calls.
+
+        Args:
+            authorization: all values of that header. A token that is not known is not made good
+                by a certificate.
+            names: in the caller's certificate; asked for when there is no token.
+
+        Raises:
+            Unauthenticated: nobody who is known.
+        """
+        roll = self._roll()
+        if authorization:
+            found = _by_token(roll, authorization)
+        elif roll.common or roll.alternative:
+            found = _by_names(roll, names())
+        else:
+            found = None
+        if found is None or found.expires <= self._clock():
+            raise Unauthenticated
+        return found
+
+    def stands(self, caller: Caller) -> bool:
+        """Whether a caller who came in earlier is still known, with the same roles."""
+        return caller.expires > self._clock() and self._roll().knows(caller)
+
+
+def _by_token(roll: Roll, authorization: Sequence[str]) -> Caller | None:
+    value = authorization[0]
+    if len(authorization) > 1 or value[: len(_SCHEME)].lower() != _SCHEME:
+        return None
+    token = value[len(_SCHEME) :].strip()
+    found = roll.tokens.get(identifier(token))
+    # Compared in constant time, and also when there is nothing to compare with.
+    known = hmac.compare_digest(_NO_DIGEST if found is None else found.proof, digest(token))
+    return found if known else None
+
+
+def _by_names(roll: Roll, names: Names) -> Caller | None:
+    for name in names.alternative:
+        if (found := roll.alternative.get(name)) is not None:
+            return found
+    # One that carries several common names does not say which is meant.
+    return roll.common.get(names.common[0]) if len(names.common) == 1 else None

@@ -1,0 +1,108 @@
+"""Before all pages: who asks, and whether they may.
+
+With a gate, strangers get the statuses of /livez and /readyz and nothing else. The pages that every
+server has need the role read for all clusters, because metrics name them. Any other path needs the
+role decide, in some cluster; a route that serves one cluster checks that by :func:`permit`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from starlette.responses import PlainTextResponse
+
+from topospread.access.callers import ANYBODY, Caller, Role
+from topospread.access.gate import NO_NAMES, Names
+from topospread.errors import PermissionDenied, Unauthenticated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.requests import HTTPConnection
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from topospread.access.gate import Gate
+
+OPEN: Final = frozenset({"/livez", "/readyz"})
+"""What strangers may ask for."""
+
+READ_EVERYWHERE: Final = frozenset({"/", "/metrics"})
+
+CALLER: Final = "topospread_caller"
+NAMES: Final = "topospread_names"
+"""Keys of a request's state; the second is set by the server, from the client's certificate."""
+
+
+class Guard:
+    """An application behind a gate."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401 or 403, or let the application answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path: str = scope["path"]
+        state = scope.setdefault("state", {})
+        try:
+            caller = self._gate.caller(_shown(scope), lambda: state.get(NAMES, NO_NAMES))
+            state[CALLER] = caller
+            if path in READ_EVERYWHERE:
+                caller.check_everywhere(Role.READ)
+            elif path not in OPEN:
+                caller.clusters(Role.DECIDE)
+        except Unauthenticated as refused:
+            state[CALLER] = None
+            if path not in OPEN:
+                challenge = {"www-authenticate": "Bearer"}
+                answer = PlainTextResponse(f"{refused}\n", 401, headers=challenge)
+                await answer(scope, receive, send)
+                return
+        except PermissionDenied as refused:
+            await PlainTextResponse(f"{refused}\n", 403)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def caller_of(request: HTTPConnection) -> Caller | None:
+    """Who asks: anybody where there is no gate, None for a stranger."""
+    caller: Caller | None = getattr(request.state, CALLER, ANYBODY)
+    return caller
+
+
+def may(request: HTTPConnection, role: Role) -> bool:
+    """Whether the caller has a role in all clusters."""
+    caller = caller_of(request)
+    return caller is not None and caller.allowed.get(role, "") is None
+
+
+def permit(request: HTTPConnection, role: Role, cluster: str) -> None:
+    """For a route that serves a cluster, before it does.
+
+    Raises:
+        Unauthenticated: a stranger.
+        PermissionDenied: the caller lacks the role there; the answer is 403.
+    """
+    caller = caller_of(request)
+    if caller is None:
+        raise Unauthenticated
+    caller.check(role, cluster)
+
+
+def certificate_names(certificate: dict[str, Sequence[Sequence[Sequence[str]]]] | None) -> Names:
+    """The names in what ``SSLSocket.getpeercert()`` answers."""
+    if not certificate:
+        return NO_NAMES
+    subject = [pair for part in certificate.get("subject", ()) for pair in part]
+    alternative = certificate.get("subjectAltName", ())
+    return Names(
+        tuple(str(value) for key, value in subject if key == "commonName"),
+        tuple(str(pair[1]) for pair in alternative),
+    )
+
+
+def _shown(scope: Scope) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == b"authorization"]

@@ -1,0 +1,455 @@
+"""Servers with an access file: who is let in, to what, and what strangers learn."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.request
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+import trustme
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from tests.access.callers import AccessFile
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    ServerProcess,
+    evaluate_request,
+    node,
+    served,
+    two_zones,
+    until,
+)
+from topospread_client.answers import Kind
+from topospread_client.client import Client
+from topospread_client.connection import Connection
+from topospread_client.errors import BadConnection, NotPermitted
+from topospread_proto.v1 import (
+    cluster_state_pb2,
+    frames_pb2,
+    placement_pb2,
+    planner_pb2,
+    spread_engine_pb2,
+)
+
+CODE = grpc.StatusCode
+FILES = (spread_engine_pb2, cluster_state_pb2, placement_pb2, planner_pb2)
+ROLES = {
+    "SpreadEngine": "decide",
+    "Planner": "decide",
+    "Placement": "decide",
+    "Placement/ListReservations": "read",
+    "ClusterState": "read",
+    "ClusterState/Apply": "write",
+    "ClusterState/Delete": "write",
+    "ClusterState/Replace": "write",
+    "ClusterState/DropCluster": "admin",
+    "ClusterState/AcceptStore": "admin",
+}
+CALLS = [
+    (f"/{service.full_name}/{method.name}", ROLES.get(f"{name}/{method.name}", ROLES[name]))
+    for file in FILES
+    for name, service in file.DESCRIPTOR.services_by_name.items()
+    for method in service.methods
+]
+UNKNOWN = ["/topospread.v1.ClusterState/Nothing", "/nothing.Nothing/Nothing", "/a/b/c"]
+LIST = "/topospread.v1.ClusterState/ListClusters"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+BELOW = {"read": None, "decide": "write", "write": "decide", "admin": "write"}
+"""A role that does not include the one that is asked for."""
+
+
+@pytest.fixture(scope="module")
+def access(tmp_path_factory):
+    return AccessFile(
+        tmp_path_factory.mktemp("access") / "access.yaml",
+        read=["read"],
+        decide=["decide"],
+        write=["write"],
+        admin=["admin"],
+        none=["admin@elsewhere"],
+        bound=["admin@ours", "read@shown"],
+    )
+
+
+@pytest.fixture(scope="module")
+def server(access):
+    with (
+        served(access_file=str(access), http="127.0.0.1:0") as server,
+        Peer(server.address) as peer,
+    ):
+        for cluster in ("default", "ours", "shown"):
+            request = cluster_state_pb2.ApplyRequest(cluster=cluster, objects=two_zones())
+            peer.state.Apply(request, metadata=access.bearer("admin"), timeout=PATIENCE)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def peer(server):
+    with Peer(server.address) as peer:
+        yield peer
+
+
+def ended(peer: Peer, path: str, metadata, raw: bytes | None = b"") -> Any:
+    """A call with one message, or none, after at most one answer; ``answer`` holds that."""
+    method: Any = peer.channel.stream_stream(path)
+    call = method(iter([] if raw is None else [raw]), timeout=PATIENCE, metadata=metadata)
+    call.path = path
+    try:
+        call.answer = next(call, None)
+    except grpc.RpcError:
+        call.answer = None
+    else:
+        call.cancel()
+    return call
+
+
+def answered(call) -> bool:
+    """Whether the caller was let in and got an answer, after which it may have hung up."""
+    return call.answer is not None and call.code() in {CODE.OK, CODE.CANCELLED}
+
+
+def about(path: str, cluster: str) -> bytes:
+    """A request about a cluster, and otherwise empty."""
+    if path.endswith("/Replace"):
+        header = cluster_state_pb2.ReplaceHeader(cluster=cluster)
+        return cluster_state_pb2.ReplaceRequest(header=header).SerializeToString()
+    if path.endswith("/Watch"):
+        # One that ends at once.
+        request = cluster_state_pb2.WatchRequest(cluster=cluster, revision="none")
+        return request.SerializeToString()
+    if path.endswith("/EvaluateStream"):
+        asked = spread_engine_pb2.EvaluateRequest(cluster=cluster)
+        stream = spread_engine_pb2.EvaluateStreamRequest(id=1, request=asked)
+        return stream.SerializeToString()
+    return frames_pb2.ClusterFrame(cluster=cluster).SerializeToString()
+
+
+def status_of(call) -> tuple[grpc.StatusCode, str]:
+    """How a call ended, or the one question of a stream."""
+    if call.answer is not None and call.path.endswith("/EvaluateStream"):
+        answer = spread_engine_pb2.EvaluateStreamResponse.FromString(call.answer)
+        by_number = {code.value[0]: code for code in CODE}
+        return by_number[answer.error.code], answer.error.message
+    return call.code(), call.details()
+
+
+STRANGERS = {
+    "nothing": (),
+    "empty": (("authorization", ""),),
+    "no scheme": (("authorization", "tsp_0000000000000000_x"),),
+    "unknown": (("authorization", "Bearer tsp_0000000000000000_x"),),
+    "basic": (("authorization", "Basic YTpi"),),
+    "other header": (("x-token", "Bearer x"),),
+}
+
+
+@pytest.mark.parametrize("shown", STRANGERS.values(), ids=STRANGERS)
+def test_a_stranger_learns_nothing_but_health(peer, shown):
+    stub: Any = health_pb2_grpc.HealthStub(peer.channel)
+    answer = stub.Check(health_pb2.HealthCheckRequest(), metadata=shown, timeout=PATIENCE)
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    for path in [*(path for path, _ in CALLS), *UNKNOWN, REFLECTION]:
+        for raw in (b"", b"\xff", None):
+            call = ended(peer, path, shown, raw)
+            assert call.code() is CODE.UNAUTHENTICATED
+            assert call.details() == "a valid token or client certificate is needed"
+            assert {key for key, _ in call.trailing_metadata()} <= {"traceparent"}
+
+
+@pytest.mark.parametrize(("path", "role"), CALLS)
+def test_each_call_needs_its_role(peer, access, path, role):
+    allowed = ended(peer, path, access.bearer(role), about(path, "nowhere"))
+    assert status_of(allowed)[0] not in {CODE.PERMISSION_DENIED, CODE.UNAUTHENTICATED}
+    if (below := BELOW[role]) is not None:
+        refused = ended(peer, path, access.bearer(below))
+        assert status_of(refused) == (CODE.PERMISSION_DENIED, f"the role {role} is missing")
+
+
+@pytest.mark.parametrize(
+    ("path", "role"), [each for each in CALLS if not each[0].endswith("/ListClusters")]
+)
+def test_a_role_of_one_cluster_is_worth_nothing_in_another(peer, access, path, role):
+    there = ended(peer, path, access.bearer("admin"), about(path, "nowhere"))
+    if there.code() is CODE.UNIMPLEMENTED:
+        pytest.skip("this version does not have it")
+    for cluster, named in (("", "default"), ("other", "other")):
+        call = ended(peer, path, access.bearer("bound"), about(path, cluster))
+        said = f"the role {role} is missing for cluster {named!r}"
+        assert status_of(call) == (CODE.PERMISSION_DENIED, said)
+    if not path.endswith("DropCluster"):
+        call = ended(peer, path, access.bearer("bound"), about(path, "ours"))
+        assert status_of(call)[0] not in {CODE.PERMISSION_DENIED, CODE.UNAUTHENTICATED}
+    if role != "read":
+        call = ended(peer, path, access.bearer("bound"), about(path, "shown"))
+        assert status_of(call)[0] is CODE.PERMISSION_DENIED
+
+
+def test_a_cluster_that_is_named_twice_is_judged_as_it_is_read(peer, access):
+    # Of a field that comes twice the last one holds, for the check as well as for the call.
+    raw = about("", "ours") + about("", "default")
+    call = ended(peer, "/topospread.v1.ClusterState/NodeTable", access.bearer("bound"), raw)
+    assert call.code() is CODE.PERMISSION_DENIED
+    call = ended(
+        peer, "/topospread.v1.ClusterState/NodeTable", access.bearer("bound"), b"\x0a\x01\xff"
+    )
+    assert call.code() is CODE.INVALID_ARGUMENT
+
+
+def test_clusters_are_listed_as_far_as_they_may_be_read(peer, access):
+    def listed(name):
+        answer = peer.state.ListClusters(
+            cluster_state_pb2.ListClustersRequest(), metadata=access.bearer(name), timeout=PATIENCE
+        )
+        return {cluster.name for cluster in answer.clusters}
+
+    assert listed("read") >= {"default", "ours", "shown"}
+    assert listed("bound") == {"ours", "shown"}
+    assert listed("none") == set()
+
+
+def test_reflection_takes_the_role_read(peer, access):
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(peer.channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    answers = stub.ServerReflectionInfo(
+        iter([request]), metadata=access.bearer("read"), timeout=PATIENCE
+    )
+    assert len(next(iter(answers)).list_services_response.service) >= 5
+
+
+@pytest.mark.parametrize("path", UNKNOWN)
+def test_an_unknown_method_is_unimplemented_for_whoever_is_known(peer, access, path):
+    assert ended(peer, path, access.bearer("read")).code() is CODE.UNIMPLEMENTED
+
+
+def page(server, path: str, token: str | None = None) -> tuple[int, str, str]:
+    """Status, body and challenge of a page."""
+    request = urllib.request.Request(f"http://{server.http_address}{path}")
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode(), ""
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode(), error.headers.get("WWW-Authenticate", "")
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/metrics/", "/nothing", "//livez", "/livez/x"])
+def test_pages_but_health_are_closed_to_strangers(server, access, path):
+    for token in (None, "", "tsp_0000000000000000_x", "x" * 4000):
+        said = (401, "a valid token or client certificate is needed\n", "Bearer")
+        assert page(server, path, token) == said
+    assert page(server, path, access.tokens["admin"].text)[0] in {200, 404}
+
+
+def test_health_is_open_and_says_no_more_than_that(server):
+    assert page(server, "/livez")[:2] == (200, "ok\n")
+    assert page(server, "/readyz")[:2] == (200, "ok\n")
+
+
+def test_reasons_are_for_those_who_may_read(access, tmp_path):
+    with served(access_file=str(access), http="127.0.0.1:0") as server:
+        server._ready = False
+        assert page(server, "/readyz")[:2] == (503, "not well\n")
+        assert page(server, "/readyz", access.tokens["bound"].text)[:2] == (503, "not well\n")
+        assert page(server, "/readyz", access.tokens["read"].text)[:2] == (503, "loading\n")
+
+
+def test_metrics_name_all_clusters_and_need_read_in_all(server, access):
+    assert page(server, "/metrics", access.tokens["read"].text)[0] == 200
+    refused = page(server, "/metrics", access.tokens["bound"].text)
+    assert refused[:2] == (403, "the role read is missing for all clusters\n")
+
+
+def test_paths_of_others_need_decide(server, access):
+    assert page(server, "/filter", access.tokens["decide"].text)[0] == 404
+    assert page(server, "/filter", access.tokens["read"].text)[:2] == (
+        403,
+        "the role decide is missing\n",
+    )
+
+
+# ------------------------------ changes
+
+
+def test_tokens_come_and_go_while_the_server_runs(tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", first=["read"])
+    with served(access_file=str(access)) as server, Peer(server.address) as peer:
+
+        def code(name):
+            call = ended(peer, LIST, access.bearer(name))
+            return CODE.OK if answered(call) else call.code()
+
+        access.add("second", "read")
+        assert (code("first"), code("second")) == (CODE.OK, CODE.UNAUTHENTICATED)
+        access.write()
+        assert server.reload()
+        assert (code("first"), code("second")) == (CODE.OK, CODE.OK)
+        access.remove("first")
+        access.write()
+        until(lambda: code("first") is CODE.UNAUTHENTICATED, "the file is read again by itself")
+        access.path.write_text("broken")
+        assert not server.reload()
+        assert code("second") is CODE.OK
+
+
+def test_streams_of_a_revoked_token_end(tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", watcher=["read"], asker=["decide"], w=["write"])
+    with served(access_file=str(access)) as server, Peer(server.address) as peer:
+        applied = cluster_state_pb2.ApplyRequest(objects=two_zones())
+        peer.state.Apply(applied, metadata=access.bearer("w"), timeout=PATIENCE)
+        watch = peer.state.Watch(
+            cluster_state_pb2.WatchRequest(), metadata=access.bearer("watcher"), timeout=PATIENCE
+        )
+        questions = [
+            spread_engine_pb2.EvaluateStreamRequest(id=i, request=evaluate_request())
+            for i in (1, 2)
+        ]
+        revoked: list[bool] = []
+
+        def asked():
+            yield questions[0]
+            until(lambda: bool(revoked), "the token is revoked")
+            yield questions[1]
+
+        stream = peer.engine.EvaluateStream(
+            asked(), metadata=access.bearer("asker"), timeout=PATIENCE
+        )
+        assert next(stream).response.feasible == 1
+        access.remove("watcher")
+        access.remove("asker")
+        access.write()
+        assert server.reload()
+        revoked.append(True)
+        for call in (watch, stream):
+            with pytest.raises(grpc.RpcError) as failed:
+                for _ in call:
+                    pass
+            assert failed.value.code() is CODE.UNAUTHENTICATED
+
+
+# ------------------------------ certificates
+
+
+def test_certificates_are_told_by_their_names(tmp_path):
+    authority = trustme.CA()
+    shown = authority.issue_cert("127.0.0.1")
+    shown.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    access = AccessFile(tmp_path / "access.yaml", token=["admin"])
+    access.certificate("decide", commonName="scheduler")
+    access.certificate("read", alternativeName="reader.example.org")
+    access.write()
+
+    def credentials(*names: str, common_name: str | None = None):
+        mine = authority.issue_cert(*names, common_name=common_name).private_key_and_cert_chain_pem
+        return grpc.ssl_channel_credentials(authority.cert_pem.bytes(), mine.bytes(), mine.bytes())
+
+    files = {"tls_cert": str(tmp_path / "server.pem"), "tls_key": str(tmp_path / "server.pem")}
+    with served(**files, client_ca=str(tmp_path / "ca.pem"), access_file=str(access)) as server:
+
+        def code(path: str, shown, metadata=()):
+            with Peer(server.address, shown) as peer:
+                call = ended(peer, f"/topospread.v1.{path}", metadata)
+                return CODE.OK if answered(call) else call.code()
+
+        scheduler = credentials("x.example.org", common_name="scheduler")
+        assert code("SpreadEngine/Evaluate", scheduler) is CODE.INVALID_ARGUMENT
+        assert code("ClusterState/Apply", scheduler) is CODE.PERMISSION_DENIED
+        reader = credentials("reader.example.org")
+        assert code("ClusterState/ListClusters", reader) is CODE.OK
+        assert code("SpreadEngine/Evaluate", reader) is CODE.PERMISSION_DENIED
+        stranger = credentials("other.example.org", common_name="reader.example.org")
+        assert code("ClusterState/ListClusters", stranger) is CODE.UNAUTHENTICATED
+        # What a token says goes before what a certificate says, for better or worse.
+        assert code("ClusterState/DropCluster", reader, access.bearer("token")) is CODE.OK
+        bad = (("authorization", "Bearer nothing"),)
+        assert code("ClusterState/ListClusters", reader, bad) is CODE.UNAUTHENTICATED
+
+
+def test_http_tells_certificates_by_their_names(tmp_path):
+    authority = trustme.CA()
+    shown = authority.issue_cert("127.0.0.1")
+    shown.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    access = AccessFile(tmp_path / "access.yaml")
+    access.certificate("read", commonName="prometheus")
+    access.write()
+    files = {"tls_cert": str(tmp_path / "server.pem"), "tls_key": str(tmp_path / "server.pem")}
+    flags = {**files, "client_ca": str(tmp_path / "ca.pem"), "access_file": str(access)}
+    with served(**flags, http="127.0.0.1:0") as server:
+        for name, status in (("prometheus", 200), ("other", 401)):
+            mine = authority.issue_cert("x.example.org", common_name=name)
+            mine.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "mine.pem"))
+            context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+            context.load_cert_chain(str(tmp_path / "mine.pem"))
+            with httpx.Client(verify=context, trust_env=False) as browser:
+                answer = browser.get(f"https://{server.http_address}/metrics", timeout=PATIENCE)
+            assert answer.status_code == status
+
+
+# ------------------------------ several processes, and the client
+
+
+def test_workers_and_their_supervisor_ask_as_well(tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", admin=["admin"])
+    store = f"sqlite:///{tmp_path}/state.db"
+    with ServerProcess(
+        *("--store", store, "--workers", "2", "--http", "127.0.0.1:0"),
+        *("--access-file", str(access)),
+    ) as server:
+        assert server.get("/metrics")[0] == 401
+        assert server.get("/readyz") == (200, "ok\n")
+        for metadata, known in (((), False), (access.bearer("admin"), True)):
+            for _ in range(4):
+                with Peer(server.address) as peer:
+                    assert answered(ended(peer, LIST, metadata)) is known
+
+
+def test_the_client_shows_its_token_with_each_call(server, access, tmp_path):
+    token = access.tokens["admin"].text
+    file = tmp_path / "token"
+    file.write_text(f"{token}\n")
+    for connection in (
+        Connection(server.address, token=token),
+        Connection(server.address, token_file=file),
+    ):
+        assert token not in repr(connection)
+        with Client(connection) as client:
+            assert client.clusters().clusters
+            client.apply([node("more", "a")], cluster="client")
+            assert list(client.list(Kind.NODE, cluster="client"))
+            with client.evaluate_stream() as stream:
+                assert stream.evaluate({"metadata": {"name": "p"}}, cluster="client").nodes == 1
+    with Client(server.address) as client, pytest.raises(NotPermitted, match="valid token"):
+        client.clusters()
+
+
+def test_a_client_takes_up_an_exchanged_token(server, access, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("not-yet")
+    with Client(Connection(server.address, token_file=file)) as client:
+        with pytest.raises(NotPermitted):
+            client.clusters()
+        file.write_text(access.tokens["read"].text)
+        assert client.clusters().clusters
+        file.unlink()
+        assert client.clusters().clusters
+
+
+@pytest.mark.parametrize("content", [b"", b"two words", b"\xff", b"a\0b", b"a\nb"])
+def test_a_file_that_holds_no_token_is_refused_without_showing_it(content, tmp_path):
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    with pytest.raises(BadConnection, match="token") as refused:
+        Client(Connection("127.0.0.1:1", token_file=file))
+    assert "two words" not in str(refused.value)
+    with pytest.raises(BadConnection, match="cannot be read"):
+        Client(Connection("127.0.0.1:1", token_file=tmp_path / "nothing"))
+    with pytest.raises(BadConnection, match="one of them"):
+        Client(Connection("127.0.0.1:1", token="x", token_file=file))
