@@ -50,6 +50,7 @@ bench-gate: setup ## fail when ratios of speed are worse than they should be
 
 docs: setup ## write the pages of docs/ that say what the code says
 	@$(BIN)/python -m tools.reference_pages
+	@$(BIN)/python -m tools.worked_examples
 
 redis: setup ## make sure that tests find a redis-server
 	@tools/ensure-redis

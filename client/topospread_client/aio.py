@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 import grpc
 import grpc.aio
 
-from topospread_client import engine, placement, rpcs, state
+from topospread_client import engine, placement, ranking, rpcs, state
 from topospread_client.aio_stream import AsyncEvaluateStream
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
@@ -127,6 +127,7 @@ class AsyncClient:
     reserve = _awaited(placement.reserve)
     release = _awaited(placement.release)
     reservations = _awaited(placement.reservations)
+    rank_for_deletion = _awaited(ranking.rank_for_deletion)
     pre_filter = _awaited(engine.pre_filter)
     filter = _awaited(engine.filter_nodes)
     score = _awaited(engine.score)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 
 import grpc
 
-from topospread_client import engine, placement, rpcs, state
+from topospread_client import engine, placement, ranking, rpcs, state
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
@@ -123,6 +123,7 @@ class Client:
     reserve = _blocking(placement.reserve)
     release = _blocking(placement.release)
     reservations = _blocking(placement.reservations)
+    rank_for_deletion = _blocking(ranking.rank_for_deletion)
     pre_filter = _blocking(engine.pre_filter)
     filter = _blocking(engine.filter_nodes)
     score = _blocking(engine.score)

@@ -14,7 +14,7 @@ from topospread_client.manifest_fields import fill, plain
 from topospread_client.manifest_values import MisfitError, misfit
 from topospread_proto.v1.cluster_state_pb2 import Object
 from topospread_proto.v1.common_pb2 import PodTopologySpreadArgs
-from topospread_proto.v1.kubernetes_pb2 import Pod, PodTemplateSpec
+from topospread_proto.v1.kubernetes_pb2 import LabelSelector, Pod, PodTemplateSpec
 
 Manifest = Mapping[str, Any]
 
@@ -95,6 +95,25 @@ def pod_from_manifest(manifest: Manifest) -> Pod:
     if template is None:
         raise ManifestError(".".join(path), f"required: a {kind} has a pod template there")
     return _pod_of_workload(manifest, kind, ".".join(path), template)
+
+
+def selector_from_manifest(manifest: Manifest) -> LabelSelector | None:
+    """Which pods a workload takes for its own; None when it does not say.
+
+    A ReplicationController says it with labels, all others with a label selector.
+
+    Raises:
+        ManifestError: a value of a wrong type.
+    """
+    spec = manifest.get("spec")
+    given = spec.get("selector") if isinstance(spec, Mapping) else None
+    if given is None:
+        return None
+    if _text(manifest, "kind") == "ReplicationController":
+        given = {"matchLabels": given}
+    selector = LabelSelector()
+    _fill(selector, given, "spec.selector")
+    return selector
 
 
 def manifest_from_object(message: Object) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from topospread_proto.v1 import cluster_state_pb2 as state
 from topospread_proto.v1 import placement_pb2 as placement
+from topospread_proto.v1 import planner_pb2 as planner
 from topospread_proto.v1 import spread_engine_pb2 as engine
 
 RequestT = TypeVar("RequestT", bound=Message)
@@ -46,6 +47,7 @@ class Rpc(Generic[RequestT, ResponseT]):
 _ENGINE: Final = "topospread.v1.SpreadEngine"
 _STATE: Final = "topospread.v1.ClusterState"
 _PLACEMENT: Final = "topospread.v1.Placement"
+_PLANNER: Final = "topospread.v1.Planner"
 
 PRE_FILTER: Final = Rpc(_ENGINE, "PreFilter", engine.PreFilterRequest, engine.PreFilterResponse)
 FILTER: Final = Rpc(_ENGINE, "Filter", engine.FilterRequest, engine.FilterResponse)
@@ -85,6 +87,13 @@ LIST_RESERVATIONS: Final = Rpc(
     placement.ListReservationsResponse,
 )
 
+RANK_FOR_DELETION: Final = Rpc(
+    _PLANNER,
+    "RankForDeletion",
+    planner.RankForDeletionRequest,
+    planner.RankForDeletionResponse,
+)
+
 ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     PRE_FILTER,
     FILTER,
@@ -106,4 +115,5 @@ ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     RELEASE,
     LIST_RESERVATIONS,
     ACCEPT_STORE,
+    RANK_FOR_DELETION,
 )

@@ -6,7 +6,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from topospread_proto.v1 import internal_pb2, kubernetes_pb2
 
 ENTRY = "CountedLabel"  # an entry of a map
-PREFIXES = ("Stored", "Relevant", "Counted")
+PREFIXES = ("Stored", "Relevant", "Counted", "Listed")
 OTHER_NAMES = {
     "Meta": "ObjectMeta",
     "Owner": "OwnerReference",

@@ -27,6 +27,9 @@ def make_pools(settings: ServerSettings) -> Pools:
             "decide", settings.decision_threads, settings.decision_queue, waiting
         ),
         state=BoundedExecutor("state", settings.state_threads, settings.state_queue, waiting),
+        planner=BoundedExecutor(
+            "planner", settings.planner_threads, settings.planner_queue, waiting
+        ),
         streams=StreamExecutor("stream", settings.stream_threads, waiting),
         other=BoundedExecutor("other", OTHER_THREADS, OTHER_QUEUE),
     )

@@ -24,18 +24,20 @@ from topospread.replica.replicas import seconds_from_now
 from topospread.service.cycles import Cycles
 from topospread.service.engine import Engine
 from topospread.service.holding import Holding
+from topospread.service.rank import Ranks
 from topospread.service.read import Reads
 from topospread.service.rules_book import RulesBook
 from topospread.service.write import Writes
 from topospread.store.observed import ObservedStore
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.grpc import cluster_state, placement, spread_engine
+from topospread.transports.grpc import cluster_state, placement, rank, spread_engine
 from topospread.transports.grpc.calls import Frame
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
 from topospread.transports.grpc.observe import Observer
 from topospread.transports.grpc.placement import PlacementServicer
 from topospread.transports.grpc.pool import away, lend_place
+from topospread.transports.grpc.rank import RankServicer
 from topospread.transports.grpc.server import GrpcServer
 from topospread.transports.grpc.spread_engine import SpreadEngineServicer
 from topospread.transports.grpc.unoffered import completed
@@ -239,10 +241,12 @@ class Server:
         places = PlacementServicer(
             Holding(engine, self._store, entering_wait=lend_place), self.metrics
         )
+        ranks = RankServicer(Ranks(self._store, self._replicas, self._book))
         offered = {
             spread_engine.SERVICE: decisions.methods(),
             cluster_state.SERVICE: state.methods(),
             placement.SERVICE: places.methods(),
+            rank.SERVICE: ranks.methods(),
         }
         return GrpcServer(
             Frame(self._tracing, self.metrics, self._gate),

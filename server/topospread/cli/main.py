@@ -27,6 +27,7 @@ VERBS: Final = (
     "get",
     "evaluate",
     "place",
+    "rank",
     "status",
     "store",
     "token",

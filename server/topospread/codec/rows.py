@@ -85,10 +85,7 @@ class ChangeDecoder:
         """
         pod = kept(internal_pb2.CountedPod, payload)
         meta = pod.metadata
-        encoded = tuple(meta.labels)
-        labels = self._label_sets.get(encoded)
-        if labels is None:
-            labels = self._read(encoded)
+        labels = self.labels(tuple(meta.labels))
         node = pod.spec.node_name
         if not node or pod.status.phase in TERMINAL_PHASES:
             return PodRow(labels, node, counted=False)
@@ -110,6 +107,18 @@ class ChangeDecoder:
                 self._requests.clear()
             self._requests[encoded] = requests
         return requests
+
+    def labels(self, encoded: tuple[bytes, ...]) -> Labels:
+        """A label set, sorted by key.
+
+        Args:
+            encoded: its labels, each as the bytes of a message.
+
+        Raises:
+            CorruptValue: the bytes are no labels.
+        """
+        labels = self._label_sets.get(encoded)
+        return self._read(encoded) if labels is None else labels
 
     def _read(self, encoded: tuple[bytes, ...]) -> Labels:
         labels = [kept(internal_pb2.CountedLabel, label) for label in encoded]

@@ -31,7 +31,7 @@ UNOFFERED = {
     "topospread.v1.SpreadEngine": {"Explain"},
     "topospread.v1.ClusterState": set(),
     "topospread.v1.Placement": set(),
-    "topospread.v1.Planner": {"Simulate", "RankForDeletion", "PlanRebalance"},
+    "topospread.v1.Planner": {"Simulate", "PlanRebalance"},
 }
 OFFERED = [
     *((service, name) for service, name in METHODS if name not in UNOFFERED[service]),
@@ -138,6 +138,7 @@ def test_only_what_is_offered_is_shown(peer):
         "topospread.v1.SpreadEngine",
         "topospread.v1.ClusterState",
         "topospread.v1.Placement",
+        "topospread.v1.Planner",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

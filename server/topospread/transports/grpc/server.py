@@ -44,12 +44,14 @@ class Pools:
     Attributes:
         decisions: PreFilter, Filter, Score, Evaluate, BatchEvaluate.
         state: ClusterState's calls, which wait for the store.
+        planner: the Planner's calls, which compute for long.
         streams: calls that hold a thread for as long as they live.
         other: health, and calls that are not offered.
     """
 
     decisions: BoundedExecutor
     state: BoundedExecutor
+    planner: BoundedExecutor
     streams: StreamExecutor
     other: BoundedExecutor
 
@@ -58,6 +60,7 @@ class Pools:
         return {
             "decisions": self.decisions,
             "state": self.state,
+            "planner": self.planner,
             "streams": self.streams,
             "other": self.other,
         }
@@ -71,7 +74,8 @@ class Pools:
 
     def arrived(self) -> int:
         """Unary calls so far."""
-        return self.decisions.arrived + self.state.arrived + self.other.arrived
+        unary = (self.decisions, self.state, self.planner, self.other)
+        return sum(pool.arrived for pool in unary)
 
     def shutdown(self) -> None:
         """End all threads after what stands in line."""
@@ -169,7 +173,8 @@ class GrpcServer:
         self._health.leaving()
         self._frame.stopping = True
         with ExitStack() as pausing:
-            for pool in (self._pools.decisions, self._pools.state, self._pools.other):
+            pools = self._pools
+            for pool in (pools.decisions, pools.state, pools.planner, pools.other):
                 pausing.enter_context(pool.paused())
             self._wait_until_quiet()
             stopped = self._server.stop(grace)

@@ -1,0 +1,128 @@
+"""Every case, on the core and through gRPC, with pods of the request and with pods of the state."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conformance.objects import object_of
+from tests.ranking.cases import Case, cases
+from tests.servers import served
+from topospread.codec.candidates import EncodedPod
+from topospread.codec.cluster import node_from_proto
+from topospread.kube.selectors import selector_from_pairs
+from topospread.replica.replicas import seconds_from_now
+from topospread.service.rank import KeptSpread, RankAsk, Ranks
+from topospread.spread.ranking import Strategy
+from topospread_client.client import Client
+from topospread_client.ranking import KeepSpread
+from topospread_client.requests import Consistency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.service.world import World
+
+ALL = pytest.mark.parametrize("case", cases(), ids=str)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What any evaluator says."""
+
+    order: list[str]
+    ranks: dict[str, float]
+    skews: list[int]
+    best: str | None
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with served() as server:
+        yield server.address
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[Client]:
+    with Client(address, cluster=f"test-{secrets.token_hex(6)}") as client:
+        yield client
+
+
+def check(case: Case, answer: Answer) -> None:
+    if case.order is not None:
+        assert answer.order == case.order
+    if case.levels is not None:
+        by_rank: dict[float, list[str]] = {}
+        for name in answer.order:
+            if answer.ranks[name] > 0:
+                by_rank.setdefault(round(answer.ranks[name], 6), []).append(name)
+        assert list(by_rank.values()) == case.levels
+    for name, rank in case.ranks.items():
+        assert answer.ranks[name] == pytest.approx(rank, abs=1e-4), name
+    if case.skews is not None:
+        assert answer.skews == case.skews
+    if case.best is not None:
+        assert answer.best == case.best
+
+
+@ALL
+def test_the_core(case: Case, empty_world: World):
+    process = empty_world.process
+    ask = RankAsk(
+        deadline=seconds_from_now(30),
+        selector=selector_from_pairs(case.select.items()),
+        pods=[EncodedPod(object_of(pod).pod.SerializeToString()) for pod in case.pods],
+        nodes=[node_from_proto(object_of(node).node) for node in case.nodes],
+        replica_sets=[
+            object_of(each).replica_set.SerializeToString() for each in case.replica_sets
+        ],
+        constraints=tuple(
+            KeptSpread(each["key"], tuple(each.get("values", ()))) for each in case.constraints
+        ),
+        strategy=Strategy(case.strategy),
+        delete=case.delete,
+        now=case.now * 1_000_000_000,
+    )
+    ranked = Ranks(empty_world.store, process.replicas, process.rules).rank(ask)
+    ranking = ranked.rankings[ask.strategy]
+    count = case.delete or len(ranked.pods)
+    check(
+        case,
+        Answer(
+            [ranked.pods[position].name for position in ranking.order[:count]],
+            {pod.name: rank for pod, rank in zip(ranked.pods, ranking.ranks, strict=True)},
+            [step[0] for step in ranking.skews if step],
+            ranked.best.value if ranked.best else None,
+        ),
+    )
+
+
+@ALL
+@pytest.mark.parametrize("given", ["in the request", "in the state"])
+def test_grpc(case: Case, given: str, client: Client):
+    objects = [*case.nodes, *case.replica_sets, *case.pods]
+    revision = "" if given == "in the request" else client.apply(objects).revision
+    ranked = client.rank_for_deletion(
+        case.select,
+        objects=[] if revision else objects,
+        constraints=[KeepSpread(e["key"], e.get("values", ())) for e in case.constraints],
+        delete=case.delete,
+        strategy=case.strategy,
+        now=datetime.fromtimestamp(case.now, UTC),
+        consistency=Consistency(at_least_as_fresh=revision) if revision else None,
+    )
+    assert ranked.revision == revision
+    assert ranked.strategy == case.strategy
+    check(
+        case,
+        Answer(
+            [pod.name for pod in ranked.pods],
+            {pod.name: pod.rank for pod in ranked.pods},
+            [pod.skews[0] for pod in ranked.pods if pod.skews],
+            ranked.keeps_longest,
+        ),
+    )
