@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 import grpc
 import grpc.aio
 
-from topospread_client import engine, placement, ranking, rpcs, state
+from topospread_client import engine, explaining, placement, ranking, rpcs, state
 from topospread_client.aio_stream import AsyncEvaluateStream
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
@@ -133,6 +133,7 @@ class AsyncClient:
     score = _awaited(engine.score)
     evaluate = _awaited(engine.evaluate)
     batch_evaluate = _awaited(engine.batch_evaluate)
+    explain = _awaited(explaining.explain)
     apply = _awaited(state.apply)
     delete = _awaited(state.delete)
     replace = _awaited(state.replace)

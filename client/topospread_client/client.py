@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 
 import grpc
 
-from topospread_client import engine, placement, ranking, rpcs, state
+from topospread_client import engine, explaining, placement, ranking, rpcs, state
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
@@ -129,6 +129,7 @@ class Client:
     score = _blocking(engine.score)
     evaluate = _blocking(engine.evaluate)
     batch_evaluate = _blocking(engine.batch_evaluate)
+    explain = _blocking(explaining.explain)
     apply = _blocking(state.apply)
     delete = _blocking(state.delete)
     replace = _blocking(state.replace)

@@ -33,7 +33,7 @@ def pre_filtered(message: engine.PreFilterResponse, traceparent: str | None) -> 
     """PreFilter's answer."""
     return answers.PreFiltered(
         revision=message.revision,
-        stale_for=_stale_for(message),
+        stale_for=stale_for(message),
         traceparent=traceparent,
         status=status(message.status),
         cycle=message.cycle,
@@ -48,7 +48,7 @@ def verdicts(
     """Filter's answer; `names` has one name for each verdict."""
     return answers.Verdicts(
         revision=message.revision,
-        stale_for=_stale_for(message),
+        stale_for=stale_for(message),
         traceparent=traceparent,
         status=status(message.status),
         cycle=message.cycle,
@@ -66,7 +66,7 @@ def scores(
     """Score's answer; `names` has one name for each score."""
     return answers.Scores(
         revision=message.revision,
-        stale_for=_stale_for(message),
+        stale_for=stale_for(message),
         traceparent=traceparent,
         status=status(message.status),
         cycle=message.cycle,
@@ -82,7 +82,7 @@ def evaluation(message: engine.EvaluateResponse, traceparent: str | None) -> ans
     """Evaluate's answer."""
     return answers.Evaluation(
         revision=message.revision,
-        stale_for=_stale_for(message),
+        stale_for=stale_for(message),
         traceparent=traceparent,
         pre_filter=status(message.pre_filter),
         pre_score=status(message.pre_score),
@@ -143,7 +143,7 @@ def stored(message: state.GetResponse, traceparent: str | None) -> answers.Store
     """Get's answer."""
     return answers.Stored(
         revision=message.revision,
-        stale_for=_stale_for(message),
+        stale_for=stale_for(message),
         traceparent=traceparent,
         object=message.object,
     )
@@ -153,7 +153,7 @@ def page(message: state.ListResponse, traceparent: str | None) -> answers.Page:
     """List's answer."""
     return answers.Page(
         revision=message.revision,
-        stale_for=_stale_for(message),
+        stale_for=stale_for(message),
         traceparent=traceparent,
         objects=message.objects,
         next_page_token=message.next_page_token,
@@ -181,7 +181,7 @@ def node_table(message: state.NodeTableResponse, traceparent: str | None) -> ans
     """NodeTable's answer."""
     return answers.NodeTable(
         revision=message.revision,
-        stale_for=_stale_for(message),
+        stale_for=stale_for(message),
         traceparent=traceparent,
         id=message.node_table,
         names=tuple(message.names),
@@ -210,7 +210,7 @@ def _cluster_status(message: state.ClusterStatus) -> answers.ClusterStatus:
         loaded=message.loaded,
         revision=message.revision,
         lag=message.lag,
-        stale_for=_stale_for(message),
+        stale_for=stale_for(message),
         nodes=message.nodes,
         pods=message.pods,
         workloads=message.workloads,
@@ -233,7 +233,8 @@ def _constraint_state(message: engine.ConstraintState) -> answers.ConstraintStat
     )
 
 
-def _stale_for(message: _WithStaleness) -> float | None:
+def stale_for(message: _WithStaleness) -> float | None:
+    """Seconds for which the store has been out of reach; None while it answers."""
     if not message.HasField("stale_for"):
         return None
     return message.stale_for.seconds + message.stale_for.nanos / 1e9

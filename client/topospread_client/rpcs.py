@@ -59,6 +59,7 @@ EVALUATE_STREAM: Final = Rpc(
 BATCH_EVALUATE: Final = Rpc(
     _ENGINE, "BatchEvaluate", engine.BatchEvaluateRequest, engine.BatchEvaluateResponse
 )
+EXPLAIN: Final = Rpc(_ENGINE, "Explain", engine.ExplainRequest, engine.ExplainResponse)
 
 APPLY: Final = Rpc(_STATE, "Apply", state.ApplyRequest, state.ApplyResponse, safe=False)
 DELETE: Final = Rpc(_STATE, "Delete", state.DeleteRequest, state.DeleteResponse, safe=False)
@@ -101,6 +102,7 @@ ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     EVALUATE,
     EVALUATE_STREAM,
     BATCH_EVALUATE,
+    EXPLAIN,
     APPLY,
     DELETE,
     REPLACE,

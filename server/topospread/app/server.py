@@ -34,6 +34,7 @@ from topospread.telemetry.metrics import Metrics
 from topospread.transports.grpc import cluster_state, placement, rank, spread_engine
 from topospread.transports.grpc.calls import Frame
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
+from topospread.transports.grpc.explain import ExplainServicer
 from topospread.transports.grpc.observe import Observer
 from topospread.transports.grpc.placement import PlacementServicer
 from topospread.transports.grpc.pool import away, lend_place
@@ -237,13 +238,15 @@ class Server:
         facts = ServerFacts(self.version, self._store.address, self._started, self._config_state)
         reads = Reads(self._store, self._replicas)
         state = ClusterStateServicer(reads, self._writes, facts)
-        decisions = SpreadEngineServicer(engine, Observer(self.metrics))
+        observer = Observer(self.metrics)
+        decisions = SpreadEngineServicer(engine, observer)
+        explains = ExplainServicer(engine, observer)
         places = PlacementServicer(
             Holding(engine, self._store, entering_wait=lend_place), self.metrics
         )
         ranks = RankServicer(Ranks(self._store, self._replicas, self._book))
         offered = {
-            spread_engine.SERVICE: decisions.methods(),
+            spread_engine.SERVICE: decisions.methods() | explains.methods(),
             cluster_state.SERVICE: state.methods(),
             placement.SERVICE: places.methods(),
             rank.SERVICE: ranks.methods(),

@@ -26,6 +26,7 @@ VERBS: Final = (
     "delete",
     "get",
     "evaluate",
+    "explain",
     "place",
     "rank",
     "status",

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
     from topospread_client.places import Placed
 
-_FITS: Final = {
+FITS: Final = {
     "spread-only": placement.SPREAD_ONLY,
     "node": placement.NODE,
     "node-and-resources": placement.NODE_AND_RESOURCES,
 }
+"""What `--fit` may say."""
 
 
 @click.command("place")
@@ -35,7 +36,7 @@ _FITS: Final = {
 )
 @click.option(
     "--fit",
-    type=click.Choice(list(_FITS)),
+    type=click.Choice(list(FITS)),
     help="What to ask beside spreading.  [node-and-resources; with candidates: spread-only]",
 )
 @click.option(
@@ -83,7 +84,7 @@ def command(
                 placed = client.place(
                     question.pod,
                     candidates=candidates or None,
-                    fit=_FITS[fit] if fit else None,
+                    fit=FITS[fit] if fit else None,
                     ttl=ttl,
                     seed=seed,
                     settings=settings,

@@ -112,7 +112,7 @@ class ServerSettings:
         About(
             values.whole(1, 64),
             "threads a process",
-            "Threads for the Planner's calls.",
+            "Threads for Explain and the Planner's calls.",
             "Long computations: one at a time leaves the other core to decisions.",
         ),
     ] = 1
@@ -157,7 +157,7 @@ class ServerSettings:
         About(
             values.whole(1),
             "calls a process",
-            "Planner calls that may queue; past it RESOURCE_EXHAUSTED.",
+            "Explain and Planner calls that may queue; past it RESOURCE_EXHAUSTED.",
             "Each may take seconds.",
         ),
     ] = 16

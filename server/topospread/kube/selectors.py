@@ -148,6 +148,27 @@ def selector_from_pairs(pairs: Iterable[tuple[str, str]]) -> Selector:
     return Selector(tuple(Requirement(key, IN, (value,)) for key, value in pairs))
 
 
+def selector_text(selector: Selector) -> str:
+    """A selector as kubectl writes it: ``app=web,tier in (a,b)``; ``<nil>`` and ``<empty>``."""
+    if selector.nothing:
+        return "<nil>"
+    return ",".join(map(_requirement_text, selector.requirements)) or "<empty>"
+
+
+def _requirement_text(requirement: Requirement) -> str:
+    key, values = requirement.key, requirement.values
+    match requirement.operator:
+        case "Exists":
+            return key
+        case "DoesNotExist":
+            return f"!{key}"
+        case "In" if len(values) == 1:
+            return f"{key}={values[0]}"
+        case "NotIn" if len(values) == 1:
+            return f"{key}!={values[0]}"
+    return f"{key} {requirement.operator.lower()} ({','.join(values)})"
+
+
 def compile_requirement(key: str, operator: str, values: Sequence[str]) -> Requirement:
     """``labels.NewRequirement``, the operators being those of nodes.
 

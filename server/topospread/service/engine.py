@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from topospread.codec.demands import Demands
 from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
@@ -13,6 +14,7 @@ from topospread.errors import InvalidRequest, NotFound
 from topospread.kube.objects import Pod
 from topospread.kube.validation import drop_disabled_fields, validate_pod
 from topospread.kube.violations import violations_text
+from topospread.service.asks import PodRef
 from topospread.service.cycle import Cycle
 from topospread.service.shapes import Shape, ShapedPod, Shapes
 from topospread.spread.filtering import PodMove
@@ -23,14 +25,16 @@ if TYPE_CHECKING:
 
     from topospread.codec.frames import FramedPod
     from topospread.index.snapshot import Snapshot
+    from topospread.kube.demands import Demand
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
-    from topospread.service.asks import Ask, Move, PodRef
+    from topospread.service.asks import Ask, Move
     from topospread.service.cycles import Cycles
     from topospread.service.rules_book import RulesBook
     from topospread.service.shapes import Judgeable
     from topospread.spread.settings import Rules
+    from topospread.store.api import StoredObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,14 @@ class Resolved:
     remade: bool = False
 
 
+class Demanding(NamedTuple):
+    """A pod, what it takes, and the node that it is bound to; empty while it waits."""
+
+    pod: ShapedPod
+    demand: Demand
+    node: str
+
+
 class Engine:
     """Turns asks into cycles: the pod, its rules, a fresh enough view, the groups it needs."""
 
@@ -97,6 +109,7 @@ class Engine:
         self.remembers = remembers
         self._reader = reader
         self._shapes = Shapes()
+        self._demands = Demands()
 
     def begin(self, ask: Ask) -> Resolved:
         """A new cycle for the ask's pod.
@@ -168,6 +181,22 @@ class Engine:
             self._shapes.put(pod.key, shape)
         return ShapedPod(shape, pod.name, pod.uid)
 
+    def demanding(self, cluster: str, pod: bytes | PodRef) -> Demanding:
+        """A pod with what it takes from its node.
+
+        Args:
+            cluster: of a pod that is named.
+            pod: the bytes of a v1.Pod, or a pod of the state.
+
+        Raises:
+            InvalidRequest: the bytes are no pod, or a quantity in it is none.
+            NotFound: the pod is not in the state.
+        """
+        if isinstance(pod, PodRef):
+            pod = object_from_stored(self._stored(cluster, pod)).pod.SerializeToString()
+        demand, node = self._demands.of(pod)
+        return Demanding(self.shaped(framed(pod)), demand, node)
+
     def resume(self, ask: Ask) -> Resolved:
         """The ask's cycle, made again from its pod when it is unknown here.
 
@@ -194,10 +223,13 @@ class Engine:
         return ShapedPod(Shape(pod), pod.name, pod.uid)
 
     def _stored_pod(self, cluster: str, named: PodRef) -> Pod:
+        return pod_from_proto(object_from_stored(self._stored(cluster, named)).pod)
+
+    def _stored(self, cluster: str, named: PodRef) -> StoredObject:
         stored = self._reader.get(cluster, Key(Kind.POD, named.namespace, named.name))
         if stored is None:
             raise NotFound(f"pod {named.namespace}/{named.name} is not in cluster {cluster!r}")
-        return pod_from_proto(object_from_stored(stored).pod)
+        return stored
 
     def _rules(self, shape: Shape, ask: Ask) -> Rules:
         pod = shape.pod

@@ -10,20 +10,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from topospread.codec.demands import Demands
-from topospread.codec.frames import framed
-from topospread.codec.stored import object_from_stored
-from topospread.errors import DeadlineExceeded, InvalidRequest, NotFound
+from topospread.errors import DeadlineExceeded, InvalidRequest
 from topospread.kube.violations import required
-from topospread.service.asks import PodRef
 from topospread.service.rounds import Rounds
 from topospread.service.wanted import Choose, Held, Job, Line, Wanted
-from topospread.store.api import Key, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topospread.service.asks import Ask
+    from topospread.service.asks import Ask, PodRef
     from topospread.service.engine import Engine
     from topospread.service.write import Traced
     from topospread.store.api import Applied, LogEntry, Store
@@ -58,7 +53,6 @@ class Holding:
         self.engine = engine
         self.store = store
         self._entering_wait = entering_wait
-        self._demands = Demands()
         self._rounds = Rounds(engine, store)
         self._lines = [Line() for _ in range(LINES)]
 
@@ -74,15 +68,9 @@ class Holding:
             InvalidRequest: no pod, or one without a name: it could not be held for anybody.
             NotFound: the pod is not in the state.
         """
-        if isinstance(pod, PodRef):
-            stored = self.store.get(ask.cluster, Key(Kind.POD, pod.namespace, pod.name))
-            if stored is None:
-                raise NotFound(f"pod {pod.namespace}/{pod.name} is not in cluster {ask.cluster!r}")
-            pod = object_from_stored(stored).pod.SerializeToString()
-        subject = self.engine.shaped(framed(pod))
+        subject, demand, node = self.engine.demanding(ask.cluster, pod)
         if not subject.name:
             raise InvalidRequest.of([required("metadata.name", "name is required")])
-        demand, node = self._demands.of(pod)
         ask.subject = subject
         return Wanted(ask, subject, demand, node, lifetime)
 

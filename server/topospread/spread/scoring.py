@@ -61,10 +61,7 @@ def score(
         candidates: slots of the nodes that passed Filter, at least one, each alive.
         require_all_keys: ignore candidates that lack one of the keys.
     """
-    ignored = np.zeros(candidates.size, dtype=np.bool_)
-    if require_all_keys:
-        keys = tuple(dict.fromkeys(c.topology_key for c in constraints))
-        ignored = ~topology.mask(Eligibility(keys=keys))[candidates]
+    ignored = ignored_nodes(constraints, topology, candidates, require_all_keys=require_all_keys)
     total = np.zeros(candidates.size, dtype=np.float64)
     # Added up in the constraints' order: floating-point sums depend on it.
     for constraint in constraints:
@@ -72,6 +69,30 @@ def score(
     raw = round_half_away(total)
     raw[ignored] = 0
     return Scores(raw, normalize(raw, ignored))
+
+
+def ignored_nodes(
+    constraints: Sequence[Constraint],
+    topology: Topology,
+    candidates: NDArray[np.intp],
+    *,
+    require_all_keys: bool,
+) -> Bools:
+    """[candidates] those that scoring passes over, for they lack a key (upstream fact 27)."""
+    if not require_all_keys:
+        return np.zeros(candidates.size, dtype=np.bool_)
+    keys = tuple(dict.fromkeys(c.topology_key for c in constraints))
+    return ~topology.mask(Eligibility(keys=keys))[candidates]
+
+
+def weight_of(
+    constraint: Constraint, topology: Topology, candidates: NDArray[np.intp], ignored: Bools
+) -> float:
+    """By what a constraint multiplies pods: the more domains, the more (upstream fact 28)."""
+    if constraint.is_hostname:
+        return math.log(int(candidates.size - np.count_nonzero(ignored)) + 2)
+    seen = topology.domains(constraint.topology_key).ids[candidates][~ignored]
+    return math.log(_distinct(seen, topology, constraint.topology_key) + 2)
 
 
 def _contribution(
@@ -84,9 +105,9 @@ def _contribution(
     """[candidates] what one constraint adds; nothing where the label is missing."""
     nothing = constraint.group.counts_nothing
     ids = topology.domains(constraint.topology_key).ids[candidates]
+    weight = weight_of(constraint, topology, candidates, ignored)
     if constraint.is_hostname:
         # Per node, whatever the label's value, and honouring no policy (upstream fact 29).
-        weight = math.log(int(candidates.size - np.count_nonzero(ignored)) + 2)
         if nothing:
             counts: NDArray[np.int32] | Ints = np.zeros(candidates.size, dtype=np.int64)
         else:
@@ -94,12 +115,10 @@ def _contribution(
         added: Floats = counts.astype(np.float64) * weight + float(constraint.max_skew - 1)
         added[ids < 0] = 0.0
         return added
-    seen = ids[~ignored]
-    weight = math.log(_distinct(seen, topology, constraint.topology_key) + 2)
     size = len(topology.domains(constraint.topology_key).values)
     table = np.zeros(size + 1, dtype=np.float64)  # the last entry is picked by −1: no label
     if not nothing:
-        table[:-1] = _soft_counts(constraint, topology, require_all_keys) * weight
+        table[:-1] = soft_counts(constraint, topology, require_all_keys) * weight
     table[:-1] += float(constraint.max_skew - 1)
     return table[ids]
 
@@ -115,7 +134,8 @@ def _distinct(ids: NDArray[np.int32], topology: Topology, key: str) -> int:
     return distinct
 
 
-def _soft_counts(constraint: Constraint, topology: Topology, require_all_keys: bool) -> Ints:
+def soft_counts(constraint: Constraint, topology: Topology, require_all_keys: bool) -> Ints:
+    """[domains] matching pods by which a domain of any key but the hostname is scored."""
     key = constraint.topology_key
     counts = topology.domain_counts(constraint.group, constraint.eligibility, key)
     domains = topology.domains(key)

@@ -28,7 +28,7 @@ METHODS = [
     for method in service.methods
 ]
 UNOFFERED = {
-    "topospread.v1.SpreadEngine": {"Explain"},
+    "topospread.v1.SpreadEngine": set(),
     "topospread.v1.ClusterState": set(),
     "topospread.v1.Placement": set(),
     "topospread.v1.Planner": {"Simulate", "PlanRebalance"},

@@ -110,6 +110,7 @@ CALLS: dict[str, tuple[Callable[[Peer, Any], Any], int]] = {
     "Filter": (unary("Filter", engine_pb.FilterRequest(pod=POD)), 0),
     "Score": (unary("Score", engine_pb.ScoreRequest(pod=POD)), 0),
     "Evaluate": (unary("Evaluate", evaluate_request()), 0),
+    "Explain": (unary("Explain", engine_pb.ExplainRequest(pod=POD)), 0),
     "BatchEvaluate": (
         unary("BatchEvaluate", engine_pb.BatchEvaluateRequest(pods=[POD] * 3)),
         0,
@@ -168,7 +169,7 @@ def test_every_offered_method_is_tried_here(peer):
         for file, service in ((engine_pb, "SpreadEngine"), (state_pb, "ClusterState"))
         for method in file.DESCRIPTOR.services_by_name[service].methods
     }
-    assert methods - CALLS.keys() == {"Watch", "EvaluateStream", "Explain", "AcceptStore"}
+    assert methods - CALLS.keys() == {"Watch", "EvaluateStream", "AcceptStore"}
 
 
 def test_what_a_decision_was_made_of(receiver, peer):
@@ -245,10 +246,15 @@ def test_a_replace_in_pieces_has_a_span_for_each(receiver, peer):
 
 
 FAILURES = {
-    "bad input": ("Evaluate", engine_pb.EvaluateRequest(), INVALID_ARGUMENT, "InvalidRequest"),
-    "unknown": ("Evaluate", evaluate_request(cluster="nobodys"), NOT_FOUND, "NotFound"),
-    "unparsable": ("Evaluate", b"\xff", INVALID_ARGUMENT, "InvalidRequest"),
-    "not offered": ("Explain", b"", UNIMPLEMENTED, "NotOffered"),
+    "bad input": (
+        f"{ENGINE}/Evaluate",
+        engine_pb.EvaluateRequest(),
+        INVALID_ARGUMENT,
+        "InvalidRequest",
+    ),
+    "unknown": (f"{ENGINE}/Evaluate", evaluate_request(cluster="nobodys"), NOT_FOUND, "NotFound"),
+    "unparsable": (f"{ENGINE}/Evaluate", b"\xff", INVALID_ARGUMENT, "InvalidRequest"),
+    "not offered": ("topospread.v1.Planner/PlanRebalance", b"", UNIMPLEMENTED, "NotOffered"),
 }
 
 
@@ -256,7 +262,7 @@ FAILURES = {
 def test_failures_are_marked(receiver, peer, method, request_, code, error):
     raw = request_ if isinstance(request_, bytes) else request_.SerializeToString()
     trace = Traced()
-    multi: Any = peer.channel.unary_unary(f"/{ENGINE}/{method}")
+    multi: Any = peer.channel.unary_unary(f"/{method}")
     with pytest.raises(grpc.RpcError) as failed:
         multi(raw, timeout=PATIENCE, metadata=trace.metadata)
     (span,) = trace.spans(receiver, failed.value)

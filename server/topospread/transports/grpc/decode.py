@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.settings import profile_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.objects import DEFAULT_NAMESPACE
+from topospread.kube.violations import required
 from topospread.replica.replicas import NEWEST_AT_HAND, Consistency, Freshness
 from topospread.replica.view import Token
 from topospread.service.asks import (
@@ -20,7 +21,8 @@ from topospread.service.asks import (
     PodRef,
     SettingsAsk,
 )
-from topospread_proto.v1 import frames_pb2
+from topospread.service.fit import Fit
+from topospread_proto.v1 import frames_pb2, placement_pb2
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
@@ -30,6 +32,12 @@ if TYPE_CHECKING:
     from topospread.transports.grpc.calls import Call
     from topospread_proto.v1 import common_pb2
 
+_FITS: Final = {
+    placement_pb2.FIT_UNSPECIFIED: None,
+    placement_pb2.FIT_SPREAD_ONLY: Fit.SPREAD_ONLY,
+    placement_pb2.FIT_NODE: Fit.NODE,
+    placement_pb2.FIT_NODE_AND_RESOURCES: Fit.NODE_AND_RESOURCES,
+}
 
 PodFrame = (
     frames_pb2.PreFilterFrame
@@ -104,8 +112,39 @@ def _subject(request: PodFrame, engine: Engine) -> ShapedPod | PodRef | None:
     return PodRef(reference.name, reference.namespace or DEFAULT_NAMESPACE)
 
 
+def pod_of(
+    request: frames_pb2.PlaceFrame | frames_pb2.ReserveFrame | frames_pb2.ExplainFrame,
+) -> bytes | PodRef:
+    """The bytes of the pod that a request is about, or its name in the state.
+
+    Raises:
+        InvalidRequest: neither is given.
+    """
+    if request.pod:
+        return request.pod[0] if len(request.pod) == 1 else b"".join(request.pod)
+    if not request.HasField("pod_ref"):
+        raise InvalidRequest("give a pod, or the name of one in the state")
+    if not request.pod_ref.name:
+        raise InvalidRequest.of([required("podRef.name", "")])
+    return PodRef(request.pod_ref.name, request.pod_ref.namespace or DEFAULT_NAMESPACE)
+
+
 def _move(move: common_pb2.PodOnNode) -> Move:
     return Move(pod_from_proto(move.pod), move.node)
+
+
+def fit_of(fit: placement_pb2.Fit.ValueType) -> Fit | None:
+    """How much a caller asks beside spreading; None when it does not say.
+
+    Raises:
+        InvalidRequest: a number that is none of those.
+    """
+    if fit not in _FITS:
+        known = ", ".join(placement_pb2.Fit.keys())
+        raise InvalidRequest.of(
+            [FieldViolation("fit", f"must be one of {known}", "Unsupported value", fit)]
+        )
+    return _FITS[fit]
 
 
 def nodes_of(selection: common_pb2.NodeSelection) -> NodeChoice:

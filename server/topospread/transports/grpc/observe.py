@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from topospread.errors import TopospreadError
     from topospread.service.asks import Ask
     from topospread.service.engine import Resolved
+    from topospread.service.explain import Explained
     from topospread.service.filter import FilterAnswer
     from topospread.service.pre_filter import PreFilterAnswer
     from topospread.service.score import ScoreAnswer
@@ -82,6 +83,15 @@ class Observer:
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.pre_filter)
             _describe_verdicts(call.span, answer.nodes, answer.verdicts)
+
+    def explained(self, answer: Explained, ask: Ask, call: Call) -> None:
+        """After SpreadEngine.Explain, which is no scheduling attempt."""
+        if call.span.recording:
+            found = answer.explanation
+            _describe(call.span, answer.resolved, ask, found.status)
+            call.span.set("topospread.nodes", found.nodes)
+            call.span.set("topospread.feasible", found.fitting)
+            call.span.set("topospread.suggestions", len(found.suggestions))
 
     def batch_evaluated(
         self, answers: Sequence[Evaluation | TopospreadError], ask: Ask, call: Call

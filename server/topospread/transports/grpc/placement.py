@@ -10,15 +10,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.violations import required
-from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask, PodRef
-from topospread.service.fit import Fit
+from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask
 from topospread.service.place import Preference, place
 from topospread.service.reserve import list_reservations, release, reserve
 from topospread.service.wanted import DEFAULT_LIFETIME
 from topospread.store.api import MAX_LIFETIME
 from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread.transports.grpc.cluster_state import traced
-from topospread.transports.grpc.decode import nodes_of, settings_of
+from topospread.transports.grpc.decode import fit_of, nodes_of, pod_of, settings_of
 from topospread.transports.grpc.encode import status_message
 from topospread_proto.v1 import frames_pb2
 from topospread_proto.v1 import placement_pb2 as pb
@@ -33,13 +32,6 @@ if TYPE_CHECKING:
     from topospread.telemetry.metrics import Metrics
 
 SERVICE: Final = "topospread.v1.Placement"
-
-_FITS: Final = {
-    pb.FIT_UNSPECIFIED: None,
-    pb.FIT_SPREAD_ONLY: Fit.SPREAD_ONLY,
-    pb.FIT_NODE: Fit.NODE,
-    pb.FIT_NODE_AND_RESOURCES: Fit.NODE_AND_RESOURCES,
-}
 
 
 class PlacementServicer:
@@ -63,15 +55,10 @@ class PlacementServicer:
 
     def place(self, request: frames_pb2.PlaceFrame, call: Call) -> pb.PlaceResponse:
         """Placement.Place."""
-        if request.fit not in _FITS:
-            known = ", ".join(pb.Fit.keys())
-            raise InvalidRequest.of(
-                [FieldViolation("fit", f"must be one of {known}", "Unsupported value", request.fit)]
-            )
+        preference = Preference(fit_of(request.fit), request.seed)
         wanted = self._wanted(request, call)
         if request.HasField("candidates"):
             wanted.ask.nodes = nodes_of(request.candidates)
-        preference = Preference(_FITS[request.fit], request.seed)
         with self._counted("Place", wanted):
             held = place(self._holding, wanted, preference, traced(call, request.cluster))
         self._told("Place", wanted, held, call)
@@ -152,7 +139,7 @@ class PlacementServicer:
             validate=request.validate,
         )
         lifetime = _milliseconds(request.ttl) if request.HasField("ttl") else DEFAULT_LIFETIME
-        return self._holding.wanted(ask, _pod(request), lifetime)
+        return self._holding.wanted(ask, pod_of(request), lifetime)
 
     @contextmanager
     def _counted(self, name: str, wanted: Wanted) -> Iterator[None]:
@@ -176,16 +163,6 @@ class PlacementServicer:
                     "topospread.conflicts": wanted.conflicts,
                 }
             )
-
-
-def _pod(request: frames_pb2.PlaceFrame | frames_pb2.ReserveFrame) -> bytes | PodRef:
-    if request.pod:
-        return request.pod[0] if len(request.pod) == 1 else b"".join(request.pod)
-    if not request.HasField("pod_ref"):
-        raise InvalidRequest("give a pod, or the name of one in the state")
-    if not request.pod_ref.name:
-        raise InvalidRequest.of([required("podRef.name", "")])
-    return PodRef(request.pod_ref.name, request.pod_ref.namespace or DEFAULT_NAMESPACE)
 
 
 def _milliseconds(ttl: Duration) -> int:

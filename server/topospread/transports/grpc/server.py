@@ -44,7 +44,7 @@ class Pools:
     Attributes:
         decisions: PreFilter, Filter, Score, Evaluate, BatchEvaluate.
         state: ClusterState's calls, which wait for the store.
-        planner: the Planner's calls, which compute for long.
+        planner: Explain and the Planner's calls, which compute for long.
         streams: calls that hold a thread for as long as they live.
         other: health, and calls that are not offered.
     """
@@ -65,6 +65,10 @@ class Pools:
             "other": self.other,
         }
 
+    def unary(self) -> tuple[BoundedExecutor, ...]:
+        """Those of calls with one message and one answer."""
+        return self.decisions, self.state, self.planner, self.other
+
     def gauges(self) -> list[PoolGauges]:
         """How busy they are, for metrics."""
         return [
@@ -74,8 +78,7 @@ class Pools:
 
     def arrived(self) -> int:
         """Unary calls so far."""
-        unary = (self.decisions, self.state, self.planner, self.other)
-        return sum(pool.arrived for pool in unary)
+        return sum(pool.arrived for pool in self.unary())
 
     def shutdown(self) -> None:
         """End all threads after what stands in line."""
@@ -173,8 +176,7 @@ class GrpcServer:
         self._health.leaving()
         self._frame.stopping = True
         with ExitStack() as pausing:
-            pools = self._pools
-            for pool in (pools.decisions, pools.state, pools.planner, pools.other):
+            for pool in self._pools.unary():
                 pausing.enter_context(pool.paused())
             self._wait_until_quiet()
             stopped = self._server.stop(grace)

@@ -1,0 +1,198 @@
+"""A pod at a state, or at one that is imagined: the same judgement for both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from topospread.kube.demands import NO_DEMAND, Demand
+from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
+from topospread.service.explaining.imagined import with_nodes
+from topospread.service.fit import Fit, suited
+from topospread.spread.filtering import DomainState, PodMove, filter_nodes, pre_filter
+from topospread.spread.scoring import score
+from topospread.spread.verdicts import FITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.index.snapshot import Snapshot
+    from topospread.kube.objects import Node, Pod, SpreadConstraint
+    from topospread.service.fit import Suited
+    from topospread.spread.constraints import Constraint, PodConstraints
+    from topospread.spread.filtering import Verdicts
+    from topospread.spread.settings import Rules
+    from topospread.spread.topology import Bools, GroupKey, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A pod that is judged; :meth:`but` makes the same case with something else.
+
+    Attributes:
+        snapshot: the state; it counts all groups of the constraints.
+        pod: any pod of its shape.
+        constraints: the effective ones, made by the rules.
+        demand: what the pod takes from its node.
+        fit: how much is asked beside spreading.
+        name, uid: the pod's own, so that what is reserved for itself is not told apart.
+        bound_to: the node that the pod runs on already.
+        moves: what-ifs.
+    """
+
+    snapshot: Snapshot
+    pod: Pod
+    rules: Rules
+    constraints: PodConstraints
+    demand: Demand = NO_DEMAND
+    fit: Fit = Fit.NODE_AND_RESOURCES
+    name: str = ""
+    uid: str = ""
+    bound_to: str = ""
+    moves: tuple[PodMove, ...] = ()
+
+    @property
+    def hard(self) -> tuple[Constraint, ...]:
+        """The constraints that Filter judges."""
+        return self.constraints.hard.constraints
+
+    @property
+    def soft(self) -> tuple[Constraint, ...]:
+        """The constraints that Score weighs."""
+        return self.constraints.soft.constraints
+
+    @cached_property
+    def states(self) -> tuple[DomainState, ...]:
+        """Counts by domain of each hard constraint."""
+        return pre_filter(self.hard, self.snapshot, self.moves)
+
+    @cached_property
+    def verdicts(self) -> Verdicts:
+        """[slots] Filter's verdicts."""
+        return filter_nodes(self.states, self.snapshot)
+
+    @cached_property
+    def suits(self) -> Suited:
+        """What the scheduler's other filters say."""
+        return suited(
+            self.snapshot,
+            self.pod,
+            self.constraints.requirements,
+            self.demand,
+            self.fit,
+            comparison_operators=self.rules.gates.taint_comparison_operators,
+        )
+
+    @cached_property
+    def usable(self) -> Bools:
+        """[slots] nodes that the other filters leave."""
+        usable: Bools = self.suits.nodes & self.snapshot.alive
+        return usable
+
+    @cached_property
+    def passing(self) -> Bools:
+        """[slots] nodes that pass Filter; none when a hard constraint does not parse."""
+        if self.constraints.hard.error:
+            return np.zeros_like(self.snapshot.alive)
+        passing: Bools = self.snapshot.alive & (self.verdicts == FITS)
+        return passing
+
+    @cached_property
+    def fitting(self) -> Bools:
+        """[slots] nodes that pass Filter and the other filters."""
+        fitting: Bools = self.passing & self.usable
+        return fitting
+
+    @property
+    def fits(self) -> int:
+        """How many nodes the pod fits."""
+        return int(np.count_nonzero(self.fitting))
+
+    @cached_property
+    def refusals(self) -> tuple[tuple[str, Bools], ...]:
+        """(reason, [slots] nodes that the other filters refuse for it), by the first that does."""
+        left = self.snapshot.alive
+        found: list[tuple[str, Bools]] = []
+        for rule in self.suits.rules():
+            found.extend((reason, refused & left) for reason, refused in rule.refusals)
+            left = left & ~rule.refused
+        return tuple(found)
+
+    @cached_property
+    def allowing(self) -> tuple[Bools, ...]:
+        """For each hard constraint, [slots] nodes that it does not refuse."""
+        return tuple(
+            self.snapshot.alive & (filter_nodes((state,), self.snapshot) == FITS)
+            for state in self.states
+        )
+
+    def but_for(self, position: int) -> Bools:
+        """[slots] usable nodes that no hard constraint but perhaps this one refuses."""
+        found = self.usable
+        for other, allowed in enumerate(self.allowing):
+            if other != position:
+                found = found & allowed
+        return found
+
+    @cached_property
+    def normalized(self) -> tuple[NDArray[np.intp], Ints] | None:
+        """(slots, scores) of the fitting nodes; None without any, or without soft constraints."""
+        candidates = np.flatnonzero(self.fitting)
+        if not self.soft or not candidates.size:
+            return None
+        scores = score(
+            self.soft,
+            self.snapshot,
+            candidates,
+            require_all_keys=self.constraints.require_all_keys,
+        )
+        return candidates, scores.normalized
+
+    @cached_property
+    def _held(self) -> Sequence[tuple[Mapping[str, str], int]]:
+        """(labels, slot) of what is reserved for others in the pod's namespace."""
+        reservations = self.snapshot.reservations
+        own = reservations.of(self.pod.namespace, self.name, self.uid)
+        prefix = f"{self.pod.namespace}/"
+        return [
+            (dict(row.labels), slot)
+            for key, row in reservations
+            if key.startswith(prefix)
+            and row is not own
+            and (slot := self.snapshot.slot(row.node_name)) >= 0
+        ]
+
+    def reserved(self, group: GroupKey) -> Ints:
+        """[slots] places held for pods that the group counts."""
+        held: Ints = np.zeros(self.snapshot.alive.size, dtype=np.int64)
+        if not group.counts_nothing:
+            for labels, slot in self._held:
+                held[slot] += group.selector.matches(labels)
+        return held
+
+    def specs(self, *, hard: bool) -> list[tuple[int, SpreadConstraint]]:
+        """The constraints of one phase as they were written, with their places in the list."""
+        given = self.pod.constraints or self.rules.profile.defaults
+        action = DO_NOT_SCHEDULE if hard else SCHEDULE_ANYWAY
+        return [(i, spec) for i, spec in enumerate(given) if spec.when_unsatisfiable == action]
+
+    def with_hard(self, constraints: Sequence[Constraint]) -> Case:
+        """The same with other hard constraints."""
+        hard = replace(self.constraints.hard, constraints=tuple(constraints))
+        return replace(self, constraints=replace(self.constraints, hard=hard))
+
+    def with_nodes(self, changed: Mapping[str, Node]) -> Case:
+        """The same with nodes changed, or added where none has the name."""
+        groups = {c.group for c in (*self.hard, *self.soft) if not c.group.counts_nothing}
+        return replace(self, snapshot=with_nodes(self.snapshot, changed, groups))
+
+    def refused_by(self, nodes: Bools) -> Counter[str]:
+        """Some nodes by the reasons for which the other filters refuse them."""
+        found = Counter({r: int(np.count_nonzero(refused & nodes)) for r, refused in self.refusals})
+        return +found

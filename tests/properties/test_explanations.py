@@ -1,0 +1,120 @@
+"""An explanation says by domain what Filter says by node, and its advice works."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hypothesis import given
+
+from tests.conformance.cases import Decision
+from tests.conformance.core import folded, pod_of, prepared
+from tests.conformance.objects import rules_of
+from tests.properties.expected import answer_to
+from tests.properties.questions import odd_cases
+from tests.reference.objects import labels_of
+from tests.reference.snapshot import Snapshot as ReferenceSnapshot
+from tests.reference.strategies import cases, kind_of
+from topospread.service.explaining.case import Case
+from topospread.service.explaining.explain import explained
+from topospread.service.explaining.findings import Explanation
+from topospread.service.fit import Fit
+from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS
+
+EVERY = 1000
+SUCCESS = ("Success", ())
+
+
+def case_of(decision: Decision, fit: Fit = Fit.SPREAD_ONLY) -> Case:
+    """The core's case for a random question."""
+    rules = rules_of(decision.args, decision.gates)
+    pod = pod_of(decision.pod)
+    constraints, snapshot = prepared(folded(decision.cluster), pod, rules)
+    return Case(snapshot, pod, rules, constraints, fit=fit, name=pod.name)
+
+
+def verdict_on(found: Explanation, labels: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Filter's verdict on a node, read off the explanation's domains."""
+    for constraint in found.constraints:
+        if not constraint.hard:
+            continue
+        value, verdict = labels.get(constraint.topology_key), None
+        if value is None:
+            verdict = LABEL_MISSING
+        elif not next(d.allowed for d in constraint.listed if d.value == value):
+            verdict = TOO_SKEWED
+        if verdict is not None:
+            return VERDICTS[verdict].code.label, VERDICTS[verdict].reasons
+    return SUCCESS
+
+
+@given(decision=kind_of(cases(), cases(), odd_cases()))
+def test_domains_have_the_verdicts_of_filter(decision: Decision) -> None:
+    decision = replace(decision, ops=[], filter_nodes=None)
+    expected = answer_to(decision)
+    if "newError" in expected:
+        return
+    found = explained(case_of(decision), EVERY)
+    assert found.status.code.label == expected["preFilter"]["code"]
+    nodes = ReferenceSnapshot(decision.cluster).nodes
+    if expected["preFilter"]["code"] == "Error":
+        assert (found.passing, found.fitting) == (0, 0)
+        return
+    verdicts = {
+        name: (verdict["code"], tuple(verdict["reasons"]))
+        for name, verdict in expected.get("filter", {}).items()
+    } or dict.fromkeys(nodes, SUCCESS)
+    assert {name: verdict_on(found, labels_of(node)) for name, node in nodes.items()} == verdicts
+    assert found.passing == Counter(verdicts.values())[SUCCESS]
+    # Nothing but spreading was asked about.
+    assert found.fitting == found.passing
+
+
+@given(decision=kind_of(cases(), cases(), odd_cases()))
+def test_the_score_of_a_domain_spans_its_nodes_scores(decision: Decision) -> None:
+    decision = replace(decision, ops=[], filter_nodes=None)
+    expected = answer_to(decision)
+    if "newError" in expected or expected["preFilter"]["code"] == "Error":
+        return
+    scores = expected.get("normalized", {})
+    nodes = ReferenceSnapshot(decision.cluster).nodes
+    for constraint in explained(case_of(decision), EVERY).constraints:
+        if constraint.hard:
+            continue
+        for domain in constraint.listed:
+            here = [
+                scores[name]
+                for name, node in nodes.items()
+                if name in scores and labels_of(node).get(constraint.topology_key) == domain.value
+            ]
+            assert domain.scores == ((min(here), max(here)) if here else None)
+
+
+@given(decision=kind_of(cases(), cases(), odd_cases()))
+def test_a_finding_adds_up(decision: Decision) -> None:
+    decision = replace(decision, ops=[], filter_nodes=None)
+    if "newError" in answer_to(decision):
+        return
+    found = explained(case_of(decision, Fit.NODE), EVERY)
+    for constraint in found.constraints:
+        listed = constraint.listed
+        assert constraint.unlisted == 0
+        assert constraint.domains == len(listed) == len({d.value for d in listed})
+        assert sum(d.nodes for d in listed) == found.nodes - constraint.nodes_without_key
+        for domain in listed:
+            assert domain.nodes == domain.eligible + sum(n for _, n in domain.excluded)
+            assert domain.nodes == domain.usable + sum(n for _, n in domain.refused)
+            assert domain.fitting <= domain.usable
+        eligible = [d for d in listed if d.eligible]
+        assert constraint.eligible_domains == len(eligible)
+        assert constraint.eligible == sum(d.eligible for d in eligible)
+        assert constraint.lowest_domains == sum(d.holds_minimum for d in listed)
+        if constraint.hard:
+            assert constraint.rejected_domains == sum(not d.allowed for d in listed)
+            for domain in listed:
+                assert domain.allowed == (domain.skew <= constraint.max_skew)
+    if found.fitting:
+        assert found.suggestions == ()
+        assert found.message == ""
+    else:
+        assert found.message
+    assert all(suggestion.fitting for suggestion in found.suggestions)
