@@ -13,10 +13,11 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from tests.telemetry.expositions import value
+from topospread.config.certificates import PemFiles
 from topospread.errors import ConfigError
 from topospread.telemetry.metrics import Metrics
 from topospread.transports.http.routes import http_app
-from topospread.transports.http.server import HttpServer, TlsFiles
+from topospread.transports.http.server import HttpServer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -283,7 +284,7 @@ def serve_tls(served, pem):
     running = []
 
     def serve(client_ca=""):
-        tls = TlsFiles(pem.cert, pem.key, client_ca)
+        tls = PemFiles(pem.cert, pem.key, client_ca)
         running.append(HttpServer(served.app(), "127.0.0.1", 0, tls=tls))
         running[-1].start()
         return running[-1]
@@ -353,4 +354,4 @@ def test_files_that_cannot_be_used_are_named(served, pem, broken, content, tmp_p
         bad.write_bytes(content)
     files = {"cert": pem.cert, "key": pem.key, "client_ca": pem.ca, broken: str(bad)}
     with pytest.raises(ConfigError, match=r"bad\.pem"):
-        HttpServer(served.app(), "127.0.0.1", 0, tls=TlsFiles(**files))
+        HttpServer(served.app(), "127.0.0.1", 0, tls=PemFiles(**files))

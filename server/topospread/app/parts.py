@@ -8,12 +8,13 @@ from topospread.replica.replica import Replica, ReplicaOptions
 from topospread.replica.replicas import Freshness, Replicas
 from topospread.service.engine import Limits
 from topospread.telemetry.families import ClusterGauges
-from topospread.transports.grpc.credentials import Credentials
+from topospread.transports.grpc.credentials import Credentials, credentials
 from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
 from topospread.transports.grpc.pool import lend_place
 from topospread.transports.grpc.server import OTHER_QUEUE, OTHER_THREADS, Pools, ServerOptions
 
 if TYPE_CHECKING:
+    from topospread.app.doors import Doors
     from topospread.config.settings import ServerSettings
     from topospread.store.api import Store
     from topospread.telemetry.metrics import Metrics
@@ -66,11 +67,9 @@ def grpc_options(settings: ServerSettings, *, reuse_port: bool) -> ServerOptions
     )
 
 
-def grpc_credentials(settings: ServerSettings) -> Credentials | None:
-    """The TLS files of the gRPC listener; None serves plain text."""
-    if not settings.tls:
-        return None
-    return Credentials(settings.tls_cert, settings.tls_key, settings.client_ca)
+def grpc_credentials(settings: ServerSettings, doors: Doors) -> Credentials | None:
+    """TLS of the gRPC listener; None serves plain text."""
+    return credentials(doors.current_pem) if settings.tls else None
 
 
 def gauges(replica: Replica) -> ClusterGauges:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Self
 
 from topospread.app import parts
-from topospread.app.access import make_gate, watched_access
+from topospread.app.doors import Doors
 from topospread.app.feeding import FED_KINDS, make_feed
 from topospread.app.ports import check_free
 from topospread.app.stores import open_store
@@ -95,10 +95,8 @@ class Server:
         with ExitStack() as made:
             self._rules = self._watched_rules()
             made.callback(self._rules.close)
-            self._access = watched_access(settings)
-            self._gate = make_gate(self._access)
-            if self._access is not None:
-                made.callback(self._access.close)
+            self._doors = Doors(settings, self.metrics.file_read)
+            made.callback(self._doors.close)
             self._tracing = tracing_from_environment(self.version)
             made.callback(self._tracing.close)
             self._store = ObservedStore(
@@ -115,13 +113,15 @@ class Server:
             self._feed = make_feed(settings, self._writes, self._note_fed)
             self._grpc = self._grpc_server()
             self._http = make_http(
-                settings, self.version, self.metrics.expose, self.ready, self._gate
+                settings, self.version, self.metrics.expose, self.ready, self._doors
             )
             if self._http is not None:
                 made.callback(self._http.stop)
             if not reuse_port:
                 check_free(settings.listen)
-            port = self._grpc.listen(str(settings.listen), parts.grpc_credentials(settings))
+            port = self._grpc.listen(
+                str(settings.listen), parts.grpc_credentials(settings, self._doors)
+            )
             self.address = str(Address(settings.listen.host, port))
             if self._feed is not None:
                 made.callback(self._feed.stop)
@@ -147,8 +147,7 @@ class Server:
         if self._http is not None:
             self._http.start()
         self._rules.start()
-        if self._access is not None:
-            self._access.start()
+        self._doors.start()
         self._preload()
         if self._feed is not None:
             self._feed.start()
@@ -167,8 +166,8 @@ class Server:
 
     def reload(self) -> bool:
         """Read the files that may change again; returns whether what they hold is in force."""
-        known = self._access is None or self._access.reload()
-        return self._rules.reload() and known
+        kept = self._doors.reload()
+        return self._rules.reload() and kept
 
     def ready(self) -> tuple[bool, Sequence[str]]:
         """Whether calls are welcome, and if not, why."""
@@ -252,7 +251,7 @@ class Server:
             rank.SERVICE: ranks.methods(),
         }
         return GrpcServer(
-            Frame(self._tracing, self.metrics, self._gate),
+            Frame(self._tracing, self.metrics, self._doors.gate),
             completed(offered, self.version),
             self._pools,
             parts.grpc_options(settings, reuse_port=self._reuse_port),

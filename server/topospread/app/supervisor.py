@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from topospread.app.access import make_gate, watched_access
 from topospread.app.crew import Crew
+from topospread.app.doors import Doors
 from topospread.app.ports import held_port
 from topospread.app.tally import exposition
 from topospread.app.web import make_http
@@ -102,13 +102,11 @@ class Supervisor:
             self._address = closing.enter_context(held_port(self.settings.listen))
             workers_settings = replace(self.settings, listen=self._address, http=None, workers=1)
             self._crew = Crew(workers_settings, self.settings.workers)
-            self._access = watched_access(self.settings)
-            if self._access is not None:
-                closing.callback(self._access.close)
-                self._access.start()
+            self._doors = Doors(self.settings)
+            closing.callback(self._doors.close)
+            self._doors.start()
             self._http = make_http(
-                *(self.settings, self.version, self._metrics, self._readiness),
-                make_gate(self._access),
+                self.settings, self.version, self._metrics, self._readiness, self._doors
             )
             if self._http is not None:
                 closing.callback(self._http.stop)
@@ -192,8 +190,7 @@ class Supervisor:
         for number in os.read(self._read_bell, 64):
             if number == signal.SIGHUP:
                 self._signal(signal.SIGHUP)
-                if self._access is not None:
-                    self._access.reload()
+                self._doors.reload()
             elif self._stopping:
                 # Told twice: the workers are, too, and end at once.
                 self._signal(signal.SIGTERM)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topospread.transports.http.routes import http_app
-from topospread.transports.http.server import HttpServer, TlsFiles
+from topospread.transports.http.server import HttpServer
 
 if TYPE_CHECKING:
-    from topospread.access.gate import Gate
+    from topospread.app.doors import Doors
     from topospread.config.settings import ServerSettings
     from topospread.transports.http.routes import Exposition, Health
 
@@ -18,7 +18,7 @@ def make_http(
     version: str,
     metrics: Exposition,
     ready: Health,
-    gate: Gate | None,
+    doors: Doors,
 ) -> HttpServer | None:
     """The server of metrics and health; None when that is off.
 
@@ -27,7 +27,7 @@ def make_http(
         version: of the server.
         metrics: what /metrics shows.
         ready: what /readyz shows.
-        gate: tells who asks; None lets anybody in.
+        doors: who may come in, and by which certificates.
 
     Raises:
         ConfigError: it cannot listen, or a TLS file cannot be used.
@@ -40,10 +40,9 @@ def make_http(
         live=lambda: (True, ()),
         ready=ready,
         max_body_bytes=settings.http_max_body_bytes,
-        gate=gate,
+        gate=doors.gate,
     )
-    tls = None
-    if settings.tls:
-        ca = settings.http_verifies_clients_by
-        tls = TlsFiles(settings.tls_cert, settings.tls_key, ca)
-    return HttpServer(app, settings.http.host, settings.http.port, tls=tls)
+    tls = doors.http_files if settings.tls else None
+    server = HttpServer(app, settings.http.host, settings.http.port, tls=tls)
+    doors.renew(server)
+    return server

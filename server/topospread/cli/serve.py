@@ -59,6 +59,9 @@ def command(**flags: object) -> int:
     TopospreadConfiguration (maxWaiting). An option goes before a variable, which goes before the
     file. SIGHUP reads the file again.
     """
+    # gRPC's own library would add a line in a form of its own for each handshake that fails, as
+    # many as strangers like. It reads this when it is loaded.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from topospread.app.serve import serve
 
     try:

@@ -1,4 +1,4 @@
-"""What is read from a file and read again when the file changes."""
+"""What is read from files and read again when one of them changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topospread.config.loading import read_config
 from topospread.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 LOG = logging.getLogger(__name__)
 
@@ -38,8 +38,9 @@ class Reloading(Generic[_T]):
     """Keeps a value read from a file; a broken new file leaves the old value in force.
 
     Args:
-        path: the file; empty: nothing is ever read, the value is what an empty text gives.
-        read: makes the value of the file's text, or raises ConfigError.
+        path: the file, or several files that make one value; empty: nothing is ever read, the value
+            is what an empty text gives.
+        read: makes the value of the files' texts, or raises ConfigError.
         on_reload: called after each reading that found another content or another error, on the
             thread that read. Not called for the first reading, which the constructor does.
         interval: seconds between two looks at the file.
@@ -50,13 +51,13 @@ class Reloading(Generic[_T]):
 
     def __init__(
         self,
-        path: str,
-        read: Callable[[str], _T],
+        path: str | Collection[str],
+        read: Callable[..., _T],
         *,
         on_reload: Callable[[Loaded[_T]], None] = lambda _: None,
         interval: float = 2.0,
     ) -> None:
-        self._path = path
+        self._paths = tuple(filter(None, [path] if isinstance(path, str) else sorted(path)))
         self._read = read
         self._on_reload = on_reload
         self._interval = interval
@@ -65,8 +66,8 @@ class Reloading(Generic[_T]):
         self._thread: threading.Thread | None = None
         # Looked at before it is read: a change in between is then found at the next look.
         self._looks = self._look()
-        self._text = read_config(path) if path else ""
-        self._current = Loaded(read(self._text))
+        self._texts = self._read_texts()
+        self._current = Loaded(read(*self._texts))
 
     @property
     def current(self) -> Loaded[_T]:
@@ -75,7 +76,7 @@ class Reloading(Generic[_T]):
 
     def start(self) -> None:
         """Begin to watch the file; without one there is nothing to watch."""
-        if self._path and self._thread is None:
+        if self._paths and self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="config-watch", daemon=True)
             self._thread.start()
 
@@ -97,24 +98,24 @@ class Reloading(Generic[_T]):
 
     def _reloaded(self, before: Loaded[_T]) -> Loaded[_T]:
         try:
-            text = read_config(self._path) if self._path else ""
-            if text == self._text:
+            texts = self._read_texts()
+            if texts == self._texts:
                 return replace(before, error="") if before.error else before
-            value = self._read(text)
+            value = self._read(*texts)
         except ConfigError as error:
             same = str(error) == before.error
             return before if same else replace(before, error=str(error))
-        self._text = text
+        self._texts = texts
         return Loaded(value, before.generation + 1)
 
     def _tell(self, now: Loaded[_T]) -> None:
         if now.error:
             LOG.error(
                 "%s: kept generation %d, the new content is refused: %s",
-                *(self._path, now.generation, now.error),
+                *(", ".join(self._paths), now.generation, now.error),
             )
         else:
-            LOG.info("%s: generation %d is in force", self._path, now.generation)
+            LOG.info("%s: generation %d is in force", ", ".join(self._paths), now.generation)
         self._on_reload(now)
 
     def _watch(self) -> None:
@@ -122,10 +123,17 @@ class Reloading(Generic[_T]):
             if self._look() != self._looks:
                 self.reload()
 
-    def _look(self) -> tuple[int, ...]:
-        """What changes with the file; follows links: Kubernetes swaps a ConfigMap by one."""
-        try:
-            seen = os.stat(self._path)
-        except OSError:
-            return ()
-        return (seen.st_ino, seen.st_size, seen.st_mtime_ns)
+    def _read_texts(self) -> tuple[str, ...]:
+        return tuple(map(read_config, self._paths)) or ("",)
+
+    def _look(self) -> list[tuple[int, ...]]:
+        """What changes with the files; follows links: Kubernetes swaps a ConfigMap by one."""
+        return [_seen(path) for path in self._paths]
+
+
+def _seen(path: str) -> tuple[int, ...]:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return ()
+    return (seen.st_ino, seen.st_size, seen.st_mtime_ns)

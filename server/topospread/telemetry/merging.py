@@ -29,6 +29,7 @@ GAUGE_RULES: Final[dict[str, Rule]] = {
     "topospread_busy_calls": _sum,
     "topospread_waiting_calls": _sum,
     "topospread_config_last_reload_successful": min,
+    "topospread_file_last_reload_successful": min,
     "process_resident_memory_bytes": _sum,
     "process_virtual_memory_bytes": _sum,
     "process_open_fds": _sum,

@@ -145,6 +145,7 @@ class Metrics:
         self._placements = _ByLabels(Tally)
         self._conflicts = _ByLabels(Tally)
         self._config = (1, True)
+        self._files = {"access": True, "certificates": True}
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
         self._pools: Callable[[], Iterable[PoolGauges]] = tuple
         self._feeds: Callable[[], Iterable[FeedGauges]] = tuple
@@ -189,6 +190,10 @@ class Metrics:
         """The configuration file was read again; generation is that of the settings in force."""
         self._reloads["accepted" if accepted else "refused",].add_one()
         self._config = (generation, accepted)
+
+    def file_read(self, name: str, accepted: bool) -> None:
+        """The files named so, for example "certificates", were read again."""
+        self._files[name] = accepted
 
     def watch_clusters(self, read: Callable[[], Iterable[ClusterGauges]]) -> None:
         """Ask this at each scrape how the clusters are followed."""
@@ -255,6 +260,14 @@ class Metrics:
             "1 when the configuration file was accepted when last read, else 0.",
             float(accepted),
         )
+        files = GaugeMetricFamily(
+            "topospread_file_last_reload_successful",
+            "1 when these files, if there are any, were accepted when last read, else 0.",
+            labels=("files",),
+        )
+        for name, in_force in self._files.items():
+            files.add_metric((name,), float(in_force))
+        yield files
         build = GaugeMetricFamily(
             "topospread_build_info", "Always 1.", labels=("version", "python_version")
         )

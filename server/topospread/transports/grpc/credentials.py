@@ -1,56 +1,43 @@
-"""PEM files of a TLS listener."""
+"""TLS of the gRPC listener."""
 
 from __future__ import annotations
 
-import ssl
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 
-from topospread.errors import ConfigError
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topospread.config.certificates import Pem
+
+Credentials = grpc.ServerCredentials
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """PEM files of a TLS listener; `client_ca` asks callers for certificates."""
+def credentials(current: Callable[[], Pem]) -> Credentials:
+    """TLS with the certificates that are in force whenever a connection begins.
 
-    cert: str
-    key: str
-    client_ca: str = ""
+    Args:
+        current: what the files hold; whether clients are asked for certificates stays as it is.
+    """
+    used = current()
 
-    def load(self) -> grpc.ServerCredentials:
-        """Read the files.
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal used
+        newest = current()
+        if newest is used:
+            return None
+        used = newest
+        return _configuration(newest)
 
-        Raises:
-            ConfigError: one of them cannot be read, or is not what it should be. gRPC itself would
-                only say that it cannot listen.
-        """
-        pair = (_read("--tls-key", self.key), _read("--tls-cert", self.cert))
-        roots = _read("--client-ca", self.client_ca) if self.client_ca else None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(self.cert, self.key)
-        except (OSError, ssl.SSLError) as cause:
-            raise ConfigError(
-                f"--tls-cert, --tls-key: {self.cert} and {self.key} are no PEM certificate and key"
-                " that belong together"
-            ) from cause
-        if roots is not None:
-            try:
-                context.load_verify_locations(self.client_ca)
-            except (OSError, ssl.SSLError) as cause:
-                raise ConfigError(
-                    f"--client-ca: {self.client_ca} has no PEM certificates"
-                ) from cause
-        return grpc.ssl_server_credentials(
-            [pair], root_certificates=roots, require_client_auth=roots is not None
-        )
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(used),
+        changed,  # type: ignore[arg-type] # None, for no change, is documented
+        require_client_authentication=bool(used.client_ca),
+    )
 
 
-def _read(flag: str, path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as cause:
-        reason = cause.strerror or type(cause).__name__
-        raise ConfigError(f"{flag}: cannot read {path!r}: {reason}") from cause
+def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(pem.key, pem.cert)], root_certificates=pem.client_ca or None
+    )

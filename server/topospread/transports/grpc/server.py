@@ -148,12 +148,12 @@ class GrpcServer:
         """Bind an address; returns the port.
 
         Raises:
-            ConfigError: it cannot be bound, or a PEM file cannot be read.
+            ConfigError: it cannot be bound.
         """
         try:
             if credentials is None:
                 return self._server.add_insecure_port(address)
-            return self._server.add_secure_port(address, credentials.load())
+            return self._server.add_secure_port(address, credentials)
         except RuntimeError as cause:
             raise ConfigError(
                 f"--listen: cannot listen on {address}: it is taken, or not an address of this host"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -18,23 +16,11 @@ from topospread.transports.http.guard import NAMES, certificate_names
 
 if TYPE_CHECKING:
     import asyncio
+    import ssl
 
     from starlette.types import ASGIApp
 
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files.
-
-    Attributes:
-        cert: the server's certificate chain.
-        key: its private key.
-        client_ca: clients must show a certificate signed by one of these; empty: none is asked for.
-    """
-
-    cert: str
-    key: str
-    client_ca: str = ""
+    from topospread.config.certificates import PemFiles
 
 
 class HttpServer:
@@ -57,11 +43,13 @@ class HttpServer:
         host: str,
         port: int,
         *,
-        tls: TlsFiles | None = None,
+        tls: PemFiles | None = None,
         reuse_port: bool = False,
     ) -> None:
         self._tls = tls
-        self._context = None if tls is None else _context(tls)
+        self._context = self._newest = None if tls is None else tls.context()
+        if self._context is not None:
+            self._context.sni_callback = self._show_newest
         self._socket = _bound(host, port, reuse_port=reuse_port)
         config = uvicorn.Config(
             app,
@@ -99,15 +87,21 @@ class HttpServer:
         self._thread.join()
 
     def reload_certificates(self) -> None:
-        """Read certificate and key again, for connections that come from now on.
+        """Read certificates and key again, for connections that come from now on.
 
         Raises:
             ConfigError: they cannot be used; the old ones stay.
         """
-        if self._tls is not None and self._context is not None:
-            # Tried on a context of its own, because a key that does not fit spoils the one in use.
-            _context(self._tls)
-            self._context.load_cert_chain(self._tls.cert, self._tls.key)
+        if self._tls is not None:
+            self._newest = self._tls.context()
+
+    def _show_newest(
+        self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext
+    ) -> None:
+        """At the beginning of each handshake, also of those that ask for no name."""
+        del name, context
+        if self._newest is not None:
+            connection.context = self._newest
 
     def _tls_context(self) -> ssl.SSLContext:
         assert self._context is not None
@@ -166,22 +160,3 @@ def _bound(host: str, port: int, *, reuse_port: bool) -> socket.socket:
     except OSError as error:
         raise ConfigError(f"--http: {host}:{port} cannot be used: {error.strerror}") from error
     return bound
-
-
-def _context(tls: TlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(tls.cert, tls.key)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"--tls-cert, --tls-key: {tls.cert} and {tls.key} are no PEM certificate and key that"
-            f" belong together: {error.strerror or error}"
-        ) from error
-    if tls.client_ca:
-        try:
-            context.load_verify_locations(tls.client_ca)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"--client-ca: {tls.client_ca} has no PEM certificates") from error
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context

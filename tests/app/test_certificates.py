@@ -1,0 +1,306 @@
+"""Certificates that change while a server runs, that are wrong, and connections that break off."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+import trustme
+
+from tests.servers import PATIENCE, Peer, ServerProcess, served, until
+from tests.telemetry.expositions import value
+from topospread_proto.v1 import cluster_state_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CODE = grpc.StatusCode
+FILES = "topospread_file_last_reload_successful"
+
+
+class Mint:
+    """Issues certificates into the files of one server.
+
+    Attributes:
+        flags: name the files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        names = ("cert", "key", "ca")
+        self.cert, self.key, self.ca = (str(folder / f"{name}.pem") for name in names)
+        self.flags = {"tls_cert": self.cert, "tls_key": self.key, "client_ca": self.ca}
+        self.authority = self.renew()
+
+    def renew(self) -> trustme.CA:
+        """Another authority, with certificates of its own; returns it."""
+        self.authority = trustme.CA()
+        issued = self.authority.issue_cert("127.0.0.1")
+        self.put("key.pem", issued.private_key_pem.bytes())
+        self.put("cert.pem", b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        self.put("ca.pem", self.authority.cert_pem.bytes())
+        return self.authority
+
+    def put(self, name: str, content: bytes) -> None:
+        """Exchange a file in one step."""
+        beside = self._folder / "new"
+        beside.write_bytes(content)
+        beside.rename(self._folder / name)
+
+    def client(self, authority: trustme.CA | None = None, **more: Any) -> tuple[bytes, bytes]:
+        """Key and certificate of a client."""
+        issued = (authority or self.authority).issue_cert("me.example.org", **more)
+        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+        return issued.private_key_pem.bytes(), chain
+
+
+def asked(
+    address: str, trusted: trustme.CA, shown: tuple[bytes, bytes] | tuple[None, None]
+) -> grpc.StatusCode:
+    """How a call over a new connection ends."""
+    credentials = grpc.ssl_channel_credentials(trusted.cert_pem.bytes(), *shown)
+    with Peer(address, credentials) as peer:
+        try:
+            peer.state.ListClusters(pb.ListClustersRequest(), timeout=PATIENCE)
+        except grpc.RpcError as error:
+            code: grpc.StatusCode = error.code()
+            return code
+    return CODE.OK
+
+
+def browsed(address: str, trusted: trustme.CA, shown: tuple[bytes, bytes], folder: Path) -> str:
+    """What /livez says over a new connection, or the kind of error."""
+    context = ssl.create_default_context()
+    trusted.configure_trust(context)
+    (folder / "shown.pem").write_bytes(b"".join(shown))
+    context.load_cert_chain(folder / "shown.pem")
+    host, _, port = address.rpartition(":")
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=PATIENCE) as raw,
+            context.wrap_socket(raw, server_hostname=host) as connection,
+        ):
+            connection.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+            said = b""
+            while more := connection.recv(4096):
+                said += more
+            return said.decode().splitlines()[-1] if said else "closed"
+    except (ssl.SSLError, ConnectionError) as error:
+        return type(error).__name__
+
+
+@pytest.fixture
+def mint(tmp_path: Path) -> Mint:
+    return Mint(tmp_path)
+
+
+def test_new_certificates_hold_for_new_connections_and_old_ones_go_on(mint, tmp_path):
+    old, mine = mint.authority, mint.client()
+    with served(**mint.flags, http="127.0.0.1:0") as server:
+        credentials = grpc.ssl_channel_credentials(old.cert_pem.bytes(), *mine)
+        with Peer(server.address, credentials) as before:
+            before.apply()
+            new = mint.renew()
+            assert server.reload()
+            # Neither the server's certificate nor the client's is looked at again.
+            before.apply()
+            assert asked(server.address, new, mint.client()) is CODE.OK
+            assert asked(server.address, old, mint.client()) is CODE.UNAVAILABLE
+            assert asked(server.address, new, mine) is CODE.UNAVAILABLE
+            before.apply()
+        assert browsed(server.http_address, new, mint.client(), tmp_path) == "ok"
+        assert browsed(server.http_address, new, mine, tmp_path) != "ok"
+        assert browsed(server.http_address, old, mint.client(), tmp_path) != "ok"
+
+
+def test_they_are_found_without_being_told_of(mint, tmp_path):
+    with served(**mint.flags, http="127.0.0.1:0") as server:
+        new, mine = mint.renew(), mint.client()
+        until(lambda: asked(server.address, new, mine) is CODE.OK, "gRPC shows the new one")
+        until(lambda: browsed(server.http_address, new, mine, tmp_path) == "ok", "HTTP, too")
+
+
+def test_what_cannot_be_used_leaves_the_old_ones(mint, tmp_path):
+    mine = mint.client()
+    good = {name: Path(path).read_bytes() for name, path in mint.flags.items()}
+    with served(**mint.flags, http="127.0.0.1:0") as server:
+
+        def in_force() -> float:
+            found = value(server.metrics.expose()[0], FILES, files="certificates")
+            assert found is not None
+            return found
+
+        other = trustme.CA().issue_cert("127.0.0.1").private_key_pem.bytes()
+        for name, content in (
+            ("key.pem", other),
+            ("key.pem", b"no pem"),
+            ("cert.pem", b""),
+            ("cert.pem", b"\xff"),
+            ("ca.pem", b"-----BEGIN CERTIFICATE-----\n"),
+        ):
+            mint.put(name, content)
+            assert not server.reload()
+            assert in_force() == 0.0
+            assert asked(server.address, mint.authority, mine) is CODE.OK
+            assert browsed(server.http_address, mint.authority, mine, tmp_path) == "ok"
+            for flag, each in (("tls_key", "key"), ("tls_cert", "cert"), ("client_ca", "ca")):
+                mint.put(f"{each}.pem", good[flag])
+        assert server.reload()
+        assert in_force() == 1.0
+
+
+def test_workers_and_their_supervisor_read_them_again(mint, tmp_path):
+    flags = [
+        text
+        for name, value in mint.flags.items()
+        for text in (f"--{name.replace('_', '-')}", value)
+    ]
+    store = f"sqlite:///{tmp_path}/state.db"
+    with ServerProcess(
+        "--store", store, "--workers", "2", "--http", "127.0.0.1:0", *flags
+    ) as server:
+        new, mine = mint.renew(), mint.client()
+        http = server.http.removeprefix("https://")
+        until(
+            lambda: all(asked(server.address, new, mine) is CODE.OK for _ in range(4)),
+            "all workers show the new one",
+        )
+        until(lambda: browsed(http, new, mine, tmp_path) == "ok", "the supervisor, too")
+
+
+# ------------------------------ what clients show
+
+
+def wrong_papers(mint: Mint) -> dict[str, tuple[bytes, bytes]]:
+    now = datetime.now(UTC)
+    day = timedelta(days=1)
+    other = trustme.CA()
+    issued = other.issue_cert("me.example.org")
+    return {
+        "expired": mint.client(not_before=now - 2 * day, not_after=now - day),
+        "not yet": mint.client(not_before=now + day, not_after=now + 2 * day),
+        "of another authority": mint.client(other),
+        "with a stranger's chain": (
+            issued.private_key_pem.bytes(),
+            issued.cert_chain_pems[0].bytes() + mint.authority.cert_pem.bytes(),
+        ),
+    }
+
+
+def test_wrong_certificates_are_refused_by_both_listeners(mint, tmp_path):
+    with served(**mint.flags, http="127.0.0.1:0") as server:
+        for what, shown in wrong_papers(mint).items():
+            assert asked(server.address, mint.authority, shown) is CODE.UNAVAILABLE, what
+            said = browsed(server.http_address, mint.authority, shown, tmp_path)
+            assert said != "ok", what
+        assert asked(server.address, mint.authority, (None, None)) is CODE.UNAVAILABLE
+        assert asked(server.address, mint.authority, mint.client()) is CODE.OK
+
+
+# ------------------------------ how it is spoken
+
+
+def handshake(address: str, limit: Callable[[ssl.SSLContext], None]) -> str:
+    """The version and cipher that a client with these limits gets, or the kind of error."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    limit(context)
+    host, _, port = address.rpartition(":")
+    try:
+        with (
+            socket.create_connection((host, int(port)), timeout=PATIENCE) as raw,
+            context.wrap_socket(raw) as connection,
+        ):
+            return f"{connection.version()} {(connection.cipher() or '?')[0]}"
+    except (ssl.SSLError, ConnectionError) as error:
+        return type(error).__name__
+
+
+def at_most(version: ssl.TLSVersion) -> Callable[[ssl.SSLContext], None]:
+    def limit(context: ssl.SSLContext) -> None:
+        context.minimum_version = min(version, ssl.TLSVersion.TLSv1_2)
+        context.maximum_version = version
+        context.set_ciphers("DEFAULT@SECLEVEL=0")
+
+    return limit
+
+
+def with_ciphers(names: str) -> Callable[[ssl.SSLContext], None]:
+    def limit(context: ssl.SSLContext) -> None:
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(f"{names}:@SECLEVEL=0")
+
+    return limit
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_versions_and_ciphers_are_of_current_practice(mint):
+    tls = ssl.TLSVersion
+    with served(tls_cert=mint.cert, tls_key=mint.key, http="127.0.0.1:0") as server:
+        for address in (server.address, server.http_address):
+            assert handshake(address, at_most(tls.TLSv1_3)).startswith("TLSv1.3 TLS_")
+            assert handshake(address, at_most(tls.TLSv1_2)).startswith("TLSv1.2 ECDHE-")
+            for old in (tls.TLSv1, tls.TLSv1_1):
+                assert handshake(address, at_most(old)).endswith("Error"), (address, old)
+            for weak in ("AES128-SHA", "AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-SHA", "ALL:!ECDHE"):
+                assert handshake(address, with_ciphers(weak)).endswith("Error"), (address, weak)
+            assert "GCM" in handshake(address, with_ciphers("ECDHE+AESGCM"))
+
+
+def test_handshakes_that_break_off_hold_nobody_up(mint):
+    """Half a handshake, garbage, plain HTTP: each connection is left open or cut."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    outgoing = ssl.MemoryBIO()
+    hello = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        hello.do_handshake()
+    whole = outgoing.read()
+    pieces = [whole[:cut] for cut in (1, 5, 6, 50, len(whole) - 1, len(whole))]
+    pieces += [b"GET / HTTP/1.1\r\n\r\n", bytes(64), b"\x16\x03\x01\xff\xff" + bytes(100)]
+    pieces += [whole[:20] + bytes([whole[20] ^ 0xFF]) + whole[21:], whole * 3]
+    with served(tls_cert=mint.cert, tls_key=mint.key, http="127.0.0.1:0") as server:
+        opened = []
+        for address in (server.address, server.http_address):
+            host, _, port = address.rpartition(":")
+            for piece in pieces * 3:
+                raw = socket.create_connection((host, int(port)), timeout=PATIENCE)
+                raw.sendall(piece)
+                opened.append(raw)
+            for number, raw in enumerate(opened):
+                if number % 3 == 0:
+                    raw.close()
+        assert asked(server.address, mint.authority, (None, None)) is CODE.OK
+        for raw in opened:
+            raw.close()
+        assert asked(server.address, mint.authority, (None, None)) is CODE.OK
+        said = browsed(server.http_address, mint.authority, mint.client(), Path(mint.cert).parent)
+        assert said == "ok"
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_strangers_fill_no_log(mint, tmp_path, capfd):
+    flags = ("--tls-cert", mint.cert, "--tls-key", mint.key, "--client-ca", mint.ca)
+    store = f"sqlite:///{tmp_path}/state.db"
+    with ServerProcess("--store", store, "--http", "127.0.0.1:0", *flags) as server:
+        http = server.http.removeprefix("https://")
+        capfd.readouterr()
+        for _ in range(20):
+            for address in (server.address, http):
+                assert handshake(address, at_most(ssl.TLSVersion.TLSv1_1)).endswith("Error")
+                host, _, port = address.rpartition(":")
+                with socket.create_connection((host, int(port)), timeout=PATIENCE) as raw:
+                    raw.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                    raw.shutdown(socket.SHUT_WR)
+                    with suppress(ConnectionError):
+                        raw.recv(4096)
+        assert asked(server.address, mint.authority, mint.client()) is CODE.OK
+        assert capfd.readouterr().err == ""
