@@ -200,6 +200,11 @@ class ServerProcess:
             self.process.send_signal(number)
         try:
             return self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            # It says where each of its threads is.
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait()
+            raise
         finally:
             if self.process.poll() is None:
                 self.process.kill()
@@ -257,5 +262,5 @@ def start(
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
-        env={**kept, **variables},
+        env={**kept, "PYTHONFAULTHANDLER": "1", **variables},
     )
