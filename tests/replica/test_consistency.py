@@ -14,7 +14,7 @@ from tests.store.conftest import SETTINGS
 from topospread.errors import DeadlineExceeded, NotFound, RevisionUnavailable
 from topospread.replica.replicas import NEWEST_AT_HAND, Freshness
 from topospread.replica.view import Token
-from topospread.store.api import Revision
+from topospread.store.api import Kind, Revision
 from topospread.store.observed import ObservedStore
 
 
@@ -169,3 +169,10 @@ def test_an_unknown_cluster_is_not_found(here):
             here.view(demand)
     here.apply("a")
     assert here.nodes(NEWEST_AT_HAND) == ["a"]
+
+
+def test_an_empty_list_makes_a_cluster_without_anything(here, there):
+    token = here.list_kind(Kind.NODE)
+
+    assert here.nodes(at_least(token)) == there.nodes(NEWEST) == []
+    assert there.nodes(at_least(here.apply("a"))) == ["a"]

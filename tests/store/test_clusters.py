@@ -102,7 +102,7 @@ def test_the_last_dropped_identities_are_remembered(store):
 
 
 def test_a_write_tells_whose_it_is(store):
-    assert store.apply(CLUSTER, []).identity == ""
+    assert store.apply(CLUSTER, [Remove(node())]).identity == ""
     first = store.apply(CLUSTER, [put(node())])
     again = store.apply(CLUSTER, [put(node())])
     store.drop(CLUSTER)
@@ -123,6 +123,40 @@ def test_only_the_named_history_is_dropped(store):
     assert store.drop(CLUSTER, identity=identity) == 1
     with pytest.raises(IdentityChanged):
         store.drop(CLUSTER, identity=identity)
+
+
+def test_a_write_of_nothing_creates_a_cluster(store):
+    created = store.apply(CLUSTER, [])
+
+    assert created.identity
+    assert created.revision == created.previous == Revision()
+    assert store.head(CLUSTER) == Head(created.identity, Revision(), 1)
+    assert store.clusters() == [CLUSTER]
+    assert objects(store) == {}
+    assert store.apply(CLUSTER, [], identity=created.identity) == created
+    assert not store.follow(CLUSTER, created.identity, Revision(), wait=0)
+    first = store.apply(CLUSTER, [put(node())], precondition=Unchanged(Revision(), ("nodes/",)))
+    assert (first.identity, first.previous) == (created.identity, Revision())
+    assert len(follow_all(store)) == 1
+
+
+def test_what_has_no_effect_creates_no_cluster(store):
+    assert store.apply(CLUSTER, [Remove(node())]).identity == ""
+    assert store.purge(CLUSTER).identity == ""
+    assert store.clusters() == []
+
+
+def test_a_write_of_nothing_creates_what_was_dropped_or_vouched_for(store):
+    store.apply(CLUSTER, [put(node())])
+    lost = store.head(CLUSTER).identity
+    store.drop(CLUSTER)
+    store.vouch(CLUSTER, [Kind.NODE])
+    vouched = store.head(CLUSTER).vouched
+
+    created = store.apply(CLUSTER, [])
+
+    assert created.identity not in ("", lost)
+    assert store.head(CLUSTER) == Head(created.identity, Revision(), 1, (lost,), vouched)
 
 
 def test_it_is_noted_when_kinds_were_vouched_for(store):

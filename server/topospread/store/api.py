@@ -344,7 +344,8 @@ class Writer(Purger, Protocol):
         Identical bytes are not written (UNCHANGED). A Put whose version is older than the stored
         one, or not newer than a tombstone's, is IGNORED_STALE unless ``force``; a Put without a
         version is always applied. Nothing is appended when no change had an effect. The cluster is
-        created by the first write that has one. Deletions and new objects are always relevant.
+        created by the first write that has one, and by one without any changes, at revision 0.
+        Deletions and new objects are always relevant.
         A write that has an effect also ends what is due, as :meth:`purge` does, after its own
         changes; a due reservation that is among the changes is left to them.
 

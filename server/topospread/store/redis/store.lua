@@ -388,6 +388,12 @@ local function trim(cluster, number, total)
   end
 end
 
+local function create(cluster)
+  call('HSET', META, 'format', ARGV[2], 'identity', ARGV[3], 'oldest', cluster.oldest, 'number',
+    cluster.number, 'tag', cluster.tag)
+  call('PERSIST', META)
+end
+
 local function write(cluster, todo)
   local number, tag = successor(cluster.number), ARGV[5]
   call('XADD', LOG, number .. '-0', 't', tag, 'p', cluster.tag, unpack(todo.entry))
@@ -402,14 +408,8 @@ local function write(cluster, todo)
   end
   if #touched > 0 then call('HSET', TOUCHED, unpack(touched)) end
   local total = cluster.total + #todo.entry / 2
-  local meta = {'number', number, 'tag', tag, 'total', string.format('%.0f', total)}
-  if cluster.identity == '' then
-    for _, word in ipairs({'format', ARGV[2], 'identity', ARGV[3], 'oldest', cluster.oldest}) do
-      table.insert(meta, word)
-    end
-    call('PERSIST', META)
-  end
-  call('HSET', META, unpack(meta))
+  if cluster.identity == '' then create(cluster) end
+  call('HSET', META, 'number', number, 'tag', tag, 'total', string.format('%.0f', total))
   trim(cluster, number, total)
   return number, tag
 end
@@ -444,6 +444,9 @@ local function apply()
   if #todo.entry > 0 then
     number, tag = write(cluster, todo)
     if identity == '' then identity = ARGV[3] end
+  elseif ARGV[1] == 'apply' and #changes == 0 and identity == '' then
+    create(cluster)
+    identity = ARGV[3]
   end
   if number ~= cluster.number or cluster.identity ~= '' then bury(todo, graves, now, expired) end
   return {

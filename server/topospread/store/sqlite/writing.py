@@ -84,6 +84,8 @@ def apply(
     at = now if timed else 0
     if not effects.entries:
         writer.bury(effects)
+        if not changes and alive is None:
+            found = _create(connection, cluster, name).identity
         return Applied(previous, previous, outcomes, at=at, identity=found)
     writer.end_due(effects, mentioned={_key(change) for change in changes})
     writer.cluster = alive or _create(connection, cluster, name)
