@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 import grpc
 import grpc.aio
 
-from topospread_client import engine, explaining, placement, ranking, rpcs, state
+from topospread_client import engine, explaining, placement, ranking, rpcs, simulating, state
 from topospread_client.aio_stream import AsyncEvaluateStream
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
@@ -126,6 +126,7 @@ class AsyncClient:
     place = _awaited(placement.place)
     reserve = _awaited(placement.reserve)
     release = _awaited(placement.release)
+    simulate = _awaited(simulating.simulate)
     reservations = _awaited(placement.reservations)
     rank_for_deletion = _awaited(ranking.rank_for_deletion)
     pre_filter = _awaited(engine.pre_filter)

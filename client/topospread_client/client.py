@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 
 import grpc
 
-from topospread_client import engine, explaining, placement, ranking, rpcs, state
+from topospread_client import engine, explaining, placement, ranking, rpcs, simulating, state
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
@@ -122,6 +122,7 @@ class Client:
     place = _blocking(placement.place)
     reserve = _blocking(placement.reserve)
     release = _blocking(placement.release)
+    simulate = _blocking(simulating.simulate)
     reservations = _blocking(placement.reservations)
     rank_for_deletion = _blocking(ranking.rank_for_deletion)
     pre_filter = _blocking(engine.pre_filter)

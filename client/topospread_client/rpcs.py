@@ -94,6 +94,7 @@ RANK_FOR_DELETION: Final = Rpc(
     planner.RankForDeletionRequest,
     planner.RankForDeletionResponse,
 )
+SIMULATE: Final = Rpc(_PLANNER, "Simulate", planner.SimulateRequest, planner.SimulateResponse)
 
 ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     PRE_FILTER,
@@ -118,4 +119,5 @@ ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     LIST_RESERVATIONS,
     ACCEPT_STORE,
     RANK_FOR_DELETION,
+    SIMULATE,
 )

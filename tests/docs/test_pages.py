@@ -142,7 +142,7 @@ def test_python_programs_run_as_they_stand(page, serving):
 
 def test_the_services_that_are_said_to_be_missing_are(serving):
     with grpc.insecure_channel(serving) as channel:
-        for path in ("Planner/Simulate",):
+        for path in ("Planner/PlanRebalance",):
             call: Any = channel.unary_unary(f"/topospread.v1.{path}")
             with pytest.raises(grpc.RpcError) as failed:
                 call(b"", timeout=10)

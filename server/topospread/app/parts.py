@@ -53,6 +53,8 @@ def make_limits(settings: ServerSettings) -> Limits:
         terms=settings.max_selector_terms,
         batch_pods=settings.max_batch_pods,
         what_ifs=settings.max_what_ifs,
+        simulated_pods=settings.max_simulated_pods,
+        simulated_nodes=settings.max_simulated_nodes,
     )
 
 

@@ -27,6 +27,7 @@ from topospread.service.holding import Holding
 from topospread.service.rank import Ranks
 from topospread.service.read import Reads
 from topospread.service.rules_book import RulesBook
+from topospread.service.scenario import Scenarios
 from topospread.service.write import Writes
 from topospread.store.observed import ObservedStore
 from topospread.telemetry.export import tracing_from_environment
@@ -40,6 +41,7 @@ from topospread.transports.grpc.placement import PlacementServicer
 from topospread.transports.grpc.pool import away, lend_place
 from topospread.transports.grpc.rank import RankServicer
 from topospread.transports.grpc.server import GrpcServer
+from topospread.transports.grpc.simulate import SimulateServicer
 from topospread.transports.grpc.spread_engine import SpreadEngineServicer
 from topospread.transports.grpc.unoffered import completed
 
@@ -244,11 +246,12 @@ class Server:
             Holding(engine, self._store, entering_wait=lend_place), self.metrics
         )
         ranks = RankServicer(Ranks(self._store, self._replicas, self._book))
+        simulations = SimulateServicer(Scenarios(engine, self._store))
         offered = {
             spread_engine.SERVICE: decisions.methods() | explains.methods(),
             cluster_state.SERVICE: state.methods(),
             placement.SERVICE: places.methods(),
-            rank.SERVICE: ranks.methods(),
+            rank.SERVICE: ranks.methods() | simulations.methods(),
         }
         return GrpcServer(
             Frame(self._tracing, self.metrics, self._doors.gate),

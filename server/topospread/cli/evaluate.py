@@ -27,12 +27,17 @@ _LEFT_OUT: Final = "no pod, and nothing that makes pods"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A pod to judge: how it is asked about, and how it is called in answers."""
+    """A pod to judge: how it is asked about, and how it is called in answers.
+
+    Attributes:
+        replicas: how many a workload makes; None for a pod.
+    """
 
     pod: Pod | str
     label: str
     source: str
     validate: bool
+    replicas: int | None = None
 
 
 @click.command("evaluate", short_help="Judge pods: where may they go?")
@@ -123,9 +128,25 @@ def questions_of(
         pods, skipped = objects.to_judge(manifests, namespace)
         objects.say_skipped(skipped, _LEFT_OUT)
         questions += [
-            Question(each.pod, each.manifest.label, each.manifest.source, validate) for each in pods
+            Question(
+                each.pod,
+                each.manifest.label,
+                each.manifest.source,
+                validate,
+                _replicas(each.manifest),
+            )
+            for each in pods
         ]
     return questions
+
+
+def _replicas(manifest: documents.Manifest) -> int | None:
+    """How many pods a workload makes: what it says, or one as the API server defaults it."""
+    if manifest.kind == "Pod":
+        return None
+    spec = manifest.content.get("spec")
+    said = spec.get("replicas", spec.get("parallelism")) if isinstance(spec, dict) else None
+    return said if isinstance(said, int) and said >= 0 else 1
 
 
 def _full_name(name: str, namespace: str | None) -> str:

@@ -29,6 +29,7 @@ VERBS: Final = (
     "explain",
     "place",
     "rank",
+    "simulate",
     "status",
     "store",
     "token",

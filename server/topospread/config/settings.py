@@ -206,6 +206,24 @@ class ServerSettings:
             "Preemption looks at the pods of one node, of which there are at most some hundred.",
         ),
     ] = 1000
+    max_simulated_pods: Annotated[
+        int,
+        About(
+            values.whole(1),
+            "pods",
+            "Pods that one Simulate places.",
+            "A thousand take a fraction of a second; a call holds its thread meanwhile.",
+        ),
+    ] = 10_000
+    max_simulated_nodes: Annotated[
+        int,
+        About(
+            values.whole(1),
+            "nodes",
+            "Nodes that may join in one Simulate.",
+            "As many as a large cluster has.",
+        ),
+    ] = 5000
     max_constraints: Annotated[
         int,
         About(

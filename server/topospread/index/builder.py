@@ -234,6 +234,7 @@ class Builder:
             len(self._pods) - len(self._reservations),
             self._reservations,
             self._usage,
+            self._slots.capacity,
         )
         return self.snapshot
 

@@ -54,6 +54,11 @@ class ReservationRow:
     expires_at: int = 0
     requests: Requests = ()
 
+    @property
+    def counted(self) -> bool:
+        """Always: that is what it is held for."""
+        return True
+
     def is_for(self, uid: str) -> bool:
         """Whether it is held for the pod with a uid; empty ones are unknown."""
         return not uid or self.uid in ("", uid)

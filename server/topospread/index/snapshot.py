@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from topospread.index.changes import ReservationRow
+    from topospread.index.changes import PodRow, ReservationRow
     from topospread.index.groups import Group, Memo
     from topospread.index.nodes import NodeTable
     from topospread.spread.topology import (
@@ -44,6 +44,7 @@ class Snapshot:
         pods: how many pods are known, counted or not.
         reservations: the places held for pods; they are in the counts.
         usage: what pods and reservations take of their nodes' resources.
+        slots: how many slots nodes and pods may be on; from here on they are free for sure.
     """
 
     sequence: int
@@ -53,6 +54,7 @@ class Snapshot:
     pods: int
     reservations: Reservations = NO_RESERVATIONS
     usage: Usage = NO_USAGE
+    slots: int = 0
 
     @property
     def alive(self) -> Bools:
@@ -138,13 +140,13 @@ class Snapshot:
     def adjusted(
         self,
         namespace: str,
-        rows: Iterable[tuple[ReservationRow, int]],
+        rows: Iterable[tuple[ReservationRow | PodRow, int]],
         groups: Iterable[GroupKey],
     ) -> Snapshot:
-        """This state if reservations were (+1) or were not (−1) held; the list of them stays.
+        """This state if places were (+1) or were not (−1) held or taken; lists of them stay.
 
         Args:
-            namespace: of the reservations.
+            namespace: of the reservations or pods.
             rows: which, and in which direction.
             groups: the groups that will be looked at, all of them kept.
         """
@@ -158,16 +160,20 @@ class Snapshot:
         for group in groups:
             differences: dict[int, int] = {}
             for slot, delta, row in placed:
-                if group.namespace == namespace and group.selector.matches(dict(row.labels)):
+                if not row.counted or group.namespace != namespace:
+                    continue
+                if group.selector.matches(dict(row.labels)):
                     differences[slot] = differences.get(slot, 0) + delta
             if differences:
                 changed[group] = self.groups[group].changed(differences)
         taken: dict[tuple[str, int], int] = {}
         for slot, delta, row in placed:
+            if row.requests is None:
+                continue
             for resource, amount in ((PODS, 1), *row.requests):
                 here = (resource, slot)
                 taken[here] = taken.get(here, 0) + delta * amount
-        if not taken:
+        if not taken and not changed:
             return self
         usage = self.usage.changed(taken)
         return replace(self, groups={**self.groups, **changed}, usage=usage)

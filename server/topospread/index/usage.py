@@ -45,6 +45,13 @@ class Usage:
             self._made[resource] = amounts
         return amounts if amounts.size == capacity else amounts[:capacity]
 
+    def on(self, slot: int) -> dict[str, int]:
+        """What is taken on one slot, by resource; without those of which nothing is."""
+        taken = {
+            name: int(self.taken(name, slot + 1)[slot]) for name in (*self._base, *self._pending)
+        }
+        return {name: amount for name, amount in taken.items() if amount}
+
     def changed(self, differences: Mapping[tuple[str, int], int]) -> Usage:
         """The next version; ``differences`` maps (resource, slot) to an amount."""
         base, pending, size = self._base, self._pending, self._size

@@ -47,6 +47,8 @@ class Limits:
         batch_pods: pods in a BatchEvaluate.
         what_ifs: pods added and removed.
         top_k: nodes that Evaluate names.
+        simulated_pods: pods that a simulation places.
+        simulated_nodes: nodes that join in one.
     """
 
     constraints: int = 64
@@ -54,6 +56,8 @@ class Limits:
     batch_pods: int = 1000
     what_ifs: int = 1000
     top_k: int = 1000
+    simulated_pods: int = 10_000
+    simulated_nodes: int = 5000
 
 
 class Clock(Protocol):
@@ -126,10 +130,10 @@ class Engine:
         started = self.clock()
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
         pod = self._shaped(ask.cluster, ask.subject)
-        rules = self._rules(pod.shape, ask)
+        rules = self.rules_of(pod.shape, ask)
         judgeable = pod.shape.judgeable(rules, view.snapshot)
         if not _counts_all(judgeable, view.snapshot):
-            view = self._counted(((pod, rules),), replica, view)
+            view = self.counted(((pod, rules),), replica, view)
             judgeable = pod.shape.judgeable(rules, view.snapshot)
         cycle = self._cycle(pod, rules, judgeable, ask, view)
         ask.stages.resolve = self.clock() - started
@@ -155,10 +159,10 @@ class Engine:
                     pod = self.shaped(framed(given))
                 else:
                     pod = self._shaped(ask.cluster, given)
-                asked.append((pod, self._rules(pod.shape, ask)))
+                asked.append((pod, self.rules_of(pod.shape, ask)))
             except InvalidRequest as refused:
                 asked.append(refused)
-        view = self._counted([a for a in asked if isinstance(a, tuple)], replica, view)
+        view = self.counted([a for a in asked if isinstance(a, tuple)], replica, view)
         snapshot = view.snapshot
         return [
             Resolved(self._cycle(*a, a[0].shape.judgeable(a[1], snapshot), ask, view), replica)
@@ -231,7 +235,13 @@ class Engine:
             raise NotFound(f"pod {named.namespace}/{named.name} is not in cluster {cluster!r}")
         return stored
 
-    def _rules(self, shape: Shape, ask: Ask) -> Rules:
+    def rules_of(self, shape: Shape, ask: Ask) -> Rules:
+        """By which rules to judge pods of a shape.
+
+        Raises:
+            InvalidRequest: unknown settings, or (with `validate`) constraints that the API server
+                would refuse.
+        """
         pod = shape.pod
         rules = self.rules.rules_for(ask.settings, pod.scheduler_name)
         if ask.validate:
@@ -250,7 +260,7 @@ class Engine:
         return rules
 
     @staticmethod
-    def _counted(asked: Sequence[tuple[ShapedPod, Rules]], replica: Replica, view: View) -> View:
+    def counted(asked: Sequence[tuple[ShapedPod, Rules]], replica: Replica, view: View) -> View:
         """A view that counts all groups the pods need; it may be newer than the one given."""
         while True:
             snapshot = view.snapshot

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.index.changes import ReservationRow
+    from topospread.kube.demands import Demand
+    from topospread.service.asks import NodeChoice
     from topospread.service.cycle import Cycle
     from topospread.service.holding import Holding
     from topospread.service.write import Traced
@@ -62,27 +64,46 @@ def place(holding: Holding, wanted: Wanted, preference: Preference, traced: Trac
         # Whoever names candidates has filtered them.
         fit = Fit.NODE_AND_RESOURCES if wanted.ask.nodes is None else Fit.SPREAD_ONLY
 
-    def choose(cycle: Cycle, held: ReservationRow | None) -> str | Refusal:
-        return _choose(cycle, held, wanted, fit, preference.seed)
+    def choice(cycle: Cycle, held: ReservationRow | None) -> str | Refusal:
+        return choose(
+            cycle, wanted.demand, Preference(fit, preference.seed), held, wanted.ask.nodes
+        )
 
-    return holding.hold(wanted, choose, traced)
+    return holding.hold(wanted, choice, traced)
 
 
-def _choose(
-    cycle: Cycle, held: ReservationRow | None, wanted: Wanted, fit: Fit, seed: str
+def choose(
+    cycle: Cycle,
+    demand: Demand,
+    preference: Preference,
+    held: ReservationRow | None = None,
+    choice: NodeChoice | None = None,
 ) -> str | Refusal:
+    """The best node for a pod, or why none; the one that is held for it, if that still suits it.
+
+    It follows from the arguments alone, so that whoever asks what Place would do asks here.
+
+    Args:
+        cycle: the pod, judged at a state that does not count what is held for it.
+        demand: what it takes.
+        preference: fit and seed; without a fit all of it is asked.
+        held: what is held for the pod.
+        choice: the candidates; None for all nodes.
+
+    Raises:
+        InvalidRequest, NodeTableChanged: for the candidates.
+    """
     status = cycle.pre_filter_status
     if status.code is Code.ERROR:
         return Refusal(status, error_message(status.reasons[0]))
     nodes = cycle.view.snapshot.nodes
-    choice = wanted.ask.nodes
     candidates = nodes.order if choice is None else distinct(nodes, choice).slots
     suits = suited(
         cycle.view.snapshot,
         cycle.pod,
         cycle.constraints.requirements,
-        wanted.demand,
-        fit,
+        demand,
+        preference.fit or Fit.NODE_AND_RESOURCES,
         comparison_operators=cycle.rules.gates.taint_comparison_operators,
     )
     there = candidates[candidates >= 0]
@@ -100,7 +121,7 @@ def _choose(
             same = cycle.verdicts[suitable] == verdict
             _count(refused, VERDICTS[verdict], int(np.count_nonzero(same)))
         return _refusal(candidates.size, *refused)
-    return nodes.names[int(fits[_best(cycle, fits, seed)])]
+    return nodes.names[int(fits[_best(cycle, fits, preference.seed)])]
 
 
 def _best(cycle: Cycle, fits: NDArray[np.intp], seed: str) -> int:

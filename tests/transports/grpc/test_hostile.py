@@ -31,7 +31,7 @@ UNOFFERED = {
     "topospread.v1.SpreadEngine": set(),
     "topospread.v1.ClusterState": set(),
     "topospread.v1.Placement": set(),
-    "topospread.v1.Planner": {"Simulate", "PlanRebalance"},
+    "topospread.v1.Planner": {"PlanRebalance"},
 }
 OFFERED = [
     *((service, name) for service, name in METHODS if name not in UNOFFERED[service]),

@@ -1,0 +1,147 @@
+"""`topospread simulate`: what would happen if pods were placed on the live state plus changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topospread.cli import documents, objects, printing, simulations
+from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
+from topospread.cli.evaluate import questions_of
+from topospread.cli.inputs import input_options
+from topospread.cli.options import Options, output_option, pass_options, server_options
+from topospread.cli.place import FITS
+from topospread.cli.rules import rules_options, settings_of
+from topospread.cli.suppositions import changes_of, groups_of
+from topospread_client.errors import InvalidRequest, NotFound
+from topospread_client.requests import Consistency
+from topospread_client.scenarios import Drain, Pods
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread.cli.evaluate import Question
+
+_COUNT: Final = click.IntRange(0)
+
+
+@click.command("simulate", short_help="What would happen: place pods on the state plus changes.")
+@click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
+@input_options(required=False)
+@click.option(
+    "--replicas", type=_COUNT, help="Of each pod in files.  [what a workload says; a pod: 1]"
+)
+@click.option(
+    "--add-nodes",
+    multiple=True,
+    metavar="PATH[=N]",
+    help="N nodes like each Node of this file join.  [1; with --fewest: as many as it takes]",
+)
+@click.option("--zones", metavar="NAME,…", help="The nodes that join are in these zones, in turn.")
+@click.option("--drain", "drained", multiple=True, metavar="NODE", help="This node is gone.")
+@click.option(
+    "--taint",
+    "tainted",
+    multiple=True,
+    metavar="NODE",
+    help="This node is drained and still there, with the autoscaler's NoSchedule taint.",
+)
+@click.option(
+    "--add-pods", multiple=True, metavar="PATH", help="These pods run, each on its spec.nodeName."
+)
+@click.option(
+    "--remove-pod", "removed", multiple=True, metavar="NAMESPACE/NAME", help="This pod is gone."
+)
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    metavar="KEY:NAME=VALUE,…",
+    help="Other values for the constraints with this key: maxSkew, minDomains, whenUnsatisfiable, "
+    "nodeAffinityPolicy, nodeTaintsPolicy.",
+)
+@click.option("--fewest", is_flag=True, help="Find the fewest of --add-nodes that make all fit.")
+@click.option(
+    "--fit",
+    type=click.Choice(list(FITS)),
+    help="What to ask beside spreading.  [node-and-resources]",
+)
+@click.option("--seed", default="", metavar="TEXT", help="Orders equal nodes, as for `place`.")
+@rules_options
+@click.option(
+    "--no-validate",
+    is_flag=True,
+    help="Take constraints as they are, even those that an API server would refuse.",
+)
+@click.option(
+    "--fast",
+    is_flag=True,
+    help="Answer from the state at hand; otherwise every write before this call is seen.",
+)
+@server_options
+@output_option
+@pass_options
+def command(
+    options: Options,
+    stored: Sequence[str],
+    paths: Sequence[str],
+    recursive: bool,
+    namespace: str | None,
+    replicas: int | None,
+    add_nodes: Sequence[str],
+    zones: str | None,
+    drained: Sequence[str],
+    tainted: Sequence[str],
+    add_pods: Sequence[str],
+    removed: Sequence[str],
+    constraints: Sequence[str],
+    fewest: bool,
+    fit: str | None,
+    seed: str,
+    args_file: str | None,
+    profile: str | None,
+    gates: Sequence[str],
+    no_validate: bool,
+    fast: bool,
+) -> int:
+    """Place pods one by one, as `place` would, on the live state plus changes. Nothing is written.
+
+    Files may hold pods, and workloads for the pods they would make. The exit code is 1 when a pod
+    stays pending.
+    """
+    questions = questions_of(
+        stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
+    )
+    running = documents.read(add_pods) if add_pods else []
+    with options.client() as client:
+        try:
+            found = client.simulate(
+                [Pods(each.pod, _replicas(each, replicas)) for each in questions],
+                add_nodes=groups_of(add_nodes, zones, fewest=fewest),
+                drain=[*drained, *(Drain(node, stays=True) for node in tainted)],
+                add_pods=[(each.pod, "") for each in objects.to_judge(running, namespace)[0]]
+                if running
+                else (),
+                remove_pods=removed,
+                constraints=changes_of(constraints),
+                fit=FITS[fit] if fit else None,
+                seed=seed,
+                fewest_nodes=fewest,
+                settings=settings_of(args_file, profile, gates),
+                consistency=None if fast else Consistency(fully_consistent=True),
+                validate=any(each.validate for each in questions),
+            )
+        except (InvalidRequest, NotFound) as error:
+            for text in explained(error):
+                printing.note(prefixed(text))
+            return BAD_INPUT
+    simulations.show(found, [each.label for each in questions], options.output, options.cluster)
+    return NO_NODE_FITS if found.pending else DONE
+
+
+def _replicas(question: Question, said: int | None) -> int | None:
+    """How many; None for a pod of the state, and for one that is only itself."""
+    if isinstance(question.pod, str):
+        return None
+    return question.replicas if said is None else said

@@ -1,0 +1,85 @@
+"""Options that say what to suppose → parts of Simulate's request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.cli import documents
+from topospread.cli.complaints import BadInput
+from topospread_client.scenarios import ConstraintChange, NodeGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+ZONE: Final = "topology.kubernetes.io/zone"
+
+_NUMBERS: Final = {"maxSkew": "max_skew", "minDomains": "min_domains"}
+_WORDS: Final = {
+    "whenUnsatisfiable": "new_when_unsatisfiable",
+    "nodeAffinityPolicy": "node_affinity_policy",
+    "nodeTaintsPolicy": "node_taints_policy",
+}
+
+
+def groups_of(given: Iterable[str], zones: str | None, *, fewest: bool) -> list[NodeGroup]:
+    """A node group for each Node in the files of PATH[=N].
+
+    Args:
+        given: as it was written.
+        zones: names, separated by commas.
+        fewest: without N, as many as it takes; otherwise one.
+
+    Raises:
+        BadInput: a file that cannot be read or has no Node, or a number that is none.
+    """
+    variants = [{ZONE: zone} for zone in zones.split(",") if zone] if zones else []
+    groups: list[NodeGroup] = []
+    for text in given:
+        path, count = _counted(text, 0 if fewest else 1)
+        nodes = [each for each in documents.read([path]) if each.kind == "Node"]
+        if not nodes:
+            raise BadInput(f"--add-nodes {path}: no Node in it: give what the nodes are like")
+        groups += [NodeGroup(node.content, count, variants=variants) for node in nodes]
+    return groups
+
+
+def _counted(text: str, default: int) -> tuple[str, int]:
+    path, equals, number = text.rpartition("=")
+    if not equals:
+        return text, default
+    try:
+        count = int(number)
+    except ValueError:
+        raise BadInput(f"--add-nodes {text}: write PATH=N, where N is a whole number") from None
+    if count < 0:
+        raise BadInput(f"--add-nodes {text}: {count} nodes cannot join: write 0 or more")
+    return path, count
+
+
+def changes_of(given: Sequence[str]) -> list[ConstraintChange]:
+    """Other values for constraints, from KEY:NAME=VALUE,….
+
+    Raises:
+        BadInput: everything that cannot be read, at once.
+    """
+    changes: list[ConstraintChange] = []
+    wrong: list[str] = []
+    for text in given:
+        key, colon, pairs = text.partition(":")
+        values: dict[str, Any] = {}
+        for pair in pairs.split(",") if colon else ():
+            name, _, value = pair.partition("=")
+            if name in _NUMBERS and value.lstrip("-").isdecimal():
+                values[_NUMBERS[name]] = int(value)
+            elif name in _WORDS and value:
+                values[_WORDS[name]] = value
+            else:
+                known = ", ".join((*_NUMBERS, *_WORDS))
+                wrong.append(f"--constraint {text}: {pair!r}: write NAME=VALUE with one of {known}")
+        if not key or not colon:
+            wrong.append(f"--constraint {text}: write KEY:NAME=VALUE, for example {ZONE}:maxSkew=2")
+        elif values:
+            changes.append(ConstraintChange(key, **values))
+    if wrong:
+        raise BadInput(*wrong)
+    return changes

@@ -1,0 +1,346 @@
+"""What a caller asks to be supposed, checked against the live state: the way to a simulation."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from topospread.codec.demands import Demands
+from topospread.codec.frames import framed
+from topospread.codec.rows import decode_pod
+from topospread.codec.stored import object_from_stored
+from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest, NotFound
+from topospread.index.changes import PodRow
+from topospread.index.supposed import PodMove, Supposition
+from topospread.kube.objects import HOSTNAME_LABEL
+from topospread.kube.violations import duplicate, invalid, required
+from topospread.replica.replicas import Consistency, Freshness
+from topospread.service.constraint_changes import ConstraintChange, changed_constraints, unmet
+from topospread.service.engine import check_size
+from topospread.service.fit import Fit
+from topospread.service.shapes import Shape
+from topospread.service.simulate import Batch
+from topospread.service.spreads import both
+from topospread.store.api import Key, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from topospread.replica.replica import Replica
+    from topospread.replica.view import View
+    from topospread.service.asks import Ask, PodRef
+    from topospread.service.engine import Engine
+    from topospread.service.node_groups import NodeGroup
+    from topospread.store.api import Reader
+
+UNNAMED: Final = "pod"
+
+CHECK_EVERY: Final = 8
+"""Pods between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodsToPlace:
+    """Pods of one template, or one pod of the state.
+
+    Attributes:
+        pod: the bytes of a v1.Pod, or its name in the state.
+        replicas: how many, under names of their own; None: one, under the pod's own name.
+        generate_name: begins the names of a pod that has none.
+        path: where it stands in the request.
+    """
+
+    pod: bytes | PodRef
+    replicas: int | None = None
+    generate_name: str = ""
+    path: str = "pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A node that is emptied.
+
+    Attributes:
+        stays: it is still there, tainted.
+    """
+
+    node: str
+    stays: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a caller wants to know; `ask` has what all decision calls share.
+
+    Attributes:
+        pods: to place, in order.
+        groups: nodes that join, or with `fewest` may join.
+        added: (the bytes of a v1.Pod, the node that it runs on or "" for its own).
+        removed: pods of the state.
+        fewest: look for the fewest nodes with which all pods fit.
+        pause: called between pods; lets other threads have their turn, and may raise to stop.
+    """
+
+    ask: Ask
+    pods: Sequence[PodsToPlace]
+    groups: Sequence[NodeGroup] = ()
+    drained: Sequence[Drained] = ()
+    added: Sequence[tuple[bytes, str]] = ()
+    removed: Sequence[PodRef] = ()
+    constraints: Sequence[ConstraintChange] = ()
+    fit: Fit = Fit.NODE_AND_RESOURCES
+    seed: str = ""
+    fewest: bool = False
+    pause: Callable[[], None] = lambda: time.sleep(0)
+
+
+@dataclass(slots=True, eq=False)
+class Scenario:
+    """A question that can be answered.
+
+    Attributes:
+        view: counts what the batches need.
+        changes: without nodes that join.
+        not_modelled: what of the pods nobody looks at.
+    """
+
+    question: Question
+    replica: Replica
+    view: View
+    batches: Sequence[Batch]
+    changes: Supposition
+    not_modelled: Sequence[str] = ()
+    warnings: list[str] = field(default_factory=list)
+
+
+class Scenarios:
+    """Makes scenarios of questions.
+
+    Args:
+        engine: knows shapes, rules and views.
+        reader: has the pods of the state.
+    """
+
+    def __init__(self, engine: Engine, reader: Reader) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._demands = Demands()
+
+    def make(self, question: Question) -> Scenario:
+        """Check a question and fetch what it needs.
+
+        Raises:
+            InvalidRequest: everything that is wrong with it.
+            NotFound: the cluster, or a pod to place, is not there.
+            Unavailable, DeadlineExceeded, RevisionUnavailable: see Replicas.resolve.
+        """
+        wrong: list[FieldViolation] = []
+        self._check_counts(question, wrong)
+        ask = question.ask
+        if question.removed:
+            # What is taken away must be counted before.
+            newest = Consistency(Freshness.FULLY_CONSISTENT, None, ask.consistency.max_staleness)
+            ask = replace(ask, consistency=newest)
+        removed = self._removed(question, wrong)
+        added = self._added(question, wrong)
+        batches, demands = self._batches(question, wrong)
+        if wrong:
+            raise InvalidRequest.of(wrong)
+        replica, view = self._engine.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
+        self._check_nodes(question, view, added, wrong)
+        if wrong:
+            raise InvalidRequest.of(wrong)
+        view = self._engine.counted([(each.pod, each.rules) for each in batches], replica, view)
+        changes = Supposition(
+            gone=[each.node for each in question.drained if not each.stays],
+            emptied=[each.node for each in question.drained if each.stays],
+            moves=[*added, *removed],
+        )
+        scenario = Scenario(question, replica, view, batches, changes, demands)
+        self._check_templates(scenario)
+        scenario.warnings += _idle_constraints(batches, view)
+        return scenario
+
+    # ------------------------------ parts
+
+    def _check_counts(self, question: Question, wrong: list[FieldViolation]) -> None:
+        limits = self._engine.limits
+        if not question.pods:
+            wrong.append(required("pod", "say which pod to place"))
+        pods = sum(1 if each.replicas is None else each.replicas for each in question.pods)
+        if pods > limits.simulated_pods:
+            wrong.append(
+                invalid("replicas", pods, f"at most {limits.simulated_pods} pods are placed")
+            )
+        nodes = sum(group.count for group in question.groups)
+        if nodes > limits.simulated_nodes:
+            wrong.append(
+                invalid("changes.addNodes", nodes, f"at most {limits.simulated_nodes} nodes join")
+            )
+        what_ifs = len(question.added) + len(question.removed)
+        if what_ifs > limits.what_ifs:
+            text = f"at most {limits.what_ifs} pods are added and removed"
+            wrong.append(invalid("changes.addPods", what_ifs, text))
+        if question.fewest and not question.groups:
+            wrong.append(required("changes.addNodes", "say which nodes may join"))
+
+    def _batches(
+        self, question: Question, wrong: list[FieldViolation]
+    ) -> tuple[list[Batch], tuple[str, ...]]:
+        batches: list[Batch] = []
+        not_modelled: dict[str, None] = {}
+        used: set[int] = set()
+        for given in question.pods:
+            encoded = self._encoded(question, given, wrong)
+            if encoded is None:
+                continue
+            shaped = self._engine.shaped(framed(encoded))
+            demand, _ = self._demands.of(encoded)
+            shape = shaped.shape
+            if question.constraints:
+                pod = changed_constraints(shape.pod, question.constraints, used)
+                check_size(pod, self._engine.limits)
+                shape = Shape(pod)
+            rules = self._engine.rules_of(shape, question.ask)
+            not_modelled |= dict.fromkeys(demand.not_modelled)
+            names = _names(given, shaped.name)
+            uid = shaped.uid if len(names) == 1 else ""
+            batches.append(Batch(shape, rules, demand, names, uid))
+        if len(batches) == len(question.pods):
+            wrong += unmet(question.constraints, used)
+        return batches, tuple(not_modelled)
+
+    def _encoded(
+        self, question: Question, given: PodsToPlace, wrong: list[FieldViolation]
+    ) -> bytes | None:
+        """The bytes of a v1.Pod; None when it cannot be placed."""
+        if isinstance(given.pod, bytes):
+            return given.pod
+        reference, cluster = given.pod, question.ask.cluster
+        key = Key(Kind.POD, reference.namespace, reference.name)
+        stored = self._reader.get(cluster, key)
+        if stored is None:
+            raise NotFound(
+                f"pod {reference.namespace}/{reference.name} is not in cluster {cluster!r}"
+            )
+        pod = object_from_stored(stored).pod
+        if pod.spec.node_name and reference not in question.removed:
+            text = f"it runs on {pod.spec.node_name}: remove it in the same request to move it"
+            name = f"{reference.namespace}/{reference.name}"
+            wrong.append(invalid(f"{given.path}.podRef", name, text))
+            return None
+        return pod.SerializeToString()
+
+    def _removed(self, question: Question, wrong: list[FieldViolation]) -> list[PodMove]:
+        moves: list[PodMove] = []
+        for number, reference in enumerate(question.removed):
+            path = f"changes.removePods[{number}]"
+            name = f"{reference.namespace}/{reference.name}"
+            if reference in question.removed[:number]:
+                wrong.append(duplicate(path, name))
+                continue
+            key = Key(Kind.POD, reference.namespace, reference.name)
+            stored = self._reader.get(question.ask.cluster, key)
+            if stored is None:
+                wrong.append(FieldViolation(path, "no such pod in the state", "Not found", name))
+                continue
+            moves.append(PodMove(reference.namespace, decode_pod(stored.payload), -1))
+        return moves
+
+    def _added(self, question: Question, wrong: list[FieldViolation]) -> list[PodMove]:
+        moves: list[PodMove] = []
+        for number, (encoded, node) in enumerate(question.added):
+            shaped = self._engine.shaped(framed(encoded))
+            demand, own = self._demands.of(encoded)
+            pod = shaped.shape.pod
+            where = node or own
+            if not where:
+                wrong.append(required(f"changes.addPods[{number}].node", "say where it runs"))
+                continue
+            labels = tuple(sorted(pod.labels.items()))
+            row = PodRow(labels, where, counted=True, requests=demand.requests)
+            moves.append(PodMove(pod.namespace, row, +1))
+        return moves
+
+    @staticmethod
+    def _check_nodes(
+        question: Question, view: View, added: Sequence[PodMove], wrong: list[FieldViolation]
+    ) -> None:
+        nodes = view.snapshot.nodes
+        seen: set[str] = set()
+        for number, drained in enumerate(question.drained):
+            path = f"changes.drain[{number}].node"
+            if nodes.slot(drained.node) < 0:
+                wrong.append(_no_such_node(path, drained.node))
+            elif drained.node in seen:
+                wrong.append(duplicate(path, drained.node))
+            seen.add(drained.node)
+        for number, move in enumerate(added):
+            if nodes.slot(move.row.node_name) < 0:
+                wrong.append(_no_such_node(f"changes.addPods[{number}].node", move.row.node_name))
+
+    @staticmethod
+    def _check_templates(scenario: Scenario) -> None:
+        """Say which templates lack a key; refuse those whose nodes no pod could go to.
+
+        Raises:
+            InvalidRequest: naming the labels that are missing.
+        """
+        snapshot = scenario.view.snapshot
+        judged = [each.shape.judgeable(each.rules, snapshot) for each in scenario.batches]
+        wanted = [set(each.constraints.hard.keys) - {HOSTNAME_LABEL} for each in judged]
+        wrong: list[FieldViolation] = []
+        for number, group in enumerate(scenario.question.groups):
+            has = set(group.template.labels)
+            if group.variants:
+                has |= set.intersection(*(set(each) for each in group.variants))
+            lacking = [keys - has for keys in wanted]
+            path = f"changes.addNodes[{number}].template.metadata.labels"
+            missing = sorted(set[str]().union(*lacking))
+            if lacking and all(lacking):
+                text = "the pods spread over it: no pod could go to these nodes"
+                wrong += [required(f"{path}[{key}]", text) for key in missing]
+            text = "is missing: pods that spread over it cannot go to these nodes"
+            scenario.warnings += [f"{path}[{key}] {text}" for key in missing]
+        if wrong:
+            raise InvalidRequest.of(wrong)
+
+
+def between_pods(question: Question) -> Callable[[], None]:
+    """What to do between pods: let others have their turn, and stop at the deadline."""
+    deadline, pause = question.ask.deadline, question.pause
+
+    def between() -> None:
+        if time.monotonic() > deadline:
+            raise DeadlineExceeded(
+                "the deadline passed before all pods were placed: allow more time, or ask for fewer"
+            )
+        pause()
+
+    return between
+
+
+def _idle_constraints(batches: Sequence[Batch], view: View) -> Iterator[str]:
+    """The constraints that cannot do what their author meant."""
+    for number, batch in enumerate(batches):
+        judgeable = batch.shape.judgeable(batch.rules, view.snapshot)
+        for when, constraint in both(judgeable.constraints):
+            where = f"pods[{number}]: the {when} constraint on {constraint.topology_key}"
+            if constraint.group.counts_nothing:
+                yield f"{where} limits nothing: its labelSelector matches no pod"
+            elif not constraint.self_match:
+                yield f"{where} does not count the pods placed: they lack the labels it selects"
+
+
+def _names(given: PodsToPlace, name: str) -> list[str]:
+    begin = given.generate_name or UNNAMED + "-"
+    if given.replicas is None:
+        return [name or begin + "0"]
+    if name:
+        begin = name + "-"
+    return [f"{begin}{number}" for number in range(given.replicas)]
+
+
+def _no_such_node(path: str, name: str) -> FieldViolation:
+    return FieldViolation(path, "no such node in the state", "Not found", name)

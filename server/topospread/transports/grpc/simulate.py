@@ -1,0 +1,36 @@
+"""topospread.v1.Planner/Simulate: decode, call the use case, encode."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topospread.service.simulated import answer
+from topospread.transports.grpc.calls import Call, Method, Unary
+from topospread.transports.grpc.simulating import answer_of, question_of
+from topospread_proto.v1 import planner_pb2 as pb
+
+if TYPE_CHECKING:
+    from topospread.service.scenario import Scenarios
+
+
+class SimulateServicer:
+    """Each method takes a request and a call, and raises what the use case raises."""
+
+    def __init__(self, scenarios: Scenarios) -> None:
+        self._scenarios = scenarios
+
+    def methods(self) -> dict[str, tuple[Method, str]]:
+        """The methods by name, with the pool that each runs on."""
+        return {"Simulate": (Unary(pb.SimulateRequest, self.simulate), "planner")}
+
+    def simulate(self, request: pb.SimulateRequest, call: Call) -> pb.SimulateResponse:
+        """Planner.Simulate."""
+        found = answer(self._scenarios, question_of(request, call))
+        if call.span.recording:
+            call.span.set_many(
+                {
+                    "topospread.placed": len(found.simulation.placements),
+                    "topospread.pending": found.simulation.waiting,
+                }
+            )
+        return answer_of(found)

@@ -1,0 +1,122 @@
+"""`topospread simulate`, against a real server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+NODES = """\
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1, labels: {kubernetes.io/hostname: n1}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n2, labels: {kubernetes.io/hostname: n2}}}
+- {apiVersion: v1, kind: Node, metadata: {name: n3, labels: {kubernetes.io/hostname: n3}}}
+"""
+TEMPLATE = """\
+apiVersion: v1
+kind: Node
+metadata: {name: pool, labels: {kubernetes.io/hostname: pool}}
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 4
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      topologySpreadConstraints:
+      - maxSkew: 2
+        minDomains: 5
+        topologyKey: kubernetes.io/hostname
+        whenUnsatisfiable: DoNotSchedule
+        labelSelector: {matchLabels: {app: web}}
+"""
+
+
+@pytest.fixture
+def simulate(topospread, tmp_path, monkeypatch):
+    """The verb with -f deployment.yaml, on three nodes."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deployment.yaml").write_text(DEPLOYMENT)
+    (tmp_path / "template.yaml").write_text(TEMPLATE)
+    assert topospread("apply", "-f", "-", stdin=NODES).code == 0
+    return lambda *more: topospread("simulate", "-f", "deployment.yaml", *more)
+
+
+def test_some_stay_pending(simulate):
+    said = simulate("--replicas", "10")
+    assert said.code == 1
+    assert said.lines[0] == "Deployment shop/web"
+    assert said.lines[1].split() == ["NODE", "JOINS", "FROM", "PODS"]
+    assert "pending: 4 (web-6 … web-9)" in said.lines
+    assert (
+        "  2 more nodes with a kubernetes.io/hostname of their own: "
+        "minDomains is 5, eligible are 3" in said.lines
+    )
+    assert any(line.split() == ["placed:", "6", "of", "10"] for line in said.lines)
+
+
+def test_answers_for_programs(simulate, cluster):
+    said = simulate("--replicas", "10", "-o", "json")
+    value = json.loads(said.out)
+    assert (said.code, value["placed"], value["pending"]) == (1, 6, 4)
+    assert value["cluster"] == cluster
+    assert value["placements"][0].keys() == {"pod", "node", "nodeGroup"}
+    assert len(value["placements"]) == 6
+    (pending,) = value["pendingPods"]
+    assert pending["pods"][0] == "shop/web-6"
+    (spread,) = value["spread"]
+    assert spread["skew"] == {"before": 0, "after": 2}
+
+
+def test_all_fit_with_two_more_nodes(simulate):
+    said = simulate("--replicas", "10", "--add-nodes", "template.yaml=2", "-o", "json")
+    value = json.loads(said.out)
+    assert (said.code, value["placed"], value["pending"]) == (0, 10, 0)
+    assert value["joined"] == [{"nodeGroup": "pool", "count": 2, "nodes": ["pool-0", "pool-1"]}]
+    assert {p["node"] for p in value["placements"]} == {"n1", "n2", "n3", "pool-0", "pool-1"}
+    assert simulate("--add-nodes", "template.yaml=2").lines.count("joined:   2 of pool") == 1
+
+
+def test_a_workload_says_how_many(simulate):
+    said = simulate("-o", "name")
+    assert (said.code, len(said.lines)) == (0, 4)
+    assert simulate("--replicas", "7", "-o", "name").lines[-1] == "<none>"
+
+
+def test_drained_both_ways(simulate):
+    gone = json.loads(simulate("--drain", "n1", "-o", "json").out)
+    assert (gone["placed"], gone["spread"][0]["eligibleDomains"]["after"]) == (4, 2)
+    tainted = json.loads(simulate("--taint", "n1", "-o", "json").out)
+    assert (tainted["placed"], tainted["spread"][0]["eligibleDomains"]["after"]) == (4, 3)
+
+
+def test_other_constraint_values(simulate):
+    said = simulate("--replicas", "10", "--constraint", "kubernetes.io/hostname:minDomains=0")
+    assert said.code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--drain", "x"), "changes.drain[0].node: Not found: no such node in the state"),
+        (("--replicas", "-1"), "'--replicas': -1 is not in the range"),
+        (("--replicas", "1000000"), "replicas: Invalid value: at most 10000 pods are placed"),
+        (("--add-nodes", "template.yaml=-2"), "-2 nodes cannot join: write 0 or more"),
+        (("--add-nodes", "template.yaml=two"), "write PATH=N, where N is a whole number"),
+        (("--add-nodes", "deployment.yaml=2"), "no Node in it"),
+        (("--add-nodes", "nothing.yaml"), "nothing.yaml: no such file"),
+        (("--constraint", "zone"), "write KEY:NAME=VALUE"),
+        (("--constraint", "zone:skew=2"), "'skew=2': write NAME=VALUE with one of maxSkew"),
+        (("--constraint", "zone:maxSkew=2"), "none of the pods has such a constraint"),
+        (("--remove-pod", "shop/x"), "changes.removePods[0]: Not found"),
+    ],
+)
+def test_mistakes(simulate, arguments, complaint):
+    said = simulate(*arguments)
+    assert (said.code, said.out) == (2, "")
+    assert complaint in said.err

@@ -1,0 +1,170 @@
+"""Stories of simulations: compact data turned into manifests and the client's arguments.
+
+A story has `nodes` (name to zone, allocatable, taint), `running` pods of the app "web" (name to
+node, or to node and cpu), the `pods` to place, `changes`, and what it expects:
+
+- placed, pending, evicted: how many;
+- nodes: pods that went to these; fullest: the most on one node, those before included;
+- skew: (before, after) of each constraint; domains: (before, after) of the first constraint's;
+- message: of the first pods that are pending; hint: the begin of one of its hints;
+- joined: nodes that joined; warning: part of a warning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from tests.service.world import HOSTNAME, ZONE, node
+from topospread_client.scenarios import ConstraintChange, Drain, NodeGroup, Pods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topospread_client.simulations import Simulation
+
+Json = dict[str, Any]
+
+KEYS: Final = {"zone": ZONE, "node": HOSTNAME}
+
+STORY: Final = {"name", "source", "nodes", "running", "pods", "changes", "expect"}
+CHANGES: Final = {"add", "drain", "taint", "remove", "start", "constraints"}
+EXPECT: Final = {
+    *("placed", "pending", "evicted", "nodes", "fullest", "skew", "domains", "message", "hint"),
+    *("joined", "warning", "fewest", "optimal"),
+}
+
+
+@dataclass(frozen=True)
+class Story:
+    """A cluster, a question and what it is to be answered.
+
+    Attributes:
+        cluster: manifests.
+        arguments: of the client's `simulate`.
+    """
+
+    name: str
+    cluster: list[Json]
+    arguments: Json
+    expect: Json
+
+
+def stories() -> Iterator[Story]:
+    """All of them; a member that is not known is an error."""
+    written = yaml.safe_load((Path(__file__).parent / "stories.yaml").read_text("utf-8"))
+    for story in written:
+        assert story.keys() <= STORY, story
+        assert story.get("changes", {}).keys() <= CHANGES, story
+        assert story["expect"].keys() <= EXPECT, story
+        cluster = [_node(name, **said) for name, said in story["nodes"].items()]
+        cluster += _running(story.get("running", {}))
+        yield Story(story["name"], cluster, _arguments(story), story["expect"])
+
+
+def check(found: Simulation, expect: Json) -> None:
+    """Compare an answer with what is expected."""
+    assert (found.placed, found.pending) == (expect["placed"], expect["pending"])
+    assert len(found.placements) == found.placed
+    assert sum(pending.count for pending in found.pending_pods) == found.pending
+    assert found.evicted == expect.get("evicted", 0)
+    assert sum(group.count for group in found.joined) == expect.get("joined", _joined(found))
+    on: dict[str, int] = {}
+    for placement in found.placements:
+        on[placement.node] = on.get(placement.node, 0) + 1
+    for name, pods in expect.get("nodes", {}).items():
+        assert on.get(name, 0) == pods, name
+    if "fullest" in expect:
+        assert max(on.values()) == expect["fullest"]
+    for change, (before, after) in zip(found.spread, expect.get("skew", ()), strict=False):
+        assert (change.skew_before, change.skew_after) == (before, after)
+    for value, (before, after) in expect.get("domains", {}).items():
+        (domain,) = [d for d in found.spread[0].domains if d.value == value]
+        assert (domain.before, domain.after) == (before, after), value
+    if "message" in expect:
+        assert found.pending_pods[0].message == expect["message"]
+    if "hint" in expect:
+        assert any(hint.startswith(expect["hint"]) for hint in found.pending_pods[0].hints)
+    assert expect.get("warning", "") in "\n".join(found.warnings)
+
+
+def _joined(found: Simulation) -> int:
+    return sum(group.count for group in found.joined)
+
+
+def _node(
+    name: str, zone: str | None = None, hostname: str = "", taint: bool = False, **said: Any
+) -> Json:
+    made = node(name, zone)
+    if hostname:
+        made["metadata"]["labels"][HOSTNAME] = hostname
+    if taint:
+        made["spec"] = {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}
+    if "allocatable" in said:
+        made["status"] = {"allocatable": said["allocatable"]}
+    return made
+
+
+def _running(running: Json) -> list[Json]:
+    return [
+        _pod(name, nodeName=where)
+        if isinstance(where, str)
+        else _pod(name, nodeName=where["node"], requests={"cpu": where["cpu"]})
+        for name, where in running.items()
+    ]
+
+
+def _pod(name: str, app: str = "web", requests: Json | None = None, **spec: Any) -> Json:
+    resources = {"requests": {name: str(amount) for name, amount in (requests or {}).items()}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
+        "spec": {"containers": [{"name": "c", "resources": resources}], **spec},
+    }
+
+
+def _arguments(story: Json) -> Json:
+    changes = story.get("changes", {})
+    return {
+        "pods": [_pods(**pods) for pods in story["pods"]],
+        "add_nodes": [_group(**group) for group in changes.get("add", ())],
+        "drain": [
+            *changes.get("drain", ()),
+            *(Drain(name, stays=True) for name in changes.get("taint", ())),
+        ],
+        "add_pods": [(pod, "") for pod in _running(changes.get("start", {}))],
+        "remove_pods": [f"default/{name}" for name in changes.get("remove", ())],
+        "constraints": [
+            ConstraintChange(KEYS[change["key"]], **{k: v for k, v in change.items() if k != "key"})
+            for change in changes.get("constraints", ())
+        ],
+    }
+
+
+def _pods(
+    name: str = "web",
+    app: str = "web",
+    replicas: int | None = None,
+    constraints: tuple[Json, ...] = (),
+    requests: Json | None = None,
+) -> Pods:
+    pod = _pod(name, app, requests)
+    pod["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": KEYS[said["key"]],
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+        | {name: value for name, value in said.items() if name != "key"}
+        for said in constraints
+    ]
+    return Pods(pod, replicas)
+
+
+def _group(like: Json, count: int = 0, zones: tuple[str, ...] = ()) -> NodeGroup:
+    return NodeGroup(_node("pool", **like), count, variants=[{ZONE: zone} for zone in zones])
