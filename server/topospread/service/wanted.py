@@ -144,13 +144,19 @@ class Line:
     behind: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def take(self, first: Job, most: int) -> list[Job]:
-        """A job and those of its namespace that stand in line; only with the lock."""
-        taken, left = [first], list[Job]()
+        """A job and those of its namespace, in the order they came; only with the lock."""
+        taken, left = list[Job](), list[Job]()
+        room = most - 1  # beside the job itself
         while self.jobs:
             job = self.jobs.popleft()
-            if job is first or job.done or job.abandoned:
+            if job.done or job.abandoned:
                 continue
-            same = job.wanted.place == first.wanted.place and len(taken) < most
-            (taken if same else left).append(job)
+            if job is first:
+                taken.append(job)
+            elif room and job.wanted.place == first.wanted.place:
+                taken.append(job)
+                room -= 1
+            else:
+                left.append(job)
         self.jobs.extendleft(reversed(left))
         return taken
