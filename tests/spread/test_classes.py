@@ -28,6 +28,7 @@ from topospread.kube.objects import (
 )
 from topospread.spread.classes import Judged, judge
 from topospread.spread.constraints import PodConstraints, pod_constraints
+from topospread.spread.each import MAX_CELLS, scores_of_each, verdicts_of_each
 from topospread.spread.filtering import filter_nodes, pre_filter
 from topospread.spread.plans import MAX_CLASSES, plan
 from topospread.spread.scoring import score
@@ -161,6 +162,41 @@ def test_both_ways_agree(shape: Shape, pod: Pod):
         verdicts, ranked = by_node(made, snapshot)
         assert list(judged.verdicts) == verdicts
         assert list(judged.top) == ranked
+
+
+@given(shapes, pods)
+def test_what_is_written_out_for_each_node_agrees(shape: Shape, pod: Pod):
+    made, snapshot = counted(built(shape), pod)
+    planned = plan(made, snapshot)
+    if planned is None:
+        return
+    order = snapshot.nodes.order
+    verdicts = filter_nodes(pre_filter(made.hard.constraints, snapshot), snapshot)[order]
+    assert verdicts_of_each(planned, snapshot).tolist() == verdicts.tolist()
+    scored = scores_of_each(planned, snapshot)
+    assert scored is not None
+    positions, scores = scored
+    assert positions.tolist() == np.flatnonzero(verdicts == FITS).tolist()
+    assert (scores is None) == (not made.soft.constraints or not positions.size)
+    if scores is not None:
+        expected = score(
+            made.soft.constraints,
+            snapshot,
+            order[positions],
+            require_all_keys=made.require_all_keys,
+        )
+        assert scores.raw.tolist() == expected.raw.tolist()
+        assert scores.normalized.tolist() == expected.normalized.tolist()
+
+
+def test_many_cells_are_left_to_the_algebra_per_node():
+    made, snapshot = counted(
+        built(replace(CLUSTER, nodes=3, pods=8 * MAX_CELLS)),
+        Pod("incoming", labels={"app": "web"}, constraints=(hard(HOSTNAME_LABEL),)),
+    )
+    planned = plan(made, snapshot)
+    assert planned is not None
+    assert scores_of_each(planned, snapshot) is None
 
 
 @given(shapes, pods, st.integers(1, 12))

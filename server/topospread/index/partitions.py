@@ -62,6 +62,7 @@ def make_partition(nodes: Columns, traits: Traits) -> Partition:
         labelled=[nodes.domains(key).ids[first] >= 0 for key in traits.labels],
         eligible=[nodes.mask(eligibility)[first] for eligibility in traits.eligibilities],
         rank=rank,
+        order=order,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topospread.spread.each import scores_of_each, verdicts_of_each
 from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
 from topospread.spread.scoring import Scores, score
 from topospread.spread.verdicts import FITS, SKIP, Code, Status
@@ -72,6 +73,14 @@ class Cycle:
         return filter_nodes(self.states, self.view.snapshot)
 
     @cached_property
+    def verdicts_in_order(self) -> Verdicts:
+        """[nodes] the verdict on each node, in the node table's order."""
+        plan = self.plan
+        if plan is None:
+            return self.verdicts[self.view.snapshot.nodes.order]
+        return verdicts_of_each(plan, self.view.snapshot)
+
+    @cached_property
     def feasible(self) -> Bools:
         """[slots] the nodes that pass; none after an Error."""
         alive = self.view.snapshot.alive
@@ -84,6 +93,21 @@ class Cycle:
     def pre_score_status(self) -> Status:
         """Success; Skip without soft constraints or nodes; Error when one does not parse."""
         return self.judgeable.pre_score if self.view.snapshot.node_count else SKIP
+
+    def feasible_and_scores(self) -> tuple[NDArray[np.intp], Scores | None]:
+        """[feasible] positions in the node table of the nodes that pass, and their scores.
+
+        No scores where there are no such nodes, or where PreScore is not Success.
+        """
+        order = self.view.snapshot.nodes.order
+        scored = self.pre_score_status.code is Code.SUCCESS
+        failed = Code.ERROR in (self.pre_filter_status.code, self.pre_score_status.code)
+        plan = None if failed else self.plan
+        quick = None if plan is None else scores_of_each(plan, self.view.snapshot)
+        if quick is not None:
+            return quick
+        positions = np.flatnonzero(self.feasible[order])
+        return positions, self.scores(order[positions]) if scored and positions.size else None
 
     def scores(self, candidates: NDArray[np.intp]) -> Scores:
         """Scores of some nodes, by slot; only when PreScore is Success and there are candidates."""

@@ -52,6 +52,6 @@ def verdicts_on(cycle: Cycle, selected: Selected) -> Verdicts:
     if cycle.pre_filter_status.code is Code.ERROR:
         return np.zeros(0, dtype=np.uint8)
     if selected.choice is None:
-        return cycle.verdicts[selected.slots]
+        return cycle.verdicts_in_order
     # An extra last entry answers for slot −1.
     return np.append(cycle.verdicts, np.uint8(UNKNOWN_NODE))[selected.slots]

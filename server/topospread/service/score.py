@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from topospread.service.selection import Selected, known
+from topospread.service.selection import known
 from topospread.spread.verdicts import Code, Status
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from topospread.service.asks import Ask
@@ -41,19 +40,18 @@ def score(engine: Engine, ask: Ask) -> ScoreAnswer:
     """
     resolved = engine.resume(ask)
     cycle = resolved.cycle
-    nodes = cycle.view.snapshot.nodes
-    positions: NDArray[np.intp] | None = None
-    if ask.nodes is None:
-        positions = np.flatnonzero(cycle.feasible[nodes.order])
-        selected = Selected(nodes.order[positions], None)
-    else:
-        selected = known(nodes, ask.nodes)
     status = cycle.pre_score_status
     if cycle.pre_filter_status.code is Code.ERROR:
         status = cycle.pre_filter_status
+    started = engine.clock()
+    positions: NDArray[np.intp] | None = None
     scores = None
-    if status.code is Code.SUCCESS and selected.slots.size:
-        started = engine.clock()
-        scores = cycle.scores(selected.slots)
+    if ask.nodes is None:
+        positions, scores = cycle.feasible_and_scores()
+    else:
+        slots = known(cycle.view.snapshot.nodes, ask.nodes).slots
+        if status.code is Code.SUCCESS and slots.size:
+            scores = cycle.scores(slots)
+    if scores is not None:
         ask.stages.score = engine.clock() - started
     return ScoreAnswer(resolved, status, positions, scores)

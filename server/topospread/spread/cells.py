@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from topospread.spread.topology import Partition
@@ -26,9 +27,20 @@ class Cells:
         rows: [classes][n] nodes that hold n matching pods.
         nodes: [classes] all of them.
         first, last: [classes] the emptiest and the fullest node's pods; 0 in an empty class.
+        width: length of each row.
     """
 
-    __slots__ = ("_counts", "_members", "_partition", "first", "last", "nodes", "rows")
+    __slots__ = (
+        "_counts",
+        "_members",
+        "_of_nodes",
+        "_partition",
+        "first",
+        "last",
+        "nodes",
+        "rows",
+        "width",
+    )
 
     def __init__(
         self,
@@ -48,10 +60,24 @@ class Cells:
         held = [[n for n, nodes in enumerate(row) if nodes] or [0] for row in rows]
         self.first = [numbers[0] for numbers in held]
         self.last = [numbers[-1] for numbers in held]
+        self.width = max(map(len, rows), default=1)
         self._partition = partition
         self._counts = counts
         # Filled by whoever asks first; threads that ask at once find the same.
         self._members: dict[tuple[int, int], list[int]] = {}
+        self._of_nodes: NDArray[np.intp] | None = None
+
+    @property
+    def of_nodes(self) -> NDArray[np.intp]:
+        """[nodes] each node's cell, in the order of the names: class times width, plus own pods."""
+        if self._of_nodes is None:
+            partition = self._partition
+            order = partition.order
+            cell = partition.ids[order].astype(np.intp) * self.width
+            if self._counts is not None:
+                cell += self._counts[order]
+            self._of_nodes = cell
+        return self._of_nodes
 
     def members(self, number: int, own: int, count: int) -> list[int]:
         """The first slots of a cell, by name.

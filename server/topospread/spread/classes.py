@@ -67,21 +67,21 @@ def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]
         top_k: how many of the best nodes to name.
         clock: seconds.
     """
-    cells = _cells(plan, topology)
-    criteria = [_criterion(term, topology, cells) for term in plan.hard]
+    cells = cells_of(plan, topology)
+    criteria = [criterion(term, topology, cells) for term in plan.hard]
     counted_at = clock()
     verdicts = [0] * len(VERDICTS)
-    fits = list(_filter(plan, criteria, cells, verdicts))
+    fits = list(passing(criteria, cells, verdicts))
     filtered_at = clock()
     if not fits:
         return Judged(verdicts, (), counted_at, filtered_at, filtered_at)
-    scale = _score(plan, topology, fits)
+    scale = weigh(plan, topology, fits)
     weighed_at = clock()
     top = _names(plan, cells, fits, scale, top_k)
     return Judged(verdicts, top, counted_at, filtered_at, weighed_at)
 
 
-def _cells(plan: Plan, topology: Topology) -> Cells:
+def cells_of(plan: Plan, topology: Topology) -> Cells:
     """The nodes by class and by how many matching pods they hold."""
     if plan.group is None:
         return plan.cells
@@ -119,7 +119,7 @@ def _domains(term: Term, topology: Topology) -> _Domains:
 # ------------------------------ filtering
 
 
-class _Criterion(NamedTuple):
+class Criterion(NamedTuple):
     """What a hard constraint asks.
 
     Attributes:
@@ -132,7 +132,7 @@ class _Criterion(NamedTuple):
     allowed: int
 
 
-def _criterion(term: Term, topology: Topology, cells: Cells) -> _Criterion:
+def criterion(term: Term, topology: Topology, cells: Cells) -> Criterion:
     """See :mod:`~topospread.spread.filtering`."""
     constraint, minimum = term.constraint, 0
     pods: Sequence[int] = ()
@@ -145,10 +145,10 @@ def _criterion(term: Term, topology: Topology, cells: Cells) -> _Criterion:
         pods, fewest = _domains(term, topology)
         if enough:
             minimum = fewest
-    return _Criterion(term, pods, constraint.max_skew + minimum - constraint.self_match)
+    return Criterion(term, pods, constraint.max_skew + minimum - constraint.self_match)
 
 
-class _ClassFit:
+class ClassFit:
     """The nodes of one class that pass.
 
     Attributes:
@@ -174,30 +174,50 @@ class _ClassFit:
         self.parts: list[_Part] = []
 
 
-def _filter(
-    plan: Plan, criteria: Sequence[_Criterion], cells: Cells, verdicts: list[int]
-) -> Iterator[_ClassFit]:
+class ClassVerdict(NamedTuple):
+    """What hard constraints say of one class.
+
+    Attributes:
+        failure: the verdict on its nodes, FITS if they pass.
+        limit: nodes with more pods of their own are too skewed whatever `failure` says.
+        matching: matching pods over the constraints' domains, without a node's own.
+        own: how often a node's own pods are added to that.
+    """
+
+    failure: int
+    limit: int
+    matching: int
+    own: int
+
+
+def class_verdict(criteria: Sequence[Criterion], number: int) -> ClassVerdict:
+    """Judge one class."""
+    limit, failure, matching, own = _NO_LIMIT, FITS, 0, 0
+    for term, pods, allowed in criteria:
+        if not term.labelled[number]:
+            failure = LABEL_MISSING
+        elif not term.per_node:
+            here = pods[term.domain[number]]
+            matching += here
+            failure = TOO_SKEWED if here > allowed else FITS
+        elif term.eligible[number] and not term.counts_nothing:
+            own += 1
+            limit = min(limit, allowed)
+        else:
+            # A domain without eligible nodes has no pods (upstream fact 10).
+            failure = TOO_SKEWED if allowed < 0 else FITS
+        if failure:
+            break
+    # A node above the limit failed before the class did (upstream fact 12).
+    return ClassVerdict(failure, limit, matching, own)
+
+
+def passing(criteria: Sequence[Criterion], cells: Cells, verdicts: list[int]) -> Iterator[ClassFit]:
     """The classes with nodes that pass; the others' nodes are added to the verdicts."""
     for number, nodes in enumerate(cells.nodes):
-        limit, failure, matching, own = _NO_LIMIT, FITS, 0, 0
-        for term, pods, allowed in criteria:
-            if not term.labelled[number]:
-                failure = LABEL_MISSING
-            elif not term.per_node:
-                here = pods[term.domain[number]]
-                matching += here
-                failure = TOO_SKEWED if here > allowed else FITS
-            elif term.eligible[number] and not term.counts_nothing:
-                own += 1
-                limit = min(limit, allowed)
-            else:
-                # A domain without eligible nodes has no pods (upstream fact 10).
-                failure = TOO_SKEWED if allowed < 0 else FITS
-            if failure:
-                break
+        failure, limit, matching, own = class_verdict(criteria, number)
         row, last = cells.rows[number], cells.last[number]
         if limit < last:
-            # A node above the limit failed before the class did (upstream fact 12).
             row = row[: max(limit, -1) + 1]
             within = sum(row)
             verdicts[TOO_SKEWED] += nodes - within
@@ -205,7 +225,7 @@ def _filter(
             last = next((n for n in reversed(range(len(row))) if row[n]), 0)
         verdicts[failure] += nodes
         if nodes and not failure:
-            fit = _ClassFit(number, row, nodes, cells.first[number], last)
+            fit = ClassFit(number, row, nodes, cells.first[number], last)
             fit.matching, fit.own = matching, own
             yield fit
 
@@ -216,14 +236,14 @@ _Part = tuple[float, float]
 """What one constraint adds to a raw score: a constant, and so much a pod of the node's own."""
 
 
-class _Scale(NamedTuple):
+class Scale(NamedTuple):
     """The range of the raw scores, which normalization rests on."""
 
     lowest: int
     highest: int
 
 
-def _score(plan: Plan, topology: Topology, fits: Sequence[_ClassFit]) -> _Scale | None:
+def weigh(plan: Plan, topology: Topology, fits: Sequence[ClassFit]) -> Scale | None:
     """Give each class the parts of its raw score; None when nothing is scored."""
     if not plan.soft:
         return None
@@ -232,13 +252,13 @@ def _score(plan: Plan, topology: Topology, fits: Sequence[_ClassFit]) -> _Scale 
         return None
     for term in plan.soft:
         _add_part(term, topology, counted)
-    return _Scale(
-        min([_raw(fit, fit.first) for fit in counted]),
-        max([_raw(fit, fit.last) for fit in counted]),
+    return Scale(
+        min([raw_score(fit, fit.first) for fit in counted]),
+        max([raw_score(fit, fit.last) for fit in counted]),
     )
 
 
-def _add_part(term: Term, topology: Topology, counted: Sequence[_ClassFit]) -> None:
+def _add_part(term: Term, topology: Topology, counted: Sequence[ClassFit]) -> None:
     """What a constraint adds for each class; nothing where the label is missing."""
     least, labelled = float(term.constraint.max_skew - 1), term.labelled
     if term.per_node:
@@ -257,7 +277,7 @@ def _add_part(term: Term, topology: Topology, counted: Sequence[_ClassFit]) -> N
             fit.parts.append((pods[domain[fit.number]] * weight + least, 0.0))
 
 
-def _raw(fit: _ClassFit, own: int) -> int:
+def raw_score(fit: ClassFit, own: int) -> int:
     """The raw score with so many own pods; added up in the constraints' order, as floats demand."""
     total = 0.0
     for constant, each in fit.parts:
@@ -267,7 +287,8 @@ def _raw(fit: _ClassFit, own: int) -> int:
     return whole + 1 if total - whole >= 0.5 else whole
 
 
-def _normalized(scale: _Scale, raw: int) -> int:
+def normalized_score(scale: Scale, raw: int) -> int:
+    """The score from 0 to 100; see :func:`topospread.spread.scoring.normalize`."""
     if scale.highest == 0:
         return MAX_NODE_SCORE
     return MAX_NODE_SCORE * (scale.highest + scale.lowest - raw) // scale.highest
@@ -275,24 +296,24 @@ def _normalized(scale: _Scale, raw: int) -> int:
 
 # ------------------------------ names
 
-_Cell = tuple[int, int, int, int, int, _ClassFit]
+_Cell = tuple[int, int, int, int, int, ClassFit]
 """Smaller is better: score, matching pods; class and own pods make it unique; raw score."""
 
 
 def _names(
     plan: Plan,
     cells: Cells,
-    fits: Sequence[_ClassFit],
-    scale: _Scale | None,
+    fits: Sequence[ClassFit],
+    scale: Scale | None,
     top_k: int,
 ) -> list[tuple[int, int, int]]:
     """The best nodes: by score, then fewest matching pods in the hard domains, then by name."""
 
-    def cell(fit: _ClassFit, own: int) -> _Cell:
+    def cell(fit: ClassFit, own: int) -> _Cell:
         raw = score = 0
         if scale is not None and not plan.ignored[fit.number]:
-            raw = _raw(fit, own)
-            score = _normalized(scale, raw)
+            raw = raw_score(fit, own)
+            score = normalized_score(scale, raw)
         return (-score, fit.matching + fit.own * own, fit.number, own, raw, fit)
 
     named: list[tuple[int, int, int]] = []

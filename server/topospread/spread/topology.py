@@ -137,6 +137,7 @@ class Partition:
         labelled: for each of the traits' labels, [classes] whether it is there.
         eligible: for each of the traits' eligibilities, [classes] whether the nodes are in.
         rank: [slots] position in the order of the node names.
+        order: [nodes] slots in that order.
     """
 
     ids: Slots
@@ -146,6 +147,7 @@ class Partition:
     labelled: Sequence[Bools]
     eligible: Sequence[Bools]
     rank: Slots
+    order: NDArray[np.intp]
 
     @property
     def size(self) -> int:
