@@ -166,6 +166,7 @@ class ServerProcess:
     Attributes:
         address: host:port of gRPC.
         http: the URL of metrics and health; empty when off.
+        extender: the extender's URL where it has an address of its own; else empty.
         process: of the operating system.
         size: its worker processes, as the test asked for.
     """
@@ -173,7 +174,7 @@ class ServerProcess:
     def __init__(self, *arguments: str, **variables: str) -> None:
         self.process = start(arguments, variables)
         assert self.process.stdout is not None
-        self.http = ""
+        self.http = self.extender = ""
         self.size = 1
         said = re.search(r"listens on (\S+)", self.process.stdout.readline())
         if said is None:
@@ -181,7 +182,10 @@ class ServerProcess:
             raise AssertionError("the server ended without serving")
         self.address = said.group(1)
         while not (line := self.process.stdout.readline()).startswith("store "):
-            self.http = line.split()[-1]
+            if line.startswith("scheduler extender"):
+                self.extender = line.split()[-1]
+            else:
+                self.http = line.split()[-1]
 
     def __enter__(self) -> Self:
         return self

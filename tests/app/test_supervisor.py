@@ -11,6 +11,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 import trustme
 
@@ -85,6 +86,21 @@ def test_all_workers_serve_on_the_one_port(server):
     # Each has said how far it follows; the sum of both is what was asked.
     calls = {"method": "SpreadEngine/Evaluate", "code": "OK"}
     assert value(server.get("/metrics")[1].encode(), "topospread_calls_total", **calls) == 20
+
+
+def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):
+    own = ("--extender-listen", "127.0.0.1:0")
+    with ServerProcess("--store", store, *TWO, *own) as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        args = {"Pod": incoming(), "NodeNames": ["a1", "a2", "b1"]}
+        for _ in range(10):
+            answer = httpx.post(f"{server.extender}/filter", json=args, trust_env=False)
+            assert answer.json()["NodeNames"] == ["b1"]
+        calls = {"method": "Extender/filter", "code": "OK"}
+        metrics = server.get("/metrics")[1].encode()
+        assert value(metrics, "topospread_calls_total", **calls) == 10
+        # The supervisor's own address serves no calls.
+        assert server.get("/extender/v1/filter")[0] == 404
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

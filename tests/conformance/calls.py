@@ -127,11 +127,15 @@ class OverGrpc:
 
         That is how a question is asked that a server reads no further than it must.
         """
-        fresh = common.Consistency(at_least_as_fresh=place.revision)
-        self._state.NodeTable(state.NodeTableRequest(cluster=place.name, consistency=fresh))
+        self.await_revision(place)
         return self._engine.Evaluate(
             engine.EvaluateRequest(cluster=place.name, pod=pod_from_manifest(pod), top_k=top_k)
         )
+
+    def await_revision(self, place: Loaded) -> None:
+        """See to it that the server's newest state has all of a cluster."""
+        fresh = common.Consistency(at_least_as_fresh=place.revision)
+        self._state.NodeTable(state.NodeTableRequest(cluster=place.name, consistency=fresh))
 
     def settings(self, case: Decision) -> common.Settings | None:
         """By which rules the server is asked to judge: those of the case, in the request itself."""

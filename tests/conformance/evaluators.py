@@ -10,6 +10,7 @@ from typing import Protocol
 from tests.conformance.calls import over_grpc
 from tests.conformance.cases import MEMBERS, Decision, Json
 from tests.conformance.core import Core
+from tests.conformance.extender import over_extender
 from tests.reference import evaluation
 
 
@@ -65,3 +66,8 @@ EVALUATORS: Mapping[str, Callable[[], AbstractContextManager[Evaluator]]] = {
     "core": core,
     "grpc": over_grpc,
 }
+
+FILTERS: Mapping[str, Callable[[], AbstractContextManager[Evaluator]]] = {
+    "extender": over_extender,
+}
+"""Those that tell verdicts on nodes alone, and are asked no what-ifs."""

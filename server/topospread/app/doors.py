@@ -51,7 +51,7 @@ class Doors:
         told: Callable[[str, bool], None] = lambda _, __: None,
     ) -> None:
         self._told = told
-        self._http: Renewing | None = None
+        self._http: list[Renewing] = []
         self._access: Reloading[Roll] | None = None
         self._certificates: Reloading[Pem] | None = None
         self.gate: Gate | None = None
@@ -80,9 +80,9 @@ class Doors:
         assert self._certificates is not None, "asked only where there is TLS"
         return self._certificates.current.value
 
-    def renew(self, http: Renewing | None) -> None:
+    def renew(self, http: Renewing) -> None:
         """Keep a server of HTTP up to date as well."""
-        self._http = http
+        self._http.append(http)
 
     def start(self) -> None:
         """Begin to watch the files."""
@@ -103,8 +103,9 @@ class Doors:
                 watched.close()
 
     def _renewed(self, loaded: Loaded[Pem]) -> None:
-        if not loaded.error and self._http is not None:
-            self._http.reload_certificates()
+        if not loaded.error:
+            for server in self._http:
+                server.reload_certificates()
         self._told("certificates", not loaded.error)
 
 

@@ -14,8 +14,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def held_port(address: Address) -> Iterator[Address]:
+def held_port(address: Address, flag: str = "--listen") -> Iterator[Address]:
     """Hold a port for processes that will listen on it; port 0 becomes one that is free.
+
+    Args:
+        address: with the port.
+        flag: what it was configured by, for errors.
 
     The sockets are bound and never listen, so they get no connections.
 
@@ -25,33 +29,33 @@ def held_port(address: Address) -> Iterator[Address]:
     if not hasattr(socket, "SO_REUSEPORT"):
         raise ConfigError("--workers: on this system processes cannot share a port; use 1 worker")
     # Whoever shares the port already is somebody else.
-    check_free(address)
+    check_free(address, flag)
     with ExitStack() as held:
         port = address.port
-        with _refused(address):
+        with _refused(address, flag):
             for family, host in _places(address):
                 port = _bound(held, family, host, port)
         yield Address(address.host, port)
 
 
-def check_free(address: Address) -> None:
+def check_free(address: Address, flag: str = "--listen") -> None:
     """See whether one process may listen there; gRPC would add lines of its own to the refusal.
 
     Raises:
         ConfigError: somebody listens there, or it is not an address of this host.
     """
-    with ExitStack() as tried, _refused(address):
+    with ExitStack() as tried, _refused(address, flag):
         for family, host in _places(address):
             _bound(tried, family, host, address.port, shared=False)
 
 
 @contextmanager
-def _refused(address: Address) -> Iterator[None]:
+def _refused(address: Address, flag: str) -> Iterator[None]:
     try:
         yield
     except OSError as cause:
         raise ConfigError(
-            f"--listen: cannot listen on {address}: it is taken, or not an address of this host"
+            f"{flag}: cannot listen on {address}: it is taken, or not an address of this host"
         ) from cause
 
 

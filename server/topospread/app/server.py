@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 from topospread.app import parts
 from topospread.app.doors import Doors
+from topospread.app.extender import make_extender
 from topospread.app.feeding import FED_KINDS, make_feed
 from topospread.app.ports import check_free
 from topospread.app.stores import open_store
-from topospread.app.web import make_http
+from topospread.app.web import make_extender_http, make_http
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
 from topospread.config.reloading import Loaded, Reloading
 from topospread.config.settings import ALL_CLUSTERS, ServerSettings
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from topospread.store.api import Store
+    from topospread.transports.http.server import HttpServer
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -92,6 +94,7 @@ class Server:
         self._started = time.time()
         self._ready = False
         self._stopping = False
+        self._http_port = self._extender_port = 0
         self._closing = ExitStack()
         # What is made last is closed first.
         with ExitStack() as made:
@@ -113,12 +116,10 @@ class Server:
             made.callback(self._replicas.close)
             self._writes = Writes(self._store, self._replicas)
             self._feed = make_feed(settings, self._writes, self._note_fed)
+            self._engine = self._make_engine()
+            self._holding = Holding(self._engine, self._store, entering_wait=lend_place)
             self._grpc = self._grpc_server()
-            self._http = make_http(
-                settings, self.version, self.metrics.expose, self.ready, self._doors
-            )
-            if self._http is not None:
-                made.callback(self._http.stop)
+            self._web = self._web_servers(made)
             if not reuse_port:
                 check_free(settings.listen)
             port = self._grpc.listen(
@@ -139,15 +140,21 @@ class Server:
     def http_address(self) -> str:
         """host:port of /metrics and health; empty when that is off."""
         http = self.settings.http
-        if self._http is None or http is None:
+        return "" if http is None else str(Address(http.host, self._http_port))
+
+    @property
+    def extender_address(self) -> str:
+        """host:port of the extender where it has one of its own; else empty."""
+        own = self.settings.extender_listen
+        if own is None or not self._extender_port:
             return ""
-        return str(Address(http.host, self._http.port))
+        return str(Address(own.host, self._extender_port))
 
     def start(self) -> None:
         """Serve, and be ready when the clusters are loaded that are to be there from the start."""
         self._grpc.start()
-        if self._http is not None:
-            self._http.start()
+        for server in self._web:
+            server.start()
         self._rules.start()
         self._doors.start()
         self._preload()
@@ -224,29 +231,48 @@ class Server:
         loaded = self._rules.current
         return loaded.generation, loaded.error
 
-    def _grpc_server(self) -> GrpcServer:
+    def _make_engine(self) -> Engine:
         settings = self.settings
-        cycles = Cycles(settings.cycle_ttl, settings.max_cycles)
-        limits = parts.make_limits(settings)
-        engine = Engine(
+        return Engine(
             self._replicas,
             self._store,
             self._book,
-            cycles,
-            limits,
+            Cycles(settings.cycle_ttl, settings.max_cycles),
+            parts.make_limits(settings),
             remembers=settings.remember_results,
         )
+
+    def _web_servers(self, made: ExitStack) -> Sequence[HttpServer]:
+        """Those of HTTP: metrics and health, the extender beside them or by itself."""
+        extender = make_extender(
+            self.settings,
+            (self._engine, self._holding),
+            (self._tracing, self.metrics),
+            self._pools,
+        )
+        pages = make_http(
+            self.settings, self.version, self.metrics.expose, self.ready, self._doors, extender
+        )
+        if pages is not None:
+            made.callback(pages.stop)
+            self._http_port = pages.port
+        own = make_extender_http(self.settings, extender, self._doors, reuse_port=self._reuse_port)
+        if own is not None:
+            made.callback(own.stop)
+            self._extender_port = own.port
+        return [server for server in (pages, own) if server is not None]
+
+    def _grpc_server(self) -> GrpcServer:
+        settings = self.settings
         facts = ServerFacts(self.version, self._store.address, self._started, self._config_state)
         reads = Reads(self._store, self._replicas)
         state = ClusterStateServicer(reads, self._writes, facts)
         observer = Observer(self.metrics)
-        decisions = SpreadEngineServicer(engine, observer)
-        explains = ExplainServicer(engine, observer)
-        places = PlacementServicer(
-            Holding(engine, self._store, entering_wait=lend_place), self.metrics
-        )
+        decisions = SpreadEngineServicer(self._engine, observer)
+        explains = ExplainServicer(self._engine, observer)
+        places = PlacementServicer(self._holding, self.metrics)
         ranks = RankServicer(Ranks(self._store, self._replicas, self._book))
-        simulations = SimulateServicer(Scenarios(engine, self._store))
+        simulations = SimulateServicer(Scenarios(self._engine, self._store))
         offered = {
             spread_engine.SERVICE: decisions.methods() | explains.methods(),
             cluster_state.SERVICE: state.methods(),

@@ -44,6 +44,11 @@ class Serving(Protocol):
         """host:port of metrics and health; empty when that is off."""
         ...
 
+    @property
+    def extender_address(self) -> str:
+        """host:port of the extender where it has one of its own; else empty."""
+        ...
+
 
 class _ToldEarly(BaseException):
     """A signal came while clusters were loaded: there are no calls to wait for."""

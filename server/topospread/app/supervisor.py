@@ -60,6 +60,7 @@ class Supervisor:
         self.settings = settings
         self.version = version("topospread")
         self._address = settings.listen
+        self._extender_address: Address | None = None
         self._http: HttpServer | None = None
         self._pauses: dict[int, float] = {}
         self._due: dict[int, float] = {}
@@ -82,6 +83,11 @@ class Supervisor:
             return ""
         return str(Address(http.host, self._http.port))
 
+    @property
+    def extender_address(self) -> str:
+        """host:port of the extender, which the workers serve; empty when it has none of its own."""
+        return str(self._extender_address or "")
+
     def run(self, announce: Callable[[Supervisor], None]) -> None:
         """Serve until SIGTERM or SIGINT; to be called in the main thread.
 
@@ -100,7 +106,17 @@ class Supervisor:
             signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
             closing.callback(signal.set_wakeup_fd, -1)
             self._address = closing.enter_context(held_port(self.settings.listen))
-            workers_settings = replace(self.settings, listen=self._address, http=None, workers=1)
+            extender = self.settings.extender_listen
+            if extender is not None:
+                extender = closing.enter_context(held_port(extender, "--extender-listen"))
+                self._extender_address = extender
+            workers_settings = replace(
+                self.settings,
+                listen=self._address,
+                http=None,
+                extender_listen=extender,
+                workers=1,
+            )
             self._crew = Crew(workers_settings, self.settings.workers)
             self._doors = Doors(self.settings)
             closing.callback(self._doors.close)

@@ -1,13 +1,16 @@
-"""Makes the server of metrics and health out of the settings, for a server or for a supervisor."""
+"""Makes the HTTP servers out of the settings, for a server or for a supervisor."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topospread.transports.http.guard import Guard
 from topospread.transports.http.routes import http_app
 from topospread.transports.http.server import HttpServer
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from topospread.app.doors import Doors
     from topospread.config.settings import ServerSettings
     from topospread.transports.http.routes import Exposition, Health
@@ -19,8 +22,9 @@ def make_http(
     metrics: Exposition,
     ready: Health,
     doors: Doors,
+    extender: ASGIApp | None = None,
 ) -> HttpServer | None:
-    """The server of metrics and health; None when that is off.
+    """The server of metrics and health, and of an extender beside them; None when that is off.
 
     Args:
         settings: where and how.
@@ -28,6 +32,7 @@ def make_http(
         metrics: what /metrics shows.
         ready: what /readyz shows.
         doors: who may come in, and by which certificates.
+        extender: the scheduler extender, served here if it has no address of its own.
 
     Raises:
         ConfigError: it cannot listen, or a TLS file cannot be used.
@@ -41,8 +46,32 @@ def make_http(
         ready=ready,
         max_body_bytes=settings.http_max_body_bytes,
         gate=doors.gate,
+        extender=None if settings.extender_listen else extender,
     )
     tls = doors.http_files if settings.tls else None
     server = HttpServer(app, settings.http.host, settings.http.port, tls=tls)
+    doors.renew(server)
+    return server
+
+
+def make_extender_http(
+    settings: ServerSettings, extender: ASGIApp | None, doors: Doors, *, reuse_port: bool
+) -> HttpServer | None:
+    """A server of the extender alone; None when it has no address of its own.
+
+    Raises:
+        ConfigError: as :func:`make_http`.
+    """
+    address = settings.extender_listen
+    if address is None or extender is None:
+        return None
+    server = HttpServer(
+        extender if doors.gate is None else Guard(extender, doors.gate),
+        address.host,
+        address.port,
+        tls=doors.http_files if settings.tls else None,
+        reuse_port=reuse_port,
+        flag="--extender-listen",
+    )
     doors.renew(server)
     return server

@@ -78,7 +78,9 @@ def command(**flags: object) -> int:
 def _announce(server: Serving) -> None:
     """Say where it listens: a port of 0 is known only now. Other programs read these lines."""
     click.echo(f"topospread {server.version} listens on {server.address}")
+    scheme = "https" if server.settings.tls else "http"
+    if server.extender_address:
+        click.echo(f"scheduler extender on {scheme}://{server.extender_address}/extender/v1")
     if server.http_address:
-        scheme = "https" if server.settings.tls else "http"
         click.echo(f"metrics and health on {scheme}://{server.http_address}")
     click.echo(f"store {server.settings.shown()['store']}")

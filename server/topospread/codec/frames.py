@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from topospread.codec.parsing import request
 from topospread.codec.pods import pod_from_proto
@@ -12,6 +12,33 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from topospread.kube.objects import Pod
+
+
+class UnreadPod(Protocol):
+    """A pod that is known by its shape, and parsed only if that is new."""
+
+    @property
+    def name(self) -> str:
+        """The pod's name."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        ...
+
+    @property
+    def key(self) -> Hashable:
+        """What two pods share if they are of one shape."""
+        ...
+
+    def parse(self) -> Pod:
+        """The whole pod.
+
+        Raises:
+            InvalidRequest: it is no pod.
+        """
+        ...
 
 
 class FramedPod(NamedTuple):

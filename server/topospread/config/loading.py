@@ -11,12 +11,15 @@ from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from topospread.config.documents import Document
     from topospread.config.values import Address
 
 PREFIX: Final = "TOPOSPREAD_"
+
+LONGEST_HOLD: Final = 168 * 3600.0
+"""Seconds that a place may be held: what Placement allows."""
 
 _HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -168,14 +171,31 @@ def _contradictions(settings: ServerSettings) -> Iterator[str]:
     ):
         if ca and not settings.tls_cert and not (flag == "--http-client-ca" and settings.client_ca):
             yield f"{flag}: clients can only be verified with TLS; give --tls-cert and --tls-key"
-    for flag, address in (("--listen", settings.listen), ("--http", settings.http)):
+    addresses = (
+        ("--listen", settings.listen),
+        ("--http", settings.http),
+        ("--extender-listen", settings.extender_listen),
+    )
+    for flag, address in addresses:
         if address is None or address.loopback or settings.tls or settings.insecure:
             continue
         yield _not_encrypted(flag, address)
-    if settings.listen == settings.http and settings.listen.port:
-        yield f"--http: {settings.http} is the address of --listen; choose another port"
+    yield from _twice(addresses)
+    if settings.extender_hold > LONGEST_HOLD:
+        yield f"--extender-hold: {settings.extender_hold:g}s is more than {LONGEST_HOLD:g}s (168h)"
     if settings.workers > 1 and settings.store == "memory:":
         yield "--workers: processes do not share memory: ; use sqlite:///PATH, or 1 worker"
+
+
+def _twice(addresses: Sequence[tuple[str, Address | None]]) -> Iterator[str]:
+    """Addresses that somebody else has; port 0 is another one each time."""
+    taken: dict[Address, str] = {}
+    for flag, address in addresses:
+        if address is None or not address.port:
+            continue
+        if address in taken:
+            yield f"{flag}: {address} is the address of {taken[address]}; choose another port"
+        taken.setdefault(address, flag)
 
 
 def _not_encrypted(flag: str, address: Address) -> str:

@@ -58,6 +58,35 @@ class ServerSettings:
             "Next to gRPC's port.",
         ),
     ] = DEFAULT_HTTP
+    extender: Annotated[
+        str,
+        About(
+            values.choice("filter", "place", "off"),
+            "",
+            "What kube-scheduler's extender does: `filter` judges, `place` also holds the node that"
+            " it answers; a URL may say otherwise. `off` serves none.",
+            "Judging writes nothing.",
+        ),
+    ] = "filter"
+    extender_listen: Annotated[
+        Address | None,
+        About(
+            values.address_or_off(),
+            "",
+            "Where the extender is served by itself; `off`: beside /metrics, on --http. Several"
+            " --workers need it, because there a supervisor serves --http.",
+            "One port less to open.",
+        ),
+    ] = None
+    extender_hold: Annotated[
+        float,
+        About(
+            values.seconds(1.0),
+            "seconds",
+            "How long `place` holds a node for a pod that is not seen there.",
+            "Some times what a scheduler needs to bind a pod, and a feed to tell of it.",
+        ),
+    ] = 60.0
     store: Annotated[
         str,
         About(

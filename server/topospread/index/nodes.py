@@ -9,6 +9,7 @@ with the changed slots written anew.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -126,6 +127,11 @@ class NodeTable:
     def slot(self, name: str) -> int:
         """The slot of a node; −1 when there is none of that name."""
         return self._slots.get(name, -1)
+
+    def slots(self, names: Sequence[str]) -> NDArray[np.intp]:
+        """[names] the slots of nodes; −1 where there is none of that name."""
+        found = map(self._slots.get, names, itertools.repeat(-1))
+        return np.fromiter(found, np.intp, len(names))
 
     def node(self, slot: int) -> Node | None:
         """What a slot holds."""

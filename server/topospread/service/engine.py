@@ -23,7 +23,7 @@ from topospread.store.api import Key, Kind, Reader
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from topospread.codec.frames import FramedPod
+    from topospread.codec.frames import UnreadPod
     from topospread.index.snapshot import Snapshot
     from topospread.kube.demands import Demand
     from topospread.replica.replica import Replica
@@ -171,7 +171,7 @@ class Engine:
             for a in asked
         ]
 
-    def shaped(self, pod: FramedPod) -> ShapedPod:
+    def shaped(self, pod: UnreadPod) -> ShapedPod:
         """A pod with its shape, which is parsed and remembered when it is new.
 
         Raises:

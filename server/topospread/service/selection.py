@@ -43,8 +43,7 @@ def select(nodes: NodeTable, choice: NodeChoice | None) -> Selected:
     if choice is None:
         return Selected(nodes.order, None)
     if not choice.indices:
-        slots = np.fromiter(map(nodes.slot, choice.names), np.intp, len(choice.names))
-        return Selected(slots, choice)
+        return Selected(nodes.slots(choice.names), choice)
     if choice.names:
         raise InvalidRequest("nodes: give names or indices, not both")
     if choice.node_table != nodes.id:

@@ -144,6 +144,7 @@ class Metrics:
         self._reloads = _ByLabels(Tally)
         self._placements = _ByLabels(Tally)
         self._conflicts = _ByLabels(Tally)
+        self._unknown_nodes = _ByLabels(Tally)
         self._config = (1, True)
         self._files = {"access": True, "certificates": True}
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
@@ -181,6 +182,10 @@ class Metrics:
     def placement_conflict(self, call: str) -> None:
         """Others' changes made a judgement of Place or Reserve void."""
         self._conflicts[(call,)].add_one()
+
+    def unknown_nodes(self, cluster: str) -> None:
+        """A scheduler named nodes that are not in the cluster's state."""
+        self._unknown_nodes[(cluster,)].add_one()
 
     def rejection(self, pool: str) -> None:
         """A call was refused because a pool's queue was full."""
@@ -243,6 +248,12 @@ class Metrics:
             "Places asked for: held, refused, or the pod was bound already.",
             ("call", "result"),
             _read(self._placements.known()),
+        )
+        yield counter(
+            "topospread_extender_unknown_nodes",
+            "Calls of a scheduler that named nodes which are not in the state.",
+            ("cluster",),
+            _read(self._unknown_nodes.known()),
         )
         yield from self._config_families()
         yield from cluster_families(self._clusters())

@@ -41,6 +41,7 @@ Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[
 # Statuses that are the server's fault, after OpenTelemetry's conventions for server spans: UNKNOWN,
 # DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS.
 _SERVER_FAULTS: Final = frozenset({2, 4, 12, 13, 14, 15})
+_HTTP_SERVER_FAULT: Final = 500
 
 _current: ContextVar[CallSpan | None] = ContextVar("topospread_call", default=None)
 _propagator = TraceContextTextMapPropagator()
@@ -151,16 +152,28 @@ class CallSpan:
             grpc_code: number of the status the call ends with.
             error: why, when it is not OK.
         """
+        self._close("rpc.grpc.status_code", grpc_code, grpc_code in _SERVER_FAULTS, error)
+
+    def end_http(self, status: int, error: BaseException | None = None) -> None:
+        """The same for a call over HTTP.
+
+        Args:
+            status: of the answer.
+            error: why, when there is none.
+        """
+        self._close("http.response.status_code", status, status >= _HTTP_SERVER_FAULT, error)
+
+    def _close(self, key: str, code: int, fault: bool, error: BaseException | None) -> None:
         if _current.get() is self:
             _current.set(None)
         if not self.recording:
             return
         self.recording = False
-        self._attributes["rpc.grpc.status_code"] = grpc_code
+        self._attributes[key] = code
         if error is not None:
             self._attributes["error.type"] = type(error).__name__
         self._span.set_attributes(self._attributes)
-        if grpc_code in _SERVER_FAULTS:
+        if fault:
             self._span.set_status(Status(StatusCode.ERROR))
         self._span.end()
 

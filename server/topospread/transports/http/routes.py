@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -16,7 +16,7 @@ from topospread.transports.http.guard import Guard, may
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from topospread.access.gate import Gate
 
@@ -25,6 +25,9 @@ Health = Callable[[], tuple[bool, Sequence[str]]]
 
 Exposition = Callable[[str], tuple[bytes, str]]
 """An Accept header to metrics in a format it allows, and their content type."""
+
+EXTENDER: Final = "/extender/"
+"""What the extender's paths begin with."""
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>topospread</title></head>
@@ -44,6 +47,7 @@ def http_app(
     max_body_bytes: int,
     routes: Sequence[BaseRoute] = (),
     gate: Gate | None = None,
+    extender: ASGIApp | None = None,
 ) -> ASGIApp:
     """The application.
 
@@ -53,8 +57,9 @@ def http_app(
         live: false only when a restart would help.
         ready: false while calls should go elsewhere.
         max_body_bytes: a larger request body is answered with 413.
-        routes: more of them, for example the extender's; the guard says which role they need.
+        routes: more of them; the guard says which role they need.
         gate: tells who asks; None lets anybody in.
+        extender: answers what begins with ``/extender/``, and bounds its bodies by itself.
     """
 
     async def scrape(request: Request) -> Response:
@@ -65,7 +70,7 @@ def http_app(
     async def page(_: Request) -> Response:
         return HTMLResponse(_PAGE.format(version=escape(version)))
 
-    app = Starlette(
+    app: ASGIApp = Starlette(
         routes=[
             Route("/", page),
             Route("/metrics", scrape),
@@ -75,7 +80,19 @@ def http_app(
         ],
         max_body_size=max_body_bytes,
     )
+    if extender is not None:
+        app = _beside(app, extender)
     return app if gate is None else Guard(app, gate)
+
+
+def _beside(pages: ASGIApp, extender: ASGIApp) -> ASGIApp:
+    """Both; the extender's calls go past what the pages need, which takes longer than they do."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        to_extender = scope["type"] == "http" and scope["path"].startswith(EXTENDER)
+        await (extender if to_extender else pages)(scope, receive, send)
+
+    return app
 
 
 def _health(check: Health) -> Callable[[Request], Response]:

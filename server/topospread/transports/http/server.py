@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from typing_extensions import override
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
     from topospread.config.certificates import PemFiles
 
+KEEP_ALIVE: Final = 120
+"""Seconds that an idle connection stays open. Longer than the 90 s of Go's clients, so that it is
+they who close it: a request that crosses the server's closing is lost, and a POST is not repeated.
+"""
+
 
 class HttpServer:
     """Serves an application from :meth:`start` until :meth:`stop`.
@@ -32,6 +37,7 @@ class HttpServer:
         port: 0 lets the system choose; see :attr:`port`.
         tls: None serves plain text.
         reuse_port: share the port with other processes that ask for the same.
+        flag: what the address was configured by, for errors.
 
     Raises:
         ConfigError: the address cannot be bound or a TLS file cannot be used.
@@ -45,12 +51,13 @@ class HttpServer:
         *,
         tls: PemFiles | None = None,
         reuse_port: bool = False,
+        flag: str = "--http",
     ) -> None:
         self._tls = tls
         self._context = self._newest = None if tls is None else tls.context()
         if self._context is not None:
             self._context.sni_callback = self._show_newest
-        self._socket = _bound(host, port, reuse_port=reuse_port)
+        self._socket = _bound(flag, host, port, reuse_port=reuse_port)
         config = uvicorn.Config(
             app,
             http=_Protocol,
@@ -59,6 +66,7 @@ class HttpServer:
             access_log=False,
             log_config=None,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
             ssl_context_factory=None if self._context is None else lambda *_: self._tls_context(),
         )
         self._server = _Server(config)
@@ -145,7 +153,7 @@ class _Server(uvicorn.Server):
         self.accepting.set()
 
 
-def _bound(host: str, port: int, *, reuse_port: bool) -> socket.socket:
+def _bound(flag: str, host: str, port: int, *, reuse_port: bool) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
@@ -158,5 +166,5 @@ def _bound(host: str, port: int, *, reuse_port: bool) -> socket.socket:
             bound.close()
             raise
     except OSError as error:
-        raise ConfigError(f"--http: {host}:{port} cannot be used: {error.strerror}") from error
+        raise ConfigError(f"{flag}: {host}:{port} cannot be used: {error.strerror}") from error
     return bound

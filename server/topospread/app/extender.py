@@ -1,0 +1,61 @@
+"""Makes the scheduler extender out of the settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topospread.errors import LimitExceeded
+from topospread.transports.grpc.pool import overloaded
+from topospread.transports.http.extender import Answer, Extender, Submit, Workplaces
+from topospread.transports.http.extender_verbs import Verbs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from topospread.config.settings import ServerSettings
+    from topospread.service.engine import Engine
+    from topospread.service.holding import Holding
+    from topospread.telemetry.metrics import Metrics
+    from topospread.telemetry.tracing import Tracing
+    from topospread.transports.grpc.executor import BoundedExecutor
+    from topospread.transports.grpc.server import Pools
+
+
+def make_extender(
+    settings: ServerSettings,
+    judging: tuple[Engine, Holding],
+    telemetry: tuple[Tracing, Metrics],
+    pools: Pools,
+) -> Extender | None:
+    """The extender; None when that is off."""
+    if settings.extender == "off":
+        return None
+    engine, holding = judging
+    tracing, metrics = telemetry
+    return Extender(
+        Verbs(engine, holding, metrics, round(settings.extender_hold * 1000)),
+        tracing,
+        metrics,
+        Workplaces(
+            decide=_submit(pools.decisions, "decisions", metrics),
+            wait=_submit(pools.state, "state", metrics),
+        ),
+        places=settings.extender == "place",
+        max_body_bytes=settings.http_max_body_bytes,
+    )
+
+
+def _submit(pool: BoundedExecutor, name: str, metrics: Metrics) -> Submit:
+    """The gRPC server's pool does HTTP's work as well, so that one bound holds for both."""
+
+    def submit(work: Callable[[], Answer], /) -> Future[Answer]:
+        def done() -> Answer:
+            if overloaded():
+                metrics.rejection(name)
+                raise LimitExceeded(f"too many {name} calls at once: try again later")
+            return work()
+
+        return pool.submit(done)
+
+    return submit

@@ -1,0 +1,120 @@
+"""Pods as JSON has them: told apart by their shape like those in protobuf, and parsed only once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import orjson
+
+from topospread.codec.pods import pod_from_proto
+from topospread.errors import FieldViolation, InvalidRequest
+from topospread_client.manifests import ManifestError, object_from_manifest, pod_from_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from topospread.kube.objects import Pod
+    from topospread_proto.v1 import kubernetes_pb2 as pb
+
+Fields = Mapping[str, object]
+
+_NOTHING: Final[Fields] = {}
+
+
+class JsonPod(NamedTuple):
+    """A pod of which only what makes its shape was looked at.
+
+    Attributes:
+        name, uid: who it is; they are no part of the shape.
+        key: what two pods share if their decision-relevant fields are written in the same way.
+        fields: the whole of it.
+    """
+
+    name: str
+    uid: str
+    key: Hashable
+    fields: Fields
+
+    def parse(self) -> Pod:
+        """The whole pod.
+
+        Raises:
+            InvalidRequest: a field has a wrong type.
+        """
+        return pod_from_proto(self.message())
+
+    def message(self) -> pb.Pod:
+        """The pod as protobuf.
+
+        Raises:
+            InvalidRequest: a field has a wrong type.
+        """
+        try:
+            return pod_from_manifest({**self.fields, "kind": "Pod"})
+        except ManifestError as wrong:
+            raise misread("Pod", wrong) from None
+
+
+def json_pod(fields: Fields) -> JsonPod:
+    """Read a pod as far as its shape.
+
+    Raises:
+        InvalidRequest: its metadata or spec is no object, or its name no text.
+    """
+    meta, spec = _part(fields, "metadata"), _part(fields, "spec")
+    get = spec.get
+    key = (
+        "json",
+        orjson.dumps(
+            (
+                meta.get("namespace"),
+                meta.get("labels"),
+                meta.get("ownerReferences"),
+                get("schedulerName"),
+                get("nodeSelector"),
+                get("affinity"),
+                get("tolerations"),
+                get("topologySpreadConstraints"),
+            )
+        ),
+    )
+    return JsonPod(_text(meta, "name"), _text(meta, "uid"), key, fields)
+
+
+def json_node(fields: Fields) -> pb.Node:
+    """A node.
+
+    Raises:
+        InvalidRequest: a field has a wrong type.
+    """
+    try:
+        made = object_from_manifest({**fields, "apiVersion": "v1", "kind": "Node"})
+    except ManifestError as wrong:
+        raise misread("Node", wrong) from None
+    assert made is not None, "nodes are kept"
+    return made.node
+
+
+def misread(what: str, wrong: ManifestError) -> InvalidRequest:
+    """Why an object could not be read; paths begin with what it is."""
+    path = f"{what}.{wrong.path}" if wrong.path else what
+    return InvalidRequest.of([FieldViolation(path, wrong.message)])
+
+
+def _part(fields: Fields, name: str) -> Fields:
+    part = fields.get(name)
+    if part is None:
+        return _NOTHING
+    if not isinstance(part, Mapping):
+        raise InvalidRequest.of([FieldViolation(f"Pod.{name}", "must be an object")])
+    return part
+
+
+def _text(meta: Fields, name: str) -> str:
+    value = meta.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidRequest.of([FieldViolation(f"Pod.metadata.{name}", "must be a string")])
+    return value

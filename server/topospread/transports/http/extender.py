@@ -1,0 +1,199 @@
+"""kube-scheduler's HTTP extender: the frame around every call of it.
+
+What is wrong with a request as such is told by a status of HTTP. What goes wrong with one that a
+scheduler may well send is told, where the protocol has a place for it, in an answer with 200.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from starlette.requests import HTTPConnection
+
+from topospread.access.callers import Role
+from topospread.errors import CallerGone
+from topospread.transports.http.bodies import packed, read_body, unpacked
+from topospread.transports.http.extender_json import error_body
+from topospread.transports.http.extender_paths import Target, Verb, target_of
+from topospread.transports.http.extender_verbs import Asked, Verbs, failed
+from topospread.transports.http.failures import Refused, failure_of
+from topospread.transports.http.guard import permit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+
+    from starlette.types import Message, Receive, Scope, Send
+
+    from topospread.telemetry.metrics import Metrics
+    from topospread.telemetry.tracing import Tracing
+
+PATIENCE: Final = 4.5
+"""Seconds for an answer: kube-scheduler waits 5 by default, and is to learn why there is none."""
+
+LARGE: Final = 1 << 18
+"""Bytes of a body past which it is not worked on among the quick decisions."""
+
+_TOO_LARGE: Final = 413
+_NOT_POST: Final = 405
+_FOR_TRACING: Final = (b"traceparent", b"tracestate")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back.
+
+    Attributes:
+        code: gRPC's name for how the call ended, which metrics count by.
+        is_packed: the body is gzip.
+        traceparent: of the call; empty where none was begun.
+    """
+
+    status: int
+    body: bytes
+    code: str = "OK"
+    is_packed: bool = False
+    traceparent: str = ""
+
+
+class Submit(Protocol):
+    """Has some work done by a thread of a pool."""
+
+    def __call__(self, work: Callable[[], Answer], /) -> Future[Answer]:
+        """The future fails with LimitExceeded where the pool's line is full."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Workplaces:
+    """Who does the work.
+
+    Attributes:
+        decide: for what is computed at once.
+        wait: for what waits for the store, and for large bodies.
+    """
+
+    decide: Submit
+    wait: Submit
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A request whose body was read."""
+
+    target: Target
+    body: bytes
+    headers: Mapping[bytes, bytes]
+    deadline: float
+
+
+class Extender:
+    """An ASGI application for all that begins with ``/extender/``.
+
+    Args:
+        verbs: what is called.
+        tracing: starts spans.
+        metrics: counts calls.
+        workplaces: who does the work.
+        places: filter holds the node that it answers, where a URL does not say.
+        max_body_bytes: of a request, packed or not.
+    """
+
+    def __init__(
+        self,
+        verbs: Verbs,
+        tracing: Tracing,
+        metrics: Metrics,
+        workplaces: Workplaces,
+        *,
+        places: bool = False,
+        max_body_bytes: int = 64 << 20,
+    ) -> None:
+        self._verbs = verbs
+        self._tracing = tracing
+        self._workplaces = workplaces
+        self._places = places
+        self._max_body_bytes = max_body_bytes
+        self._meters = {verb: metrics.call(f"Extender/{verb.value}") for verb in Verb}
+        self._other = metrics.call("Extender/other")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        started = time.perf_counter()
+        meter = self._other
+        try:
+            target = target_of(scope["path"], scope["query_string"], self._places)
+            meter = self._meters[target.verb]
+            permit(HTTPConnection(scope), Role.DECIDE, target.cluster)
+            answer = await self._answered(target, scope, receive)
+        except CallerGone:
+            meter.done("CANCELLED", time.perf_counter() - started)
+            return
+        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
+            failure = failure_of(error)
+            answer = Answer(failure.status, error_body(failure.text), failure.code)
+        meter.done(answer.code, time.perf_counter() - started)
+        await send(_start(answer))
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _answered(self, target: Target, scope: Scope, receive: Receive) -> Answer:
+        if scope["method"] != "POST":
+            raise Refused(_NOT_POST, "UNIMPLEMENTED", f"{target.verb.value} is called with POST")
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"")
+        body = await read_body(receive, length, self._max_body_bytes)
+        call = _Call(target, body, headers, time.monotonic() + PATIENCE)
+        quick = len(body) <= LARGE and not target.places
+        if quick and self._verbs.waits_for_nothing(target.cluster):
+            # A decision takes less time than its way to another thread and back.
+            return self._served(call)
+        submit = self._workplaces.decide if quick else self._workplaces.wait
+        return await asyncio.wrap_future(submit(lambda: self._served(call)))
+
+    # ------------------------------ on whichever thread does the work
+
+    def _served(self, call: _Call) -> Answer:
+        """Carry out a call in its span."""
+        verb, headers = call.target.verb, call.headers
+        span = self._tracing.start(f"extender {verb.value}", _trace(headers))
+        span.set("topospread.cluster", call.target.cluster)
+        try:
+            encoding = headers.get(b"content-encoding", b"")
+            body = unpacked(call.body, encoding, self._max_body_bytes)
+            found = self._verbs.serve(Asked(call.target, body, call.deadline, span))
+        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
+            failure = failure_of(error)
+            status, found = failed(verb, failure, error)
+            span.end_http(failure.status, error)
+            return Answer(status, found, failure.code, traceparent=span.traceparent)
+        span.end_http(200)
+        found, is_packed = packed(found, headers.get(b"accept-encoding", b""))
+        return Answer(200, found, is_packed=is_packed, traceparent=span.traceparent)
+
+
+def _start(answer: Answer) -> Message:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(answer.body)).encode()),
+    ]
+    if answer.is_packed:
+        headers.append((b"content-encoding", b"gzip"))
+    if answer.traceparent:
+        headers.append((b"traceparent", answer.traceparent.encode()))
+    if answer.status == _NOT_POST:
+        headers.append((b"allow", b"POST"))
+    if answer.status == _TOO_LARGE:
+        # What was not read of the body would be taken for the next request.
+        headers.append((b"connection", b"close"))
+    return {"type": "http.response.start", "status": answer.status, "headers": headers}
+
+
+def _trace(headers: Mapping[bytes, bytes]) -> Sequence[tuple[str, str]]:
+    return [
+        (name.decode(), headers[name].decode("ascii", "replace"))
+        for name in _FOR_TRACING
+        if name in headers
+    ]

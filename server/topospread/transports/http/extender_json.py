@@ -1,0 +1,153 @@
+"""The scheduler extender's messages: Go structs without JSON tags.
+
+Keys are read whatever their case, as Go does, because schedulers before 1.16 wrote them in lower
+case, and answered as Go names its fields. Source: k8s.io/kube-scheduler, extender/v1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from topospread.codec.json_pods import Fields, JsonPod, json_pod
+from topospread.errors import FieldViolation, InvalidRequest
+from topospread.kube.violations import required
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NAMED: Final = "Pod"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderArgs:
+    """A pod and the nodes that are left for it.
+
+    Attributes:
+        names: of the nodes, in the request's order.
+        nodes: the nodes as they were sent; None where only names were (nodeCacheCapable).
+    """
+
+    pod: JsonPod
+    names: Sequence[str]
+    nodes: Sequence[Fields] | None
+
+
+def members(body: bytes, what: str) -> Fields:
+    """The members of a JSON object by their names in lower case.
+
+    Raises:
+        InvalidRequest: it is no JSON, or no object.
+    """
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as cause:
+        where = f"line {cause.lineno}, column {cause.colno}"
+        raise InvalidRequest(f"the body is no {what} in JSON: {cause.msg} at {where}") from cause
+    if not isinstance(found, dict):
+        raise InvalidRequest(f"the body is no {what}: it must be a JSON object")
+    return {name.lower(): value for name, value in found.items()}
+
+
+def read_args(body: bytes) -> ExtenderArgs:
+    """What filter and prioritize are asked.
+
+    Raises:
+        InvalidRequest: it is not what a scheduler sends.
+    """
+    given = members(body, "ExtenderArgs")
+    pod = read_pod(given)
+    names, nodes = given.get("nodenames"), given.get("nodes")
+    if names is not None:
+        if not isinstance(names, list) or not set(map(type, names)) <= {str}:
+            raise InvalidRequest.of([FieldViolation("NodeNames", "must be an array of strings")])
+        return ExtenderArgs(pod, names, None)
+    if nodes is None:
+        raise InvalidRequest(
+            "NodeNames and Nodes are both null: a scheduler sends the first if the extender is"
+            " nodeCacheCapable, and the second if not"
+        )
+    items = _items(nodes)
+    return ExtenderArgs(pod, list(map(_name_of, range(len(items)), items)), items)
+
+
+def read_pod(given: Fields) -> JsonPod:
+    """The pod of a request.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    pod = given.get("pod")
+    if pod is None:
+        raise InvalidRequest.of([required(_NAMED, "")])
+    if not isinstance(pod, dict):
+        raise InvalidRequest.of([FieldViolation(_NAMED, "must be an object")])
+    return json_pod(pod)
+
+
+def filter_result(
+    args: ExtenderArgs,
+    fit: Sequence[str],
+    refused: dict[str, str],
+    unresolvable: dict[str, str],
+) -> bytes:
+    """An ExtenderFilterResult, with nodes or names as the request had them."""
+    names, nodes = fit, None
+    if args.nodes is not None:
+        kept = set(fit)
+        chosen = [n for name, n in zip(args.names, args.nodes, strict=True) if name in kept]
+        nodes = {"metadata": {}, "items": chosen}
+    return orjson.dumps(
+        {
+            "Nodes": nodes,
+            "NodeNames": names if nodes is None else None,
+            "FailedNodes": refused,
+            "FailedAndUnresolvableNodes": unresolvable,
+            "Error": "",
+        }
+    )
+
+
+def filter_error(text: str) -> bytes:
+    """An ExtenderFilterResult that says why there is none; kube-scheduler shows it on the pod."""
+    return orjson.dumps(
+        {
+            "Nodes": None,
+            "NodeNames": None,
+            "FailedNodes": None,
+            "FailedAndUnresolvableNodes": None,
+            "Error": text,
+        }
+    )
+
+
+def priority_list(names: Sequence[str], scores: Sequence[int]) -> bytes:
+    """A HostPriorityList."""
+    pairs = zip(names, scores, strict=True)
+    return orjson.dumps([{"Host": name, "Score": score} for name, score in pairs])
+
+
+def error_body(text: str) -> bytes:
+    """What goes with a status other than 200."""
+    return orjson.dumps({"Error": text})
+
+
+def _items(nodes: object) -> list[Fields]:
+    if isinstance(nodes, dict):
+        items = {name.lower(): value for name, value in nodes.items()}.get("items")
+        if items is None:
+            return []
+        if isinstance(items, list):
+            return items
+    raise InvalidRequest.of([FieldViolation("Nodes", "must be an object with an array of items")])
+
+
+def _name_of(index: int, node: object) -> str:
+    meta = node.get("metadata") if isinstance(node, dict) else None
+    name = meta.get("name") if isinstance(meta, dict) else None
+    if not isinstance(name, str) or not name:
+        path = f"Nodes.items[{index}].metadata.name"
+        raise InvalidRequest.of([required(path, "a node has a name")])
+    return name

@@ -1,0 +1,180 @@
+"""What each verb of the scheduler extender does: decode, call the use case, encode."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topospread.errors import InvalidRequest
+from topospread.service.asks import Ask
+from topospread.service.extend import Judged, filter_candidates, place_candidate, prioritize
+from topospread.spread.verdicts import Code
+from topospread.transports.http import extender_json as messages
+from topospread.transports.http.extender_paths import Target, Verb
+from topospread.transports.http.failures import BAD, Failure, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topospread.codec.json_pods import JsonPod
+    from topospread.service.engine import Engine
+    from topospread.service.holding import Holding
+    from topospread.service.wanted import Wanted
+    from topospread.service.write import Traced
+    from topospread.telemetry.metrics import Metrics
+    from topospread.telemetry.tracing import Attribute, CallSpan
+
+PLACED_BY = "Extender/filter"
+"""What metrics of places call place mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A call.
+
+    Attributes:
+        body: of the request, unpacked.
+        deadline: on the monotonic clock.
+        span: of the call.
+    """
+
+    target: Target
+    body: bytes
+    deadline: float
+    span: CallSpan
+
+
+class Verbs:
+    """The verbs.
+
+    Args:
+        engine: judges pods.
+        holding: holds places.
+        metrics: counts what became of them.
+        lifetime: milliseconds that a place is held.
+    """
+
+    def __init__(self, engine: Engine, holding: Holding, metrics: Metrics, lifetime: int) -> None:
+        self._engine = engine
+        self._holding = holding
+        self._metrics = metrics
+        self._lifetime = lifetime
+
+    def waits_for_nothing(self, cluster: str) -> bool:
+        """Whether judging is only computing: the cluster is loaded."""
+        replica = self._engine.replicas.at_hand(cluster)
+        return replica is not None and replica.view is not None and not replica.gone
+
+    def serve(self, asked: Asked) -> bytes:
+        """The answer to a call, in JSON.
+
+        Raises:
+            Refused: the body cannot be read.
+            And what the use cases raise.
+        """
+        args = _args(asked.body)
+        if asked.target.verb is Verb.PRIORITIZE:
+            return self._prioritize(args, asked)
+        return self._filter(args, asked)
+
+    def _filter(self, args: messages.ExtenderArgs, asked: Asked) -> bytes:
+        if asked.target.places:
+            judged = self._placed(args, asked)
+        else:
+            ask = self._ask(args.pod, asked)
+            judged = filter_candidates(self._engine, ask, args.names)
+            self._observe(judged, ask.stages.filter)
+        if judged.unknown:
+            self._metrics.unknown_nodes(asked.target.cluster)
+        if asked.span.recording:
+            _describe(asked.span, judged, len(args.names))
+        if judged.status.code is Code.ERROR:
+            return messages.filter_error(judged.status.reasons[0])
+        return messages.filter_result(args, judged.fit, judged.refused, judged.unresolvable)
+
+    def _placed(self, args: messages.ExtenderArgs, asked: Asked) -> Judged:
+        ask = Ask(deadline=asked.deadline, cluster=asked.target.cluster)
+        encoded = args.pod.message().SerializeToString()
+        wanted = self._holding.wanted(ask, encoded, self._lifetime)
+        with self._conflicts_counted(wanted):
+            judged = place_candidate(self._holding, wanted, args.names, _traced(asked))
+        if (held := judged.held) is not None:
+            result = "bound" if held.already_bound else "held" if held.node else "refused"
+            self._metrics.placement(PLACED_BY, result)
+        return judged
+
+    @contextmanager
+    def _conflicts_counted(self, wanted: Wanted) -> Iterator[None]:
+        """Count the conflicts, also of calls that gave up on them."""
+        try:
+            yield
+        finally:
+            for _ in range(wanted.conflicts):
+                self._metrics.placement_conflict(PLACED_BY)
+
+    def _prioritize(self, args: messages.ExtenderArgs, asked: Asked) -> bytes:
+        ask = self._ask(args.pod, asked)
+        scores = prioritize(self._engine, ask, args.names)
+        if asked.span.recording:
+            asked.span.set("topospread.nodes", len(scores))
+            asked.span.stage("score", ask.stages.score)
+        return messages.priority_list(args.names, scores)
+
+    def _ask(self, pod: JsonPod, asked: Asked) -> Ask:
+        subject = self._engine.shaped(pod)
+        return Ask(deadline=asked.deadline, cluster=asked.target.cluster, subject=subject)
+
+    def _observe(self, judged: Judged, seconds: float) -> None:
+        """What kube-scheduler's dashboards show of Filter."""
+        if judged.status.code is Code.SUCCESS:
+            code = Code.SUCCESS if judged.fit else Code.UNSCHEDULABLE
+            profile = judged.cycle.rules.profile.name
+            self._metrics.extension_point("Filter", profile).observe(code.label, seconds)
+
+
+def failed(verb: Verb, failure: Failure, error: Exception) -> tuple[int, bytes]:
+    """Status and body for a call that failed.
+
+    Filter's result has a place for what went wrong, and kube-scheduler shows it on the pod; of a
+    status other than 200 it shows the number alone.
+    """
+    if verb is Verb.FILTER and not isinstance(error, Refused):
+        return 200, messages.filter_error(failure.text)
+    return failure.status, messages.error_body(failure.text)
+
+
+def _args(body: bytes) -> messages.ExtenderArgs:
+    try:
+        return messages.read_args(body)
+    except InvalidRequest as wrong:
+        raise Refused(400, BAD, str(wrong)) from wrong
+
+
+def _traced(asked: Asked) -> Traced:
+    """Writes to the store are child spans of the call."""
+
+    def child(operation: str, changes: int) -> AbstractContextManager[object]:
+        attributes: dict[str, Attribute] = {
+            "topospread.cluster": asked.target.cluster,
+            "topospread.store.operation": operation,
+            "topospread.store.changes": changes,
+        }
+        return asked.span.child(f"store {operation}", attributes)
+
+    return child
+
+
+def _describe(span: CallSpan, judged: Judged, candidates: int) -> None:
+    span.set_many(
+        {
+            "topospread.revision": judged.cycle.view.token,
+            "topospread.profile": judged.cycle.rules.profile.name,
+            "topospread.status": judged.status.code.label,
+            "topospread.nodes": candidates,
+            "topospread.feasible": len(judged.fit),
+            "topospread.nodes.unknown": judged.unknown,
+        }
+    )
+    if judged.held is not None:
+        span.set("topospread.node", judged.held.node)

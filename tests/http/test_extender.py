@@ -1,0 +1,495 @@
+"""The scheduler extender as kube-scheduler calls it: whole servers, bytes in and bytes out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests.access.callers import AccessFile
+from tests.http.extender_client import (
+    HOST,
+    REASON,
+    SAMPLES,
+    Scheduler,
+    node,
+    pod,
+    sample,
+    spreading,
+)
+from tests.servers import ZONE, served
+from tests.telemetry.expositions import value
+from topospread_proto.v1 import placement_pb2
+from topospread_proto.v1.placement_pb2_grpc import PlacementStub
+
+NAMES = [f"n{number:04}" for number in range(6)]
+"""The nodes of the samples: two a zone."""
+
+LIMIT = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def scheduler():
+    """One server for tests that change nothing: the samples' nodes, and two pods in zone a."""
+    with (
+        served(http="127.0.0.1:0", http_max_body_bytes=LIMIT) as server,
+        Scheduler(server) as scheduler,
+    ):
+        scheduler.write(*nodes(), pod("one", "n0000"), pod("two", "n0003"))
+        yield scheduler
+
+
+@pytest.fixture
+def fresh():
+    """A server of the test's own with the same nodes and no pods."""
+    with served(http="127.0.0.1:0") as server, Scheduler(server) as scheduler:
+        scheduler.write(*nodes())
+        yield scheduler
+
+
+def nodes():
+    """As in the samples: n0000 and n0003 are in zone a, and so on."""
+    return [node(name, zone=f"zone-{'abc'[number % 3]}") for number, name in enumerate(NAMES)]
+
+
+# ------------------------------ what real schedulers sent
+
+
+def test_a_cached_filter_of_a_real_scheduler(scheduler):
+    answer = scheduler.post("filter", sample("cached-filter"))
+    assert answer.headers["content-type"] == "application/json"
+    result = answer.json()
+    assert list(result) == [
+        *("Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error")
+    ]
+    assert result["Nodes"] is None
+    assert result["NodeNames"] == ["n0001", "n0002", "n0004", "n0005"]
+    why = f"{REASON}: {ZONE}=zone-a would have 3 matching pods where the fewest are 0 (maxSkew 1)"
+    assert result["FailedNodes"] == {"n0000": why, "n0003": why}
+    assert result["FailedAndUnresolvableNodes"] == {}
+    assert result["Error"] == ""
+
+
+def test_a_full_filter_of_a_real_scheduler(scheduler):
+    body = sample("full-filter")
+    result = scheduler.post("filter", body).json()
+    sent = {item["metadata"]["name"]: item for item in json.loads(body)["Nodes"]["items"]}
+    assert result["NodeNames"] is None
+    kept = result["Nodes"]["items"]
+    assert sorted(item["metadata"]["name"] for item in kept) == ["n0001", "n0002", "n0004", "n0005"]
+    # Whole and unchanged: the scheduler goes on with these instead of its own.
+    assert all(item == sent[item["metadata"]["name"]] for item in kept)
+    assert sorted(result["FailedNodes"]) == ["n0000", "n0003"]
+
+
+@pytest.mark.parametrize("name", ["cached-prioritize", "full-prioritize"])
+def test_a_prioritize_of_a_real_scheduler(scheduler, name):
+    scores = scheduler.post("prioritize", sample(name)).json()
+    assert sorted(score["Host"] for score in scores) == NAMES
+    # The pod has a hard constraint alone, so that nothing tells the nodes apart.
+    assert {score["Score"] for score in scores} == {0}
+
+
+def test_every_sample_of_the_extender_is_asked():
+    assert {path.name for path in SAMPLES.glob("extender-*.raw")} == {
+        f"extender-{name}.raw"
+        for name in ("cached-filter", "cached-prioritize", "full-filter", "full-prioritize")
+    }
+
+
+def test_answers_are_what_the_probes_of_a_real_scheduler_took(scheduler):
+    """extender-probes.txt: names of the request alone, integers, no empty object, status 200."""
+    result = scheduler.ask("filter", spreading("probe"), NAMES)
+    assert set(result["NodeNames"]) < set(NAMES)
+    soft = spreading("probe", action="ScheduleAnyway")
+    scores = scheduler.ask("prioritize", soft, NAMES)
+    assert all(type(score["Score"]) is int and 0 <= score["Score"] <= 10 for score in scores)
+    assert scheduler.ask("filter", spreading("probe"), [])["NodeNames"] == []
+
+
+# ------------------------------ keys, modes, clusters
+
+
+def test_keys_are_read_whatever_their_case(scheduler):
+    args = {"pod": spreading("probe"), "nodes": None, "nodenames": NAMES}
+    answer = scheduler.post("filter", json.dumps(args).encode())
+    assert answer.json()["NodeNames"] == ["n0001", "n0002", "n0004", "n0005"]
+
+
+@pytest.mark.parametrize("verb", ["other/filter", "filter?cluster=other"])
+def test_a_cluster_is_in_the_path_or_the_query(scheduler, verb):
+    scheduler.write(node("elsewhere", zone="z"), cluster="other")
+    assert scheduler.ask(verb, spreading("probe"), ["elsewhere"])["NodeNames"] == ["elsewhere"]
+
+
+def test_two_names_of_a_cluster_must_be_one(scheduler):
+    answer = scheduler.post("one/filter?cluster=two", b"{}")
+    assert answer.status_code == 400
+    assert "the path names cluster 'one', and the query 'two'" in answer.json()["Error"]
+
+
+def test_a_cluster_that_nobody_wrote_to_is_told_on_the_pod(scheduler):
+    result = scheduler.ask("nowhere/filter", spreading("probe"), NAMES)
+    assert "cluster 'nowhere' is not known" in result["Error"]
+
+
+# ------------------------------ verdicts
+
+
+def test_a_node_without_the_label_cannot_be_helped(scheduler):
+    scheduler.write(*nodes(), node("bare"), cluster="labels")
+    result = scheduler.ask("labels/filter", spreading("probe"), ["n0000", "bare"])
+    assert result["NodeNames"] == ["n0000"]
+    assert result["FailedNodes"] == {}
+    text = f"{REASON} (missing required label): {ZONE}"
+    assert result["FailedAndUnresolvableNodes"] == {"bare": text}
+
+
+def test_min_domains_is_named_where_it_decides(scheduler):
+    result = scheduler.ask("filter", spreading("probe", minDomains=4), NAMES)
+    assert result["NodeNames"] == ["n0001", "n0002", "n0004", "n0005"]
+    assert result["FailedNodes"]["n0000"].endswith(
+        "where the fewest are 0 (maxSkew 1; minDomains 4 of which there are 3)"
+    )
+
+
+def test_the_first_constraint_that_refuses_is_named(scheduler):
+    asked = spreading("probe")
+    asked["spec"]["topologySpreadConstraints"] += spreading("x", key=HOST)["spec"][
+        "topologySpreadConstraints"
+    ]
+    scheduler.write(*nodes(), pod("a", "n0001"), pod("b", "n0000"), cluster="keys")
+    scheduler.write(pod("c", "n0005"), cluster="keys")
+    result = scheduler.ask("keys/filter", asked, NAMES)
+    # Each zone has one pod; nodes with a pod would be ahead of those without.
+    assert result["NodeNames"] == ["n0002", "n0003", "n0004"]
+    assert result["FailedNodes"]["n0001"] == (
+        f"{REASON}: {HOST}=n0001 would have 2 matching pods where the fewest are 0 (maxSkew 1)"
+    )
+
+
+def test_many_domains_have_one_message(scheduler):
+    names = [f"host-{number}" for number in range(100)]
+    taken = [pod(f"on-{name}", name) for name in names[:80]]
+    scheduler.write(*map(node, names), *taken, cluster="many")
+    result = scheduler.ask("many/filter", spreading("probe", key=HOST), names)
+    assert result["NodeNames"] == names[80:]
+    said = "would be too far ahead of the fewest matching pods which are 0 (maxSkew 1)"
+    assert set(result["FailedNodes"].values()) == {f"{REASON}: this node's {HOST} {said}"}
+
+
+def test_a_pod_without_constraints_may_go_anywhere(scheduler):
+    names = [*NAMES, "stranger"]
+    assert scheduler.ask("filter", pod("plain", app="other"), names)["NodeNames"] == names
+
+
+def test_a_node_that_is_not_in_the_state_is_refused_and_counted(scheduler):
+    before = unknown_nodes(scheduler)
+    result = scheduler.ask("filter", spreading("probe"), ["n0001", "stranger"])
+    assert result["NodeNames"] == ["n0001"]
+    assert result["FailedAndUnresolvableNodes"] == {
+        "stranger": "node is not in the cluster's state: cluster 'default' has not been told of it"
+    }
+    assert unknown_nodes(scheduler) == before + 1
+
+
+def unknown_nodes(scheduler):
+    exposed = scheduler.http.get("/metrics").content
+    name = "topospread_extender_unknown_nodes_total"
+    return value(exposed, name, cluster="default") if name.encode() + b"{" in exposed else 0
+
+
+def test_a_constraint_that_does_not_parse_is_told_on_the_pod(scheduler):
+    bad = {"matchExpressions": [{"key": "app", "operator": "Near", "values": []}]}
+    result = scheduler.ask("filter", spreading("probe", labelSelector=bad), NAMES)
+    assert result["NodeNames"] is None
+    assert '"Near" is not a valid label selector operator' in result["Error"]
+
+
+def test_scores_follow_the_plugin(scheduler):
+    soft = spreading("probe", action="ScheduleAnyway")
+    scores = scheduler.ask("prioritize", soft, [*NAMES, "stranger"])
+    by_host = {score["Host"]: score["Score"] for score in scores}
+    assert {by_host[name] for name in ("n0001", "n0002", "n0004", "n0005")} == {10}
+    assert by_host["n0000"] == by_host["n0003"] < 10
+    assert by_host["stranger"] == 0
+
+
+# ------------------------------ place
+
+
+def test_place_answers_one_node_and_holds_it(fresh):
+    first = fresh.ask("place", spreading("a"), NAMES)
+    assert len(first["NodeNames"]) == 1
+    assert first["FailedNodes"] == {}
+    # Asked again, the same; and others know of it.
+    assert fresh.ask("filter?mode=place", spreading("a"), NAMES) == first
+    held = zone_of(first["NodeNames"][0])
+    left = fresh.ask("filter", spreading("b"), NAMES)["NodeNames"]
+    assert held not in set(map(zone_of, left))
+
+
+def test_a_burst_keeps_the_skew(fresh):
+    def placed(number):
+        return fresh.ask("place", spreading(f"p{number}"), NAMES)["NodeNames"]
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(placed, range(20)))
+    zones = [zone_of(name) for (name,) in found]
+    counts = [zones.count(zone) for zone in ("a", "b", "c")]
+    assert max(counts) - min(counts) <= 1
+
+
+def test_a_place_ends_with_the_bound_pod(fresh):
+    (name,) = fresh.ask("place", spreading("a"), NAMES)["NodeNames"]
+    assert held_pods(fresh) == ["a"]
+    fresh.write(pod("a", name))
+    assert held_pods(fresh) == []
+
+
+def test_a_place_is_refused_with_the_domains(fresh):
+    fresh.write(pod("one", "n0000"), pod("two", "n0003"))
+    result = fresh.ask("place", spreading("a"), ["n0000", "n0003"])
+    assert result["NodeNames"] == []
+    assert set(result["FailedNodes"]) == {"n0000", "n0003"}
+    assert held_pods(fresh) == []
+
+
+def test_only_hard_constraints_need_a_place(fresh):
+    for asked in (pod("plain", app="other"), spreading("soft", action="ScheduleAnyway")):
+        assert fresh.ask("place", asked, NAMES)["NodeNames"] == NAMES
+    assert held_pods(fresh) == []
+
+
+def test_a_pod_without_a_name_cannot_have_a_place(fresh):
+    result = fresh.ask("place", spreading(""), NAMES)
+    assert "metadata.name" in result["Error"]
+
+
+def test_the_mode_may_be_configured_and_a_url_goes_before_it():
+    with served(http="127.0.0.1:0", extender="place") as server, Scheduler(server) as scheduler:
+        scheduler.write(*nodes())
+        assert len(scheduler.ask("filter?mode=filter", spreading("a"), NAMES)["NodeNames"]) == 6
+        assert len(scheduler.ask("filter", spreading("a"), NAMES)["NodeNames"]) == 1
+        # Scores hold nothing.
+        assert len(scheduler.ask("prioritize", spreading("b"), NAMES)) == 6
+        assert held_pods(scheduler) == ["a"]
+
+
+def zone_of(name):
+    return "abc"[NAMES.index(name) % 3]
+
+
+def held_pods(scheduler):
+    """The names of the pods that places are held for."""
+    stub = PlacementStub(scheduler.peer.channel)
+    answer = stub.ListReservations(placement_pb2.ListReservationsRequest())
+    return [reservation.name for reservation in answer.reservations]
+
+
+# ------------------------------ HTTP
+
+
+def test_one_connection_serves_many_calls(scheduler):
+    before = scheduler.http.get("/livez").extensions["network_stream"]
+    for _ in range(3):
+        answer = scheduler.post("filter", sample("cached-filter"))
+        assert answer.extensions["network_stream"] is before
+        assert answer.headers.get("connection") != "close"
+
+
+def test_long_answers_are_packed_for_those_who_like_it(scheduler):
+    names = [f"stranger-{number}" for number in range(100)]
+    body = json.dumps({"Pod": spreading("a"), "NodeNames": names}).encode()
+    packed = scheduler.post("filter", body)
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < len(packed.content) / 5
+    for accepted in ("identity", "gzip;q=0", "br"):
+        plain = scheduler.post("filter", body, **{"accept-encoding": accepted})
+        assert "content-encoding" not in plain.headers
+        assert plain.json() == packed.json()
+
+
+def test_packed_requests_are_read(scheduler):
+    body = gzip.compress(sample("cached-filter"))
+    answer = scheduler.post("filter", body, **{"content-encoding": "gzip"})
+    assert answer.json()["NodeNames"] == ["n0001", "n0002", "n0004", "n0005"]
+
+
+def test_an_answer_carries_the_callers_trace(scheduler):
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    answer = scheduler.post("filter", sample("cached-filter"), **headers)
+    assert answer.headers["traceparent"].split("-")[1] == trace
+
+
+POD = json.dumps(spreading("a"))
+
+BAD = {
+    "nothing": (b"", 400, "no ExtenderArgs in JSON"),
+    "truncated": (sample("cached-filter")[:-9], 400, "no ExtenderArgs in JSON"),
+    "a list": (b"[]", 400, "must be a JSON object"),
+    "no pod": (b'{"NodeNames":[]}', 400, "Pod: Required value"),
+    "a pod that is none": (b'{"Pod":[],"NodeNames":[]}', 400, "Pod: must be an object"),
+    "no metadata": (b'{"Pod":{"metadata":7},"NodeNames":[]}', 400, "Pod.metadata: must be"),
+    "a name that is none": (
+        b'{"Pod":{"metadata":{"name":7}},"NodeNames":[]}',
+        400,
+        "Pod.metadata.name: must be a string",
+    ),
+    "no nodes": (f'{{"Pod":{POD},"Nodes":null,"NodeNames":null}}'.encode(), 400, "both null"),
+    "names that are none": (f'{{"Pod":{POD},"NodeNames":[1]}}'.encode(), 400, "NodeNames: must"),
+    "nodes that are none": (f'{{"Pod":{POD},"Nodes":[]}}'.encode(), 400, "Nodes: must be"),
+    "a node without a name": (
+        f'{{"Pod":{POD},"Nodes":{{"items":[{{}}]}}}}'.encode(),
+        400,
+        "Nodes.items[0].metadata.name",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("verb", ["filter", "place", "prioritize"])
+def test_what_is_no_request_is_told_so(scheduler, name, verb):
+    body, status, text = BAD[name]
+    answer = scheduler.post(verb, body)
+    assert answer.status_code == status
+    assert text in answer.json()["Error"]
+
+
+def test_a_pod_that_cannot_be_read_is_told_with_its_path(scheduler):
+    asked = spreading("a", maxSkew="one")
+    result = scheduler.ask("filter", asked, NAMES)
+    assert result["Error"].startswith("Pod.spec.topologySpreadConstraints[0].maxSkew: ")
+    args = json.dumps({"Pod": asked, "NodeNames": NAMES}).encode()
+    answer = scheduler.post("prioritize", args)
+    assert (answer.status_code, answer.json()["Error"]) == (400, result["Error"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/extender/v1/bind", 404),
+        ("POST", "/extender/v1/", 404),
+        ("POST", "/extender/v2/filter", 404),
+        ("POST", "/extender/v1/a/b/filter", 404),
+        ("GET", "/extender/v1/filter", 405),
+        ("POST", "/extender/v1/filter?mode=guess", 400),
+        ("POST", "/extender/v1/filter?clutser=a", 400),
+    ],
+)
+def test_calls_that_there_are_not(scheduler, method, path, status):
+    answer = scheduler.http.request(method, path)
+    assert answer.status_code == status
+    assert answer.json()["Error"]
+
+
+def test_failures_are_counted_by_verb_and_kind(fresh):
+    fresh.post("filter", b"{")
+    fresh.post("bind", b"{}")
+    fresh.ask("nowhere/filter", spreading("a"), NAMES)
+    exposed = fresh.http.get("/metrics").content
+    for method, code in (
+        ("Extender/filter", "INVALID_ARGUMENT"),
+        ("Extender/other", "NOT_FOUND"),
+        ("Extender/filter", "NOT_FOUND"),
+    ):
+        assert value(exposed, "topospread_calls_total", method=method, code=code) == 1
+
+
+# ------------------------------ access
+
+
+def test_a_call_needs_the_role_decide_for_its_cluster(tmp_path):
+    access = AccessFile(tmp_path / "access.json", bound=["decide@prod"], read=["read"])
+    with served(http="127.0.0.1:0", access_file=str(access)) as server:
+        for name, cluster, status in (
+            ("bound", "prod", 200),
+            ("bound", "default", 403),
+            ("read", "prod", 403),
+            ("", "prod", 401),
+        ):
+            answer = httpx.post(
+                f"http://{server.http_address}/extender/v1/{cluster}/filter",
+                content=sample("cached-filter"),
+                headers=dict(access.bearer(name)) if name else {},
+                trust_env=False,
+            )
+            assert answer.status_code == status
+
+
+# ------------------------------ bounds
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_past_the_limit_is_refused_before_it_is_read(scheduler, chunked):
+    piece = b" " * 65536
+
+    def pieces():
+        for _ in range(LIMIT // len(piece) + 8):
+            yield piece
+
+    headers = {} if chunked else {"content-length": str(200 << 20)}
+    answer = ended_early(scheduler, pieces(), headers)
+    if answer is not None:
+        assert answer.status_code == 413
+        assert f"larger than {LIMIT} bytes" in answer.json()["Error"]
+    assert scheduler.post("filter", sample("cached-filter")).status_code == 200
+
+
+def ended_early(scheduler, content, headers):
+    """The answer; None where the connection was closed while the body was still being sent."""
+    try:
+        return scheduler.http.post("/extender/v1/filter", content=content, headers=headers)
+    except httpx.WriteError:
+        return None
+
+
+def test_what_a_small_body_unpacks_to_is_bounded(scheduler):
+    bomb = gzip.compress(b" " * (64 * LIMIT))
+    assert len(bomb) < LIMIT
+    answer = scheduler.post("filter", bomb, **{"content-encoding": "gzip"})
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "status", "text"),
+    [
+        (b"{}", "gzip", 400, "no gzip"),
+        (gzip.compress(b"{}")[:-4], "gzip", 400, "incomplete"),
+        (gzip.compress(b"{}") * 2, "gzip", 400, "follows its end"),
+        (b"{}", "br", 415, "send gzip, or none"),
+    ],
+)
+def test_bodies_that_do_not_unpack(scheduler, body, encoding, status, text):
+    answer = scheduler.post("filter", body, **{"content-encoding": encoding})
+    assert answer.status_code == status
+    assert text in answer.json()["Error"]
+
+
+def test_json_that_is_nested_without_end_is_refused(scheduler):
+    answer = scheduler.post("filter", b'{"Pod":' + b"[" * 100_000)
+    assert answer.status_code == 400
+
+
+# ------------------------------ listening
+
+
+def test_the_extender_may_have_an_address_of_its_own():
+    with (
+        served(http="127.0.0.1:0", extender_listen="127.0.0.1:0") as server,
+        Scheduler(server) as scheduler,
+    ):
+        scheduler.write(*nodes())
+        assert scheduler.ask("filter", spreading("a"), NAMES)["NodeNames"] == NAMES
+        assert scheduler.http.get("/metrics").status_code == 404
+        beside = httpx.post(f"http://{server.http_address}/extender/v1/filter", trust_env=False)
+        assert beside.status_code == 404
+
+
+def test_the_extender_may_be_off():
+    with served(http="127.0.0.1:0", extender="off") as server, Scheduler(server) as scheduler:
+        assert scheduler.post("filter", sample("cached-filter")).status_code == 404
