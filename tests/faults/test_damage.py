@@ -1,0 +1,174 @@
+"""The log is trimmed under a slow follower; values are damaged; the disk is full."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
+from tests.servers import start, until
+from topospread_client.answers import Kind
+from topospread_client.errors import ServerFault, Unavailable
+from topospread_client.requests import Consistency
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_follower_that_the_log_has_outrun_loads_anew(two, durable, call):
+    fast, slow = two
+    call(fast).apply([pod("before")])
+    assert counted_pods(call(slow)) == 1
+
+    slow.process.send_signal(signal.SIGSTOP)
+    revision = ""
+    for number in range(50):
+        revision = call(fast).apply([pod(f"meanwhile-{number}")]).revision
+    with durable.client() as redis:
+        redis.xtrim("ts:{default}:log", maxlen=3, approximate=False)
+    slow.process.send_signal(signal.SIGCONT)
+
+    client = call(slow)
+    until(lambda: seen(client, revision), "it has caught up")
+    assert counted_pods(client) == 51
+    late = call(fast).apply([pod("late")]).revision
+    client.node_table(consistency=Consistency(at_least_as_fresh=late))
+    assert counted_pods(client) == 52
+
+
+def seen(client, revision) -> bool:
+    try:
+        client.node_table(consistency=Consistency(at_least_as_fresh=revision))
+    except Unavailable:
+        return False
+    return True
+
+
+def test_damaged_values_are_left_out_and_told_and_the_rest_is_served(two, durable, serve, call):
+    call(two[0]).apply([pod(f"web-{number}") for number in range(10)])
+    with durable.client() as redis:
+        redis.hset("ts:{default}:pod", "default/web-3", b"\x07damaged")
+        redis.hset("ts:{default}:pod", "no name at all", b"")
+        redis.hset("ts:{default}:node", "n-b", b"\x00" * 9 + b"\x00\xff\xff\xff")
+        redis.hset("ts:{default}:workload", "99/default/what", b"x")
+    late = serve(durable.url, "--http", "127.0.0.1:0")
+    client = call(late)
+
+    assert client.node_table(consistency=NEWEST).names == ("n-a", "n-c")
+    assert counted_pods(client) == 9
+    (cluster,) = client.clusters().clusters
+    assert cluster.corrupt == 4
+    assert 'topospread_corrupt_values{cluster="default"} 4.0' in late.get("/metrics")[1]
+    assert len(stored_pods(client)) == 9
+    with pytest.raises(ServerFault, match="write it anew"):
+        client.get(Kind.POD, "web-3", namespace="default")
+
+    call(two[0]).apply([pod("web-3"), *zones()])
+    assert client.node_table(consistency=NEWEST).names == ("n-a", "n-b", "n-c")
+    assert counted_pods(client) == 10
+
+
+def test_damaged_values_are_logged_with_their_keys(durable, serve, call):
+    first = serve(durable.url)
+    call(first).apply(zones())
+    with durable.client() as redis:
+        redis.hset("ts:{default}:node", "n-b", b"\x07damaged")
+    with start(["--store", durable.url], {}, stderr=subprocess.PIPE) as late:
+        assert late.stdout is not None
+        assert late.stderr is not None
+        assert "listens on" in late.stdout.readline()
+        late.terminate()
+        logged = late.stderr.read()
+    assert "NODE /n-b is left out" in logged
+
+
+def test_a_full_disk_refuses_writes_and_keeps_what_there_is(tmp_path, serve, call):
+    """The quota is that of the process: SQLite's files may not grow any more."""
+    path = tmp_path / "state.db"
+    server = serve(f"sqlite://{path}")
+    client = call(server)
+    client.apply([*zones(), pod("kept")])
+    assert counted_pods(client) == 1
+
+    with Load([server.address], writers=0) as load:
+        quota(server.process.pid, max(file.stat().st_size for file in files(path)))
+        with pytest.raises(Unavailable, match="disk"):
+            fill(client)
+        before = stored_pods(client)
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="disk"):
+                client.apply(big("refused"))
+        assert stored_pods(client) == before
+        assert "kept" in before
+        assert not any(name.startswith("refused") for name in before)
+        load.until_read()
+
+        quota(server.process.pid, resource.RLIM_INFINITY)
+        client.apply(big("welcome"))
+        assert counted_pods(client) == len(before) + 20
+    assert load.unread == []
+    server.end()
+    again = call(serve(f"sqlite://{path}"))
+    assert len(stored_pods(again)) == len(before) + 20
+
+
+def fill(client) -> None:
+    """Write until there is no room any more."""
+    for number in range(1000):
+        client.apply(big(f"filler-{number}"))
+
+
+def big(name: str) -> list[dict[str, object]]:
+    """Pods that need some pages."""
+    return [pod(f"{name}-{n}", app="x" * 60) for n in range(20)]
+
+
+def quota(pid: int, size: int) -> None:
+    """How large files may grow by that process."""
+    _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, most))
+
+
+def files(path: Path) -> list[Path]:
+    return [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
+
+
+def test_a_redis_without_memory_refuses_writes_and_keeps_what_there_is(two, durable, call):
+    client = call(two[0])
+    client.apply([pod("kept")])
+    with Load([server.address for server in two], writers=0) as load, durable.client() as redis:
+        redis.config_set("maxmemory", "1")
+        with pytest.raises(Unavailable, match="out of memory"):
+            client.apply([pod("refused")])
+        load.until_read()
+        assert stored_pods(client) == {"kept"}
+        redis.config_set("maxmemory", "0")
+        client.apply([pod("welcome")])
+    assert load.unread == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "told"),
+    [
+        ({"maxmemory-policy": "allkeys-lru"}, 2, "maxmemory-policy noeviction"),
+        ({"maxmemory-policy": "noeviction"}, None, "runs without AOF"),
+        ({"appendonly": "yes"}, None, ""),
+    ],
+)
+def test_what_serve_says_of_a_redis_that_may_lose_data(start_redis, options, code, told):
+    redis = start_redis(options=options)
+    with start(["--store", redis.url], {}, stderr=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stderr is not None
+        said = server.stdout.readline()
+        assert ("listens on" in said) is (code is None)
+        server.terminate()
+        logged = server.stderr.read()
+    assert told in logged
+    assert "AOF" in logged if "AOF" in told else "AOF" not in logged
+    if code is not None:
+        assert server.returncode == code

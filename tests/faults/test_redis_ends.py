@@ -1,0 +1,115 @@
+"""Redis is killed, frozen or cut off under load, and comes back with its data."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.load import Load, counted_pods, stored_pods
+from tests.servers import until
+from topospread_client.errors import Unavailable
+from topospread_client.requests import Consistency
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STALE = Consistency(max_staleness=0.001)
+TOLD = {"Unavailable", "DeadlineExceeded"}
+"""What writers may be told: that it cannot be done now, or that nobody answered in time."""
+
+
+@pytest.fixture
+def check(two, call) -> Callable[[Load], None]:
+    """Nothing that was acknowledged is lost, no read failed, and both servers count the same."""
+
+    def checked(load: Load) -> None:
+        assert load.unread == []
+        assert set(load.refused) <= TOLD
+        clients = [call(server) for server in two]
+        stored = stored_pods(clients[0])
+        assert set(load.acknowledged) <= stored
+        assert [counted_pods(client) for client in clients] == [len(stored)] * 2
+
+    return checked
+
+
+def one_outage(load: Load, stop, go_on) -> float:
+    """Seconds that it took to write again after a store was back."""
+    load.until_written()
+    stop()
+    load.until_read(50)
+    until(lambda: load.refused["Unavailable"] > 0, "writers are told")
+    go_on()
+    back = time.monotonic()
+    load.until_written()
+    return load.resumed_after(back)
+
+
+def test_killed_under_load_it_has_every_acknowledged_write(two, durable, check, record_property):
+    with Load([server.address for server in two]) as load:
+        seconds = one_outage(load, durable.kill, durable.start)
+
+    record_property("seconds_until_writes_went_on", round(seconds, 3))
+    check(load)
+
+
+@pytest.mark.faults
+def test_killed_again_and_again(two, durable, check, record_property):
+    with Load([server.address for server in two]) as load:
+        seconds = [one_outage(load, durable.kill, durable.start) for _ in range(10)]
+
+    record_property("seconds_until_writes_went_on", [round(each, 3) for each in seconds])
+    check(load)
+
+
+def test_frozen_it_holds_up_no_decision(two, durable, check, call):
+    with Load([server.address for server in two]) as load:
+        one_outage(load, durable.pause, durable.resume)
+        until(lambda: fresh(call(two[0])), "it is fresh again")
+    check(load)
+
+
+@pytest.mark.faults
+def test_frozen_for_ten_seconds(two, durable, check, call, record_property):
+    def ten_seconds() -> None:
+        time.sleep(10)
+        with pytest.raises(Unavailable, match="max_staleness"):
+            call(two[0]).node_table(consistency=STALE)
+        (cluster,) = call(two[0]).clusters().clusters
+        assert cluster.stale_for is not None
+        assert 5 < cluster.stale_for < 60
+        durable.resume()
+
+    with Load([server.address for server in two]) as load:
+        seconds = one_outage(load, durable.pause, ten_seconds)
+
+    record_property("seconds_until_writes_went_on", round(seconds, 3))
+    check(load)
+
+
+def fresh(client) -> bool:
+    try:
+        client.node_table(consistency=STALE)
+    except Unavailable:
+        return False
+    return True
+
+
+def test_connections_that_are_cut_are_made_anew(two, durable, check):
+    with Load([server.address for server in two]) as load, durable.client() as redis:
+        for _ in range(10):
+            load.until_written(5)
+            redis.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        load.until_written()
+    check(load)
+
+
+def test_a_redis_that_still_loads_is_waited_for(two, durable, check):
+    with Load([server.address for server in two]) as load:
+        load.until_written()
+        # Stopped the polite way, in the middle of calls.
+        durable.restart()
+        load.until_written()
+    check(load)

@@ -1,0 +1,133 @@
+"""Servers are killed in the middle of writes, and restarted one after the other under load."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.load import (
+    CLUSTER,
+    NEWEST,
+    ZONE,
+    Load,
+    balanced,
+    client_of,
+    counted_pods,
+    stored_pods,
+    zones,
+)
+from tests.redis_server import free_port
+from tests.servers import ServerProcess, until
+from topospread_client.answers import Kind
+from topospread_client.errors import TopospreadClientError
+
+if TYPE_CHECKING:
+    from topospread_client.client import Client
+
+BATCH = 400
+"""Objects of one atomic step: large enough to be killed in the middle of."""
+
+
+def generation(number: int) -> list[dict[str, object]]:
+    """Nodes that say when they were written."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"m-{n}", "labels": {ZONE: f"generation-{number}"}},
+        }
+        for n in range(BATCH)
+    ]
+
+
+class Writer(threading.Thread):
+    """Writes one generation after the other until a call fails."""
+
+    def __init__(self, client: Client, count: int) -> None:
+        super().__init__()
+        self.client = client
+        self.count = count
+        self.acknowledged: list[str] = []
+
+    def writes(self) -> bool:
+        return len(self.acknowledged) > 1
+
+    def run(self) -> None:
+        while True:
+            self.count += 1
+            try:
+                self.acknowledged.append(self.client.apply(generation(self.count)).revision)
+            except TopospreadClientError:
+                return
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
+    durable, serve, call, kills
+):
+    witness = call(serve(durable.url))
+    start = witness.apply(zones()).revision
+    acknowledged: list[str] = []
+    count = 0
+    for _ in range(kills):
+        victim = serve(durable.url)
+        writer = Writer(call(victim), count)
+        writer.start()
+        until(writer.writes, "it writes")
+        victim.process.kill()
+        writer.join()
+        acknowledged += writer.acknowledged
+        count = writer.count
+
+    seen: list[str] = []
+    last = witness.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "last"}}])
+    for changes in witness.watch(revision=start, timeout=60):
+        seen.append(changes.revision)
+        if changes.revision == last.revision:
+            break
+        # Watched from the beginning, every transaction is one whole generation.
+        assert len({event.name for event in changes.events}) == BATCH
+        zones_of = {event.object.node.metadata.labels[ZONE] for event in changes.events}
+        assert len(zones_of) == 1
+    assert set(acknowledged) <= set(seen)
+    nodes = [item.node for item in witness.list(Kind.NODE)]
+    generations = Counter(node.metadata.labels.get(ZONE, "") for node in nodes)
+    assert [number for zone, number in generations.items() if zone.startswith("gen")] == [BATCH]
+    assert len(witness.node_table(consistency=NEWEST).names) == BATCH + 4
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.faults)])
+def test_a_rolling_restart_fails_no_call(durable, rounds):
+    """Two servers behind one target, restarted in turn; the client repeats what is safe to."""
+    ports = [free_port(), free_port()]
+    target = balanced([f"127.0.0.1:{port}" for port in ports])
+
+    def run(port: int) -> ServerProcess:
+        listen = ("--listen", f"127.0.0.1:{port}")
+        return ServerProcess("--store", durable.url, "--preload", CLUSTER, *listen)
+
+    servers = [run(port) for port in ports]
+    try:
+        with client_of(target) as client:
+            client.apply(zones())
+        with Load([target], writers=1, readers=3, retries=True) as load:
+            for _ in range(rounds):
+                for number, port in enumerate(ports):
+                    load.until_read(100)
+                    assert servers[number].end() == 0
+                    load.until_read(100)
+                    servers[number] = run(port)
+            load.until_read(100)
+            load.until_written()
+        assert load.unread == []
+        assert load.refused == Counter()
+        with client_of(target) as client:
+            stored = stored_pods(client)
+            assert set(load.acknowledged) == stored
+            assert counted_pods(client) == len(stored)
+    finally:
+        for server in servers:
+            server.end()

@@ -1,0 +1,129 @@
+"""Redis comes back empty, or as a replica that lacks the last writes."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+
+import pytest
+
+from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
+from tests.redis_topologies import promote, replica_of
+from tests.servers import until
+from topospread_client.errors import (
+    IdentityChanged,
+    RevisionUnavailable,
+    Unavailable,
+)
+from topospread_client.requests import Consistency
+
+
+def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve, call):
+    forgetful = start_redis()
+    two = [serve(forgetful.url, "--http", "127.0.0.1:0") for _ in range(2)]
+    clients = [call(server) for server in two]
+    clients[0].apply([*zones(), pod("web-0")])
+    assert [counted_pods(client) for client in clients] == [1, 1]
+
+    with Load([server.address for server in two], writers=0) as load:
+        forgetful.kill()
+        forgetful.start()
+        for server, client in zip(two, clients, strict=True):
+            until(partial(changed, client), "it is noticed")
+            assert 'store_identity_changed{cluster="default"} 1.0' in server.get("/metrics")[1]
+            with pytest.raises(IdentityChanged, match="topospread store accept"):
+                client.apply([pod("web-1")])
+        load.until_read()
+        with pytest.raises(IdentityChanged):
+            clients[0].node_table(consistency=NEWEST)
+        # Decisions go on from what was known, until somebody says that the new store is meant.
+        assert [answer.nodes for answer in map(nodes_of, clients)] == [3, 3]
+        clients[0].accept_store("default")
+        revision = clients[1].apply(zones()).revision
+        for client in clients:
+            client.node_table(consistency=Consistency(at_least_as_fresh=revision))
+            assert (counted_pods(client), changed(client)) == (0, False)
+    assert {type(error).__name__ for error in load.unread} <= {"NotFound"}
+
+
+def changed(client) -> bool:
+    return any(cluster.identity_changed for cluster in client.clusters().clusters)
+
+
+def nodes_of(client):
+    (cluster,) = client.clusters().clusters
+    return cluster
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [0, 5, pytest.param(3, marks=pytest.mark.faults), pytest.param(8, marks=pytest.mark.faults)],
+)
+def test_a_promoted_replica_that_lacks_the_last_writes(start_redis, serve, call, instead):
+    """Five writes reach the master only; the replica, promoted, gets others at the same numbers."""
+    master = start_redis(options={"appendonly": "no"})
+    replica = replica_of(master, start_redis)
+    two = [serve(master.url), serve(master.url)]
+    clients = [call(server) for server in two]
+    clients[0].apply([*zones(), *(pod(f"kept-{n}") for n in range(10))])
+    with master.client() as client:
+        assert client.wait(1, 60_000) == 1
+    promote(replica)
+    lost = [clients[0].apply([pod(f"lost-{n}")]).revision for n in range(5)]
+    assert [counted_pods(client) for client in clients] == [15, 15]
+    if instead:
+        elsewhere = call(serve(replica.url))
+        for number in range(instead):
+            elsewhere.apply([pod(f"new-{number}")])
+
+    # What the replica has takes the master's place, at its address.
+    with replica.client() as client:
+        client.save()
+    with Load([server.address for server in two], writers=0) as load:
+        master.kill()
+        shutil.copy(replica.directory / "dump.rdb", master.directory / "dump.rdb")
+        master.start()
+        expected = {f"kept-{n}" for n in range(10)} | {f"new-{n}" for n in range(instead)}
+        for client in clients:
+            until(partial(followed, client, len(expected)), "phantoms are gone")
+            assert stored_pods(client) == expected
+            for revision in lost:
+                with pytest.raises(RevisionUnavailable):
+                    client.node_table(consistency=Consistency(at_least_as_fresh=revision))
+        late = clients[1].apply([pod("late")]).revision
+        clients[0].node_table(consistency=Consistency(at_least_as_fresh=late))
+        assert [counted_pods(client) for client in clients] == [len(expected) + 1] * 2
+    assert load.unread == []
+
+
+def followed(client, pods: int) -> bool:
+    """Whether the newest state is answered, and that it has so many pods."""
+    try:
+        return counted_pods(client) == pods
+    except Unavailable:
+        return False
+
+
+def test_who_waits_for_a_lost_write_is_told_at_once(start_redis, serve, call):
+    master = start_redis(options={"appendonly": "no"})
+    client = call(serve(master.url))
+    client.apply(zones())
+    with master.client() as redis:
+        redis.save()
+    lost = client.apply([pod("lost")]).revision
+    master.kill()
+    master.start()
+
+    # While it is not known yet that the write is lost it is answered, and while the state is made
+    # anew it is to be tried again.
+    until(partial(refused, client, Consistency(at_least_as_fresh=lost)), "it is told")
+
+
+def refused(client, consistency) -> bool:
+    try:
+        client.node_table(consistency=consistency)
+    except RevisionUnavailable:
+        return True
+    except Unavailable:
+        return False
+    return False
