@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
 from topospread.app.server import Server
+from topospread.app.told import Told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from topospread.config.settings import ServerSettings
 
 LOG: Final = logging.getLogger(__name__)
-
-LOOK: Final = 0.5
-"""Seconds after which a signal is noticed at the latest."""
 
 
 class Serving(Protocol):
@@ -74,7 +72,7 @@ class Process:
         self._settings = settings
         self._ends = ends
         self._reuse_port = reuse_port
-        self._told = threading.Event()
+        self._told = Told()
         self._loading = False
 
     def run(self, announce: Callable[[Server], None]) -> None:
@@ -92,16 +90,13 @@ class Process:
         signal.signal(signal.SIGHUP, self._reread)
         # A supervisor holds them back until somebody listens to them.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (*self._ends, signal.SIGHUP))
-        if self._told.is_set():
+        if self._told:
             return
         server = self.server = Server(self._settings, reuse_port=self._reuse_port)
         try:
             self._start(server)
             announce(server)
-            # The system may give a signal to another thread, if this one has not yet dealt with the
-            # one before it: that ends no wait, so each wait is short.
-            while not self._told.wait(LOOK):
-                pass
+            self._told.wait()
             LOG.info("stopping: running calls may take %g s", self._settings.grace)
         except _ToldEarly:
             LOG.info("stopping: clusters were still being loaded")
@@ -111,7 +106,7 @@ class Process:
     def _start(self, server: Server) -> None:
         self._loading = True
         try:
-            if self._told.is_set():
+            if self._told:
                 raise _ToldEarly
             server.start()
         finally:
@@ -119,8 +114,8 @@ class Process:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        server, again = self.server, self._told.is_set()
-        self._told.set()
+        server, again = self.server, bool(self._told)
+        self._told.say()
         if self._loading:
             raise _ToldEarly
         if again and server is not None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
+from topospread.app.told import Told
 from topospread.config.values import Address
 from topospread.telemetry.metrics import Metrics
 from topospread.transports.http.routes import http_app
@@ -48,7 +49,7 @@ class Syncing:
     ) -> None:
         self.cluster = cluster
         self.api_address = api.address
-        self._done = threading.Event()
+        self._done = Told()
         self._listed = threading.Event()
         self._once = False
         self._feed = Feed(cluster, api, sink, left_out, self._note_listed)
@@ -98,11 +99,11 @@ class Syncing:
     def _note_listed(self) -> None:
         self._listed.set()
         if self._once:
-            self._done.set()
+            self._done.say()
 
     def _ready(self) -> tuple[bool, Sequence[str]]:
         return self._listed.is_set(), [f"{name} not listed yet" for name in self._feed.lacking]
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        self._done.set()
+        self._done.say()

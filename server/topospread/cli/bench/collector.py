@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from topospread.app.told import Told
 from topospread.cli.bench.processes import started
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from topospread.cli.bench.processes import Running
+from topospread.cli.bench.processes import Running
 
 _SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
 
@@ -40,8 +40,8 @@ def _forget(raw: bytes, context: grpc.ServicerContext) -> bytes:
 
 def main() -> None:
     """Serve until SIGTERM."""
-    done = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: done.set())
+    done = Told()
+    signal.signal(signal.SIGTERM, lambda *_: done.say())
     server = grpc.server(ThreadPoolExecutor(1))
     methods: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Export": grpc.unary_unary_rpc_method_handler(_forget)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -17,6 +16,7 @@ from typing_extensions import override
 
 from topospread.app import parts
 from topospread.app.server import Server
+from topospread.app.told import Told
 from topospread.cli.bench.processes import started
 from topospread.config.loading import load_settings
 from topospread.transports.grpc.calls import Call, Frame, Unary
@@ -69,8 +69,8 @@ class EchoServer(Server):
 def main() -> None:
     """Serve until SIGTERM."""
     flags = {"listen": "127.0.0.1:0", "http": "off", "preload": "default", "log_level": "warning"}
-    done = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: done.set())
+    done = Told()
+    signal.signal(signal.SIGTERM, lambda *_: done.say())
     with EchoServer(load_settings(flags, os.environ)) as server:
         sys.stdout.write(f"echo listens on {server.address}\n")
         sys.stdout.flush()

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from topospread.app.server import Server
 from topospread.app.stores import open_store
+from topospread.app.told import Told
 from topospread.config.loading import load_settings
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def main() -> None:
     address, config = sys.argv[1:]
     flags = {"listen": "127.0.0.1:0", "http": "off", "store": address, "config": config}
     store = cast("Store", Unguarded(open_store(address, os.environ)))
-    done = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: done.set())
+    done = Told()
+    signal.signal(signal.SIGTERM, lambda *_: done.say())
     with Server(load_settings(flags, {}), store=store) as server:
         click.echo(f"an unguarded server listens on {server.address}")
         sys.stdout.flush()
