@@ -34,12 +34,21 @@ WAYS: Final = (more_domains, min_domains, policies, label_nodes, fewer_pods, max
 """For each constraint, in the order in which they are told."""
 
 
+MOST_ADVISED: Final = 8
+"""Constraints that are advised on, of those that refuse a node; each costs some judgements."""
+
+
 def advice(case: Case) -> tuple[Suggestion, ...]:
     """What would let the pod in; nothing when it fits somewhere or cannot be judged."""
     if case.fits or case.constraints.hard.error or not case.snapshot.node_count:
         return ()
     found: list[Suggestion] = []
-    for position in range(len(case.hard)):
+    refusing = [
+        position
+        for position, allowed in enumerate(case.allowing)
+        if (case.usable & ~allowed).any()
+    ]
+    for position in refusing[:MOST_ADVISED]:
         for way in WAYS:
             found.extend(_tried(way(case, position)))
     for of_all in (uncordon, tolerate):

@@ -1,0 +1,106 @@
+"""What Explain suggests lets the pod in: the reference model is asked about the state after it."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import replace
+from itertools import combinations, islice
+
+from hypothesis import given
+
+from tests.conformance.cases import Decision, Json
+from tests.properties.expected import answer_to
+from tests.properties.questions import odd_cases
+from tests.properties.test_explanations import case_of
+from tests.reference.alphabets import HOSTNAME
+from tests.reference.objects import labels_of
+from tests.reference.strategies import cases, kind_of
+from topospread.service.explaining.advice import advice
+from topospread.service.explaining.findings import Change, ChangeKind
+
+WAYS = 500
+"""Ways to follow a suggestion that are tried; those that it means come first."""
+
+FIELDS = {
+    ChangeKind.MAX_SKEW: "maxSkew",
+    ChangeKind.MIN_DOMAINS: "minDomains",
+    ChangeKind.TAINTS_POLICY: "nodeTaintsPolicy",
+    ChangeKind.AFFINITY_POLICY: "nodeAffinityPolicy",
+    ChangeKind.SCHEDULE_ANYWAY: "whenUnsatisfiable",
+}
+"""Members of a constraint that a suggestion gives another value."""
+
+
+@given(decision=kind_of(cases(), cases(), odd_cases()))
+def test_what_is_suggested_lets_the_pod_in(decision: Decision) -> None:
+    decision = replace(decision, ops=[], filter_nodes=None)
+    if "newError" in answer_to(decision):
+        return
+    case = case_of(decision)
+    if case.constraints.defaulted:
+        return  # the profile's constraints are not the pod's to change
+    for suggestion in advice(case):
+        followed = islice(ways(decision, suggestion.changes), WAYS)
+        assert any(fitting(each) == suggestion.fitting for each in followed), suggestion
+
+
+def fitting(decision: Decision) -> int:
+    """Nodes that the model lets the pod on."""
+    answer = answer_to(decision)
+    verdicts = answer.get("filter")
+    if verdicts is None:
+        return len(decision.cluster["nodes"])
+    return sum(verdict["code"] == "Success" for verdict in verdicts.values())
+
+
+def ways(decision: Decision, changes: tuple[Change, ...]) -> Iterator[Decision]:
+    """All ways to make the changes."""
+    if not changes:
+        yield decision
+        return
+    for changed in made(decision, changes[0]):
+        yield from ways(changed, changes[1:])
+
+
+def made(decision: Decision, change: Change) -> Iterator[Decision]:
+    """All ways to make one change."""
+    if change.kind in FIELDS:
+        pod = deepcopy(decision.pod)
+        constraint = pod["spec"]["topologySpreadConstraints"][change.constraint]
+        constraint[FIELDS[change.kind]] = change.value or change.number
+        yield replace(decision, pod=pod)
+    elif change.kind is ChangeKind.FEWER_PODS:
+        for gone in combinations(on_domain(decision.cluster, change), change.number):
+            left = [pod for pod in decision.cluster["pods"] if pod not in gone]
+            yield replace(decision, cluster=decision.cluster | {"pods": left})
+    elif change.kind is ChangeKind.MORE_DOMAINS:
+        for like in decision.cluster["nodes"]:
+            new = [with_labels(like, f"fresh-{n}", change) for n in range(change.number)]
+            nodes = [*decision.cluster["nodes"], *new]
+            yield replace(decision, cluster=decision.cluster | {"nodes": nodes})
+    else:
+        assert change.kind is ChangeKind.LABEL_NODES
+        nodes = decision.cluster["nodes"]
+        for at, node in enumerate(nodes):
+            if change.topology_key not in labels_of(node):
+                other = deepcopy(node)
+                other["metadata"].setdefault("labels", {})[change.topology_key] = change.domain
+                changed = [*nodes[:at], other, *nodes[at + 1 :]]
+                yield replace(decision, cluster=decision.cluster | {"nodes": changed})
+
+
+def on_domain(cluster: Json, change: Change) -> list[Json]:
+    """The pods on the nodes of a domain."""
+    names = {
+        node["metadata"]["name"]
+        for node in cluster["nodes"]
+        if labels_of(node).get(change.topology_key) == change.domain
+    }
+    return [pod for pod in cluster["pods"] if pod["spec"].get("nodeName") in names]
+
+
+def with_labels(like: Json, name: str, change: Change) -> Json:
+    """A node like another, in a domain of its own."""
+    node = deepcopy(like)
+    node["metadata"]["name"] = name
+    node["metadata"].setdefault("labels", {}).update({HOSTNAME: name, change.topology_key: name})
+    return node
