@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     )
 
 _COLUMNS: Final = ("DOMAIN", "#PODS", "#NODES", "#ELIGIBLE", "#USABLE", "#SKEW", "VERDICT", "WHY")
+_NAMED: Final = 3
+"""Domains that are named as holding the minimum."""
+
 _EXCLUDED: Final = {
     "missing_key": "lacking another key",
     "affinity": "outside the node affinity",
@@ -158,17 +161,21 @@ def _counts(constraint: ConstraintExplanation) -> str:
 def _minimum(constraint: ConstraintExplanation) -> str:
     minimum = constraint.minimum
     if minimum.note:
-        return f"{minimum.value}: {minimum.note}"
-    holders = f"{minimum.holders} domain{'s' * (minimum.holders != 1)}"
-    return f"{minimum.value}, held by {holders}"
+        return f"{minimum.value}, {minimum.note}"
+    named = [d.value or '""' for d in constraint.first if d.holds_minimum][:_NAMED]
+    more = minimum.holders - len(named)
+    who = ", ".join(named) + f" and {more:,} more" * bool(more)
+    of = constraint.eligible_domains
+    return f"{minimum.value}, held by {who}: the fewest of {of:,} eligible domain{'s' * (of != 1)}"
 
 
 def _closed(constraint: ConstraintExplanation) -> str:
     if not constraint.hard or not (constraint.rejected_nodes or constraint.rejected_domains):
         return ""
+    domains = constraint.rejected_domains
     return (
-        f"{constraint.rejected_domains} domains; {constraint.rejected_nodes} nodes that no "
-        f"constraint before it refuses, {constraint.rejected_alone} that nothing else refuses"
+        f"{domains:,} domain{'s' * (domains != 1)}; it refuses {constraint.rejected_nodes:,} nodes "
+        f"that pass the constraints before it, {constraint.rejected_alone:,} of them alone"
     )
 
 
@@ -196,7 +203,7 @@ def _cells(constraint: ConstraintExplanation, domain: DomainExplanation) -> list
 def _whys(constraint: ConstraintExplanation, domain: DomainExplanation) -> Iterator[str]:
     if not domain.allowed:
         yield f"skew {domain.skew} > maxSkew {constraint.max_skew}"
-    if domain.holds_minimum:
+    if domain.holds_minimum and constraint.minimum.reason == "Lowest":
         yield "holds the minimum"
     if domain.excluded:
         yield "not counted: " + ", ".join(f"{n} {_EXCLUDED[r]}" for r, n in domain.excluded.items())

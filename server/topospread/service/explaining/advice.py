@@ -44,9 +44,7 @@ def advice(case: Case) -> tuple[Suggestion, ...]:
         return ()
     found: list[Suggestion] = []
     refusing = [
-        position
-        for position, allowed in enumerate(case.allowing)
-        if (case.usable & ~allowed).any()
+        position for position, allowed in enumerate(case.allowing) if (case.usable & ~allowed).any()
     ]
     for position in refusing[:MOST_ADVISED]:
         for way in WAYS:

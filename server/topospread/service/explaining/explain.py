@@ -49,7 +49,7 @@ def explained(case: Case, limit: int = DEFAULT_LIMIT, *, advise: bool = True) ->
         message="" if case.fits else _message(case, refused),
         refused=tuple(refused.most_common()),
         defaulted=case.constraints.defaulted,
-        constraints=tuple(accounts(case, limit)),
+        constraints=accounts(case, limit),
         suggestions=advice(case) if advise else (),
         warnings=cautions(case),
         not_modelled=case.demand.not_modelled,
