@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 import grpc
 import grpc.aio
 
-from topospread_client import engine, explaining, placement, ranking, rpcs, simulating, state
+from topospread_client import engine, explaining, feed, placement, ranking, rpcs, simulating, state
 from topospread_client.aio_stream import AsyncEvaluateStream
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
@@ -146,6 +146,8 @@ class AsyncClient:
     clusters = _awaited(state.clusters)
     drop_cluster = _awaited(state.drop_cluster)
     accept_store = _awaited(state.accept_store)
+    hold = _awaited(feed.hold)
+    leave = _awaited(feed.leave)
 
     def evaluate_stream(
         self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None

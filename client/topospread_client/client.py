@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 
 import grpc
 
-from topospread_client import engine, explaining, placement, ranking, rpcs, simulating, state
+from topospread_client import engine, explaining, feed, placement, ranking, rpcs, simulating, state
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
@@ -142,6 +142,8 @@ class Client:
     clusters = _blocking(state.clusters)
     drop_cluster = _blocking(state.drop_cluster)
     accept_store = _blocking(state.accept_store)
+    hold = _blocking(feed.hold)
+    leave = _blocking(feed.leave)
 
     def evaluate_stream(
         self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None

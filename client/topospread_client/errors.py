@@ -9,7 +9,8 @@ The tree::
     ├── PreconditionFailed      the caller's view is out of date; ``reason`` says which
     │   ├── CycleExpired        an unknown cycle, and no pod to make it again
     │   ├── NodeTableChanged    indices into a node table that is not the current one
-    │   └── IdentityChanged     the store is another one than the server's index was built from
+    │   ├── IdentityChanged     the store is another one than the server's index was built from
+    │   └── Fenced              another feeds the cluster now; list again under a lease of one's own
     ├── RevisionUnavailable     the change log no longer reaches back to that revision: list again
     ├── LimitExceeded           a queue, batch or table of the server is full
     ├── Conflict                others changed what the write rests on: retry after ``retry_after``
@@ -107,6 +108,12 @@ class IdentityChanged(PreconditionFailed):
     """The store is another one than the index was built from; an operator must accept it."""
 
     reason: ClassVar[str] = "STORE_IDENTITY_CHANGED"
+
+
+class Fenced(PreconditionFailed):
+    """A write's fence is not that of the feeder's lease: take the lease, and list again."""
+
+    reason: ClassVar[str] = "FEEDER_FENCED"
 
 
 class RevisionUnavailable(TopospreadClientError):

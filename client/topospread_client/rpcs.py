@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from google.protobuf.message import Message
 
 from topospread_proto.v1 import cluster_state_pb2 as state
+from topospread_proto.v1 import feed_pb2 as feed
 from topospread_proto.v1 import placement_pb2 as placement
 from topospread_proto.v1 import planner_pb2 as planner
 from topospread_proto.v1 import spread_engine_pb2 as engine
@@ -48,6 +49,7 @@ _ENGINE: Final = "topospread.v1.SpreadEngine"
 _STATE: Final = "topospread.v1.ClusterState"
 _PLACEMENT: Final = "topospread.v1.Placement"
 _PLANNER: Final = "topospread.v1.Planner"
+_FEED: Final = "topospread.v1.Feed"
 
 PRE_FILTER: Final = Rpc(_ENGINE, "PreFilter", engine.PreFilterRequest, engine.PreFilterResponse)
 FILTER: Final = Rpc(_ENGINE, "Filter", engine.FilterRequest, engine.FilterResponse)
@@ -95,6 +97,8 @@ RANK_FOR_DELETION: Final = Rpc(
     planner.RankForDeletionResponse,
 )
 SIMULATE: Final = Rpc(_PLANNER, "Simulate", planner.SimulateRequest, planner.SimulateResponse)
+HOLD: Final = Rpc(_FEED, "Hold", feed.HoldRequest, feed.HoldResponse)
+LEAVE: Final = Rpc(_FEED, "Leave", feed.LeaveRequest, feed.LeaveResponse)
 
 ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     PRE_FILTER,
@@ -120,4 +124,6 @@ ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     ACCEPT_STORE,
     RANK_FOR_DELETION,
     SIMULATE,
+    HOLD,
+    LEAVE,
 )

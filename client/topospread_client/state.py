@@ -31,6 +31,7 @@ def apply(
     *,
     cluster: str | None = None,
     force: bool = False,
+    fence: int = 0,
     progress: Callable[[int, int], None] | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
@@ -42,6 +43,7 @@ def apply(
         objects: messages or manifests of the kinds that a server keeps.
         cluster: None takes the client's.
         force: write also what is older than the stored version.
+        fence: of one's lease to feed the cluster; 0 for whoever is no feeder.
         progress: called after each step with the objects written so far and all there are.
         timeout: seconds for each step; None takes the client's.
         traceparent: parent of the server's spans.
@@ -51,6 +53,7 @@ def apply(
 
     Raises:
         InvalidRequest: an object that cannot be stored; the steps before it are written.
+        Fenced: another feeds the cluster now.
         Unavailable: the store is out of reach.
         TopospreadClientError: any other failure of a call.
     """
@@ -58,7 +61,9 @@ def apply(
     revision, trace, done = "", None, 0
     results: list[state.ObjectResult] = []
     for piece in requests.pieces(messages):
-        request = state.ApplyRequest(cluster=cluster or session.cluster, objects=piece, force=force)
+        request = state.ApplyRequest(
+            cluster=cluster or session.cluster, objects=piece, force=force, fence=fence
+        )
         reply = yield from call(rpcs.APPLY, request, timeout, traceparent)
         revision, trace = reply.message.revision, reply.traceparent
         results.extend(reply.message.results)
@@ -74,6 +79,7 @@ def delete(
     *,
     cluster: str | None = None,
     force: bool = False,
+    fence: int = 0,
     progress: Callable[[int, int], None] | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
@@ -85,6 +91,7 @@ def delete(
         references: what to remove.
         cluster: None takes the client's.
         force: remove also what is newer than the given version.
+        fence: as for `apply`.
         progress: as for `apply`.
         timeout: seconds for each step; None takes the client's.
         traceparent: parent of the server's spans.
@@ -98,7 +105,7 @@ def delete(
     results: list[state.ObjectResult] = []
     for piece in requests.pieces(messages):
         request = state.DeleteRequest(
-            cluster=cluster or session.cluster, objects=piece, force=force
+            cluster=cluster or session.cluster, objects=piece, force=force, fence=fence
         )
         reply = yield from call(rpcs.DELETE, request, timeout, traceparent)
         revision, trace = reply.message.revision, reply.traceparent
@@ -117,6 +124,7 @@ def replace(
     cluster: str | None = None,
     resource_version: str = "",
     force: bool = False,
+    fence: int = 0,
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[Replaced]:
@@ -130,6 +138,7 @@ def replace(
         resource_version: the list's own; what is stored with a newer version stays, and
             nothing else when it is empty.
         force: write also what is older than the stored version.
+        fence: of one's lease to feed the cluster; 0 for whoever is no feeder.
         timeout: seconds for all of it; None takes the client's for bulk work.
         traceparent: parent of the server's span.
 
@@ -143,6 +152,7 @@ def replace(
         kind=requests.kind_message(kind),
         resource_version=resource_version,
         force=force,
+        fence=fence,
     )
     # Not within the stream: an error there would reach the caller as a mere cancellation.
     messages = [requests.object_message(given) for given in objects]

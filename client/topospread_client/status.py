@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _PRECONDITIONS: Final[Mapping[str, type[errors.PreconditionFailed]]] = {
     kind.reason: kind
-    for kind in (errors.CycleExpired, errors.NodeTableChanged, errors.IdentityChanged)
+    for kind in (
+        errors.CycleExpired,
+        errors.NodeTableChanged,
+        errors.IdentityChanged,
+        errors.Fenced,
+    )
 }
 _PLAIN: Final[Mapping[grpc.StatusCode, type[errors.TopospreadClientError]]] = {
     grpc.StatusCode.NOT_FOUND: errors.NotFound,

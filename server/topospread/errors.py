@@ -8,7 +8,8 @@ The tree (each transport maps it to its own statuses in one place)::
     ├── PreconditionFailed      the caller's view is out of date
     │   ├── CycleExpired        an unknown cycle and no pod to make it again
     │   ├── NodeTableChanged    indices into a node table that is not the current one
-    │   └── IdentityChanged     the store is another one than the index was built from
+    │   ├── IdentityChanged     the store is another one than the index was built from
+    │   └── Fenced              another feeds the cluster now; what one feeder began is void
     ├── RevisionUnavailable     a revision that the log no longer reaches, or of another history
     ├── LimitExceeded           a bounded queue, batch or table is full
     ├── DeadlineExceeded        a wait ended with the call's deadline
@@ -98,6 +99,12 @@ class IdentityChanged(PreconditionFailed):
     """The store is not the one the index was built from; accept it or replace all kinds."""
 
     reason = "STORE_IDENTITY_CHANGED"
+
+
+class Fenced(PreconditionFailed):
+    """A write's token is not that of the feeder's lease: take the lease, and list again."""
+
+    reason = "FEEDER_FENCED"
 
 
 class RevisionUnavailable(TopospreadError):

@@ -13,6 +13,7 @@ from topospread.cli.bench.kubernetes.objects import Objects
 from topospread.cli.bench.kubernetes.server import ApiServer, Asked, Fault
 from topospread_client.answers import Kind
 from topospread_client.client import Client
+from topospread_client.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -260,6 +261,23 @@ def test_a_cluster_restored_from_a_backup_is_taken_as_it_is(
         api.faults += [Fault(of(plural), status=410) for plural in ("pods", "services")]
         until(lambda: state.pods() == {"web-0": "a1", "web-1": "a2"}, "the backup's pods")
         until(lambda: not state.names(Kind.SERVICE), "the backup's services")
+
+
+def test_a_cluster_that_was_dropped_is_filled_again(
+    tmp_path: Path, api: ApiServer, objects: Objects
+) -> None:
+    with fed(tmp_path, api, sync_lease="1s") as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        state.client.drop_cluster("default")
+        objects.put(pod("web-2", "b1"))
+
+        def whole() -> bool:
+            try:
+                return len(state.pods()) == 3 and len(state.names(Kind.NODE)) == 3
+            except NotFound:
+                return False
+
+        until(whole, "all kinds again")
 
 
 def test_until_the_cluster_is_listed_the_server_is_not_ready(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import secrets
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -16,18 +19,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topospread.config.settings import ServerSettings
+    from topospread.service.feeders import Feeders
     from topospread.service.write import Writes
 
 FED_KINDS: Final = frozenset(Kind) - {Kind.RESERVATION}
 
 
-def make_feed(settings: ServerSettings, writes: Writes, listed: Callable[[], None]) -> Feed | None:
+def make_feed(
+    settings: ServerSettings,
+    writes: Writes,
+    feeders: Feeders,
+    listed: Callable[[], None],
+    stands_by: Callable[[], None],
+) -> Feed | None:
     """The feed into this process's store; None when there is to be none.
 
     Args:
         settings: what was configured.
         writes: where it goes.
+        feeders: which of many servers is the one that feeds.
         listed: called when the cluster has been listed for the first time.
+        stands_by: called when another turns out to feed it.
 
     Raises:
         ConfigError: the API server cannot be found, or the client is not installed.
@@ -39,8 +51,20 @@ def make_feed(settings: ServerSettings, writes: Writes, listed: Callable[[], Non
     except InvalidRequest as error:
         raise ConfigError(f"--sync-cluster: {error}") from error
     api = open_api_server(Access(settings.sync_kubeconfig, settings.sync_context))
-    sink = ServiceSink(writes, settings.sync_cluster)
-    return Feed(settings.sync_cluster, api, sink, settings.sync_leave_out, listed)
+    return Feed(
+        settings.sync_cluster,
+        api,
+        ServiceSink(writes, feeders, settings.sync_cluster, feeder_name()),
+        lease=settings.sync_lease,
+        left_out=settings.sync_leave_out,
+        listed=listed,
+        stands_by=stands_by,
+    )
+
+
+def feeder_name() -> str:
+    """A name that no other feeder has or had, with which one can find this process."""
+    return f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def open_api_server(access: Access) -> ApiServer:

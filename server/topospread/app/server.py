@@ -24,6 +24,7 @@ from topospread.errors import TopospreadError
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.cycles import Cycles
 from topospread.service.engine import Engine
+from topospread.service.feeders import Feeders
 from topospread.service.holding import Holding
 from topospread.service.rank import Ranks
 from topospread.service.read import Reads
@@ -33,10 +34,11 @@ from topospread.service.write import Writes
 from topospread.store.observed import ObservedStore
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.grpc import cluster_state, placement, rank, spread_engine
+from topospread.transports.grpc import cluster_state, feed, placement, rank, spread_engine
 from topospread.transports.grpc.calls import Frame
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
 from topospread.transports.grpc.explain import ExplainServicer
+from topospread.transports.grpc.feed import FeedServicer
 from topospread.transports.grpc.observe import Observer
 from topospread.transports.grpc.placement import PlacementServicer
 from topospread.transports.grpc.pool import away, lend_place
@@ -115,7 +117,10 @@ class Server:
             self._replicas = parts.make_replicas(settings, self._store, self.metrics)
             made.callback(self._replicas.close)
             self._writes = Writes(self._store, self._replicas)
-            self._feed = make_feed(settings, self._writes, self._note_fed)
+            self._feeders = Feeders(self._store)
+            self._feed = make_feed(
+                settings, self._writes, self._feeders, self._note_fed, self._stand_by
+            )
             self._engine = self._make_engine()
             self._holding = Holding(self._engine, self._store, entering_wait=lend_place)
             self._grpc = self._grpc_server()
@@ -130,8 +135,8 @@ class Server:
                 made.callback(self._feed.stop)
             self._closing = made.pop_all()
         self.metrics.watch_pools(self._pools.gauges)
-        if (feed := self._feed) is not None:
-            self.metrics.watch_feeds(lambda: [feed.gauges()])
+        if (own := self._feed) is not None:
+            self.metrics.watch_feeds(lambda: [own.gauges()])
         self.metrics.watch_clusters(
             lambda: [parts.gauges(replica) for replica in self._replicas.running()]
         )
@@ -278,6 +283,7 @@ class Server:
             cluster_state.SERVICE: state.methods(),
             placement.SERVICE: places.methods(),
             rank.SERVICE: ranks.methods() | simulations.methods(),
+            feed.SERVICE: FeedServicer(self._feeders).methods(),
         }
         return GrpcServer(
             Frame(self._tracing, self.metrics, self._doors.gate),
@@ -298,6 +304,11 @@ class Server:
         """The cluster was listed: load it, and answer."""
         self._load((self.settings.sync_cluster,), FED_SECONDS)
         self._begin_answering()
+
+    def _stand_by(self) -> None:
+        """Another process feeds the cluster: what it listed is there for all."""
+        if not self._ready and self._was_fed():
+            self._note_fed()
 
     def _begin_answering(self) -> None:
         if not self._stopping:

@@ -32,6 +32,7 @@ class Syncing:
         cluster: the name that it has in the state.
         api: where it is read.
         sink: where it goes.
+        lease: seconds that the lease outlives a feeder that died.
         left_out: namespaces whose objects are not fed.
         http: where metrics and health are served; None serves none.
 
@@ -44,6 +45,7 @@ class Syncing:
         cluster: str,
         api: ApiServer,
         sink: Sink,
+        lease: float,
         left_out: Collection[str],
         http: Address | None,
     ) -> None:
@@ -52,7 +54,16 @@ class Syncing:
         self._done = Told()
         self._listed = threading.Event()
         self._once = False
-        self._feed = Feed(cluster, api, sink, left_out, self._note_listed)
+        self._stands_by = False
+        self._feed = Feed(
+            cluster,
+            api,
+            sink,
+            lease=lease,
+            left_out=left_out,
+            listed=self._note_listed,
+            stands_by=self._note_standby,
+        )
         self._metrics = Metrics(version("topospread"), scheduler_metrics=False)
         self._metrics.watch_feeds(lambda: [self._feed.gauges()])
         self._host = "" if http is None else http.host
@@ -101,8 +112,12 @@ class Syncing:
         if self._once:
             self._done.say()
 
+    def _note_standby(self) -> None:
+        self._stands_by = True
+
     def _ready(self) -> tuple[bool, Sequence[str]]:
-        return self._listed.is_set(), [f"{name} not listed yet" for name in self._feed.lacking]
+        lacking = [f"{name} not listed yet" for name in self._feed.lacking]
+        return self._listed.is_set() or (self._stands_by and not lacking), lacking
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         del number, frame

@@ -31,6 +31,14 @@ def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address |
     metavar="NAMESPACE",
     help="Feed nothing of this namespace. May be repeated.",
 )
+@click.option(
+    "--lease",
+    type=click.FloatRange(1, 3600),
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a feeder that died is waited for before another one feeds.",
+)
 @click.option("--once", is_flag=True, help="List everything once, within --timeout, and end.")
 @click.option(
     "--http",
@@ -47,6 +55,7 @@ def command(
     kubeconfig: str,
     context: str,
     leave_out: tuple[str, ...],
+    lease: float,
     once: bool,
     http: values.Address | None,
 ) -> int:
@@ -56,7 +65,7 @@ def command(
     that this runs in. It runs until SIGTERM or Ctrl-C. `topospread serve --sync` does the same
     within a server.
     """
-    from topospread.app.feeding import open_api_server
+    from topospread.app.feeding import feeder_name, open_api_server
     from topospread.app.syncing import Syncing
     from topospread.cli.sync_sink import ClientSink
     from topospread.telemetry.logs import start_logging
@@ -65,7 +74,8 @@ def command(
     try:
         api = open_api_server(Access(kubeconfig, context))
         with options.client() as client:
-            syncing = Syncing(options.cluster, api, ClientSink(client), leave_out, http)
+            sink = ClientSink(client, feeder_name())
+            syncing = Syncing(options.cluster, api, sink, lease, leave_out, http)
             output = start_logging("info", "auto")
             try:
                 listed = syncing.run(_announce, once_within=options.timeout if once else None)

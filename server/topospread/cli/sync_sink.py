@@ -23,12 +23,27 @@ class ClientSink:
 
     Args:
         client: calls the server, for the cluster that is fed.
+        holder: who we are.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, holder: str) -> None:
         self._client = client
+        self._holder = holder
 
-    def replace(self, kind: StoredKind, facts: Sequence[Fact], version: str, *, force: bool) -> int:
+    def hold(self, seconds: float) -> int:
+        """See Sink."""
+        with _as_ours():
+            lease = self._client.hold(self._holder, seconds)
+        return lease.fence if lease.held else 0
+
+    def leave(self) -> None:
+        """See Sink."""
+        with _as_ours():
+            self._client.leave(self._holder)
+
+    def replace(
+        self, kind: StoredKind, facts: Sequence[Fact], version: str, *, force: bool, fence: int
+    ) -> int:
         """See Sink."""
         with _as_ours():
             replaced = self._client.replace(
@@ -36,16 +51,17 @@ class ClientSink:
                 [fact.message for fact in facts],
                 resource_version=version,
                 force=force,
+                fence=fence,
             )
         return replaced.ignored_stale
 
-    def write(self, facts: Sequence[Fact], absences: Sequence[Absence]) -> None:
+    def write(self, facts: Sequence[Fact], absences: Sequence[Absence], *, fence: int) -> None:
         """See Sink."""
         with _as_ours():
             if facts:
-                self._client.apply([fact.message for fact in facts])
+                self._client.apply([fact.message for fact in facts], fence=fence)
             if absences:
-                self._client.delete([_reference(gone) for gone in absences])
+                self._client.delete([_reference(gone) for gone in absences], fence=fence)
 
 
 def _reference(gone: Absence) -> Reference:
@@ -60,6 +76,8 @@ def _as_ours() -> Generator[None]:
         yield
     except client_errors.InvalidRequest as error:
         raise errors.InvalidRequest(str(error)) from error
+    except client_errors.Fenced as error:
+        raise errors.Fenced(str(error)) from error
     except client_errors.IdentityChanged as error:
         raise errors.IdentityChanged(str(error)) from error
     except client_errors.TopospreadClientError as error:

@@ -361,6 +361,15 @@ class ServerSettings:
         str,
         About(values.text(), "", "Context of the kubeconfig.", "Its current one."),
     ] = ""
+    sync_lease: Annotated[
+        float,
+        About(
+            values.seconds(1.0),
+            "seconds",
+            "How long a feeder that died is waited for before another server feeds.",
+            "As long as Kubernetes' own controllers wait for each other.",
+        ),
+    ] = 15.0
     sync_leave_out: Annotated[
         tuple[str, ...],
         About(

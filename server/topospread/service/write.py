@@ -123,11 +123,15 @@ class Writes:
         force: bool,
         timeout: float,
         traced: Traced,
+        fence: int = 0,
     ) -> Written:
         """Write objects in one atomic step.
 
+        A fence that is given must be the token of the feeder's lease; so with every write here.
+
         Raises:
             InvalidRequest: more than 500, or one object twice; nothing was written.
+            Fenced: the fence is not the lease's.
             IdentityChanged: the store has another history, which nobody accepted yet.
             StoreUnavailable: the store did not answer.
         """
@@ -141,13 +145,20 @@ class Writes:
                     changes,
                     identity=identity,
                     force=force,
+                    fence=fence,
                     timeout=min(timeout, LONGEST_WAIT),
                 ),
             )
         return Written(_token(applied), applied.outcomes)
 
     def delete(
-        self, cluster: str, removals: Sequence[Remove], *, timeout: float, traced: Traced
+        self,
+        cluster: str,
+        removals: Sequence[Remove],
+        *,
+        timeout: float,
+        traced: Traced,
+        fence: int = 0,
     ) -> Written:
         """Remove objects in one atomic step; those that are not there are reported.
 
@@ -159,7 +170,11 @@ class Writes:
             applied = self._within(
                 cluster,
                 lambda identity: self._store.apply(
-                    cluster, removals, identity=identity, timeout=min(timeout, LONGEST_WAIT)
+                    cluster,
+                    removals,
+                    identity=identity,
+                    fence=fence,
+                    timeout=min(timeout, LONGEST_WAIT),
                 ),
             )
         return Written(_token(applied), applied.outcomes)
@@ -174,6 +189,7 @@ class Writes:
         force: bool,
         timeout: float,
         traced: Traced,
+        fence: int = 0,
     ) -> Replaced:
         """Make the stored content of one kind equal a list, in pieces: a diff that converges.
 
@@ -206,6 +222,7 @@ class Writes:
                     piece,
                     identity=identity,
                     force=force,
+                    fence=fence,
                     timeout=min(timeout, LONGEST_WAIT),
                 )
             identity = applied.identity

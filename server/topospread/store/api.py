@@ -36,6 +36,9 @@ MAX_PURGED: Final = 100
 MAX_LIFETIME: Final = 7 * 86_400_000
 """Milliseconds that a reservation may last at most: a week outlasts any pod's way to its node."""
 
+MAX_LEASE: Final = 3_600_000
+"""Milliseconds of a feeder's lease at most: who died is missed no longer than that."""
+
 
 class Kind(IntEnum):
     """What can be stored. The numbers are part of the stored format."""
@@ -231,6 +234,23 @@ class Head:
     at: int = field(default=0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may feed a cluster, and until when.
+
+    Attributes:
+        holder: who has it; empty when nobody does.
+        fence: the fencing token: a number that grows with each new holder, 0 when there never was
+            one. Apply refuses any but the newest.
+        left: milliseconds until it ends unless it is renewed; 0 when it ended. Until somebody else
+            takes it, its last holder's token stays good.
+    """
+
+    holder: str
+    fence: int
+    left: int
+
+
 class Reader(Protocol):
     """Reads a cluster."""
 
@@ -337,6 +357,7 @@ class Writer(Purger, Protocol):
         precondition: Unchanged | None = None,
         identity: str = "",
         force: bool = False,
+        fence: int = 0,
         timeout: float | None = None,
     ) -> Applied:
         """One atomic step: check everything, write the objects, append one transaction to the log.
@@ -355,9 +376,12 @@ class Writer(Purger, Protocol):
             precondition: refuse unless it holds; also checked when no change has an effect.
             identity: when given, refuse unless the store's identity is this one.
             force: write older versions, too.
+            fence: when given, refuse unless it is the token of the cluster's lease (see Leaser);
+                checked before anything else, also when no change has an effect.
             timeout: seconds; None is the backend's default.
 
         Raises:
+            Fenced: the token is not the lease's.
             Conflict: the precondition did not hold.
             RevisionUnavailable: the precondition's revision is not part of the log any more, or
                 never was (another history).
@@ -369,7 +393,7 @@ class Writer(Purger, Protocol):
         ...
 
     def drop(self, cluster: str, *, identity: str = "") -> int:
-        """Forget a cluster: objects, log, tombstones.
+        """Forget a cluster: objects, log, tombstones, the feeder's lease.
 
         A later write makes a new identity and begins at 1. The old identity is remembered for a day
         (see Head.dropped). An unknown cluster is no error.
@@ -416,7 +440,30 @@ class Voucher(Protocol):
         ...
 
 
-class Store(Reader, Follower, Writer, Voucher, Protocol):
+class Leaser(Protocol):
+    """Lets one of many feed a cluster."""
+
+    def lease(
+        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+    ) -> Lease:
+        """Take the feeder's lease of a cluster if it is free, or renew one's own.
+
+        Whoever takes it from another gets a greater token than any before, on the store's clock, so
+        that tokens from before the store was emptied stay void, too.
+
+        Args:
+            cluster: its name; it need not exist.
+            holder: who asks; unique among all that ever ask.
+            lifetime: milliseconds until it ends; 0 ends one's own now.
+            timeout: seconds; None is the backend's default.
+
+        Returns:
+            The lease as it is now: one's own if ``holder`` is the same.
+        """
+        ...
+
+
+class Store(Reader, Follower, Writer, Voucher, Leaser, Protocol):
     """All of it."""
 
     @property

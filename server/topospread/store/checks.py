@@ -9,6 +9,7 @@ from topospread.errors import InvalidRequest, LimitExceeded
 from topospread.store.api import (
     MAX_APPLY_BYTES,
     MAX_CHANGES,
+    MAX_LEASE,
     MAX_LIFETIME,
     MAX_OBJECT_BYTES,
     Change,
@@ -74,6 +75,16 @@ def check_changes(changes: Sequence[Change]) -> None:
     if size > MAX_APPLY_BYTES:
         raise LimitExceeded(
             f"{size} bytes in one apply; at most {MAX_APPLY_BYTES}: send fewer objects at once"
+        )
+
+
+def check_lease(holder: str, lifetime: int) -> None:
+    """Refuse a holder that cannot be told from others, or a lease that outlasts its use."""
+    if not _NAME.fullmatch(holder):
+        raise InvalidRequest("holder: 1 to 253 visible ASCII characters without '/' are needed")
+    if not 0 <= lifetime <= MAX_LEASE:
+        raise InvalidRequest(
+            f"lifetime: a lease lasts at most {MAX_LEASE} ms (an hour), not {lifetime}"
         )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Head,
         Key,
         Kind,
+        Lease,
         Revision,
         Store,
         StoredObject,
@@ -102,6 +103,7 @@ class ObservedStore:
         precondition: Unchanged | None = None,
         identity: str = "",
         force: bool = False,
+        fence: int = 0,
         timeout: float | None = None,
     ) -> Applied:
         """See the contract."""
@@ -112,6 +114,7 @@ class ObservedStore:
                 precondition=precondition,
                 identity=identity,
                 force=force,
+                fence=fence,
                 timeout=timeout,
             )
 
@@ -136,6 +139,13 @@ class ObservedStore:
         """See the contract."""
         with self._asking("vouch"):
             self._store.vouch(cluster, kinds, identity=identity, instead_of=instead_of)
+
+    def lease(
+        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+    ) -> Lease:
+        """See the contract."""
+        with self._asking("lease"):
+            return self._store.lease(cluster, holder, lifetime, timeout=timeout)
 
     def ping(self) -> None:
         """See the contract."""

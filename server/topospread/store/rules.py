@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.store.api import Kind, Outcome, Put
+from topospread.errors import Fenced
+from topospread.store.api import Kind, Lease, Outcome, Put
 from topospread.store.values import Header, header
 
 if TYPE_CHECKING:
@@ -89,6 +90,30 @@ def is_for(reservation: bytes, uid: str) -> bool:
     """Whether a stored reservation is for the pod with a uid; an unknown uid is any."""
     found = header(reservation)
     return found is None or not uid or found.uid in ("", uid)
+
+
+def granted(found: tuple[str, int, int], holder: str, lifetime: int, now: int) -> Lease:
+    """What becomes of the feeder's lease when somebody asks for it.
+
+    Args:
+        found: its holder, its token, and when it ends; empty and zero when there is none.
+        holder: who asks.
+        lifetime: milliseconds that it is asked for; 0: it is given back.
+        now: milliseconds since 1970.
+    """
+    other, fence, until = found
+    if other != holder:
+        if not lifetime or until > now:
+            return Lease(other, fence, max(0, until - now))
+        fence = max(fence + 1, now)
+    return Lease(holder, fence, lifetime)
+
+
+def fenced(cluster: str) -> Fenced:
+    """What a feeder is told whose token is not the lease's."""
+    return Fenced(
+        f"cluster {cluster} is fed by another now, or was dropped: take the lease and list again"
+    )
 
 
 def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int]:

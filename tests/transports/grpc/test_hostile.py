@@ -139,6 +139,7 @@ def test_only_what_is_offered_is_shown(peer):
         "topospread.v1.ClusterState",
         "topospread.v1.Placement",
         "topospread.v1.Planner",
+        "topospread.v1.Feed",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

@@ -20,6 +20,7 @@ _PARTS: Final = (
     "tombstone",
     "buried",
     "expiry",
+    "feeder",
 )
 _HASHES: Final = {Kind.NODE: "node", Kind.POD: "pod", Kind.RESERVATION: "reservation"}
 

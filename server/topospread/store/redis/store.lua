@@ -22,13 +22,15 @@
 --    8  ts:{C}:tombstone    hash    kind/namespace/name   -> "milliseconds version uid"
 --    9  ts:{C}:buried       zset    kind/namespace/name by milliseconds
 --   10  ts:{C}:expiry       zset    namespace/name of reservations by when they are due
+--   11  ts:{C}:feeder       hash    holder, fence, until (milliseconds) of the feeder's lease
 --
 -- ARGV[1] = "apply", or "purge" for a write of what is due alone, ARGV[2] = format, then
 --    3  identity for a cluster that is not there yet        4  identity that it must have, or ""
 --    5  tag of this transaction                             6  "1" to write older versions, too
 --    7  changes that the log keeps                          8  milliseconds that tombstones last
 --    9  tombstones that are kept                           10  number of the precondition's revision, or ""
---   11  tag of the precondition's revision                 12  how many scopes follow
+--   11  tag of the precondition's revision                 12  fence that the feeder's lease must have, or ""
+--   13  how many scopes follow
 --   then the scopes; then for each change "p", kind/namespace/name, value
 --                                     or "e", kind/namespace/name, value: a pod that ends its reservation
 --                                     or "v", kind/namespace/name, header, payload, milliseconds or "": a reservation
@@ -37,6 +39,7 @@
 --    5 = identity that it must have, or ""
 -- ARGV[1] = "vouch", 2 to 5 as for drop, 6 = identity that counts as dropped from now on, or "", then the
 --    numbers of the kinds; without a cluster it is remembered for 4 as well
+-- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, 4 = milliseconds, 0 to give it back
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
 --
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
@@ -45,10 +48,12 @@
 -- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds that
 -- lifetimes are counted from, identity, namespace/name of each reservation that ended without being among the
 -- changes ...}, {"OK", count} for drop, {"OK"} for vouch,
--- {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number}.
+-- {"OK", holder, fence, milliseconds left} for lease,
+-- {"FENCED"}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number}.
 
 local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local FEEDER = KEYS[11]
 local HASHES = {['1'] = NODE, ['2'] = POD, ['7'] = RESERVATION}
 local GRAINS = 64
 local MAX_PURGED = 100
@@ -417,14 +422,15 @@ end
 local function apply()
   local cluster, refusal = load()
   if not cluster then return refusal end
+  if ARGV[12] ~= '' and call('HGET', FEEDER, 'fence') ~= ARGV[12] then return {'FENCED'} end
   if ARGV[4] ~= '' and ARGV[4] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
   local scopes = {}
-  for i = 1, tonumber(ARGV[12]) do scopes[i] = ARGV[12 + i] end
+  for i = 1, tonumber(ARGV[13]) do scopes[i] = ARGV[13 + i] end
   if ARGV[10] ~= '' then
     refusal = changed(cluster, scopes)
     if refusal then return refusal end
   end
-  local changes, removes, lifetimes = parse(13 + #scopes)
+  local changes, removes, lifetimes = parse(14 + #scopes)
   read(changes)
   read_reserved(changes)
   -- These read little, and fail on a wrong type before anything is written.
@@ -466,6 +472,14 @@ local function dropped_with(identity, before, at, now)
   return table.concat(kept, ' ')
 end
 
+-- No token from before is good any more; the clock has passed it when this is forgotten.
+local function void_lease(found)
+  if not found then return call('UNLINK', FEEDER) end
+  local fence = tonumber(call('HGET', FEEDER, 'fence') or '0') + 1
+  call('HSET', FEEDER, 'holder', '', 'fence', string.format('%.0f', fence), 'until', '0')
+  call('PEXPIRE', FEEDER, ARGV[4])
+end
+
 local function drop()
   local function has(key, kind) return call('TYPE', key).ok == kind end
   local meta = has(META, 'hash') and call('HMGET', META, 'format', 'identity', 'dropped', 'dropped_at')
@@ -477,6 +491,7 @@ local function drop()
     if has(hash, 'hash') then count = count + call('HLEN', hash) end
   end
   call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY)
+  void_lease(has(FEEDER, 'hash'))
   if meta and not meta[2] then return {'OK', count} end
   call('UNLINK', META)
   if not meta then return {'OK', count} end
@@ -508,6 +523,23 @@ local function vouch()
   return {'OK'}
 end
 
+-- the rule of rules.granted
+local function lease()
+  local found, now = call('HMGET', FEEDER, 'holder', 'fence', 'until'), milliseconds()
+  local holder, lifetime = ARGV[3], tonumber(ARGV[4])
+  local fence, ends = tonumber(found[2] or '0'), tonumber(found[3] or '0')
+  if found[1] ~= holder then
+    if lifetime == 0 or ends > now then
+      return {'OK', found[1] or '', string.format('%.0f', fence), string.format('%.0f', math.max(0, ends - now))}
+    end
+    fence = math.max(fence + 1, now)
+  end
+  local token = string.format('%.0f', fence)
+  call('PERSIST', FEEDER)
+  call('HSET', FEEDER, 'holder', holder, 'fence', token, 'until', string.format('%.0f', now + lifetime))
+  return {'OK', holder, token, ARGV[4]}
+end
+
 local function probe()
   local denied = {}
   if not redis.acl_check_cmd then return denied end
@@ -528,4 +560,5 @@ end
 if ARGV[1] == 'apply' or ARGV[1] == 'purge' then return apply() end
 if ARGV[1] == 'drop' then return drop() end
 if ARGV[1] == 'vouch' then return vouch() end
+if ARGV[1] == 'lease' then return lease() end
 return probe()

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
-from topospread.store import checks, values
+from topospread.store import checks, rules, values
 from topospread.store.api import (
     Applied,
     Change,
     Head,
     Key,
     Kind,
+    Lease,
     Outcome,
     Put,
     Revision,
@@ -117,6 +118,7 @@ class RedisStore:
         precondition: Unchanged | None = None,
         identity: str = "",
         force: bool = False,
+        fence: int = 0,
         timeout: float | None = None,
     ) -> Applied:
         """See the contract.
@@ -128,8 +130,10 @@ class RedisStore:
         checks.check_changes(changes)
         if precondition is not None:
             checks.check_precondition(precondition)
-        words = self._apply_words(changes, precondition, identity, force=force)
+        words = self._apply_words(changes, precondition, identity, force=force, fence=fence)
         reply = self._script.run(cluster, words, timeout=timeout, repeat=precondition is None)
+        if reply[0] == b"FENCED":
+            raise rules.fenced(cluster)
         if reply[0] != b"OK":
             _refuse(reply, precondition)
         return _applied(reply)
@@ -171,6 +175,16 @@ class RedisStore:
         if reply[0] != b"OK":
             _refuse(reply, None)
 
+    def lease(
+        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+    ) -> Lease:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        checks.check_lease(holder, lifetime)
+        words = ("lease", values.FORMAT, holder, lifetime)
+        _, found, fence, left = self._script.run(cluster, words, timeout=timeout)
+        return Lease(found.decode(), int(fence), int(left))
+
     def ping(self) -> None:
         """See the contract."""
         for wire in self._wires.each():
@@ -189,6 +203,7 @@ class RedisStore:
         identity: str,
         *,
         force: bool,
+        fence: int = 0,
     ) -> list[Word]:
         """The script's arguments; their order stands at the top of store.lua."""
         settings = self._settings
@@ -205,6 +220,7 @@ class RedisStore:
             settings.tombstone_limit,
             precondition.revision.number if precondition else "",
             precondition.revision.tag if precondition else "",
+            fence or "",
             len(scopes),
             *scopes,
         ]

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x746F7073  # "tops"
 
+_ADDED: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS feeder (  -- who may feed a cluster, and whose writes are good
+        name TEXT PRIMARY KEY, holder TEXT NOT NULL, fence INTEGER NOT NULL,
+        until INTEGER NOT NULL           -- milliseconds since 1970
+    ) WITHOUT ROWID
+    """,
+)
+"""Tables that older versions of the format lack, and do without."""
+
 _TABLES: Final = (
     """
     CREATE TABLE cluster (
@@ -97,6 +107,8 @@ def prepare(connection: sqlite3.Connection) -> None:
                 f"store: the file has format {found}, this version reads format {FORMAT}; "
                 "use the version that wrote it, or start with a new file and replay the cluster"
             )
+        for statement in _ADDED:
+            connection.execute(statement)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:

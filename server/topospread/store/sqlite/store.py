@@ -13,13 +13,14 @@ from topospread.store.api import (
     Head,
     Key,
     Kind,
+    Lease,
     Revision,
     StoredObject,
     Transaction,
     Unchanged,
 )
 from topospread.store.sleepers import Sleepers
-from topospread.store.sqlite import clusters, reading, writing
+from topospread.store.sqlite import clusters, feeders, reading, writing
 from topospread.store.sqlite.connections import Connections
 from topospread.store.sqlite.following import Tail
 
@@ -117,6 +118,7 @@ class SqliteStore:
         precondition: Unchanged | None = None,
         identity: str = "",
         force: bool = False,
+        fence: int = 0,
         timeout: float | None = None,
     ) -> Applied:
         """See the contract."""
@@ -132,6 +134,7 @@ class SqliteStore:
                 precondition=precondition,
                 identity=identity,
                 force=force,
+                fence=fence,
                 now=_now(),
                 settings=self._settings,
             )
@@ -170,6 +173,15 @@ class SqliteStore:
             writing.vouch(
                 connection, cluster, kinds, _now(), identity=identity, instead_of=instead_of
             )
+
+    def lease(
+        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+    ) -> Lease:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        checks.check_lease(holder, lifetime)
+        with self._connections.writing(timeout) as connection:
+            return feeders.lease(connection, cluster, holder, lifetime, _now())
 
     def ping(self) -> None:
         """See the contract."""

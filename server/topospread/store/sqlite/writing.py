@@ -20,7 +20,7 @@ from topospread.store.api import (
     Revision,
     Unchanged,
 )
-from topospread.store.sqlite import clusters
+from topospread.store.sqlite import clusters, feeders
 
 if TYPE_CHECKING:
     import sqlite3
@@ -66,10 +66,13 @@ def apply(
     precondition: Unchanged | None,
     identity: str,
     force: bool,
+    fence: int,
     now: int,
     settings: StoreSettings,
 ) -> Applied:
     """Apply within the connection's transaction; ``now`` in milliseconds since 1970."""
+    if fence:
+        feeders.check(connection, name, fence)
     cluster = clusters.load(connection, name)
     if identity:
         clusters.check_identity(cluster, identity)
@@ -115,6 +118,7 @@ def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) 
     cluster = clusters.load(connection, name)
     if identity:
         clusters.check_identity(cluster, identity)
+    feeders.void(connection, name)
     if cluster is None or not cluster.identity:
         return 0
     count = connection.execute("DELETE FROM object WHERE cluster = ?", (cluster.id,)).rowcount

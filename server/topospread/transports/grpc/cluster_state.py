@@ -86,6 +86,7 @@ class ClusterStateServicer:
             force=request.force,
             timeout=call.left(),
             traced=traced(call, request.cluster),
+            fence=request.fence,
         )
         keys = [incoming.object.key for incoming in objects]
         warnings = [incoming.warnings for incoming in objects]
@@ -99,6 +100,7 @@ class ClusterStateServicer:
             removals,
             timeout=call.left(),
             traced=traced(call, request.cluster),
+            fence=request.fence,
         )
         keys = [removal.key for removal in removals]
         return pb.DeleteResponse(revision=written.token, results=_results(keys, written))
@@ -120,6 +122,7 @@ class ClusterStateServicer:
             force=header.force,
             timeout=call.left(),
             traced=traced(call, header.cluster),
+            fence=header.fence,
         )
         counts = replaced.outcomes
         return pb.ReplaceResponse(

@@ -58,6 +58,10 @@ _ROLES: Final[Mapping[str, Mapping[str, Role]]] = {
         "DropCluster": Role.ADMIN,
         "AcceptStore": Role.ADMIN,
     },
+    "topospread.v1.Feed": {
+        "Hold": Role.WRITE,
+        "Leave": Role.WRITE,
+    },
 }
 
 

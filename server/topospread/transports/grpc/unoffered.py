@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.transports.grpc.calls import Method, Unoffered
-from topospread_proto.v1 import cluster_state_pb2, placement_pb2, planner_pb2, spread_engine_pb2
+from topospread_proto.v1 import (
+    cluster_state_pb2,
+    feed_pb2,
+    placement_pb2,
+    planner_pb2,
+    spread_engine_pb2,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +20,7 @@ _FILES: Final = (
     spread_engine_pb2.DESCRIPTOR,
     cluster_state_pb2.DESCRIPTOR,
     placement_pb2.DESCRIPTOR,
+    feed_pb2.DESCRIPTOR,
     planner_pb2.DESCRIPTOR,
 )
 

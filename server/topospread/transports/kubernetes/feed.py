@@ -1,4 +1,4 @@
-"""Feeds one cluster: a reflector for each kind, and one thread that writes what they see."""
+"""Feeds one cluster whenever nobody else does."""
 
 from __future__ import annotations
 
@@ -6,38 +6,39 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import IdentityChanged, InvalidRequest, LimitExceeded, Unavailable
-from topospread.store.api import MAX_CHANGES
+from topospread.errors import TopospreadError
 from topospread.telemetry.feeding import FeedGauges, KindTallies
-from topospread.transports.kubernetes.facts import Absence, Fact
-from topospread.transports.kubernetes.pending import Pending
-from topospread.transports.kubernetes.reflector import Reflector
 from topospread.transports.kubernetes.resources import RESOURCES
+from topospread.transports.kubernetes.tenure import Tenure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from topospread.errors import TopospreadError
     from topospread.transports.kubernetes.api_server import ApiServer
-    from topospread.transports.kubernetes.pending import Change
     from topospread.transports.kubernetes.sinks import Sink
 
 LOG: Final = logging.getLogger(__name__)
 
-FIRST_PAUSE: Final = 0.1
-LONGEST_PAUSE: Final = 5.0
-"""Seconds between attempts to write while the state is out of reach, doubling."""
+RENEWALS: Final = 3
+"""Attempts to renew a lease before it ends."""
 
 
 class Feed:
     """Keeps a cluster's state as its API server says, from :meth:`start` to :meth:`stop`.
 
+    Of many feeds of one cluster the one that holds the lease is active; the others stand by. What
+    makes that safe is not the lease but its fence: the store refuses the writes of a feeder that
+    has lost it, whatever that one believes.
+
     Args:
         cluster: the name that it has in the state.
         api: where it is read.
         sink: where it goes.
+        lease: seconds that the lease outlives a feeder that died.
         left_out: namespaces whose objects are not fed.
-        listed: called, in a thread of the feed, once all kinds were listed for the first time.
+        listed: called, in a thread of the feed, when all kinds were listed for the first time.
+        stands_by: called, in a thread of the feed, each time that another turns out to have the
+            lease.
     """
 
     def __init__(
@@ -45,119 +46,120 @@ class Feed:
         cluster: str,
         api: ApiServer,
         sink: Sink,
-        left_out: Collection[str] = (),
-        listed: Callable[[], None] = lambda: None,
+        *,
+        lease: float,
+        left_out: Collection[str],
+        listed: Callable[[], None],
+        stands_by: Callable[[], None],
     ) -> None:
         self.cluster = cluster
         self._api = api
         self._sink = sink
-        self._pending = Pending()
-        self._told = threading.Event()
+        self._lease = lease
+        self._left_out = left_out
         self._listed = listed
-        self._said_listed = False
-        self._turn = threading.Lock()
+        self._stands_by = stands_by
         self._tallies = {resource.kind: KindTallies() for resource in RESOURCES}
-        self._reflectors = [
-            Reflector(
-                resource,
-                api,
-                sink,
-                self._pending,
-                left_out,
-                self._tallies[resource.kind],
-                self._note_listed,
-            )
-            for resource in RESOURCES
-        ]
-        self._threads = [
-            threading.Thread(target=self._write_changes, name="feed-writer"),
-            *(
-                threading.Thread(target=one.run, name=f"feed-{one.resource.name}")
-                for one in self._reflectors
-            ),
-        ]
+        self._tenure: Tenure | None = None
+        self._turn = threading.Lock()
+        self._said_listed = False
+        self._stopping = False
+        # Set when there is something to look at before the lease's next renewal.
+        self._bell = threading.Event()
+        self._lost = False
+        self._stood_by = False
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
 
     def start(self) -> None:
         """Begin, in threads of its own."""
-        LOG.info("cluster %s is fed from %s", self.cluster, self._api.address)
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
-        """End; what was seen and is not written yet is found by whoever feeds next."""
-        self._told.set()
-        self._pending.close()
-        for reflector in self._reflectors:
-            reflector.stop()
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join()
+        """End, and let the next one feed at once."""
+        self._stopping = True
+        self._bell.set()
+        if self._thread.ident is not None:
+            self._thread.join()
         self._api.close()
 
     @property
     def lacking(self) -> Sequence[str]:
-        """The kinds that have not been listed yet."""
-        return [one.resource.name for one in self._reflectors if not one.listed.is_set()]
+        """The kinds that have not been listed yet; none while another feeds."""
+        tenure = self._tenure
+        return () if tenure is None else tenure.lacking
 
     def gauges(self) -> FeedGauges:
         """How it goes, for metrics."""
-        kinds = tuple(one.gauges() for one in self._reflectors)
-        return FeedGauges(self.cluster, active=True, kinds=kinds)
+        tenure = self._tenure
+        if tenure is None:
+            return FeedGauges(self.cluster, active=False, kinds=())
+        return FeedGauges(self.cluster, active=True, kinds=tenure.gauges())
+
+    # ------------------------------ the lease
+
+    def _run(self) -> None:
+        fence = 0
+        while not self._stopping:
+            held = self._hold(fence)
+            if held != fence or self._lost:
+                self._end_tenure()
+                if held:
+                    self._begin_tenure(held)
+            fence = held
+            self._bell.wait(self._lease / RENEWALS)
+            if not self._stopping:
+                self._bell.clear()
+        self._end_tenure()
+        self._leave()
+
+    def _hold(self, fence: int) -> int:
+        """Take or renew the lease; returns the fence that is held now, 0 for none."""
+        try:
+            held = self._sink.hold(self._lease)
+        except TopospreadError as error:
+            LOG.warning("cluster %s: the feeder's lease: %s", self.cluster, error)
+            # Going on is safe: if somebody else takes the lease, the fence is void.
+            return 0 if self._lost else fence
+        if not held:
+            if fence or not self._stood_by:
+                LOG.info("cluster %s is fed by another: standing by", self.cluster)
+            self._stood_by = True
+            self._stands_by()
+        return held
+
+    def _leave(self) -> None:
+        try:
+            self._sink.leave()
+        except TopospreadError as error:
+            LOG.info("cluster %s: the lease ends by itself: %s", self.cluster, error)
+
+    def _begin_tenure(self, fence: int) -> None:
+        LOG.info("cluster %s is fed from %s, fence %d", self.cluster, self._api.address, fence)
+        self._lost = False
+        self._tenure = Tenure(
+            self._api,
+            self._sink,
+            fence,
+            self._left_out,
+            self._tallies,
+            self._note_listed,
+            self._note_lost,
+        )
+        self._tenure.start()
+
+    def _end_tenure(self) -> None:
+        tenure = self._tenure
+        if tenure is not None:
+            LOG.info("cluster %s is fed from here no more", self.cluster)
+            tenure.stop()
+            self._tenure = None
+
+    def _note_lost(self) -> None:
+        self._lost = True
+        self._bell.set()
 
     def _note_listed(self) -> None:
         with self._turn:
-            if not self._said_listed and not self.lacking:
+            if not self._said_listed and self._tenure is not None and not self._tenure.lacking:
                 self._said_listed = True
                 self._listed()
-
-    # ------------------------------ writing
-
-    def _write_changes(self) -> None:
-        while changes := self._pending.take(MAX_CHANGES):
-            try:
-                self._write(changes)
-            except IdentityChanged as lost:
-                LOG.warning("cluster %s: listing all kinds again: %s", self.cluster, lost)
-                for reflector in self._reflectors:
-                    reflector.list_again()
-            finally:
-                self._pending.done()
-
-    def _write(self, changes: Sequence[Change]) -> None:
-        """Write changes, however long the state is out of reach.
-
-        Raises:
-            IdentityChanged: the store has another history; only lists go there.
-        """
-        facts = [change for change in changes if isinstance(change, Fact)]
-        absences = [change for change in changes if isinstance(change, Absence)]
-        pause = FIRST_PAUSE
-        while not self._told.is_set():
-            try:
-                self._sink.write(facts, absences)
-            except (InvalidRequest, LimitExceeded) as error:
-                self._write_apart(facts, absences, error)
-                return
-            except Unavailable as error:
-                LOG.warning("cluster %s: %s", self.cluster, error)
-                self._told.wait(pause)
-                pause = min(LONGEST_PAUSE, pause * 2)
-            else:
-                for change in changes:
-                    result = "applied" if isinstance(change, Fact) else "deleted"
-                    self._tallies[change.key.kind].changes[result].add_one()
-                return
-
-    def _write_apart(
-        self, facts: Sequence[Fact], absences: Sequence[Absence], error: TopospreadError
-    ) -> None:
-        """Halve until what cannot be stored stands alone, and leave it out."""
-        changes: Sequence[Change] = [*facts, *absences]
-        if len(changes) > 1:
-            middle = len(changes) // 2
-            self._write(changes[:middle])
-            self._write(changes[middle:])
-            return
-        key = changes[0].key
-        self._tallies[key.kind].changes["refused"].add_one()
-        LOG.warning("%s %s/%s left out: %s", key.kind.name, key.namespace, key.name, error)

@@ -12,6 +12,7 @@ import orjson
 
 from topospread.errors import (
     ClusterUnavailable,
+    Fenced,
     IdentityChanged,
     InvalidRequest,
     RevisionUnavailable,
@@ -28,7 +29,7 @@ from topospread.transports.kubernetes.facts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from topospread.store.api import Key
     from topospread.transports.kubernetes.api_server import ApiServer, Lines
@@ -65,10 +66,12 @@ class Reflector:
         resource: the kind.
         api: where it is read.
         sink: where lists go.
+        fence: of the lease that this is done under.
         pending: where the changes of watches go.
         left_out: namespaces whose objects are not fed.
         tallies: counts what happens.
         tell: called after each list that went into the state.
+        lost: called when a list was refused because another holds the lease.
     """
 
     def __init__(
@@ -76,19 +79,23 @@ class Reflector:
         resource: Resource,
         api: ApiServer,
         sink: Sink,
+        fence: int,
         pending: Pending,
         left_out: Collection[str],
         tallies: KindTallies,
         tell: Callable[[], None],
+        lost: Callable[[], None],
     ) -> None:
         self.resource = resource
         self.listed = threading.Event()
         self._api = api
         self._sink = sink
+        self._fence = fence
         self._pending = pending
         self._left_out = frozenset(left_out)
         self._tallies = tallies
         self._tell = tell
+        self._lost = lost
         self._query = resource.query(left_out)
         self._told = threading.Event()
         self._stream: Lines | None = None
@@ -116,6 +123,9 @@ class Reflector:
                 LOG.warning("%s: listing again: %s", self.resource.name, lost)
                 self._list_because = "asked"
                 self._pause()
+            except Fenced:
+                self._lost()
+                return
             except TopospreadError as error:
                 if self._told.is_set():
                     return
@@ -162,14 +172,14 @@ class Reflector:
         try:
             facts, version = self._all()
             self._pending.drop(self.resource.kind)
-            newer = self._sink.replace(self.resource.kind, facts, version, force=False)
+            newer = self._replace(facts, version, force=False)
             if newer:
                 # A list is the newest there is: what is newer comes from before a restored backup.
                 LOG.warning(
                     "%s: %d objects of the state are newer than the cluster: taking the cluster's",
                     *(self.resource.name, newer),
                 )
-                self._sink.replace(self.resource.kind, facts, version, force=True)
+                self._replace(facts, version, force=True)
         except BaseException:
             self._list_because = reason
             raise
@@ -180,6 +190,13 @@ class Reflector:
         self.listed.set()
         self._tell()
         LOG.info("%s: %d listed", self.resource.name, len(facts))
+
+    def _replace(self, facts: Sequence[Fact], version: str, *, force: bool) -> int:
+        if self._told.is_set():
+            raise ClusterUnavailable("stopping")
+        return self._sink.replace(
+            self.resource.kind, facts, version, force=force, fence=self._fence
+        )
 
     def _all(self) -> tuple[list[Fact], str]:
         """All objects and the version that they were listed at."""

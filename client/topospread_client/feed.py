@@ -1,0 +1,74 @@
+"""The operations of a feeder: the lease to be the only one for its cluster."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from google.protobuf.duration_pb2 import Duration
+
+from topospread_client import rpcs
+from topospread_client.answers import Lease
+from topospread_client.operations import Operation, Session, call
+from topospread_proto.v1 import feed_pb2 as pb
+
+
+def hold(
+    session: Session,
+    holder: str,
+    lifetime: float,
+    *,
+    cluster: str | None = None,
+    timeout: float | None = None,
+    traceparent: str | None = None,
+) -> Operation[Lease]:
+    """Take the lease to feed a cluster if it is free, or renew one's own.
+
+    Args:
+        session: what the client's operations share.
+        holder: who asks; unique among all that ever ask.
+        lifetime: seconds until it ends unless it is renewed, at most an hour.
+        cluster: None takes the client's.
+        timeout: seconds; None takes the client's.
+        traceparent: parent of the server's span.
+
+    Returns:
+        The lease as it is now; its fence goes with the writes of its holder.
+
+    Raises:
+        TopospreadClientError: the call failed.
+    """
+    lasting = Duration()
+    lasting.FromTimedelta(timedelta(seconds=lifetime))
+    request = pb.HoldRequest(cluster=cluster or session.cluster, holder=holder, lifetime=lasting)
+    reply = yield from call(rpcs.HOLD, request, timeout, traceparent)
+    found = reply.message
+    return Lease(
+        held=found.held,
+        fence=found.fence,
+        holder=found.holder,
+        left=found.left.ToTimedelta().total_seconds(),
+    )
+
+
+def leave(
+    session: Session,
+    holder: str,
+    *,
+    cluster: str | None = None,
+    timeout: float | None = None,
+    traceparent: str | None = None,
+) -> Operation[None]:
+    """Give one's own lease back, so that the next feeder need not wait for its end.
+
+    Args:
+        session: what the client's operations share.
+        holder: who had it.
+        cluster: None takes the client's.
+        timeout: seconds; None takes the client's.
+        traceparent: parent of the server's span.
+
+    Raises:
+        TopospreadClientError: the call failed.
+    """
+    request = pb.LeaveRequest(cluster=cluster or session.cluster, holder=holder)
+    yield from call(rpcs.LEAVE, request, timeout, traceparent)

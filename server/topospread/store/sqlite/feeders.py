@@ -1,0 +1,48 @@
+"""The feeder's lease of a cluster: one row, whether or not the cluster is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from topospread.store import rules
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from topospread.store.api import Lease
+
+
+def lease(connection: sqlite3.Connection, name: str, holder: str, lifetime: int, now: int) -> Lease:
+    """Take or renew it within the connection's transaction; times in milliseconds."""
+    granted = rules.granted(_found(connection, name), holder, lifetime, now)
+    if granted.holder == holder:
+        connection.execute(
+            "INSERT OR REPLACE INTO feeder VALUES (?, ?, ?, ?)",
+            (name, holder, granted.fence, now + granted.left),
+        )
+    return granted
+
+
+def check(connection: sqlite3.Connection, name: str, fence: int) -> None:
+    """Refuse a token that is not the lease's.
+
+    Raises:
+        Fenced: another one is.
+    """
+    _, found, _ = _found(connection, name)
+    if found != fence:
+        raise rules.fenced(name)
+
+
+def void(connection: sqlite3.Connection, name: str) -> None:
+    """Take the lease from whoever has it; no token so far is good any more."""
+    connection.execute(
+        "UPDATE feeder SET holder = '', fence = fence + 1, until = 0 WHERE name = ?", (name,)
+    )
+
+
+def _found(connection: sqlite3.Connection, name: str) -> tuple[str, int, int]:
+    row = connection.execute(
+        "SELECT holder, fence, until FROM feeder WHERE name = ?", (name,)
+    ).fetchone()
+    return ("", 0, 0) if row is None else (row[0], row[1], row[2])

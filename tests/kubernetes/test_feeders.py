@@ -1,0 +1,83 @@
+"""Of many feeders one feeds; another goes on where it ends; a former one's writes are refused."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.kubernetes.feeding import fed, node, pod, small_cluster
+from tests.kubernetes.test_feed import metric
+from tests.servers import served, until
+from topospread.cli.bench.kubernetes.server import ApiServer
+from topospread.cli.sync_sink import ClientSink
+from topospread.errors import Fenced
+from topospread.store.api import Key, Kind
+from topospread.transports.kubernetes.facts import Absence, read_fact
+from topospread.transports.kubernetes.resources import RESOURCES
+from topospread_client import answers
+from topospread_client import errors as client_errors
+from topospread_client.client import Client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def active(server: Any) -> bool:
+    return metric(server, "topospread_sync_active") == 1
+
+
+def test_one_of_two_servers_feeds_and_the_other_takes_over(tmp_path: Path) -> None:
+    objects = small_cluster()
+    store = f"sqlite://{tmp_path}/state.db"
+    with ApiServer(objects) as api, ExitStack() as first, ExitStack() as second:
+        _, one = first.enter_context(fed(tmp_path, api, store=store, sync_lease="1s"))
+        until(lambda: one.ready()[0], "the first feeds")
+        other_state, two = second.enter_context(fed(tmp_path, api, store=store, sync_lease="1s"))
+        until(lambda: two.ready()[0], "the second answers from what the first listed")
+        assert active(one)
+        assert not active(two)
+        assert api.lists("pods") == 1
+        objects.put(pod("web-2", "b1"))
+        until(lambda: "web-2" in other_state.pods(), "a change by way of the first")
+        # Something goes while the first is still there, and something when nobody is.
+        first.close()
+        objects.remove("Pod", "web-0", "default")
+        until(lambda: active(two), "the second feeds")
+        until(lambda: set(other_state.pods()) == {"web-1", "web-2"}, "the deletion")
+
+
+def test_a_feeder_that_lost_the_lease_without_noticing_is_refused(tmp_path: Path) -> None:
+    resource = {one.kind: one for one in RESOURCES}[Kind.NODE]
+    fact = read_fact(resource, {**node("late"), "metadata": {"name": "late"}})
+    gone = Absence(Key(Kind.NODE, "", "a1"), "99999")
+    with served() as server, Client(server.address) as client:
+        former, present = ClientSink(client, "former"), ClientSink(client, "present")
+        old = former.hold(60)
+        assert old > 0
+        assert present.hold(60) == 0
+        former.replace(Kind.NODE, [fact], "1", force=False, fence=old)
+        former.leave()
+        new = present.hold(60)
+        assert new > old
+        with pytest.raises(Fenced):
+            former.write([fact], [], fence=old)
+        with pytest.raises(Fenced):
+            former.write([], [gone], fence=old)
+        with pytest.raises(Fenced):
+            former.replace(Kind.NODE, [], "2", force=False, fence=old)
+        present.write([fact], [gone], fence=new)
+        assert [one.node.metadata.name for one in client.list(answers.Kind.NODE)] == ["late"]
+
+
+def test_a_lease_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    with served() as server, Client(server.address) as client:
+        for holder, seconds in (("", 5.0), ("a/b", 5.0), ("one", 0.0), ("one", 7200.0)):
+            with pytest.raises(client_errors.InvalidRequest):
+                client.hold(holder, seconds)
+        first = client.hold("one", 60)
+        assert (first.held, first.holder) == (True, "one")
+        second = client.hold("two", 60)
+        assert (second.held, second.holder, second.fence) == (False, "one", first.fence)
+        assert 0 < second.left <= 60

@@ -1,0 +1,115 @@
+"""The feeder's lease: one holder at a time, and writes of former holders are refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers import until
+from tests.store.backends import CLUSTER, node, objects, pod, put
+from topospread.errors import Fenced, InvalidRequest
+from topospread.store.api import MAX_LEASE, Lease
+from topospread.store.rules import granted
+from topospread.store.settings import StoreSettings
+from topospread.store.sqlite.open import open_store
+from topospread.store.urls import SqliteURL, parse_store_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MINUTE = 60_000
+
+
+def test_one_of_many_has_it(store):
+    first = store.lease(CLUSTER, "one", MINUTE)
+    assert (first.holder, first.left) == ("one", MINUTE)
+    assert first.fence > 0
+    refused = store.lease(CLUSTER, "two", MINUTE)
+    assert (refused.holder, refused.fence) == ("one", first.fence)
+    assert 0 < refused.left <= MINUTE
+    assert store.lease("other", "two", MINUTE).holder == "two", "each cluster has its own"
+
+
+def test_renewing_keeps_the_token(store):
+    first = store.lease(CLUSTER, "one", MINUTE)
+    assert store.lease(CLUSTER, "one", 2 * MINUTE) == Lease("one", first.fence, 2 * MINUTE)
+
+
+def test_the_next_holder_has_a_greater_token(store, other_store):
+    first = store.lease(CLUSTER, "one", MINUTE)
+    assert store.lease(CLUSTER, "one", 0) == Lease("one", first.fence, 0)
+    second = other_store.lease(CLUSTER, "two", MINUTE)
+    assert second.holder == "two"
+    assert second.fence > first.fence
+    assert store.lease(CLUSTER, "one", MINUTE).holder == "two"
+
+
+def test_who_does_not_hold_it_gives_nothing_back(store):
+    first = store.lease(CLUSTER, "one", MINUTE)
+    assert store.lease(CLUSTER, "two", 0).holder == "one"
+    assert store.lease(CLUSTER, "one", MINUTE).fence == first.fence
+    assert store.lease("nobody", "two", 0) == Lease("", 0, 0)
+
+
+def test_it_ends_by_itself(store):
+    first = store.lease(CLUSTER, "one", 1)
+    until(lambda: store.lease(CLUSTER, "two", MINUTE).holder == "two", "the end of the lease")
+    assert store.lease(CLUSTER, "two", MINUTE).fence > first.fence
+
+
+def test_writes_of_a_former_holder_are_refused_as_a_whole(store):
+    first = store.lease(CLUSTER, "one", MINUTE)
+    store.apply(CLUSTER, [put(pod("a"))], fence=first.fence)
+    store.lease(CLUSTER, "one", 0)
+    # Nobody else has it yet: what its last holder still has under way is good.
+    store.apply(CLUSTER, [put(pod("b"))], fence=first.fence)
+    second = store.lease(CLUSTER, "two", MINUTE)
+    head = store.head(CLUSTER)
+    with pytest.raises(Fenced, match="list again"):
+        store.apply(CLUSTER, [put(pod("c")), put(node())], fence=first.fence)
+    with pytest.raises(Fenced):
+        store.apply(CLUSTER, [], fence=first.fence)
+    assert store.head(CLUSTER) == head
+    store.apply(CLUSTER, [put(pod("c"))], fence=second.fence)
+    store.apply(CLUSTER, [put(pod("d"))])
+    assert set(objects(store)) == {pod(name) for name in "abcd"}
+
+
+def test_dropping_a_cluster_voids_its_token(store):
+    first = store.lease(CLUSTER, "one", MINUTE)
+    store.apply(CLUSTER, [put(pod())], fence=first.fence)
+    store.drop(CLUSTER)
+    with pytest.raises(Fenced):
+        store.apply(CLUSTER, [put(pod())], fence=first.fence)
+    assert objects(store) == {}
+    again = store.lease(CLUSTER, "one", MINUTE)
+    assert again.fence > first.fence
+    store.apply(CLUSTER, [put(pod())], fence=again.fence)
+
+
+@pytest.mark.parametrize(
+    ("holder", "lifetime"),
+    [("", 1), ("a/b", 1), ("x" * 254, 1), ("one", -1), ("one", MAX_LEASE + 1)],
+)
+def test_what_no_lease_can_be(store, holder, lifetime):
+    with pytest.raises(InvalidRequest):
+        store.lease(CLUSTER, holder, lifetime)
+
+
+def test_tokens_grow_beyond_the_clock():
+    assert granted(("", 0, 0), "one", 10, now=1000) == Lease("one", 1000, 10)
+    assert granted(("one", 5000, 900), "two", 10, now=1000) == Lease("two", 5001, 10)
+
+
+def test_a_file_of_an_older_version_gets_the_table(tmp_path: Path) -> None:
+    url = parse_store_url(f"sqlite://{tmp_path}/state.db", {})
+    assert isinstance(url, SqliteURL)
+    open_store(url, StoreSettings()).close()
+    with sqlite3.connect(tmp_path / "state.db") as connection:
+        connection.execute("DROP TABLE feeder")
+    connection.close()
+    store = open_store(url, StoreSettings())
+    assert store.lease(CLUSTER, "one", MINUTE).holder == "one"
+    store.close()
