@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from topospread.cli.bench.cluster import Size, objects
 from topospread.cli.bench.command import BENCHES, command, run
 from topospread.cli.bench.figures import Figures
 from topospread.cli.bench.plan import Plan
+from topospread.cli.bench.planner import VERBS
 from topospread.cli.bench.report import TITLES, write
 from topospread.cli.bench.targets import TARGETS
 from topospread.store.api import Kind
@@ -69,6 +71,23 @@ def test_what_cannot_be_measured_is_said(found: dict[str, Figures]) -> None:
 @pytest.mark.bench
 def test_decide_tells_the_promised_names(found: dict[str, Figures]) -> None:
     assert found["decide"].plain().keys() >= PROMISED
+
+
+@pytest.mark.bench
+def test_each_verb_of_the_planner_has_its_time(found: dict[str, Figures]) -> None:
+    for verb in VERBS:
+        assert found["planner"].plain()[f"{verb}_p50_ms"] > 0
+
+
+@pytest.mark.bench
+def test_the_planner_can_be_asked_about_a_recorded_cluster(tmp_path: Path) -> None:
+    node = {"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "a"}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}
+    recorded = tmp_path / "cluster.json"
+    content = {"cluster": {"nodes": [node]}, "incoming": [{"name": "one", "pod": pod}]}
+    recorded.write_text(json.dumps(content), "utf-8")
+    figures = run("planner", replace(SMALL, recorded=str(recorded)))
+    assert figures.samples["explain_p50_ms"]
 
 
 @pytest.mark.bench

@@ -27,6 +27,7 @@ BENCHES: Final = {
     "cold": "The first use of a selector that nobody asked for before.",
     "changes": "Changes applied, what they cost decisions, and when they are seen.",
     "start": "Time until a new process is ready, and its memory.",
+    "planner": "The planner's verbs, asked one after the other.",
 }
 """Each is `measure` of the module with its name."""
 
@@ -43,6 +44,12 @@ def bench_options(command: _C) -> _C:
             default="",
             metavar="PROGRAM",
             help="redis-server  [default: $REDIS_SERVER, or on PATH]",
+        ),
+        click.option(
+            "--recorded",
+            default="",
+            metavar="FILE",
+            help="Ask `planner` about the cluster in this file, as conformance reads it.",
         ),
         click.option("--rounds", type=click.IntRange(1), default=5, show_default=True),
         click.option(
@@ -137,7 +144,15 @@ def show(figures: Figures) -> None:
         printing.note(f"{name}: not measured: {reason}")
 
 
-def _plan(nodes: int, pods: int, seconds: float, rounds: int, redis_server: str, ghz: str) -> Plan:
+def _plan(
+    nodes: int,
+    pods: int,
+    seconds: float,
+    rounds: int,
+    recorded: str,
+    redis_server: str,
+    ghz: str,
+) -> Plan:
     from topospread.cli.bench.cluster import Size
     from topospread.cli.bench.plan import Plan
 
@@ -149,4 +164,5 @@ def _plan(nodes: int, pods: int, seconds: float, rounds: int, redis_server: str,
         lambda text: printing.note(f"bench: {text}"),
         redis,
         ghz or shutil.which("ghz") or "",
+        recorded,
     )

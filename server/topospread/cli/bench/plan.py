@@ -24,6 +24,7 @@ class Plan:
         say: told what is under way.
         redis_server: a redis-server program; empty when there is none.
         ghz: a ghz program; empty when there is none.
+        recorded: file of a recorded cluster that `planner` asks about; empty for one made up.
         only: cases of `decide` to measure; empty for all.
     """
 
@@ -33,6 +34,7 @@ class Plan:
     say: Callable[[str], None] = lambda _: None
     redis_server: str = ""
     ghz: str = ""
+    recorded: str = ""
     only: frozenset[str] = frozenset()
 
 

@@ -23,6 +23,7 @@ TITLES: Final = {
     "cold": "Selectors never seen before",
     "changes": "Changes",
     "start": "Start and memory",
+    "planner": "The planner",
 }
 
 ABOUT: Final = {
@@ -57,6 +58,10 @@ acknowledgement of a write to the view that holds it in another process, 1,000 s
 `ready_s`: from the first connection that the port takes to the announcement that the server is
 ready; `process_ready_s`: from the start of the process. `rss_mb`: resident memory then;
 `rss_used_mb`: after some seconds of decisions.""",
+    "planner": """\
+Milliseconds of a call over gRPC, one after the other, by a client of the library: median and
+slowest of a round. `explain` takes the twenty pod shapes by turns; `explain_nowhere` the same with
+one more constraint that no domain meets, so that each suggestion is tried out.""",
 }
 
 

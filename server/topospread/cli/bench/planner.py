@@ -1,0 +1,112 @@
+"""The planner's verbs: how long each takes, asked one after the other over gRPC.
+
+Each verb is a function that makes one call; see :data:`VERBS`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from topospread.cli.bench import questions
+from topospread.cli.bench.cluster import ZONE
+from topospread.cli.bench.figures import Figures
+from topospread.cli.bench.processes import server
+from topospread.cli.bench.stores import filled_store, sqlite_store
+from topospread.cli.complaints import BadInput
+from topospread.cli.conformance.grounds import throw_away_cluster
+from topospread.cli.conformance.recordings import Shape, records
+from topospread_client.client import Client
+from topospread_client.connection import Connection
+from topospread_client.manifests import pod_from_manifest
+from topospread_proto.v1 import kubernetes_pb2 as k8s
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from topospread.cli.bench.plan import Plan
+
+PATIENCE: Final = 120.0
+"""Seconds that a call may take, and loading a recorded cluster."""
+
+
+class Verb(Protocol):
+    """Makes one call about a pod."""
+
+    def __call__(self, client: Client, pod: k8s.Pod) -> None:
+        """Ask."""
+        ...
+
+
+def explain(client: Client, pod: k8s.Pod) -> None:
+    """Explain a pod as it is."""
+    client.explain(pod)
+
+
+def explain_nowhere(client: Client, pod: k8s.Pod) -> None:
+    """Explain a pod that fits nowhere, so that advice is sought."""
+    waiting = k8s.Pod()
+    waiting.CopyFrom(pod)
+    waiting.spec.topology_spread_constraints.add(
+        max_skew=1,
+        min_domains=100,
+        topology_key=ZONE,
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=k8s.LabelSelector(match_labels=pod.metadata.labels),
+    )
+    client.explain(waiting)
+
+
+VERBS: Final[Mapping[str, Verb]] = {"explain": explain, "explain_nowhere": explain_nowhere}
+"""By what their figures begin with."""
+
+
+def measure(plan: Plan) -> Figures:
+    """Milliseconds of a call, by verb: the median of a round, and its slowest call."""
+    figures = Figures()
+    with ExitStack() as opened:
+        client, pods = _subject(plan, opened)
+        for verb in VERBS.values():
+            _round(verb, client, pods, 0.0)
+        for number in range(plan.rounds):
+            plan.say(f"planner: round {number + 1} of {plan.rounds}")
+            for name, verb in VERBS.items():
+                taken = _round(verb, client, pods, plan.seconds)
+                figures.add(f"{name}_p50_ms", statistics.median(taken) * 1e3)
+                figures.add(f"{name}_max_ms", max(taken) * 1e3)
+    return figures
+
+
+def _round(verb: Verb, client: Client, pods: Sequence[k8s.Pod], seconds: float) -> list[float]:
+    """Seconds of each call: one about each pod, and again until the time is over."""
+    taken: list[float] = []
+    ends = time.monotonic() + seconds
+    while not taken or time.monotonic() < ends:
+        for pod in pods:
+            begun = time.monotonic()
+            verb(client, pod)
+            taken.append(time.monotonic() - begun)
+    return taken
+
+
+def _subject(plan: Plan, opened: ExitStack) -> tuple[Client, Sequence[k8s.Pod]]:
+    """A client of a server with the plan's cluster, and pods to ask about."""
+    if not plan.recorded:
+        plan.say(f"planner: making {plan.size.nodes} nodes and {plan.size.pods} pods")
+        running = opened.enter_context(server(opened.enter_context(filled_store(plan.size))))
+        client = Client(running.address, timeout=PATIENCE)
+        return opened.enter_context(client), questions.incoming()
+    plan.say(f"planner: loading {plan.recorded}")
+    found = [each for each in records(Path(plan.recorded)) if each.shape is Shape.CLUSTER]
+    if not found:
+        raise BadInput(f"{plan.recorded}: no recorded cluster with incoming pods")
+    content = found[0].content
+    store = opened.enter_context(sqlite_store())
+    running = opened.enter_context(server(store, preload="all"))
+    ground = opened.enter_context(
+        throw_away_cluster(Connection(running.address), content["cluster"], PATIENCE)
+    )
+    return ground.client, [pod_from_manifest(each["pod"]) for each in content["incoming"]]
