@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from topospread_client import decoding
 from topospread_client.answers import Answer, Status
+from topospread_client.explanations import pod_explanation
 from topospread_proto.v1 import simulate_pb2 as detail
 
 if TYPE_CHECKING:
+    from topospread_client.explanations import PodExplanation
     from topospread_proto.v1 import planner_pb2 as pb
 
 
@@ -31,7 +33,8 @@ class PendingPods:
         pods: names of the first of them.
         count: how many they are.
         message: kube-scheduler's words.
-        hints: what would help.
+        explanation: of the first of them, at the state it was refused at; None where there are more
+            reasons than are explained.
     """
 
     namespace: str
@@ -39,7 +42,7 @@ class PendingPods:
     count: int
     status: Status
     message: str
-    hints: tuple[str, ...] = ()
+    explanation: PodExplanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class Simulation(Answer):
         joined: the nodes that joined, by node group.
         evicted: pods and reservations that drained nodes lost.
         fewest: when it was asked for.
+        advice: what would make all pods fit, tried out; only where no nodes join.
     """
 
     placed: int
@@ -130,6 +134,7 @@ class Simulation(Answer):
     joined: tuple[JoinedNodes, ...] = ()
     evicted: int = 0
     fewest: FewestNodes | None = None
+    advice: tuple[str, ...] = ()
 
 
 def simulation(message: pb.SimulateResponse, traceparent: str | None) -> Simulation:
@@ -150,6 +155,7 @@ def simulation(message: pb.SimulateResponse, traceparent: str | None) -> Simulat
         joined=tuple(map(_joined, message.joined)),
         evicted=message.evicted,
         fewest=_fewest(message.fewest) if message.HasField("fewest") else None,
+        advice=tuple(message.advice),
     )
 
 
@@ -160,7 +166,9 @@ def _pending(message: detail.PendingPods) -> PendingPods:
         count=message.count,
         status=decoding.status(message.status),
         message=message.message,
-        hints=tuple(message.hints),
+        explanation=pod_explanation(message.explanation)
+        if message.HasField("explanation")
+        else None,
     )
 
 

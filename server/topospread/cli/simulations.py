@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli import printing
+from topospread.cli.explanations import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +52,8 @@ def _print(found: Simulation, labels: Sequence[str]) -> None:
         click.echo()
         click.echo(f"pending: {_some(pending)}")
         click.echo(f"  {pending.message or ', '.join(pending.status.reasons)}")
-        for hint in pending.hints:
-            click.echo(f"  {hint}")
+        for suggestion in pending.explanation.suggestions if pending.explanation else ():
+            click.echo(f"  the first would fit with {suggestion.text}")
     if found.spread:
         click.echo()
         printing.table(
@@ -67,6 +68,7 @@ def _print(found: Simulation, labels: Sequence[str]) -> None:
             ("joined", ", ".join(f"{j.count} of {j.node_group}" for j in found.joined)),
             ("evicted", found.evicted or ""),
             ("fewest nodes", _fewest_text(found.fewest)),
+            ("it takes", "; ".join(found.advice)),
             ("not looked at", ", ".join(found.not_modelled)),
             ("revision", found.revision),
             ("trace", found.trace_id),
@@ -139,7 +141,7 @@ def _structure(found: Simulation, labels: Sequence[str], cluster: str) -> dict[s
                 "code": p.status.code.label,
                 "reasons": list(p.status.reasons),
                 "message": p.message,
-                "hints": list(p.hints),
+                "explanation": p.explanation and plain(p.explanation),
             }
             for p in found.pending_pods
         ],
@@ -155,6 +157,7 @@ def _structure(found: Simulation, labels: Sequence[str], cluster: str) -> dict[s
             "optimal": "proved" if fewest.proved else "best_found",
             "simulations": fewest.simulations,
         },
+        "advice": list(found.advice),
         "notModelled": list(found.not_modelled),
         "warnings": list(found.warnings),
         "revision": found.revision,

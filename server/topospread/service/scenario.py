@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 UNNAMED: Final = "pod"
 
-CHECK_EVERY: Final = 8
-"""Pods between two looks at the clock."""
+MOST_GROUPS: Final = 64
+"""Node groups of which the fewest nodes are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +184,9 @@ class Scenarios:
             wrong.append(invalid("changes.addPods", what_ifs, text))
         if question.fewest and not question.groups:
             wrong.append(required("changes.addNodes", "say which nodes may join"))
+        if question.fewest and len(question.groups) > MOST_GROUPS:
+            text = f"the fewest of at most {MOST_GROUPS} node groups are looked for"
+            wrong.append(invalid("changes.addNodes", len(question.groups), text))
 
     def _batches(
         self, question: Question, wrong: list[FieldViolation]

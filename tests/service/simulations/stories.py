@@ -6,8 +6,10 @@ node, or to node and cpu), the `pods` to place, `changes`, and what it expects:
 - placed, pending, evicted: how many;
 - nodes: pods that went to these; fullest: the most on one node, those before included;
 - skew: (before, after) of each constraint; domains: (before, after) of the first constraint's;
-- message: of the first pods that are pending; hint: the begin of one of its hints;
-- joined: nodes that joined; warning: part of a warning.
+- message: of the first pods that are pending; suggested: the begin of what would let one in;
+- advice: what would make all fit, up to the colon;
+- joined: nodes that joined; warning: part of a warning;
+- fewest: nodes of each group, proved; they are looked for then.
 """
 
 from __future__ import annotations
@@ -28,13 +30,20 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+ELSEWHERE: Final[Json] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "elsewhere", "namespace": "elsewhere"},
+}
+"""Makes a cluster of a story without nodes, too."""
+
 KEYS: Final = {"zone": ZONE, "node": HOSTNAME}
 
 STORY: Final = {"name", "source", "nodes", "running", "pods", "changes", "expect"}
 CHANGES: Final = {"add", "drain", "taint", "remove", "start", "constraints"}
 EXPECT: Final = {
-    *("placed", "pending", "evicted", "nodes", "fullest", "skew", "domains", "message", "hint"),
-    *("joined", "warning", "fewest", "optimal"),
+    *("placed", "pending", "evicted", "nodes", "fullest", "skew", "domains", "message"),
+    *("suggested", "advice", "joined", "warning", "fewest"),
 }
 
 
@@ -60,7 +69,7 @@ def stories() -> Iterator[Story]:
         assert story.keys() <= STORY, story
         assert story.get("changes", {}).keys() <= CHANGES, story
         assert story["expect"].keys() <= EXPECT, story
-        cluster = [_node(name, **said) for name, said in story["nodes"].items()]
+        cluster = [ELSEWHERE, *(_node(name, **said) for name, said in story["nodes"].items())]
         cluster += _running(story.get("running", {}))
         yield Story(story["name"], cluster, _arguments(story), story["expect"])
 
@@ -86,9 +95,21 @@ def check(found: Simulation, expect: Json) -> None:
         assert (domain.before, domain.after) == (before, after), value
     if "message" in expect:
         assert found.pending_pods[0].message == expect["message"]
-    if "hint" in expect:
-        assert any(hint.startswith(expect["hint"]) for hint in found.pending_pods[0].hints)
+    if "suggested" in expect:
+        explanation = found.pending_pods[0].explanation
+        assert explanation is not None
+        assert explanation.message == found.pending_pods[0].message
+        assert any(each.text.startswith(expect["suggested"]) for each in explanation.suggestions)
+    assert [text.partition(":")[0] for text in found.advice] == expect.get("advice", _none(found))
+    if "fewest" in expect:
+        assert found.fewest is not None
+        assert [group.count for group in found.fewest.nodes] == expect["fewest"]
+        assert (found.fewest.all_fit, found.fewest.proved) == (not found.pending, True)
     assert expect.get("warning", "") in "\n".join(found.warnings)
+
+
+def _none(found: Simulation) -> list[str]:
+    return [text.partition(":")[0] for text in found.advice]
 
 
 def _joined(found: Simulation) -> int:
@@ -142,6 +163,7 @@ def _arguments(story: Json) -> Json:
             ConstraintChange(KEYS[change["key"]], **{k: v for k, v in change.items() if k != "key"})
             for change in changes.get("constraints", ())
         ],
+        "fewest_nodes": "fewest" in story["expect"],
     }
 
 

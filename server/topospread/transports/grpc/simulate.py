@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topospread.service.simulated import answer
+from topospread.service.what_if import answer
 from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread.transports.grpc.simulating import answer_of, question_of
 from topospread_proto.v1 import planner_pb2 as pb
@@ -25,12 +25,13 @@ class SimulateServicer:
 
     def simulate(self, request: pb.SimulateRequest, call: Call) -> pb.SimulateResponse:
         """Planner.Simulate."""
-        found = answer(self._scenarios, question_of(request, call))
+        answered = answer(self._scenarios, question_of(request, call))
+        simulation = answered.found.simulation
         if call.span.recording:
             call.span.set_many(
                 {
-                    "topospread.placed": len(found.simulation.placements),
-                    "topospread.pending": found.simulation.waiting,
+                    "topospread.placed": len(simulation.placements),
+                    "topospread.pending": simulation.waiting,
                 }
             )
-        return answer_of(found)
+        return answer_of(answered)

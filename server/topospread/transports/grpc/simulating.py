@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from topospread.codec.cluster import node_from_proto
@@ -22,19 +23,22 @@ from topospread.service.constraint_changes import ConstraintChange
 from topospread.service.fit import Fit
 from topospread.service.node_groups import NodeGroup
 from topospread.service.scenario import Drained, PodsToPlace, Question
-from topospread.service.simulated import hints
 from topospread.service.spreads import spread_changes
 from topospread.transports.grpc.decode import consistency_of, fit_of, settings_of
 from topospread.transports.grpc.encode import stale_for, status_message
+from topospread.transports.grpc.explain import explanation_message
 from topospread_proto.v1 import planner_pb2 as pb
 from topospread_proto.v1 import simulate_pb2 as detail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from topospread.service.explaining.findings import Explanation
+    from topospread.service.fewest import Fewest
     from topospread.service.simulate import Pending
     from topospread.service.simulated import Simulated
     from topospread.service.spreads import SpreadChange
+    from topospread.service.what_if import Answer
     from topospread.transports.grpc.calls import Call
     from topospread_proto.v1 import common_pb2
 
@@ -80,8 +84,9 @@ def question_of(request: pb.SimulateRequest, call: Call) -> Question:
     return question
 
 
-def answer_of(found: Simulated) -> pb.SimulateResponse:
+def answer_of(answer: Answer) -> pb.SimulateResponse:
     """What would happen."""
+    found = answer.found
     scenario, simulation = found.scenario, found.simulation
     batches, groups = simulation.batches, found.group_of
     return pb.SimulateResponse(
@@ -98,15 +103,17 @@ def answer_of(found: Simulated) -> pb.SimulateResponse:
             )
             for placement in simulation.placements
         ],
-        pending_pods=[_pending(each, batches[each.batch].namespace) for each in simulation.pending],
+        pending_pods=[
+            _pending(pending, batches[pending.batch].namespace, explanation)
+            for pending, explanation in zip_longest(simulation.pending, answer.explanations)
+        ],
         spread=[_spread(change) for change in spread_changes(simulation)],
         not_modelled=scenario.not_modelled,
         warnings=scenario.warnings,
-        joined=[
-            detail.JoinedNodes(node_group=group.name, count=len(names), nodes=names[:NAMED])
-            for group, names in zip(scenario.question.groups, found.joined, strict=True)
-        ],
+        joined=_joined(found),
         evicted=simulation.evicted,
+        fewest=None if answer.fewest is None else _fewest(answer.fewest, found),
+        advice=answer.advice,
     )
 
 
@@ -215,14 +222,34 @@ def _pause(call: Call) -> Callable[[], None]:
 # ------------------------------ answers
 
 
-def _pending(pending: Pending, namespace: str) -> detail.PendingPods:
+def _joined(found: Simulated) -> list[detail.JoinedNodes]:
+    groups = found.scenario.question.groups
+    return [
+        detail.JoinedNodes(node_group=group.name, count=len(names), nodes=names[:NAMED])
+        for group, names in zip(groups, found.joined, strict=True)
+    ]
+
+
+def _fewest(fewest: Fewest, found: Simulated) -> detail.FewestNodes:
+    proved = detail.OPTIMALITY_PROVED if fewest.proved else detail.OPTIMALITY_BEST_FOUND
+    return detail.FewestNodes(
+        all_fit=fewest.all_fit,
+        nodes=_joined(found),
+        optimal=proved,
+        simulations=fewest.simulations,
+    )
+
+
+def _pending(
+    pending: Pending, namespace: str, explanation: Explanation | None
+) -> detail.PendingPods:
     return detail.PendingPods(
         namespace=namespace,
         pods=pending.names[:NAMED],
         count=len(pending.names),
         status=status_message(pending.refusal.status),
         message=pending.refusal.message,
-        hints=hints(pending.cycle),
+        explanation=None if explanation is None else explanation_message(explanation),
     )
 
 

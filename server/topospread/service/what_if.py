@@ -1,0 +1,114 @@
+"""Simulate: what would happen, why pods stay pending, and what would help them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from topospread.service.explaining.case import Case
+from topospread.service.explaining.explain import explained
+from topospread.service.fewest import Fewest, fewest
+from topospread.service.fit import Fit, suited
+from topospread.service.node_groups import NodeGroup
+from topospread.service.simulated import Simulated, with_nodes
+
+if TYPE_CHECKING:
+    from topospread.kube.objects import Node
+    from topospread.service.explaining.findings import Explanation
+    from topospread.service.scenario import Question, Scenario, Scenarios
+    from topospread.service.simulate import Pending
+
+EXPLAINED: Final = 10
+"""Reasons for pending that are explained; there may be as many as pods."""
+
+HELPING: Final = 2000
+"""The effort for an advice that nobody asked for: a fraction of a second."""
+
+MOST_LIKE: Final = 500
+"""Nodes that such an advice may speak of."""
+
+
+@dataclass(slots=True, eq=False)
+class Answer:
+    """What would happen.
+
+    Attributes:
+        fewest: when it was asked for.
+        explanations: of the first reasons for pending, in their order.
+        advice: what would make all pods fit, each tried out.
+    """
+
+    found: Simulated
+    fewest: Fewest | None
+    explanations: list[Explanation]
+    advice: list[str]
+
+
+def answer(scenarios: Scenarios, question: Question) -> Answer:
+    """Answer a question.
+
+    Raises:
+        As Scenarios.make; DeadlineExceeded.
+    """
+    scenario = scenarios.make(question)
+    smallest = fewest(scenario) if question.fewest else None
+    counts = [group.count for group in question.groups] if smallest is None else smallest.counts
+    found = with_nodes(scenario, counts)
+    pending = found.simulation.pending
+    explanations = [_explained(each, scenario) for each in pending[:EXPLAINED]]
+    advice = []
+    if pending and not question.groups and (text := _more_nodes(scenario, pending[0])):
+        advice.append(text)
+    return Answer(found, smallest, explanations, advice)
+
+
+def _explained(pending: Pending, scenario: Scenario) -> Explanation:
+    """Why the first of some pods was refused, at the state it was refused at."""
+    cycle = pending.cycle
+    batch = scenario.batches[pending.batch]
+    case = Case(
+        cycle.view.snapshot,
+        cycle.pod,
+        cycle.rules,
+        cycle.constraints,
+        batch.demand,
+        scenario.question.fit,
+        cycle.name,
+        cycle.uid,
+    )
+    return explained(case)
+
+
+def _more_nodes(scenario: Scenario, pending: Pending) -> str:
+    """How many nodes like one there is make all pods fit; empty where that is not found soon."""
+    like = _template(scenario, pending)
+    if like is None:
+        return ""
+    group = NodeGroup("", like, MOST_LIKE)
+    question = replace(scenario.question, groups=[group])
+    found = fewest(replace(scenario, question=question), HELPING)
+    if not found.all_fit:
+        return ""
+    (count,) = found.counts
+    pods = sum(len(batch.names) for batch in scenario.batches)
+    text = (
+        f"{count} more node{'' if count == 1 else 's'} like {like.name}: all {pods} pods fit then"
+    )
+    return text if found.proved else f"{text}; fewer may do"
+
+
+def _template(scenario: Scenario, pending: Pending) -> Node | None:
+    """The first node by name that the pods could go to, were it empty."""
+    cycle = pending.cycle
+    snapshot = cycle.view.snapshot
+    fitting = suited(
+        snapshot,
+        cycle.pod,
+        cycle.constraints.requirements,
+        scenario.batches[pending.batch].demand,
+        Fit.NODE,
+        comparison_operators=cycle.rules.gates.taint_comparison_operators,
+    ).nodes
+    order = snapshot.nodes.order
+    slots = order[fitting[order]]
+    return snapshot.nodes.node(int(slots[0])) if slots.size else None
