@@ -44,6 +44,7 @@ class Supposition:
 
     Attributes:
         joined: new nodes, under names that no node has.
+        changed: nodes that are there, with other labels, taints or amounts.
         gone: nodes that leave with all that is on them; they belong to no domain any more.
         emptied: nodes that stay, with :data:`DRAIN_TAINT` and without what was on them: domains
             that are eligible all the same, unless a constraint honours taints.
@@ -51,6 +52,7 @@ class Supposition:
     """
 
     joined: Sequence[Node] = ()
+    changed: Sequence[Node] = ()
     gone: Sequence[str] = ()
     emptied: Sequence[str] = ()
     moves: Sequence[PodMove] = ()
@@ -62,7 +64,7 @@ def supposed(
     """The state after the changes, and how many pods and reservations drained nodes lost.
 
     Args:
-        snapshot: the state; nodes to drain are in it, nodes to join are not.
+        snapshot: the state; nodes to drain or change are in it, nodes to join are not.
         changes: what to suppose.
         groups: the groups that will be looked at, all of them kept; the answer has no others.
     """
@@ -99,7 +101,8 @@ def supposed(
 
 def _nodes(snapshot: Snapshot, changes: Supposition) -> NodeTable:
     nodes = snapshot.nodes
-    written: dict[int, Node | None] = {nodes.slot(name): None for name in changes.gone}
+    written: dict[int, Node | None] = {nodes.slot(node.name): node for node in changes.changed}
+    written |= {nodes.slot(name): None for name in changes.gone}
     for name in changes.emptied:
         slot = nodes.slot(name)
         node = nodes.node(slot)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topospread.index.supposed import supposed
 from topospread.kube.demands import NO_DEMAND, Demand
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
-from topospread.service.explaining.imagined import with_nodes
 from topospread.service.fit import Fit, suited
 from topospread.spread.filtering import DomainState, PodMove, filter_nodes, pre_filter
 from topospread.spread.scoring import score
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.index.snapshot import Snapshot
-    from topospread.kube.objects import Node, Pod, SpreadConstraint
+    from topospread.index.supposed import Supposition
+    from topospread.kube.objects import Pod, SpreadConstraint
     from topospread.service.fit import Suited
     from topospread.spread.constraints import Constraint, PodConstraints
     from topospread.spread.filtering import Verdicts
@@ -187,10 +188,10 @@ class Case:
         hard = replace(self.constraints.hard, constraints=tuple(constraints))
         return replace(self, constraints=replace(self.constraints, hard=hard))
 
-    def with_nodes(self, changed: Mapping[str, Node]) -> Case:
-        """The same with nodes changed, or added where none has the name."""
+    def supposing(self, changes: Supposition) -> Case:
+        """The same at a state that is supposed."""
         groups = {c.group for c in (*self.hard, *self.soft) if not c.group.counts_nothing}
-        return replace(self, snapshot=with_nodes(self.snapshot, changed, groups))
+        return replace(self, snapshot=supposed(self.snapshot, changes, groups)[0])
 
     def refused_by(self, nodes: Bools) -> Counter[str]:
         """Some nodes by the reasons for which the other filters refuse them."""

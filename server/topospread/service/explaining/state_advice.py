@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.index.supposed import Supposition
 from topospread.kube.objects import HOSTNAME_LABEL, Node, Taint, Toleration
 from topospread.kube.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
 from topospread.service.explaining.candidates import Candidate, called, plural
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from topospread.service.explaining.case import Case
     from topospread.spread.topology import Bools
 
-MOST_IMAGINED: Final = 64
+MOST_IMAGINED: Final = 1000
 """Nodes that are imagined at once; minDomains far beyond what there is get no such advice."""
 
 WAYS_TO_LABEL: Final = 4
@@ -76,11 +77,12 @@ def more_domains(case: Case, position: int) -> Iterator[Candidate]:
     if like is None or number > MOST_IMAGINED:
         return
     key = constraint.topology_key
-    one = case.with_nodes(_in_new_domains(case, like, key, 1))
-    more = one if number == 1 else case.with_nodes(_in_new_domains(case, like, key, number))
+    new = _in_new_domains(case, like, key, number)
+    one = case.supposing(Supposition(joined=new[:1]))
+    more = one if number == 1 else case.supposing(Supposition(joined=new))
     index, _ = called(case, position)
     text = f"{plural(number, 'more domain')} of {key}"
-    if missing > 0:
+    if missing > 0 and constraint.min_domains > 1:
         text += f": minDomains {constraint.min_domains}, eligible {state.eligible_domains}"
         if number > 1 and one.fits:
             text += " (1 is enough for this pod)"
@@ -98,9 +100,9 @@ def _template(case: Case, position: int) -> Node | None:
     return None
 
 
-def _in_new_domains(case: Case, like: Node, key: str, number: int) -> dict[str, Node]:
+def _in_new_domains(case: Case, like: Node, key: str, number: int) -> list[Node]:
     values, names = case.snapshot.domains(key).number, case.snapshot.nodes
-    made: dict[str, Node] = {}
+    made: list[Node] = []
     free = 0
     while len(made) < number:
         free += 1
@@ -108,7 +110,7 @@ def _in_new_domains(case: Case, like: Node, key: str, number: int) -> dict[str, 
         if name in values or names.slot(name) >= 0:
             continue
         labels = {**like.labels, HOSTNAME_LABEL: name, key: name}
-        made[name] = replace(like, name=name, labels=labels)
+        made.append(replace(like, name=name, labels=labels))
     return made
 
 
@@ -124,7 +126,8 @@ def label_nodes(case: Case, position: int) -> Iterator[Candidate]:
     number = int(np.count_nonzero(lacking))
     index, _ = called(case, position)
     for value in _values(case, position, node):
-        labelled = case.with_nodes({node.name: replace(node, labels={**node.labels, key: value})})
+        other = replace(node, labels={**node.labels, key: value})
+        labelled = case.supposing(Supposition(changed=[other]))
         if labelled.fits:
             example = "the node's name" if key == HOSTNAME_LABEL else f"for example {value}"
             yield Candidate(
@@ -163,14 +166,18 @@ def uncordon(case: Case) -> Iterator[Candidate]:
     number = int(np.count_nonzero(cordoned))
     if not number:
         return
-    freed: dict[str, Node] = {}
+    freed: list[Node] = []
     for slot in _by_name(case, cordoned)[:MOST_IMAGINED]:
         node = case.snapshot.nodes.node(slot)
         assert node is not None, "nodes that pass are there"
         taints = tuple(taint for taint in node.taints if taint.key != CORDONED_TAINT.key)
-        freed[node.name] = replace(node, unschedulable=False, taints=taints)
+        freed.append(replace(node, unschedulable=False, taints=taints))
     text = f"uncordon {plural(number, 'node')} that spreading leaves open"
-    yield Candidate(case.with_nodes(freed), (Change(ChangeKind.UNCORDON, number=number),), text)
+    yield Candidate(
+        case.supposing(Supposition(changed=freed)),
+        (Change(ChangeKind.UNCORDON, number=number),),
+        text,
+    )
 
 
 def tolerate(case: Case) -> Iterator[Candidate]:
