@@ -37,3 +37,34 @@ def test_without_the_precondition_breaches_are_found(bare, store):
 def test_over_many_namespaces(bare, redis_url):
     said = bare(*SMALL, "--placements", "200", "--namespaces", "50", "--store", redis_url)
     assert (said.code, json.loads(said.out)["breaches"]) == (0, 0), said.err
+
+
+def test_nothing_breaks_when_a_server_is_killed_on_the_way(bare, redis_url):
+    said = bare(*SMALL, "--placements", "300", "--store", redis_url, "--kill-server")
+    value = json.loads(said.out)
+    assert (said.code, value["breaches"]) == (0, 0), said.err
+    assert value["judged"] >= value["placements"] >= 300
+    assert value["placesHeldAgainAfterSeconds"] >= 0
+
+
+def test_nothing_breaks_when_redis_is_killed_and_comes_back(bare, redis_binary):
+    program = ("--redis-server", redis_binary)
+    said = bare(*SMALL, "--placements", "300", *program, "--restart-redis")
+    value = json.loads(said.out)
+    assert (said.code, value["breaches"]) == (0, 0), said.err
+    assert value["judged"] >= value["placements"] >= 300
+    assert value["placesHeldAgainAfterSeconds"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (("--kill-server", "--break-precondition"), "goes with neither"),
+        (("--kill-server", "--restart-redis"), "goes with neither"),
+        (("--restart-redis", "--store", "redis://127.0.0.1:1"), "of its own"),
+    ],
+)
+def test_what_cannot_be_raced_is_told(bare, flags, told):
+    said = bare(*SMALL, *flags)
+    assert said.code == 2
+    assert told in said.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -48,37 +50,77 @@ def sqlite_store() -> Iterator[str]:
         yield f"sqlite://{directory}/state.db"
 
 
-@contextmanager
-def redis_store(program: str) -> Iterator[str]:
-    """The address of an empty redis-server of its own that keeps its log as one should.
+class OwnRedis:
+    """A redis-server that keeps its log as one should.
 
     Args:
         program: the redis-server.
-
-    Raises:
-        Unreachable: it does not start.
+        directory: where its files are.
     """
-    with tempfile.TemporaryDirectory(prefix="topospread-bench-") as directory:
-        port = free_port()
-        process = subprocess.Popen(
-            [program, "-"],
-            stdin=subprocess.PIPE,
-            stdout=(Path(directory) / "redis.log").open("wb"),
-            cwd=directory,
-            text=True,
-        )
+
+    def __init__(self, program: str, directory: Path) -> None:
+        # It runs in another directory; a bare name is looked for on PATH.
+        self._program = os.path.abspath(program) if os.sep in program else program
+        self._directory = directory
+        self._port = free_port()
+        self._process: subprocess.Popen[str] | None = None
+        self.address = f"redis://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Run it with what its directory holds, until it answers.
+
+        Raises:
+            Unreachable: it does not start.
+        """
         try:
-            assert process.stdin is not None
-            process.stdin.write(
-                f'bind 127.0.0.1\nport {port}\nsave ""\nappendonly yes\nappendfsync everysec\n'
-            )
-            process.stdin.close()
-            address = f"redis://127.0.0.1:{port}"
-            _await(address, process, program)
-            yield address
+            with (self._directory / "redis.log").open("ab") as log:
+                self._process = process = subprocess.Popen(
+                    [self._program, "-"],
+                    stdin=subprocess.PIPE,
+                    stdout=log,
+                    cwd=self._directory,
+                    text=True,
+                )
+        except OSError as cause:
+            raise Unreachable(f"{self._program} cannot be run: {cause.strerror}") from cause
+        assert process.stdin is not None
+        process.stdin.write(
+            f'bind 127.0.0.1\nport {self._port}\nsave ""\nappendonly yes\nappendfsync everysec\n'
+        )
+        process.stdin.close()
+        _await(self.address, process, self._program)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait()
+
+
+@contextmanager
+def own_redis(program: str) -> Iterator[OwnRedis]:
+    """An empty redis-server; raises as its start() does."""
+    with tempfile.TemporaryDirectory(prefix="topospread-bench-") as directory:
+        redis = OwnRedis(program, Path(directory))
+        try:
+            redis.start()
+            yield redis
         finally:
-            process.terminate()
-            process.wait()
+            redis.stop()
+
+
+@contextmanager
+def redis_store(program: str) -> Iterator[str]:
+    """The address of an empty redis-server of its own; raises as its start() does."""
+    with own_redis(program) as redis:
+        yield redis.address
 
 
 def free_port() -> int:

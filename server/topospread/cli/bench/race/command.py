@@ -9,24 +9,25 @@ import shutil
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from topospread.cli import printing
-from topospread.cli.complaints import DONE
+from topospread.cli.complaints import DONE, BadInput
 from topospread.cli.options import Options, output_option, pass_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from topospread.cli.bench.race.replay import Found
     from topospread.cli.bench.race.run import Tally
+    from topospread.cli.bench.stores import OwnRedis
 
 BREACHED: Final = 1
 SHOWN: Final = 10
-
-_UNGUARDED: Final = ("-m", "topospread.cli.bench.race.unguarded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Result:
     seconds: float
     cpu: float
     revisions: int
+    recovered: float | None
 
     @property
     def breaches(self) -> int:
@@ -48,6 +50,9 @@ class Result:
         """The figures by name."""
         held = max(1, self.tally.held)
         latencies = sorted(self.tally.latencies) or [0.0]
+        recovered = {}
+        if self.recovered is not None:
+            recovered["placesHeldAgainAfterSeconds"] = round(self.recovered, 3)
         return {
             "breaches": self.breaches,
             "placements": self.tally.held,
@@ -63,6 +68,7 @@ class Result:
             "p50Milliseconds": round(latencies[len(latencies) // 2] * 1e3, 2),
             "p99Milliseconds": round(latencies[int(len(latencies) * 0.99)] * 1e3, 2),
             "revisions": self.revisions,
+            **recovered,
         }
 
 
@@ -89,6 +95,16 @@ class Result:
     is_flag=True,
     help="Let servers write without looking what changed: the race must find breaches.",
 )
+@click.option(
+    "--kill-server",
+    is_flag=True,
+    help="When half of the places are held, kill a server and start another in its place.",
+)
+@click.option(
+    "--restart-redis",
+    is_flag=True,
+    help="When half of the places are held, kill Redis (one of its own) and start it again.",
+)
 @output_option
 @pass_options
 def command(
@@ -102,6 +118,8 @@ def command(
     redis_server: str,
     seed: int,
     break_precondition: bool,
+    kill_server: bool,
+    restart_redis: bool,
 ) -> int:
     """Let callers place pods through several servers at once, and judge each place afterwards.
 
@@ -109,11 +127,18 @@ def command(
     and are tainted. The whole log is recorded and gone through again: a place that a plain recount
     of the state just before it does not allow is a breach, and the exit code is 1.
     """
+    if kill_server and (break_precondition or restart_redis):
+        raise BadInput("--kill-server goes with neither --break-precondition nor --restart-redis")
     with ExitStack() as stack:
+        redis = None
+        if restart_redis:
+            redis = stack.enter_context(_own_redis(store, redis_server))
+            store = redis.address
         if store is None:
             store = stack.enter_context(_own_store(redis_server))
         result = _raced(
             store,
+            redis,
             callers=callers,
             servers=servers,
             placements=placements,
@@ -121,6 +146,7 @@ def command(
             namespaces=namespaces,
             seed=seed,
             guarded=not break_precondition,
+            kill_server=kill_server,
         )
     for breach in (*result.found.breaches, *result.found.doubles)[:SHOWN]:
         printing.note(f"breach: {breach}")
@@ -149,13 +175,30 @@ def _configuration() -> Iterator[str]:
 def _own_store(redis_server: str) -> Iterator[str]:
     from topospread.cli.bench.stores import redis_store, sqlite_store
 
-    program = redis_server or os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or ""
+    program = _program(redis_server)
     with redis_store(program) if program else sqlite_store() as address:
         yield address
 
 
+def _own_redis(store: str | None, redis_server: str) -> AbstractContextManager[OwnRedis]:
+    from topospread.cli.bench.stores import own_redis
+
+    program = _program(redis_server)
+    if store is not None or not program:
+        raise BadInput(
+            "--restart-redis needs a redis-server of its own: leave --store out, and name the "
+            "program with --redis-server if it is not on PATH"
+        )
+    return own_redis(program)
+
+
+def _program(redis_server: str) -> str:
+    return redis_server or os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or ""
+
+
 def _raced(
     store: str,
+    redis: OwnRedis | None,
     *,
     callers: int,
     servers: int,
@@ -164,9 +207,11 @@ def _raced(
     namespaces: int,
     seed: int,
     guarded: bool,
+    kill_server: bool,
 ) -> Result:
     from topospread.app.stores import open_store
     from topospread.cli.bench import processes
+    from topospread.cli.bench.race.mishaps import Servers, Unguarded, restart
     from topospread.cli.bench.race.record import Recorder
     from topospread.cli.bench.race.replay import Replay
     from topospread.cli.bench.race.run import Entry, Race
@@ -176,28 +221,25 @@ def _raced(
     cluster = f"race-{secrets.token_hex(4)}"
     with ExitStack() as stack:
         config = stack.enter_context(_configuration())
-        started = [
-            processes.server(store, "--config", config, preload="all")
-            if guarded
-            else processes.started((*_UNGUARDED, store, config), {})
-            for _ in range(servers)
-        ]
-        running = [stack.enter_context(each) for each in started]
-        clients = [stack.enter_context(Client(each.address, cluster=cluster)) for each in running]
+        running = (Servers if guarded else Unguarded)(stack, store, config, servers)
+        clients = [stack.enter_context(Client(at, cluster=cluster)) for at in running.addresses]
         # Closed before the servers go: dropped while somebody can be asked to.
         stack.callback(clients[0].drop_cluster, cluster)
         opened = open_store(store, os.environ)
         stack.callback(opened.close)
         spaces = [f"team-{number}" for number in range(namespaces)]
-        entry = Entry(clients, callers, placements, nodes, spaces, seed)
+        mishap: Callable[[], None] | None = running.kill_one if kill_server else None
+        if redis is not None:
+            mishap = partial(restart, redis)
+        entry = Entry(clients, callers, placements, nodes, spaces, seed, mishap)
         with printing.progress("racing") as progress:
             race = Race(entry, lambda done: progress(done, placements))
             race.prepare()
             recorder = Recorder(opened, cluster)
-            before = sum(each.cpu() for each in running)
+            before = running.cpu()
             tally, seconds = race.run()
-            cpu = sum(each.cpu() for each in running) - before
+            cpu = running.cpu() - before
         log = recorder.finish()
         with printing.progress("judging") as progress:
             found = Replay().play(log, lambda done: progress(done, len(log)))
-    return Result(tally, found, seconds, cpu, len(log))
+    return Result(tally, found, seconds, cpu, len(log), race.recovered)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
+from topospread.errors import StoreUnavailable
 from topospread.store.api import Revision, Transaction
 
 if TYPE_CHECKING:
     from topospread.store.api import Store
+
+
+_PAUSE: Final = 0.02
 
 
 class Gap(Exception):  # noqa: N818 - named after what is the case
@@ -50,7 +55,12 @@ class Recorder:
         at = Revision()
         try:
             while self._until is None or at.number < self._until:
-                found = self._store.follow(self._cluster, self._identity, at, wait=0.2)
+                try:
+                    found = self._store.follow(self._cluster, self._identity, at, wait=0.2)
+                except StoreUnavailable:
+                    # It may come back; what it lost then is a gap.
+                    time.sleep(_PAUSE)
+                    continue
                 for transaction in found:
                     if (
                         transaction.revision.number != at.number + 1

@@ -35,6 +35,9 @@ SHORT, LONG = 1.0, 60.0
 TURN: Final = 0.02
 """Seconds between two looks of whoever feeds the servers with what happens to the cluster."""
 
+PAUSE: Final = 0.02
+"""Seconds until somebody who was told that it cannot be done now tries again."""
+
 LIVE: Final = 300
 """Pods that run at once, more or less."""
 
@@ -74,6 +77,7 @@ class Entry:
     Attributes:
         clients: one a server.
         placements: how many to hold in all.
+        mishap: happens when half of them are held.
     """
 
     clients: Sequence[Client]
@@ -82,10 +86,15 @@ class Entry:
     nodes: int
     namespaces: Sequence[str]
     seed: int
+    mishap: Callable[[], None] | None = None
 
 
 class Race:
-    """One race; :meth:`run` it once."""
+    """One race; :meth:`run` it once.
+
+    Attributes:
+        recovered: seconds from the end of the mishap until a place was held again.
+    """
 
     def __init__(self, entry: Entry, progress: Callable[[int], None]) -> None:
         self._entry = entry
@@ -94,6 +103,7 @@ class Race:
         self._placed: deque[tuple[Pod, str]] = deque()
         self._over = threading.Event()
         self._failures: list[BaseException] = []
+        self.recovered: float | None = None
 
     def prepare(self) -> None:
         """Make the cluster."""
@@ -110,15 +120,19 @@ class Race:
             threading.Thread(target=self._guarded, args=(self._call, caller), daemon=True)
             for caller in range(self._entry.callers)
         ]
-        feeder = threading.Thread(target=self._guarded, args=(self._feed, -1), daemon=True)
+        others = [
+            threading.Thread(target=self._guarded, args=(work, -1), daemon=True)
+            for work in (self._feed, self._disturb)
+        ]
         began = time.monotonic()
-        for thread in (*threads, feeder):
+        for thread in (*threads, *others):
             thread.start()
         for thread in threads:
             thread.join()
         seconds = time.monotonic() - began
         self._over.set()
-        feeder.join()
+        for thread in others:
+            thread.join()
         if self._failures:
             raise self._failures[0]
         total = Tally()
@@ -141,7 +155,7 @@ class Race:
         random = Random(f"{entry.seed} {caller}")
         number = 0
         while not self._over.is_set():
-            done = sum(each.held for each in self._tallies)
+            done = self._held()
             if caller == 0:
                 self._progress(done)
             if done >= entry.placements or number > 10 * entry.placements:
@@ -159,6 +173,7 @@ class Race:
             answer, node = _asked(client, pod, random, self._entry.nodes, fate)
         except _TRY_AGAIN as error:
             tally.failed[type(error).__name__] += 1
+            self._over.wait(PAUSE)
             return
         tally.latencies.append(time.monotonic() - began)
         tally.conflicts += answer.conflicts
@@ -172,6 +187,25 @@ class Race:
             with suppress(*_TRY_AGAIN):
                 meta = pod.metadata
                 client.release(meta.name, namespace=meta.namespace, uid=meta.uid)
+
+    # ------------------------------ what happens to the servers
+
+    def _disturb(self, number: int) -> None:
+        """Let the mishap happen when half of the places are held."""
+        del number
+        mishap = self._entry.mishap
+        if mishap is None:
+            return
+        while self._held() < self._entry.placements / 2 and not self._over.wait(PAUSE):
+            pass
+        mishap()
+        over, held = time.monotonic(), self._held()
+        while self._held() == held and not self._over.wait(PAUSE / 10):
+            pass
+        self.recovered = time.monotonic() - over
+
+    def _held(self) -> int:
+        return sum(each.held for each in self._tallies)
 
     # ------------------------------ what happens to the cluster
 
