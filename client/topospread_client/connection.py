@@ -79,7 +79,8 @@ class Connection:
         address: ``HOST:PORT`` or any gRPC target (``dns:///…``, ``unix:///…``).
         tls: None speaks plain text.
         insecure: allow plain text to an address that is not this machine's own.
-        retries: whether calls that change nothing are repeated when the server was out of reach.
+        retries: whether calls that have no further effect the second time (all but Delete, Replace,
+            DropCluster and AcceptStore) are repeated when the server was out of reach.
         token: shown with each call, where the server asks who calls.
         token_file: a file with the token instead; read again when it changes.
     """
@@ -141,7 +142,7 @@ class Connection:
 
 
 def service_config(*, retries: bool) -> str:
-    """The gRPC service config: safe calls are repeated, writes are not."""
+    """The gRPC service config: calls that may be made twice are repeated, others are not."""
     if not retries:
         return "{}"
     safe = [{"service": rpc.service, "method": rpc.method} for rpc in rpcs.ALL if rpc.safe]

@@ -1,7 +1,9 @@
 """The calls that this client makes: path, message types, and how each may be treated.
 
-``safe`` calls may be made twice: they change nothing on the server, or, as placing a pod, the same
-thing. The channel repeats them when it was out of reach.
+``safe`` calls may be made twice: they change nothing on the server, or the second time nothing
+more: a pod has one place at most, and objects that are stored already are not written again. The
+channel repeats them when the server was out of reach. A deletion may hit what was made anew since,
+and a Replace is a stream: their callers repeat them.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ BATCH_EVALUATE: Final = Rpc(
 )
 EXPLAIN: Final = Rpc(_ENGINE, "Explain", engine.ExplainRequest, engine.ExplainResponse)
 
-APPLY: Final = Rpc(_STATE, "Apply", state.ApplyRequest, state.ApplyResponse, safe=False)
+APPLY: Final = Rpc(_STATE, "Apply", state.ApplyRequest, state.ApplyResponse)
 DELETE: Final = Rpc(_STATE, "Delete", state.DeleteRequest, state.DeleteResponse, safe=False)
 REPLACE: Final = Rpc(_STATE, "Replace", state.ReplaceRequest, state.ReplaceResponse, safe=False)
 GET: Final = Rpc(_STATE, "Get", state.GetRequest, state.GetResponse)

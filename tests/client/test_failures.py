@@ -11,9 +11,17 @@ from google.protobuf.duration_pb2 import Duration
 
 from tests.client.scripted import Failure
 from topospread_client import errors, rpcs
+from topospread_client.answers import Kind
 from topospread_client.connection import Connection
-from topospread_proto.v1.cluster_state_pb2 import ApplyResponse, ListClustersResponse
+from topospread_client.requests import Reference
+from topospread_proto.v1.cluster_state_pb2 import (
+    ApplyResponse,
+    DeleteResponse,
+    DropClusterResponse,
+    ListClustersResponse,
+)
 from topospread_proto.v1.common_pb2 import BadRequest, ErrorInfo, RetryInfo, RpcStatus
+from topospread_proto.v1.placement_pb2 import PlaceResponse
 from topospread_proto.v1.spread_engine_pb2 import (
     BatchEvaluateResponse,
     EvaluateResponse,
@@ -89,7 +97,7 @@ def test_the_server_says_when_to_retry(connect, script, code):
     details = (("RetryInfo", RetryInfo(retry_delay=Duration(seconds=1, nanos=500_000_000))),)
     script.answer(rpcs.APPLY, Failure(code, "later", details))
     with pytest.raises(errors.TopospreadClientError) as failed:
-        connect(script.address).apply([NODE])
+        connect(Connection(script.address, retries=False)).apply([NODE])
     assert isinstance(failed.value, errors.Conflict | errors.Unavailable)
     assert failed.value.retry_after == 1.5
 
@@ -110,11 +118,22 @@ def test_calls_that_change_nothing_are_repeated(connect, script):
     assert script.calls(rpcs.EVALUATE) == 3
 
 
-def test_writes_are_not_repeated(connect, script):
+def test_writes_that_have_no_further_effect_the_second_time_are_repeated(connect, script):
     script.answer(rpcs.APPLY, UNAVAILABLE, ApplyResponse(revision="r"))
+    script.answer(rpcs.PLACE, UNAVAILABLE, PlaceResponse(node="n"))
+    assert connect(script.address).apply([NODE]).revision == "r"
+    assert connect(script.address).place(POD).node == "n"
+    assert script.calls(rpcs.APPLY) == script.calls(rpcs.PLACE) == 2
+
+
+def test_other_writes_are_not_repeated(connect, script):
+    script.answer(rpcs.DELETE, UNAVAILABLE, DeleteResponse(revision="r"))
+    script.answer(rpcs.DROP_CLUSTER, UNAVAILABLE, DropClusterResponse())
     with pytest.raises(errors.Unavailable, match="going away"):
-        connect(script.address).apply([NODE])
-    assert script.calls(rpcs.APPLY) == 1
+        connect(script.address).delete([Reference(Kind.NODE, "n")])
+    with pytest.raises(errors.Unavailable, match="going away"):
+        connect(script.address).drop_cluster("default")
+    assert script.calls(rpcs.DELETE) == script.calls(rpcs.DROP_CLUSTER) == 1
 
 
 def test_retries_can_be_turned_off(connect, script):
