@@ -1,6 +1,10 @@
-"""A scheduler in forty lines: gives each waiting pod the best node, one after the other.
+"""A scheduler in fifty lines: gives each waiting pod the best node, one after the other.
 
     python -m examples.scheduler_loop HOST:PORT [CLUSTER]
+
+It looks on a stream, which costs nobody else anything, and sorts out what fits nowhere now. Place
+decides: it chooses from the newest state and holds the node in the same step, so that as many of
+these loops as you like, also on other servers, never put more into a zone than maxSkew allows.
 
 A real scheduler would bind the pod through the API server and let its watch tell topospread; this
 one writes the pod's node straight into topospread's state.
@@ -12,6 +16,7 @@ import sys
 
 from topospread_client.answers import Kind
 from topospread_client.client import Client
+from topospread_client.errors import Conflict
 from topospread_client.requests import Consistency
 from topospread_proto.v1.kubernetes_pb2 import Pod
 
@@ -23,19 +28,33 @@ def schedule(client: Client) -> dict[str, str]:
     waiting = [found.pod for found in client.list(Kind.POD) if not found.pod.spec.node_name]
     with client.evaluate_stream() as stream:
         for pod in waiting:
-            # Each decision must see the placement before it.
-            fresh = Consistency(at_least_as_fresh=revision)
-            evaluation = stream.evaluate(pod, top_k=1, consistency=fresh)
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-            if evaluation.best is None:
-                print(f"{name} waits: {evaluation.message}")
+            # Not older than what this loop has written itself.
+            fresh = Consistency(at_least_as_fresh=revision)
+            look = stream.evaluate(pod, top_k=1, consistency=fresh)
+            if look.best is None:
+                print(f"{name} waits: {look.message}")
                 continue
-            bound = Pod()
-            bound.CopyFrom(pod)
-            bound.spec.node_name = placed[name] = evaluation.best
-            revision = client.apply([bound]).revision
-            print(f"{name} runs on {evaluation.best}")
+            try:
+                place = client.place(pod)
+            except Conflict:
+                print(f"{name} waits: others are placing too many at once")
+                continue
+            if place.node is None:
+                print(f"{name} waits: {place.message}")
+                continue
+            revision = bind(client, pod, place.node)
+            placed[name] = place.node
+            print(f"{name} runs on {place.node}")
     return placed
+
+
+def bind(client: Client, pod: Pod, node: str) -> str:
+    """Tell topospread that the pod runs there, which ends what is held for it; the revision."""
+    bound = Pod()
+    bound.CopyFrom(pod)
+    bound.spec.node_name = node
+    return client.apply([bound]).revision
 
 
 if __name__ == "__main__":

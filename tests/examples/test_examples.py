@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,15 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.fixture
-def client():
+def server():
     flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
-    with Server(load_settings(flags, {})) as server, Client(server.address) as client:
+    with Server(load_settings(flags, {})) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server):
+    with Client(server.address) as client:
         yield client
 
 
@@ -80,6 +87,30 @@ def test_the_scheduler_loop_places_pods_within_their_constraints(client):
     assert max(per_zone.values()) - min(per_zone.values()) <= 1
     assert len(set(placed.values())) == 9, "the soft constraint keeps them on nodes of their own"
     assert schedule(client) == {}, "nothing waits any more"
+
+
+def test_two_scheduler_loops_at_once_keep_the_constraints_together(server, client):
+    client.apply(manifests("cluster"))
+    client.apply(manifests("waiting"))
+    newest = Consistency(fully_consistent=True)
+    nodes = client.list(Kind.NODE, consistency=newest)
+    zones = {each.node.metadata.name: each.node.metadata.labels[ZONE] for each in nodes}
+    with (
+        Client(server.address) as one,
+        Client(server.address) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        first, second = pool.map(schedule, (one, other))
+    placed = first | second
+    assert len(placed) == 9
+    assert placed == second | first, "both put each pod on the same node"
+    per_zone = Counter(zones[node] for node in placed.values())
+    assert max(per_zone.values()) - min(per_zone.values()) <= 1
+    stored = {
+        f"{each.pod.metadata.namespace}/{each.pod.metadata.name}": each.pod.spec.node_name
+        for each in client.list(Kind.POD, consistency=newest)
+    }
+    assert placed.items() <= stored.items()
 
 
 def test_the_scheduler_loop_leaves_waiting_what_fits_nowhere(client, capsys):
