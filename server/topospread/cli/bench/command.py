@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -12,6 +11,7 @@ import click
 
 from topospread.cli import printing
 from topospread.cli.bench.race.command import command as race
+from topospread.cli.bench.sizes import command as sizes
 from topospread.cli.options import Options, output_option, pass_options
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ for _name, _about in BENCHES.items():
     command.add_command(_verb(_name, _about))
 command.add_command(everything)
 command.add_command(race)
+command.add_command(sizes)
 
 
 def run(name: str, plan: Plan) -> Figures:
@@ -155,14 +156,14 @@ def _plan(
 ) -> Plan:
     from topospread.cli.bench.cluster import Size
     from topospread.cli.bench.plan import Plan
+    from topospread.cli.bench.stores import program_of
 
-    redis = redis_server or os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or ""
     return Plan(
         Size(nodes, pods),
         seconds,
         rounds,
         lambda text: printing.note(f"bench: {text}"),
-        redis,
+        program_of(redis_server),
         ghz or shutil.which("ghz") or "",
         recorded,
     )

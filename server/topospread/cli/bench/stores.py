@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -46,8 +47,20 @@ def filled(address: str, size: Size, cluster: str = CLUSTER) -> None:
 @contextmanager
 def sqlite_store() -> Iterator[str]:
     """The address of an empty SQLite file, removed afterwards."""
+    with sqlite_file() as file:
+        yield f"sqlite://{file}"
+
+
+@contextmanager
+def sqlite_file() -> Iterator[Path]:
+    """Where a SQLite file may be made; it is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="topospread-bench-") as directory:
-        yield f"sqlite://{directory}/state.db"
+        yield Path(directory) / "state.db"
+
+
+def program_of(redis_server: str) -> str:
+    """The redis-server that was named, or that can be found; empty when there is none."""
+    return redis_server or os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or ""
 
 
 class OwnRedis:

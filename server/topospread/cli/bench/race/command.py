@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import tempfile
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -173,27 +172,23 @@ def _configuration() -> Iterator[str]:
 
 @contextmanager
 def _own_store(redis_server: str) -> Iterator[str]:
-    from topospread.cli.bench.stores import redis_store, sqlite_store
+    from topospread.cli.bench.stores import program_of, redis_store, sqlite_store
 
-    program = _program(redis_server)
+    program = program_of(redis_server)
     with redis_store(program) if program else sqlite_store() as address:
         yield address
 
 
 def _own_redis(store: str | None, redis_server: str) -> AbstractContextManager[OwnRedis]:
-    from topospread.cli.bench.stores import own_redis
+    from topospread.cli.bench.stores import own_redis, program_of
 
-    program = _program(redis_server)
+    program = program_of(redis_server)
     if store is not None or not program:
         raise BadInput(
             "--restart-redis needs a redis-server of its own: leave --store out, and name the "
             "program with --redis-server if it is not on PATH"
         )
     return own_redis(program)
-
-
-def _program(redis_server: str) -> str:
-    return redis_server or os.environ.get("REDIS_SERVER") or shutil.which("redis-server") or ""
 
 
 def _raced(
