@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import shutil
 import signal
 import subprocess
 from typing import TYPE_CHECKING
@@ -86,7 +88,42 @@ def test_damaged_values_are_logged_with_their_keys(durable, serve, call):
     assert "NODE /n-b is left out" in logged
 
 
-def test_a_full_disk_refuses_writes_and_keeps_what_there_is(tmp_path, serve, call):
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system with room for 3 MB, in memory."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = shutil.which("mount")
+    if mount is None or os.geteuid() != 0 or mounted(place, "size=3m"):
+        pytest.skip("a file system can be mounted by root only, and not in every container")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def mounted(place: Path, options: str) -> int:
+    """Exit code of mounting a file system there, or anew with other options."""
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
+    return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode
+
+
+def test_a_full_disk_refuses_writes_and_has_room_again(small_disk, serve, call):
+    path = small_disk / "state.db"
+    client = call(serve(f"sqlite://{path}"))
+    client.apply([*zones(), pod("kept")])
+    with pytest.raises(Unavailable, match="disk"):
+        fill(client)
+    before = stored_pods(client)
+    with pytest.raises(Unavailable, match="disk"):
+        client.apply(big("refused"))
+    assert stored_pods(client) == before >= {"kept"}
+    assert counted_pods(client) == len(before)
+
+    assert mounted(small_disk, "remount,size=30m") == 0
+    client.apply(big("welcome"))
+    assert counted_pods(client) == len(before) + 20
+
+
+def test_a_disk_quota_refuses_writes_and_keeps_what_there_is(tmp_path, serve, call):
     """The quota is that of the process: SQLite's files may not grow any more."""
     path = tmp_path / "state.db"
     server = serve(f"sqlite://{path}")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.load import Load, counted_pods, stored_pods
-from tests.servers import until
+from tests.faults.load import Load, counted_pods, stored_pods, zones
+from tests.servers import incoming, until
 from topospread_client.errors import Unavailable
 from topospread_client.requests import Consistency
 
@@ -53,6 +53,39 @@ def test_killed_under_load_it_has_every_acknowledged_write(two, durable, check, 
 
     record_property("seconds_until_writes_went_on", round(seconds, 3))
     check(load)
+
+
+def test_while_it_is_gone_nothing_is_placed_and_only_those_leave_who_were_told_to(
+    durable, serve, call
+):
+    http = ("--http", "127.0.0.1:0")
+    stays, leaves = serve(durable.url, *http), serve(durable.url, *http, "--unready-when-stale")
+    revision = call(stays).apply(zones()).revision
+    for server in (stays, leaves):
+        call(server).node_table(consistency=Consistency(at_least_as_fresh=revision))
+        assert server.get("/readyz")[0] == 200
+
+    durable.kill()
+    until(lambda: leaves.get("/readyz")[0] == 503, "it says so")
+    assert stays.get("/readyz")[0] == 200
+    for server in (stays, leaves):
+        client = call(server)
+        answer = client.evaluate(incoming())
+        assert answer.best is not None
+        assert answer.stale_for is not None
+        for place in (
+            lambda client=client: client.place(incoming()),
+            lambda client=client: client.reserve(incoming(), "n-a"),
+            lambda client=client: client.release("incoming", namespace="default"),
+            lambda client=client: client.apply(zones()),
+        ):
+            with pytest.raises(Unavailable) as refused:
+                place()
+            assert refused.value.retry_after
+
+    durable.start()
+    until(lambda: leaves.get("/readyz")[0] == 200, "it is back")
+    assert call(leaves).place(incoming()).node is not None
 
 
 @pytest.mark.faults

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,6 +100,34 @@ def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
     generations = Counter(node.metadata.labels.get(ZONE, "") for node in nodes)
     assert [number for zone, number in generations.items() if zone.startswith("gen")] == [BATCH]
     assert len(witness.node_table(consistency=NEWEST).names) == BATCH + 4
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.faults)])
+def test_a_worker_that_is_killed_is_replaced_and_fails_no_decision(durable, serve, call, kills):
+    """The client repeats decisions and writes that the other worker takes."""
+    server = serve(durable.url, "--workers", "2", "--http", "127.0.0.1:0")
+    client = call(server)
+    client.apply(zones())
+    with Load([server.address], writers=2, readers=3, retries=True) as load:
+        for _ in range(kills):
+            load.until_read(100)
+            workers = server.workers()
+            assert len(workers) == 2
+            os.kill(workers[0], signal.SIGKILL)
+            until(partial(replaced, server, workers), "another one takes its place")
+            load.until_written()
+        load.until_read(100)
+    assert load.unread == []
+    assert load.refused == Counter()
+    stored = stored_pods(client)
+    assert set(load.acknowledged) == stored
+    assert counted_pods(client) == len(stored)
+
+
+def replaced(server: ServerProcess, before: list[int]) -> bool:
+    """Whether there are as many as before and all of them are ready."""
+    now = server.workers()
+    return len(now) == len(before) and now != before and server.get("/readyz")[0] == 200
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.faults)])
