@@ -40,13 +40,11 @@ class Unguarded:
         changes: Sequence[Change],
         *,
         precondition: Unchanged | None = None,
-        identity: str = "",
-        force: bool = False,
-        timeout: float | None = None,
+        **more: Any,
     ) -> Applied:
         """Write without looking."""
         del precondition
-        return self._store.apply(cluster, changes, identity=identity, force=force, timeout=timeout)
+        return self._store.apply(cluster, changes, **more)
 
 
 def main() -> None:
