@@ -1,0 +1,89 @@
+"""The Grafana dashboard asks for metrics, and labels of them, that a server has."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.deploy.files import ROOT
+from tests.kubernetes.feeding import fed, pod, small_cluster
+from tests.servers import until
+from topospread.cli.bench.kubernetes.server import ApiServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DASHBOARD = json.loads((ROOT / "deploy/kubernetes/monitoring/dashboard.json").read_text())
+PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
+
+NAME = re.compile(r"\b(?:topospread|scheduler|process|python)_[a-z0-9_]+")
+MATCHER = re.compile(r"([a-z_]+)\s*(?:=|!=|=~|!~)\s*\"")
+BY = re.compile(r"\bby \(([a-z_, ]+)\)")
+
+
+@pytest.fixture(scope="module")
+def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
+    """The labels of each metric of a server that was fed and asked; None of those without any."""
+    with (
+        ApiServer(small_cluster()) as api,
+        fed(tmp_path_factory.mktemp("fed"), api) as (state, server),
+    ):
+        until(lambda: server.ready()[0], "all kinds listed")
+        state.client.evaluate(pod("web-8"))
+        state.client.place(pod("web-9"))
+        text = server.metrics.expose()[0].decode()
+        found: dict[str, set[str]] = {}
+        for family in text_string_to_metric_families(text):
+            suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}
+            for suffix in suffixes.get(family.type, ("",)):
+                found[family.name + suffix] = set()
+            for sample in family.samples:
+                found.setdefault(sample.name, set()).update(sample.labels)
+        yield found
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_queries_ask_for_what_is_exposed(exposed: dict[str, set[str]], query: str) -> None:
+    names = NAME.findall(query)
+    assert names
+    for name in names:
+        assert name in exposed, f"{name} is no metric"
+    # A counter without samples yet shows no labels; the page of metrics has them.
+    labels = set().union(*(exposed[name] for name in names))
+    if labels:
+        used = set(MATCHER.findall(query))
+        for listed in BY.findall(query):
+            used |= {label.strip() for label in listed.split(",")}
+        assert used <= labels | {"pod"}
+
+
+def test_every_panel_says_what_it_shows_and_lies_beside_the_others() -> None:
+    places = set()
+    for panel in DASHBOARD["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & places, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        places |= cells
+        assert panel["title"]
+    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_what_matters_most_is_shown() -> None:
+    shown = set(NAME.findall(" ".join(QUERIES)))
+    assert {
+        "topospread_call_duration_seconds_bucket",
+        "topospread_staleness_seconds",
+        "topospread_sync_lag_seconds",
+        "topospread_sync_active",
+        "topospread_rejections_total",
+    } <= shown

@@ -1,0 +1,189 @@
+"""The Kubernetes manifests: valid by the API's own schemas, and true to what they start."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.deploy.files import ROOT, parsed
+from topospread.cli.serve import command as serve_command
+from topospread.config.loading import load_settings
+from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.transports.kubernetes.resources import RESOURCES
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+BASE = FOLDER / "base"
+VERSIONS = ("1.29.0", "1.36.0", "1.37.0")
+
+
+def manifests() -> dict[str, dict[str, Any]]:
+    """The objects of the base, by kind and name."""
+    return {
+        f"{each['kind']}/{each['metadata']['name']}": each
+        for name in parsed(BASE / "kustomization.yaml")["resources"]
+        for each in yaml.safe_load_all((BASE / name).read_text())
+    }
+
+
+OBJECTS = manifests()
+DEPLOYMENT = OBJECTS["Deployment/topospread"]
+POD = DEPLOYMENT["spec"]["template"]
+CONTAINER = POD["spec"]["containers"][0]
+TLS = parsed(FOLDER / "tls" / "deployment.yaml")["spec"]["template"]["spec"]
+PORTS = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+
+
+def given(arguments: list[str], **environ: str) -> ServerSettings:
+    """The settings that a container's arguments make."""
+    verb, *flags = arguments
+    assert verb == "serve"
+    return load_settings(serve_command.make_context("serve", list(flags)).params, environ)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", OBJECTS)
+def test_every_object_is_valid_by_the_schema_of_its_kind(name: str, version: str) -> None:
+    kubernetes_validate.validate(OBJECTS[name], version, strict=True)
+
+
+def test_the_schemas_are_really_asked() -> None:
+    broken = copy.deepcopy(DEPLOYMENT)
+    broken["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="readinesProbe"):
+        kubernetes_validate.validate(broken, VERSIONS[-1], strict=True)
+
+
+def test_everything_asked_for_is_there() -> None:
+    assert {name.partition("/")[0] for name in OBJECTS} == {
+        *("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Deployment"),
+        *("Service", "PodDisruptionBudget", "HorizontalPodAutoscaler", "NetworkPolicy"),
+    }
+
+
+@pytest.mark.parametrize("folder", ["base", "tls", "monitoring"])
+def test_every_file_is_named_by_its_kustomization(folder: str) -> None:
+    made = parsed(FOLDER / folder / "kustomization.yaml")
+    named = {*made.get("resources", ()), *(patch["path"] for patch in made.get("patches", ()))}
+    for generator in made.get("configMapGenerator", ()):
+        named |= {file.partition("=")[2] or file for file in generator["files"]}
+    there = {path.name for path in (FOLDER / folder).iterdir()}
+    assert named == there - {"kustomization.yaml"}
+
+
+def test_the_role_allows_what_the_feed_reads_and_nothing_else() -> None:
+    allowed = {
+        (group, resource, verb)
+        for rule in OBJECTS["ClusterRole/topospread-feed"]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    needed = {
+        (one.api_version.rpartition("/")[0], one.path.rpartition("/")[2], verb)
+        for one in RESOURCES
+        for verb in ("list", "watch")
+    }
+    assert allowed == needed
+    binding = OBJECTS["ClusterRoleBinding/topospread-feed"]
+    assert binding["roleRef"]["name"] == "topospread-feed"
+    assert binding["subjects"][0]["name"] == POD["spec"]["serviceAccountName"]
+
+
+def test_the_server_is_given_settings_that_hold_together() -> None:
+    settings = given(CONTAINER["args"], TOPOSPREAD_STORE="redis://redis:6379/0")
+    assert settings.sync
+    assert settings.insecure
+    assert (settings.listen.port, settings.http and settings.http.port) == (
+        PORTS["grpc"],
+        PORTS["http"],
+    )
+    assert not settings.listen.loopback
+    named = {each["name"] for each in CONTAINER["env"]}
+    known = {setting.variable for setting in SETTINGS.values()}
+    assert named - known == {"TOPOSPREAD_REDIS_USERNAME", "TOPOSPREAD_REDIS_PASSWORD"}
+
+
+def test_with_tls_the_same_is_served_from_the_mounted_files() -> None:
+    container = TLS["containers"][0]
+    settings = given(container["args"], TOPOSPREAD_STORE="redis://redis:6379/0")
+    plain = given(CONTAINER["args"], TOPOSPREAD_STORE="redis://redis:6379/0")
+    assert (settings.listen, settings.http, settings.sync) == (plain.listen, plain.http, plain.sync)
+    assert settings.tls
+    assert not settings.insecure
+    mounted = container["volumeMounts"][0]
+    assert settings.tls_cert.startswith(f"{mounted['mountPath']}/")
+    assert mounted["name"] == TLS["volumes"][0]["name"]
+    for probe in PROBES:
+        assert container[probe]["httpGet"] == CONTAINER[probe]["httpGet"] | {"scheme": "HTTPS"}
+
+
+def test_probes_ask_what_is_served() -> None:
+    for probe in PROBES:
+        asked = CONTAINER[probe]["httpGet"]
+        assert asked["port"] in PORTS
+        assert asked["path"] == ("/readyz" if probe == "readinessProbe" else "/livez")
+
+
+def test_it_has_longer_to_stop_than_it_asks_for() -> None:
+    settings = given(CONTAINER["args"], TOPOSPREAD_STORE="redis://redis:6379/0")
+    assert POD["spec"]["terminationGracePeriodSeconds"] > settings.grace
+
+
+def test_selectors_select_the_pods() -> None:
+    labels = POD["metadata"]["labels"]
+    policy = OBJECTS["NetworkPolicy/topospread"]["spec"]["podSelector"]["matchLabels"]
+    budget = OBJECTS["PodDisruptionBudget/topospread"]["spec"]["selector"]["matchLabels"]
+    services = [each["spec"]["selector"] for name, each in OBJECTS.items() if "Service/" in name]
+    spread = [
+        each["labelSelector"]["matchLabels"] for each in POD["spec"]["topologySpreadConstraints"]
+    ]
+    assert len(services) == len(spread) == 2
+    own = DEPLOYMENT["spec"]["selector"]["matchLabels"]
+    for selector in (policy, budget, own, *services, *spread):
+        assert selector
+        assert selector.items() <= labels.items()
+    target = OBJECTS["HorizontalPodAutoscaler/topospread"]["spec"]["scaleTargetRef"]
+    assert target["name"] == DEPLOYMENT["metadata"]["name"]
+    assert "replicas" not in DEPLOYMENT["spec"], "the autoscaler's to say"
+
+
+def test_services_and_the_policy_open_the_ports_of_the_pod() -> None:
+    for name in ("Service/topospread", "Service/topospread-each"):
+        for port in OBJECTS[name]["spec"]["ports"]:
+            assert PORTS[port["targetPort"]] == port["port"]
+    rules = OBJECTS["NetworkPolicy/topospread"]["spec"]["ingress"]
+    assert {port["port"] for rule in rules for port in rule["ports"]} == set(PORTS.values())
+    assert all(rule["from"] for rule in rules), "nobody unnamed"
+
+
+def test_metrics_are_scraped_from_one_service_by_a_port_that_it_has() -> None:
+    monitor = parsed(FOLDER / "monitoring" / "servicemonitor.yaml")
+    assert (monitor["apiVersion"], monitor["kind"]) == (
+        "monitoring.coreos.com/v1",
+        "ServiceMonitor",
+    )
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    chosen = [
+        each
+        for each in OBJECTS.values()
+        if each["kind"] == "Service" and wanted <= each["metadata"]["labels"].items()
+    ]
+    assert [each["metadata"]["name"] for each in chosen] == ["topospread"]
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["path"] == "/metrics"
+    assert endpoint["port"] in {port["name"] for port in chosen[0]["spec"]["ports"]}
+
+
+def test_the_pod_may_do_nothing_that_it_needs_not() -> None:
+    level = OBJECTS["Namespace/topospread"]["metadata"]["labels"]
+    assert level["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert POD["spec"]["securityContext"]["runAsNonRoot"]
+    own = CONTAINER["securityContext"]
+    assert own["readOnlyRootFilesystem"]
+    assert not own["allowPrivilegeEscalation"]
+    assert own["capabilities"] == {"drop": ["ALL"]}
