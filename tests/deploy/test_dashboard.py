@@ -63,7 +63,7 @@ def test_queries_ask_for_what_is_exposed(exposed: dict[str, set[str]], query: st
 
 
 def test_every_panel_says_what_it_shows_and_lies_beside_the_others() -> None:
-    places = set()
+    places: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]
         cells = {

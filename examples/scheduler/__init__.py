@@ -1,0 +1,1 @@
+"""A scheduler for Kubernetes that asks topospread where each pod goes; see README.md."""

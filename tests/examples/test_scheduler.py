@@ -1,0 +1,165 @@
+"""The example scheduler on an API server of our own: several copies, and bindings that fail."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kubernetes.client import Configuration
+
+from examples.scheduler import scheduler as example
+from examples.scheduler.scheduler import Cluster, Scheduler
+from tests.kubernetes.feeding import ZONE, fed, node, pod
+from tests.servers import until
+from topospread.cli.bench.kubernetes.objects import Objects
+from topospread.cli.bench.kubernetes.server import ApiServer, Asked, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.kubernetes.feeding import State
+
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": ZONE,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+
+
+def waiting(name: str, **spec: Any) -> dict[str, Any]:
+    spread = {"schedulerName": "topospread", "topologySpreadConstraints": [SPREAD]}
+    return pod(name, **{**spread, **spec})
+
+
+def binding(asked: Asked) -> bool:
+    return asked.path.endswith("/binding")
+
+
+@pytest.fixture
+def objects() -> Objects:
+    objects = Objects()
+    objects.put(*(node(f"{zone}{number}", zone) for zone in "abc" for number in (1, 2)))
+    return objects
+
+
+@pytest.fixture
+def api(objects: Objects) -> Iterator[ApiServer]:
+    with ApiServer(objects) as server:
+        yield server
+
+
+@pytest.fixture
+def state(tmp_path: Path, api: ApiServer) -> Iterator[State]:
+    with fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "the cluster")
+        yield state
+
+
+@contextmanager
+def scheduling(api: ApiServer, state: State) -> Iterator[Scheduler]:
+    """One copy at work."""
+    configuration = Configuration()
+    configuration.host = api.url
+    copy = Scheduler(Cluster(configuration), state.client, "topospread", pause=0.05)
+    watch = threading.Thread(target=copy.watch, daemon=True)
+    run = threading.Thread(target=copy.run, daemon=True)
+    watch.start()
+    run.start()
+    try:
+        yield copy
+    finally:
+        copy.stop()
+        run.join(20)
+        assert not run.is_alive()
+
+
+def nodes_of(objects: Objects) -> dict[str, str]:
+    """Where the API server has each pod."""
+    pods = [stored.manifest for stored in objects.all("pods")]
+    return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in pods}
+
+
+def zones(objects: Objects) -> Counter[str]:
+    return Counter(name[0] for name in nodes_of(objects).values() if name)
+
+
+def test_it_has_no_more_lines_than_it_says() -> None:
+    assert len(Path(example.__file__).read_text().splitlines()) <= 150
+
+
+def test_several_copies_at_once_keep_max_skew(
+    objects: Objects, api: ApiServer, state: State
+) -> None:
+    with ExitStack() as copies:
+        both = [copies.enter_context(scheduling(api, state)) for _ in range(2)]
+        # As a burst, which a scheduler that only watches would spread by what it saw before.
+        objects.put(*(waiting(f"web-{number}") for number in range(31)))
+        until(lambda: all(nodes_of(objects).values()), "every pod is bound")
+        assert sorted(zones(objects).values()) == [10, 10, 11]
+        until(lambda: sum(len(copy.bound) for copy in both) == 31, "both know")
+        assert not both[0].bound.keys() & both[1].bound.keys(), "each was bound by one of them"
+    until(lambda: state.pods() == nodes_of(objects), "the bindings are seen")
+    until(lambda: not state.client.reservations().reservations, "nothing is held any more")
+
+
+def test_pods_of_other_schedulers_are_left_alone(
+    objects: Objects, api: ApiServer, state: State
+) -> None:
+    with scheduling(api, state) as copy:
+        objects.put(waiting("theirs", schedulerName="default-scheduler"), waiting("ours"))
+        until(lambda: bool(nodes_of(objects)["ours"]), "our pod")
+        until(lambda: set(copy.bound) == {"ours"}, "it knows")
+        assert nodes_of(objects)["theirs"] == ""
+
+
+def test_what_is_held_for_a_pod_that_cannot_be_bound_is_released(
+    objects: Objects, api: ApiServer, state: State
+) -> None:
+    api.faults.append(Fault(binding, status=422))
+    api.faults.append(Fault(binding, status=403))
+    held: list[int] = []
+    with scheduling(api, state) as copy:
+        refused = copy.schedule
+
+        def schedule(manifest: dict[str, Any]) -> bool:
+            done = refused(manifest)
+            held.append(len(state.client.reservations().reservations))
+            return done
+
+        copy.schedule = schedule  # type: ignore[method-assign,assignment] # to look right after each try
+        objects.put(waiting("web-0"))
+        until(lambda: bool(nodes_of(objects)["web-0"]), "the third try")
+    assert held[:2] == [0, 0]
+
+
+def test_a_place_counts_until_one_knows_that_the_pod_was_not_bound(
+    objects: Objects, api: ApiServer, state: State
+) -> None:
+    api.faults.append(Fault(binding, status=504))
+    configuration = Configuration()
+    configuration.host = api.url
+    copy = Scheduler(Cluster(configuration), state.client, "topospread")
+    objects.put(waiting("web-0"))
+    manifest = objects.get("Pod", "default", "web-0")
+    assert not copy.schedule(manifest)
+    (held,) = state.client.reservations().reservations
+    # Tried again, it is given the same node.
+    assert copy.schedule(manifest)
+    assert nodes_of(objects)["web-0"] == held.node
+
+
+def test_a_pod_that_fits_nowhere_waits_until_it_fits(
+    objects: Objects, api: ApiServer, state: State
+) -> None:
+    with scheduling(api, state):
+        objects.put(waiting("picky", nodeSelector={"disk": "ssd"}))
+        until(lambda: api.watches("pods") >= 2, "both watches")
+        objects.put(
+            {**node("d1", "a"), "metadata": {"name": "d1", "labels": {ZONE: "a", "disk": "ssd"}}}
+        )
+        until(lambda: nodes_of(objects)["picky"] == "d1", "the node it waits for")
