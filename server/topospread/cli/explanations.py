@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     )
 
 _COLUMNS: Final = ("DOMAIN", "#PODS", "#NODES", "#ELIGIBLE", "#USABLE", "#SKEW", "VERDICT", "WHY")
+_STYLES: Final = {"open": "green", "closed": "red"}
+
 _NAMED: Final = 3
 """Domains that are named as holding the minimum."""
 
@@ -144,7 +146,7 @@ def _print_constraint(constraint: ConstraintExplanation, *, defaulted: bool) -> 
         rows.append([f"… and {constraint.unlisted:,} more", *[" "] * (len(columns) - 1)])
     rows.extend(cells(constraint, domain) for domain in constraint.last)
     if rows:
-        printing.table(columns, rows)
+        printing.table(columns, rows, styles=_STYLES)
 
 
 def _counts(constraint: ConstraintExplanation) -> str:

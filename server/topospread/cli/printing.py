@@ -12,23 +12,31 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 NONE: Final = "<none>"
 """What stands in a table where there is nothing."""
 
+NO_STYLES: Final[Mapping[str, str]] = {}
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: str = "",
+    styles: Mapping[str, str] = NO_STYLES,
+) -> None:
     """Print rows under their headings.
 
     Args:
         columns: headings; those that begin with ``#`` hold numbers and are set to the right.
         rows: cells, one for each column; None and "" show as ``<none>``.
         title: a line above.
+        styles: on a terminal, rich's styles of cells that say just this.
     """
     cells = [[NONE if cell in (None, "") else str(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        _print_rich(columns, cells, title)
+        _print_rich(columns, cells, title, styles)
         return
     if title:
         click.echo(title)
@@ -36,7 +44,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str =
         click.echo(line)
 
 
-def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+def _print_rich(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str, styles: Mapping[str, str]
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -45,7 +55,7 @@ def _print_rich(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     for column in columns:
         made.add_column(column.removeprefix("#"), justify="right" if column[0] == "#" else "left")
     for row in rows:
-        made.add_row(*map(Text, row))
+        made.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
     console = Console(highlight=False)
     if title:
         console.print(Text(title, style="bold"))
