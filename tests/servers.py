@@ -78,6 +78,11 @@ class Peer:
         revision: str = self.state.Apply(request, timeout=PATIENCE).revision
         return revision
 
+    def await_revision(self, revision: str, cluster: str = "default") -> None:
+        """See to it that the server's newest state has a revision."""
+        request = state_pb.NodeTableRequest(cluster=cluster, consistency=at_least(revision))
+        self.state.NodeTable(request, timeout=PATIENCE)
+
     def evaluate(self, **more: Any) -> engine_pb.EvaluateResponse:
         """Judge the incoming pod."""
         answer: engine_pb.EvaluateResponse = self.engine.Evaluate(
@@ -167,6 +172,7 @@ class ServerProcess:
         address: host:port of gRPC.
         http: the URL of metrics and health; empty when off.
         extender: the extender's URL where it has an address of its own; else empty.
+        expander: host:port of the expander where it has an address of its own; else empty.
         process: of the operating system.
         size: its worker processes, as the test asked for.
     """
@@ -174,7 +180,7 @@ class ServerProcess:
     def __init__(self, *arguments: str, **variables: str) -> None:
         self.process = start(arguments, variables)
         assert self.process.stdout is not None
-        self.http = self.extender = ""
+        self.http = self.extender = self.expander = ""
         self.size = 1
         said = re.search(r"listens on (\S+)", self.process.stdout.readline())
         if said is None:
@@ -184,6 +190,8 @@ class ServerProcess:
         while not (line := self.process.stdout.readline()).startswith("store "):
             if line.startswith("scheduler extender"):
                 self.extender = line.split()[-1]
+            elif line.startswith("cluster-autoscaler"):
+                self.expander = line.split()[-1]
             else:
                 self.http = line.split()[-1]
 

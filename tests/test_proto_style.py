@@ -20,6 +20,9 @@ LOWER_SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 # kube-scheduler's own numbers, where 0 is Success.
 ZERO_IS_MEANINGFUL = {"Code"}
 
+# Their packages are not ours to name.
+OTHERS_PROTOCOLS = {"topospread_proto/v1/expander.proto"}
+
 # Numbers of fields in descriptor.proto, from which the paths of source locations are made.
 MESSAGES, ENUMS, SERVICES, METHODS, NESTED_MESSAGES, NESTED_ENUMS = 4, 5, 6, 2, 3, 4
 
@@ -77,9 +80,11 @@ def every(files, kind):
 
 def test_the_package_follows_the_folder(files):
     for file in files:
+        assert file.syntax == "proto3"
+        if file.name in OTHERS_PROTOCOLS:
+            continue
         folder = file.name.rsplit("/", 1)[0]
         assert file.package == folder.replace("topospread_proto", "topospread").replace("/", ".")
-        assert file.syntax == "proto3"
 
 
 def test_names_are_cased_as_protobuf_cases_them(files):

@@ -11,6 +11,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
+import grpc
 import httpx
 import pytest
 import trustme
@@ -26,6 +27,7 @@ from tests.servers import (
     until,
 )
 from tests.telemetry.expositions import value
+from tests.transports.expander.requests import best, sample
 from tests.transports.grpc.test_bounds import ahead
 from topospread_client.client import Client
 from topospread_client.connection import Connection
@@ -86,6 +88,18 @@ def test_all_workers_serve_on_the_one_port(server):
     # Each has said how far it follows; the sum of both is what was asked.
     calls = {"method": "SpreadEngine/Evaluate", "code": "OK"}
     assert value(server.get("/metrics")[1].encode(), "topospread_calls_total", **calls) == 20
+
+
+def test_all_workers_serve_the_expander_on_an_address_of_its_own(store):
+    own = ("--expander-listen", "127.0.0.1:0")
+    with ServerProcess("--store", store, *TWO, *own) as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        for _ in range(10):
+            with grpc.insecure_channel(server.expander) as channel:
+                assert best(channel, sample()).options
+        calls = {"method": "Expander/BestOptions", "code": "OK"}
+        metrics = server.get("/metrics")[1].encode()
+        assert value(metrics, "topospread_calls_total", **calls) == 10
 
 
 def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):

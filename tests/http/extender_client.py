@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from tests.servers import ZONE, Peer, at_least
+from tests.servers import ZONE, Peer
 from topospread_client.manifests import object_from_manifest
-from topospread_proto.v1.cluster_state_pb2 import NodeTableRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,8 +85,7 @@ class Scheduler:
         """Have the server's newest state contain objects."""
         made = [object_from_manifest(manifest) for manifest in manifests]
         revision = self.peer.apply(*[each for each in made if each], cluster=cluster)
-        request = NodeTableRequest(cluster=cluster, consistency=at_least(revision))
-        self.peer.state.NodeTable(request)
+        self.peer.await_revision(revision, cluster)
 
     def post(self, verb: str, body: bytes, **headers: str) -> httpx.Response:
         """One call, as bytes."""

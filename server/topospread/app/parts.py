@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.replica.replica import Replica, ReplicaOptions
 from topospread.replica.replicas import Freshness, Replicas
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from topospread.telemetry.metrics import Metrics
 
 
+EXPANDER_THREADS: Final = 2
+"""Calls of autoscalers at once: each has one under way, with a message of up to 128 MiB."""
+
+EXPANDER_QUEUE: Final = 2
+
+
 def make_pools(settings: ServerSettings) -> Pools:
     """The threads that carry out calls."""
     waiting = settings.max_waiting
@@ -31,6 +37,7 @@ def make_pools(settings: ServerSettings) -> Pools:
         planner=BoundedExecutor(
             "planner", settings.planner_threads, settings.planner_queue, waiting
         ),
+        expander=BoundedExecutor("expander", EXPANDER_THREADS, EXPANDER_QUEUE, waiting),
         streams=StreamExecutor("stream", settings.stream_threads, waiting),
         other=BoundedExecutor("other", OTHER_THREADS, OTHER_QUEUE),
     )

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Final, Self
 
 from topospread.app import parts
 from topospread.app.doors import Doors
+from topospread.app.expander import (
+    FLAG as EXPANDER_FLAG,
+)
+from topospread.app.expander import (
+    expander_credentials,
+    expander_methods,
+    expander_server,
+)
 from topospread.app.extender import make_extender
 from topospread.app.feeding import FED_KINDS, make_feed
 from topospread.app.ports import check_free
@@ -34,6 +42,7 @@ from topospread.service.write import Writes
 from topospread.store.observed import ObservedStore
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
+from topospread.transports.expander import best_options
 from topospread.transports.grpc import cluster_state, feed, placement, rank, spread_engine
 from topospread.transports.grpc.calls import Frame
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
@@ -57,6 +66,9 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger(__name__)
 
+EXPANDER_GRACE: Final = 5.0
+"""Seconds: cluster-autoscaler waits no longer for an answer."""
+
 PRELOAD_SECONDS: Final = 300.0
 """How long a first load may take before the server gives up being ready for it."""
 
@@ -75,6 +87,7 @@ class Server:
 
     Attributes:
         address: host:port of gRPC.
+        expander_address: host:port of the expander where it has one of its own; else empty.
 
     Raises:
         ConfigError: something in the settings cannot be used.
@@ -97,6 +110,7 @@ class Server:
         self._ready = False
         self._stopping = False
         self._http_port = self._extender_port = 0
+        self.expander_address = ""
         self._closing = ExitStack()
         # What is made last is closed first.
         with ExitStack() as made:
@@ -131,6 +145,7 @@ class Server:
                 str(settings.listen), parts.grpc_credentials(settings, self._doors)
             )
             self.address = str(Address(settings.listen.host, port))
+            self._expander = self._expander_server()
             if self._feed is not None:
                 made.callback(self._feed.stop)
             self._closing = made.pop_all()
@@ -158,6 +173,8 @@ class Server:
     def start(self) -> None:
         """Serve, and be ready when the clusters are loaded that are to be there from the start."""
         self._grpc.start()
+        if self._expander is not None:
+            self._expander.start()
         for server in self._web:
             server.start()
         self._rules.start()
@@ -171,12 +188,17 @@ class Server:
     def stop(self, grace: float | None = None) -> None:
         """Turn away new calls, let running ones end within the grace time, release all."""
         self._ready, self._stopping = False, True
+        grace = self.settings.grace if grace is None else grace
         with self._closing:
-            self._grpc.stop(self.settings.grace if grace is None else grace)
+            if self._expander is not None:
+                self._expander.stop(min(grace, EXPANDER_GRACE))
+            self._grpc.stop(grace)
 
     def hurry(self) -> None:
         """Cancel the calls that stop() waits for in another thread."""
         self._grpc.cancel()
+        if self._expander is not None:
+            self._expander.cancel()
 
     def reload(self) -> bool:
         """Read the files that may change again; returns whether what they hold is in force."""
@@ -285,12 +307,33 @@ class Server:
             rank.SERVICE: ranks.methods() | simulations.methods(),
             feed.SERVICE: FeedServicer(self._feeders).methods(),
         }
+        expander = {best_options.SERVICE: expander_methods(settings, self._engine)}
         return GrpcServer(
             Frame(self._tracing, self.metrics, self._doors.gate),
-            completed(offered, self.version),
+            completed(offered, self.version) | expander,
             self._pools,
             parts.grpc_options(settings, reuse_port=self._reuse_port),
         )
+
+    def _expander_server(self) -> GrpcServer | None:
+        """The expander by itself, where it has an address of its own."""
+        address = self.settings.expander_listen
+        if address is None:
+            return None
+        server = expander_server(
+            self.settings,
+            self._engine,
+            (self._tracing, self.metrics),
+            self._pools,
+            reuse_port=self._reuse_port,
+        )
+        if not self._reuse_port:
+            check_free(address, EXPANDER_FLAG)
+        port = server.listen(
+            str(address), expander_credentials(self.settings, self._doors), EXPANDER_FLAG
+        )
+        self.expander_address = str(Address(address.host, port))
+        return server
 
     def _was_fed(self) -> bool:
         """Whether the store has a full list of each kind already, if an older one."""

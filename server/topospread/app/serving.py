@@ -47,6 +47,11 @@ class Serving(Protocol):
         """host:port of the extender where it has one of its own; else empty."""
         ...
 
+    @property
+    def expander_address(self) -> str:
+        """host:port of the expander where it has one of its own; else empty."""
+        ...
+
 
 class _ToldEarly(BaseException):
     """A signal came while clusters were loaded: there are no calls to wait for."""

@@ -61,6 +61,7 @@ class Supervisor:
         self.version = version("topospread")
         self._address = settings.listen
         self._extender_address: Address | None = None
+        self._expander_address: Address | None = None
         self._http: HttpServer | None = None
         self._pauses: dict[int, float] = {}
         self._due: dict[int, float] = {}
@@ -88,6 +89,11 @@ class Supervisor:
         """host:port of the extender, which the workers serve; empty when it has none of its own."""
         return str(self._extender_address or "")
 
+    @property
+    def expander_address(self) -> str:
+        """host:port of the expander, which the workers serve; empty when it has none of its own."""
+        return str(self._expander_address or "")
+
     def run(self, announce: Callable[[Supervisor], None]) -> None:
         """Serve until SIGTERM or SIGINT; to be called in the main thread.
 
@@ -110,11 +116,16 @@ class Supervisor:
             if extender is not None:
                 extender = closing.enter_context(held_port(extender, "--extender-listen"))
                 self._extender_address = extender
+            expander = self.settings.expander_listen
+            if expander is not None:
+                expander = closing.enter_context(held_port(expander, "--expander-listen"))
+                self._expander_address = expander
             workers_settings = replace(
                 self.settings,
                 listen=self._address,
                 http=None,
                 extender_listen=extender,
+                expander_listen=expander,
                 workers=1,
             )
             self._crew = Crew(workers_settings, self.settings.workers)

@@ -81,6 +81,8 @@ def _announce(server: Serving) -> None:
     scheme = "https" if server.settings.tls else "http"
     if server.extender_address:
         click.echo(f"scheduler extender on {scheme}://{server.extender_address}/extender/v1")
+    if server.expander_address:
+        click.echo(f"cluster-autoscaler's expander on {server.expander_address}")
     if server.http_address:
         click.echo(f"metrics and health on {scheme}://{server.http_address}")
     click.echo(f"store {server.settings.shown()['store']}")

@@ -175,6 +175,7 @@ def _contradictions(settings: ServerSettings) -> Iterator[str]:
         ("--listen", settings.listen),
         ("--http", settings.http),
         ("--extender-listen", settings.extender_listen),
+        ("--expander-listen", settings.expander_listen),
     )
     for flag, address in addresses:
         if address is None or address.loopback or settings.tls or settings.insecure:

@@ -87,6 +87,36 @@ class ServerSettings:
             "Some times what a scheduler needs to bind a pod, and a feed to tell of it.",
         ),
     ] = 60.0
+    expander_listen: Annotated[
+        Address | None,
+        About(
+            values.address_or_off(),
+            "",
+            "Where cluster-autoscaler's expander is served by itself, or `off`: with requests of up"
+            " to 128 MiB, two at a time, asking for neither token nor client certificate. The main"
+            " address serves it as well, with its own limits.",
+            "Who needs it names an address.",
+        ),
+    ] = None
+    expander_cluster: Annotated[
+        str,
+        About(
+            values.text(),
+            "",
+            "The cluster whose autoscaler asks: its protocol names none.",
+            "As elsewhere.",
+        ),
+    ] = "default"
+    expander_refuses: Annotated[
+        bool,
+        About(
+            values.switch(),
+            "",
+            "Answer no option where none would place a pod, which stops the scale-up; off answers"
+            " all of them.",
+            "What is not modelled here may yet let a pod in.",
+        ),
+    ] = False
     store: Annotated[
         str,
         About(

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 Credentials = grpc.ServerCredentials
 
 
-def credentials(current: Callable[[], Pem]) -> Credentials:
+def credentials(current: Callable[[], Pem], *, ask_clients: bool = True) -> Credentials:
     """TLS with the certificates that are in force whenever a connection begins.
 
     Args:
         current: what the files hold; whether clients are asked for certificates stays as it is.
+        ask_clients: off asks them for none, whatever the files hold.
     """
     used = current()
 
@@ -28,16 +29,15 @@ def credentials(current: Callable[[], Pem]) -> Credentials:
         if newest is used:
             return None
         used = newest
-        return _configuration(newest)
+        return _configuration(newest, ask_clients)
 
     return grpc.dynamic_ssl_server_credentials(
-        _configuration(used),
+        _configuration(used, ask_clients),
         changed,  # type: ignore[arg-type] # None, for no change, is documented
-        require_client_authentication=bool(used.client_ca),
+        require_client_authentication=ask_clients and bool(used.client_ca),
     )
 
 
-def _configuration(pem: Pem) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration(
-        [(pem.key, pem.cert)], root_certificates=pem.client_ca or None
-    )
+def _configuration(pem: Pem, ask_clients: bool) -> grpc.ServerCertificateConfiguration:
+    roots = (pem.client_ca or None) if ask_clients else None
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.cert)], root_certificates=roots)

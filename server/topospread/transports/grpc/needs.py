@@ -39,6 +39,7 @@ _ROLES: Final[Mapping[str, Mapping[str, Role]]] = {
         "RankForDeletion": Role.DECIDE,
         "PlanRebalance": Role.DECIDE,
     },
+    "grpcplugin.Expander": {"BestOptions": Role.DECIDE},
     # What is held is part of a decision; facts about the cluster stay the writers' own.
     "topospread.v1.Placement": {
         "Place": Role.DECIDE,
@@ -77,6 +78,8 @@ _ELSEWHERE: Final[Mapping[str, ClusterOf | None]] = {
     "/topospread.v1.ClusterState/Replace": _in_header,
     # Its answer leaves out what the caller may not see.
     "/topospread.v1.ClusterState/ListClusters": None,
+    # Its cluster is configured, and checked where that is known.
+    "/grpcplugin.Expander/BestOptions": None,
 }
 """Calls whose requests do not say in their first field which cluster is meant."""
 

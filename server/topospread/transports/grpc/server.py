@@ -45,6 +45,7 @@ class Pools:
         decisions: PreFilter, Filter, Score, Evaluate, BatchEvaluate.
         state: ClusterState's calls, which wait for the store.
         planner: Explain and the Planner's calls, which compute for long.
+        expander: cluster-autoscaler's calls, whose messages are large.
         streams: calls that hold a thread for as long as they live.
         other: health, and calls that are not offered.
     """
@@ -52,6 +53,7 @@ class Pools:
     decisions: BoundedExecutor
     state: BoundedExecutor
     planner: BoundedExecutor
+    expander: BoundedExecutor
     streams: StreamExecutor
     other: BoundedExecutor
 
@@ -61,13 +63,14 @@ class Pools:
             "decisions": self.decisions,
             "state": self.state,
             "planner": self.planner,
+            "expander": self.expander,
             "streams": self.streams,
             "other": self.other,
         }
 
     def unary(self) -> tuple[BoundedExecutor, ...]:
         """Those of calls with one message and one answer."""
-        return self.decisions, self.state, self.planner, self.other
+        return self.decisions, self.state, self.planner, self.expander, self.other
 
     def gauges(self) -> list[PoolGauges]:
         """How busy they are, for metrics."""
@@ -95,6 +98,7 @@ class ServerOptions:
         max_connection_age: seconds after which callers connect anew; 0 for never.
         reflection: whether to describe the services to whoever asks.
         reuse_port: share the port with other processes that ask for the same.
+        max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take.
     """
 
     max_request_bytes: int
@@ -102,6 +106,7 @@ class ServerOptions:
     max_connection_age: float = 0.0
     reflection: bool = True
     reuse_port: bool = False
+    max_calls: int = 0
 
 
 class GrpcServer:
@@ -131,7 +136,11 @@ class GrpcServer:
             if not all(isinstance(method, Unoffered) for method, _ in methods.values())
         }
         self._health = Health((*offered,))
-        self._server = grpc.server(pools.other, options=_channel_options(options))
+        self._server = grpc.server(
+            pools.other,
+            options=_channel_options(options),
+            maximum_concurrent_rpcs=options.max_calls or None,
+        )
         by_name = pools.named()
         for service, methods in services.items():
             framed = [(name, m, by_name[pool], pool) for name, (m, pool) in methods.items()]
@@ -144,8 +153,13 @@ class GrpcServer:
             standard.append(Unknown(frame.gate, pools.other))
         self._server.add_generic_rpc_handlers(standard)
 
-    def listen(self, address: str, credentials: Credentials | None) -> int:
+    def listen(self, address: str, credentials: Credentials | None, flag: str = "--listen") -> int:
         """Bind an address; returns the port.
+
+        Args:
+            address: host:port.
+            credentials: None serves plain text.
+            flag: what the address was configured by, for errors.
 
         Raises:
             ConfigError: it cannot be bound.
@@ -156,7 +170,7 @@ class GrpcServer:
             return self._server.add_secure_port(address, credentials)
         except RuntimeError as cause:
             raise ConfigError(
-                f"--listen: cannot listen on {address}: it is taken, or not an address of this host"
+                f"{flag}: cannot listen on {address}: it is taken, or not an address of this host"
             ) from cause
 
     def start(self) -> None:
