@@ -6,11 +6,18 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from topospread.codec.frames import framed
-from topospread_proto.v1 import frames_pb2, kubernetes_pb2, placement_pb2, spread_engine_pb2
+from topospread_proto.v1 import (
+    cluster_state_pb2,
+    frames_pb2,
+    kubernetes_pb2,
+    placement_pb2,
+    planner_pb2,
+    spread_engine_pb2,
+)
 
 API = {
     name: message
-    for file in (spread_engine_pb2, placement_pb2)
+    for file in (spread_engine_pb2, placement_pb2, cluster_state_pb2, planner_pb2)
     for name, message in file.DESCRIPTOR.message_types_by_name.items()
 }
 FRAMES = frames_pb2.DESCRIPTOR.message_types_by_name
@@ -67,7 +74,19 @@ def test_every_question_about_pods_has_its_frame():
 
 
 def test_every_frame_stands_for_something():
-    assert {frame.name for frame, _ in (*REQUESTS, *PARTS)} == set(FRAMES)
+    known = {frame.name for frame, _ in (*REQUESTS, *PARTS)}
+    assert known | {frames_pb2.ClusterFrame.DESCRIPTOR.name} == set(FRAMES)
+
+
+def test_the_cluster_is_read_under_the_number_that_all_requests_give_it():
+    (read,) = frames_pb2.ClusterFrame.DESCRIPTOR.fields
+    asked = [
+        message.fields_by_name["cluster"]
+        for name, message in API.items()
+        if name.endswith("Request") and "cluster" in message.fields_by_name
+    ]
+    assert len(asked) > 10
+    assert {kind(field) for field in asked} == {kind(read)}
 
 
 @messages(REQUESTS)

@@ -184,14 +184,6 @@ def test_long_versions_and_uids_come_back(store):
     assert objects(store) == {change.object.key: change.object}
 
 
-def test_nothing_to_write_makes_no_cluster(store):
-    applied = store.apply(CLUSTER, [])
-
-    assert applied.revision == applied.previous == Revision()
-    assert store.head(CLUSTER).identity == ""
-    assert store.clusters() == []
-
-
 def test_a_value_that_cannot_be_read_is_replaced(store, backend):
     store.apply(CLUSTER, [put(pod(), "9", digest=DIGEST)])
     backend.overwrite(store, CLUSTER, pod(), b"\x07damaged")

@@ -211,6 +211,8 @@ class Writes:
         changes: list[Change] = [incoming.put for incoming in wanted.values()]
         up_to = "" if force else resource_version
         identity = self._store.head(cluster).identity
+        # What is there is looked at before it is added to: only lists that come later count.
+        self._reconcile(cluster, identity)
         surplus = self._surplus(cluster, kind, wanted)
         changes.extend(Remove(key, up_to_version=up_to) for key in surplus)
         # An empty list is written, too, so that a cluster without anything exists afterwards.
@@ -229,11 +231,15 @@ class Writes:
             replaced.outcomes.update(applied.outcomes)
             replaced.token = _token(applied)
         self._store.vouch(cluster, (kind,), identity=identity)
-        if self._histories.identity(cluster) not in ("", identity):
-            with suppress(IdentityChanged):  # not all kinds yet
-                self._histories.reconcile(cluster)
+        self._reconcile(cluster, identity)
         _shorten(replaced.warnings)
         return replaced
+
+    def _reconcile(self, cluster: str, identity: str) -> None:
+        """Have it noted that the store's history is another one than is followed, if it is."""
+        if self._histories.identity(cluster) not in ("", identity):
+            with suppress(IdentityChanged):  # not all kinds were listed yet
+                self._histories.reconcile(cluster)
 
     def _surplus(self, cluster: str, kind: Kind, wanted: Container[Key]) -> list[Key]:
         return [
