@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
     from topospread.cli.bench.plan import Plan
 
+REPLICAS: Final = 1000
+"""Pods that a simulation places."""
+
 PATIENCE: Final = 120.0
 """Seconds that a call may take, and loading a recorded cluster."""
 
@@ -60,7 +63,16 @@ def explain_nowhere(client: Client, pod: k8s.Pod) -> None:
     client.explain(waiting)
 
 
-VERBS: Final[Mapping[str, Verb]] = {"explain": explain, "explain_nowhere": explain_nowhere}
+def simulate(client: Client, pod: k8s.Pod) -> None:
+    """Place many of a pod, as its workload would have them."""
+    client.simulate(pod, replicas=REPLICAS)
+
+
+VERBS: Final[Mapping[str, Verb]] = {
+    "explain": explain,
+    "explain_nowhere": explain_nowhere,
+    "simulate": simulate,
+}
 """By what their figures begin with."""
 
 

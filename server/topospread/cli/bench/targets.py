@@ -89,6 +89,7 @@ TARGETS: Final = (
     Target("ten times the nodes ÷ usual, CPU", "scale", "nodes_x10_ratio", most=10),
     Target("first use of a selector, median", "cold", "cold_p50_ms", most=2, unit="ms"),
     Target("first use of a selector, slowest", "cold", "cold_max_ms", most=2, unit="ms"),
+    Target("1,000 replicas simulated, p50", "planner", "simulate_p50_ms", most=1000, unit="ms"),
     Target(_APPLIED, "changes", "applied_per_s_20_selectors", 50_000, unit="/s"),
     Target(f"{_APPLIED}, 1,000 selectors", "changes", "applied_per_s_1000_selectors", 20_000),
     Target(f"{_SEEN}, Redis", "changes", "seen_p99_ms_redis", most=30, unit="ms"),

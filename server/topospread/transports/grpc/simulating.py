@@ -77,7 +77,7 @@ def question_of(request: pb.SimulateRequest, call: Call) -> Question:
         fit=fit_of(request.fit) or Fit.NODE_AND_RESOURCES,
         seed=request.seed,
         fewest=request.fewest_nodes,
-        pause=_pause(call),
+        pause=pause_between(call),
     )
     if wrong:
         raise InvalidRequest.of(wrong)
@@ -207,7 +207,7 @@ def _constraints(
         )
 
 
-def _pause(call: Call) -> Callable[[], None]:
+def pause_between(call: Call) -> Callable[[], None]:
     """Let others have their turn, and stop when nobody waits for the answer any more."""
 
     def pause() -> None:
