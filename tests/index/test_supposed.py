@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
 
     from topospread.index.changes import PodRow
+    from topospread.kube.objects import Node
 
 
 @settings(max_examples=60)
@@ -50,7 +51,7 @@ def test_it_is_counted_as_if_it_had_happened(first, second, joined, data: DataOb
     assert builder.snapshot is before
 
 
-def draw(data: DataObject, cluster: Cluster, joined: list) -> Supposition:
+def draw(data: DataObject, cluster: Cluster, joined: list[Node]) -> Supposition:
     """Some changes of the cluster that can be supposed."""
     drained = data.draw(st.lists(st.sampled_from([*cluster.nodes, ""]), unique=True))
     drained = [name for name in drained if name]
@@ -59,7 +60,9 @@ def draw(data: DataObject, cluster: Cluster, joined: list) -> Supposition:
     removed = [PodMove(pod[0][0], pod[1], -1) for pod in pods if pod is not None]
     added: list[PodRow] = data.draw(st.lists(rows, max_size=3))
     moves = [*removed, *(PodMove("default", row, +1) for row in added)]
-    return Supposition(joined, drained[stay:], drained[:stay], moves)
+    others = data.draw(st.lists(nodes, max_size=2, unique_by=lambda node: node.name))
+    changed = [n for n in others if n.name in cluster.nodes and n.name not in drained]
+    return Supposition(joined, changed, drained[stay:], drained[:stay], moves)
 
 
 def happened(cluster: Cluster, changes: Supposition) -> Cluster:
@@ -84,5 +87,5 @@ def happened(cluster: Cluster, changes: Supposition) -> Cluster:
     for name in changes.emptied:
         node = after.nodes[name]
         after.nodes[name] = replace(node, taints=(*node.taints, DRAIN_TAINT))
-    after.nodes |= {node.name: node for node in changes.joined}
+    after.nodes |= {node.name: node for node in (*changes.joined, *changes.changed)}
     return after

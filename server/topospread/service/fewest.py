@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EFFORT: Final = 20_000
 """Pods that a search may place: some seconds on thousands of nodes."""
 
-OVERHEAD: Final = 10
+OVERHEAD: Final = 20
 """What a simulation takes beside placing, in pods."""
 
 MOST: Final = 1000

@@ -11,6 +11,7 @@ from topospread.service.fewest import Fewest, fewest
 from topospread.service.fit import Fit, suited
 from topospread.service.node_groups import NodeGroup
 from topospread.service.simulated import Simulated, with_nodes
+from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
     from topospread.kube.objects import Node
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 EXPLAINED: Final = 10
 """Reasons for pending that are explained; there may be as many as pods."""
 
-HELPING: Final = 2000
-"""The effort for an advice that nobody asked for: a fraction of a second."""
+HELPING: Final = 500
+"""The effort for an advice that nobody asked for, and the pods that it may be about: some tenths of
+a second on thousands of nodes."""
 
 MOST_LIKE: Final = 500
 """Nodes that such an advice may speak of."""
@@ -81,7 +83,9 @@ def _explained(pending: Pending, scenario: Scenario) -> Explanation:
 
 def _more_nodes(scenario: Scenario, pending: Pending) -> str:
     """How many nodes like one there is make all pods fit; empty where that is not found soon."""
-    like = _template(scenario, pending)
+    pods = sum(len(batch.names) for batch in scenario.batches)
+    broken = pending.cycle.pre_filter_status.code is Code.ERROR
+    like = None if broken or pods > HELPING else _template(scenario, pending)
     if like is None:
         return ""
     group = NodeGroup("", like, MOST_LIKE)
@@ -90,7 +94,6 @@ def _more_nodes(scenario: Scenario, pending: Pending) -> str:
     if not found.all_fit:
         return ""
     (count,) = found.counts
-    pods = sum(len(batch.names) for batch in scenario.batches)
     text = (
         f"{count} more node{'' if count == 1 else 's'} like {like.name}: all {pods} pods fit then"
     )

@@ -80,7 +80,8 @@ def test_a_search_that_takes_too_long_says_so(empty_world: World):
     proved = fewest(scenario)
     assert (proved.counts, proved.all_fit, proved.proved) == ((39,), True, True)
     hasty = fewest(scenario, effort=EFFORT // 20)
-    assert (hasty.counts, hasty.all_fit, hasty.proved) == ((39,), True, False)
+    assert (hasty.all_fit, hasty.proved) == (True, False)
+    assert hasty.counts >= proved.counts
     assert hasty.simulations < proved.simulations
 
 
