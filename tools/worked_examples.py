@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
-PAGES: Final = ("explain.md", "scale-down.md", "simulate.md")
+PAGES: Final = ("explain.md", "rebalance.md", "scale-down.md", "simulate.md")
 
 PROMPT: Final = "$ topospread "
 _BLOCK: Final = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 import grpc
 import grpc.aio
 
-from topospread_client import engine, explaining, feed, placement, ranking, rpcs, simulating, state
+from topospread_client import (
+    engine,
+    explaining,
+    feed,
+    placement,
+    ranking,
+    rebalancing,
+    rpcs,
+    simulating,
+    state,
+)
 from topospread_client.aio_stream import AsyncEvaluateStream
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
@@ -129,6 +139,7 @@ class AsyncClient:
     simulate = _awaited(simulating.simulate)
     reservations = _awaited(placement.reservations)
     rank_for_deletion = _awaited(ranking.rank_for_deletion)
+    plan_rebalance = _awaited(rebalancing.plan_rebalance)
     pre_filter = _awaited(engine.pre_filter)
     filter = _awaited(engine.filter_nodes)
     score = _awaited(engine.score)

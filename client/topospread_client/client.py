@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, Type
 
 import grpc
 
-from topospread_client import engine, explaining, feed, placement, ranking, rpcs, simulating, state
+from topospread_client import (
+    engine,
+    explaining,
+    feed,
+    placement,
+    ranking,
+    rebalancing,
+    rpcs,
+    simulating,
+    state,
+)
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
@@ -125,6 +135,7 @@ class Client:
     simulate = _blocking(simulating.simulate)
     reservations = _blocking(placement.reservations)
     rank_for_deletion = _blocking(ranking.rank_for_deletion)
+    plan_rebalance = _blocking(rebalancing.plan_rebalance)
     pre_filter = _blocking(engine.pre_filter)
     filter = _blocking(engine.filter_nodes)
     score = _blocking(engine.score)

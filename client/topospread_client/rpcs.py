@@ -101,6 +101,9 @@ RANK_FOR_DELETION: Final = Rpc(
 SIMULATE: Final = Rpc(_PLANNER, "Simulate", planner.SimulateRequest, planner.SimulateResponse)
 HOLD: Final = Rpc(_FEED, "Hold", feed.HoldRequest, feed.HoldResponse)
 LEAVE: Final = Rpc(_FEED, "Leave", feed.LeaveRequest, feed.LeaveResponse)
+PLAN_REBALANCE: Final = Rpc(
+    _PLANNER, "PlanRebalance", planner.PlanRebalanceRequest, planner.PlanRebalanceResponse
+)
 
 ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     PRE_FILTER,
@@ -128,4 +131,5 @@ ALL: Final[tuple[Rpc[Any, Any], ...]] = (
     SIMULATE,
     HOLD,
     LEAVE,
+    PLAN_REBALANCE,
 )

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import Any
 
 import click
-import grpc
 import pytest
 from google.protobuf import descriptor_pool
 
@@ -138,15 +136,6 @@ def test_python_programs_run_as_they_stand(page, serving):
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout
-
-
-def test_the_services_that_are_said_to_be_missing_are(serving):
-    with grpc.insecure_channel(serving) as channel:
-        for path in ("Planner/PlanRebalance",):
-            call: Any = channel.unary_unary(f"/topospread.v1.{path}")
-            with pytest.raises(grpc.RpcError) as failed:
-                call(b"", timeout=10)
-            assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 def test_the_example_of_a_recorded_case_passes(serving, tmp_path):

@@ -36,6 +36,7 @@ from topospread.service.feeders import Feeders
 from topospread.service.holding import Holding
 from topospread.service.rank import Ranks
 from topospread.service.read import Reads
+from topospread.service.rebalancing.plan import Rebalances
 from topospread.service.rules_book import RulesBook
 from topospread.service.scenario import Scenarios
 from topospread.service.write import Writes
@@ -52,6 +53,7 @@ from topospread.transports.grpc.observe import Observer
 from topospread.transports.grpc.placement import PlacementServicer
 from topospread.transports.grpc.pool import away, lend_place
 from topospread.transports.grpc.rank import RankServicer
+from topospread.transports.grpc.rebalance import RebalanceServicer
 from topospread.transports.grpc.server import GrpcServer
 from topospread.transports.grpc.simulate import SimulateServicer
 from topospread.transports.grpc.spread_engine import SpreadEngineServicer
@@ -300,11 +302,12 @@ class Server:
         places = PlacementServicer(self._holding, self.metrics)
         ranks = RankServicer(Ranks(self._store, self._replicas, self._book))
         simulations = SimulateServicer(Scenarios(self._engine, self._store))
+        rebalances = RebalanceServicer(Rebalances(self._store, self._engine))
         offered = {
             spread_engine.SERVICE: decisions.methods() | explains.methods(),
             cluster_state.SERVICE: state.methods(),
             placement.SERVICE: places.methods(),
-            rank.SERVICE: ranks.methods() | simulations.methods(),
+            rank.SERVICE: ranks.methods() | simulations.methods() | rebalances.methods(),
             feed.SERVICE: FeedServicer(self._feeders).methods(),
         }
         expander = {best_options.SERVICE: expander_methods(settings, self._engine)}

@@ -30,6 +30,7 @@ VERBS: Final = (
     "place",
     "rank",
     "simulate",
+    "rebalance",
     "status",
     "store",
     "token",

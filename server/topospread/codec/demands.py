@@ -78,6 +78,11 @@ def known_requests(spec: pb.PodSpec) -> Requests:
     return _requests(spec, known_amounts)
 
 
+def known_demand(spec: pb.PodSpec) -> Demand:
+    """What a pod of a cluster asks of its node; a quantity that is none counts as nothing."""
+    return Demand(known_requests(spec), tuple(_not_modelled(spec)))
+
+
 def _requests(spec: pb.PodSpec, read: Amounts) -> Requests:
     return pod_requests(
         list(_containers(spec.containers, "spec.containers", read)),

@@ -8,6 +8,8 @@ for (docs/decisions/0013-planner-reads-pods-from-the-store.md).
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import (
@@ -21,7 +23,7 @@ from topospread.replica.replicas import Consistency, Freshness
 from topospread.replica.view import Token
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
@@ -34,6 +36,37 @@ LIMIT: Final = 1000
 """Log entries read at once."""
 
 
+@dataclass(slots=True, eq=False)
+class Listed:
+    """Objects at a view's revision.
+
+    Attributes:
+        objects: values that cannot be read have an empty digest.
+    """
+
+    store: Store
+    replica: Replica
+    view: View
+    wanted: Callable[[Key], bool]
+    objects: Objects
+
+    def readable(self) -> list[StoredObject]:
+        """All but the values that cannot be read."""
+        return [item for item in self.objects.values() if item.digest]
+
+    def advance(self, view: View) -> None:
+        """Go on to a later view of the same history.
+
+        Raises:
+            Unavailable: that history ended.
+        """
+        with _ended_meanwhile(self.replica.cluster):
+            if view.identity != self.view.identity:
+                raise IdentityChanged("another history")
+            _follow(self, self.view.revision, view.revision)
+        self.view = view
+
+
 def list_at(
     store: Store,
     replicas: Replicas,
@@ -41,8 +74,8 @@ def list_at(
     demand: Consistency,
     deadline: float,
     wanted: Callable[[Key], bool],
-) -> tuple[Replica, View, Objects]:
-    """A view, and the objects that the store had at its revision, without unreadable values.
+) -> Listed:
+    """A view, and the objects that the store had at its revision.
 
     The store is scanned, and the log followed from before the scan to the view's revision.
 
@@ -59,44 +92,41 @@ def list_at(
         And what Replicas.resolve raises.
     """
     # First, so that a demand for a revision is refused before anything is read.
-    replicas.resolve(cluster, demand, deadline)
+    replica, view = replicas.resolve(cluster, demand, deadline)
     head = store.head(cluster)
     if not head.identity:
         raise NotFound(f"cluster {cluster!r} is not known: apply objects to it first")
-    found: Objects = {}
+    listed = Listed(store, replica, view, wanted, {})
     for page in store.scan(cluster):
-        for item in page:
-            if wanted(item.key):
-                found[item.key] = item
+        listed.objects.update((item.key, item) for item in page if wanted(item.key))
         if time.monotonic() > deadline:
             raise DeadlineExceeded("the deadline passed while the cluster's pods were being read")
-    try:
-        reached = _follow(store, cluster, head.identity, head.revision, None, wanted, found)
-        token = Token(head.identity, reached)
-        fresh = Consistency(Freshness.AT_LEAST_AS_FRESH, token, demand.max_staleness)
-        replica, view = replicas.resolve(cluster, fresh, deadline)
+    with _ended_meanwhile(cluster):
         if view.identity != head.identity:
             raise IdentityChanged("another history")
-        _follow(store, cluster, head.identity, reached, view.revision, wanted, found)
+        reached = _follow(listed, head.revision, None)
+        token = Token(head.identity, reached)
+        fresh = Consistency(Freshness.AT_LEAST_AS_FRESH, token, demand.max_staleness)
+        listed.replica, listed.view = replicas.resolve(cluster, fresh, deadline)
+        _follow(listed, reached, listed.view.revision)
+    return listed
+
+
+@contextmanager
+def _ended_meanwhile(cluster: str) -> Iterator[None]:
+    try:
+        yield
     except (IdentityChanged, RevisionUnavailable) as cause:
         raise Unavailable(
             f"cluster {cluster!r} was dropped or loaded anew while it was being read: try again"
         ) from cause
-    return replica, view, {key: item for key, item in found.items() if item.digest}
 
 
-def _follow(
-    store: Store,
-    cluster: str,
-    identity: str,
-    after: Revision,
-    until: Revision | None,
-    wanted: Callable[[Key], bool],
-    found: Objects,
-) -> Revision:
+def _follow(listed: Listed, after: Revision, until: Revision | None) -> Revision:
     """Bring objects up to a revision, or to where the log ends now."""
+    cluster, identity = listed.replica.cluster, listed.view.identity
     while until is None or after.number < until.number:
-        transactions = store.follow(cluster, identity, after, wait=0, limit=LIMIT)
+        transactions = listed.store.follow(cluster, identity, after, wait=0, limit=LIMIT)
         if not transactions:
             break
         for transaction in transactions:
@@ -104,10 +134,10 @@ def _follow(
                 return until
             after = transaction.revision
             for entry in transaction.entries:
-                if not wanted(entry.key):
+                if not listed.wanted(entry.key):
                     continue
                 if entry.object is None:
-                    found.pop(entry.key, None)
+                    listed.objects.pop(entry.key, None)
                 else:
-                    found[entry.key] = entry.object
+                    listed.objects[entry.key] = entry.object
     return after

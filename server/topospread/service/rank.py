@@ -168,13 +168,13 @@ class Ranks:
         def wanted(key: Key) -> bool:
             return key.namespace == ask.namespace and key.kind in (Kind.POD, Kind.REPLICA_SET)
 
-        _, view, objects = list_at(
+        listed = list_at(
             self._store, self._replicas, ask.cluster, ask.consistency, ask.deadline, wanted
         )
-        stored = objects.values()
+        stored = listed.readable()
         return (
-            view.token,
-            view.snapshot.nodes if given is None else given,
+            listed.view.token,
+            listed.view.snapshot.nodes if given is None else given,
             [EncodedPod(o.payload, o.uid) for o in stored if o.key.kind is Kind.POD],
             [o.payload for o in stored if o.key.kind is Kind.REPLICA_SET],
         )

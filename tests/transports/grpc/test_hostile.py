@@ -27,14 +27,8 @@ METHODS = [
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 ]
-UNOFFERED = {
-    "topospread.v1.SpreadEngine": set(),
-    "topospread.v1.ClusterState": set(),
-    "topospread.v1.Placement": set(),
-    "topospread.v1.Planner": {"PlanRebalance"},
-}
 OFFERED = [
-    *((service, name) for service, name in METHODS if name not in UNOFFERED[service]),
+    *METHODS,
     ("grpc.health.v1.Health", "Check"),
     ("grpc.health.v1.Health", "Watch"),
     ("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo"),
@@ -109,20 +103,6 @@ def test_a_message_that_is_too_large_is_refused_with_the_limit(peer, service, na
 
 
 @pytest.mark.parametrize(
-    ("service", "name"),
-    [(service, name) for service, name in METHODS if name in UNOFFERED[service]],
-)
-def test_what_this_version_does_not_have_says_so(peer, server, service, name):
-    # However it is called, and whatever it is sent.
-    for raws in ((), (b"",), (b"\xff",)):
-        call = ended(peer, service, name, *raws)
-        assert call.code() is CODE.UNIMPLEMENTED
-        assert call.details() == (
-            f"{service.rpartition('.')[2]}.{name} is not part of topospread {server.version}"
-        )
-
-
-@pytest.mark.parametrize(
     "path", ["topospread.v1.SpreadEngine/Nothing", "topospread.v1.Nothing/Evaluate", "a/b/c"]
 )
 def test_an_unknown_method_is_unimplemented(peer, path):
@@ -140,6 +120,7 @@ def test_only_what_is_offered_is_shown(peer):
         "topospread.v1.Placement",
         "topospread.v1.Planner",
         "topospread.v1.Feed",
+        "grpcplugin.Expander",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

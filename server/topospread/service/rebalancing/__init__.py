@@ -1,0 +1,1 @@
+"""PlanRebalance: the fewest evictions that bring constraints within maxSkew together."""
