@@ -16,6 +16,8 @@ from topospread.spread.verdicts import Code
 from topospread_client.manifests import pod_from_manifest
 from topospread_proto.v1 import cluster_state_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
+from topospread_proto.v1 import explain_pb2 as explain
+from topospread_proto.v1 import placement_pb2 as placement
 from topospread_proto.v1 import spread_engine_pb2 as engine
 from topospread_proto.v1.cluster_state_pb2_grpc import ClusterStateStub
 from topospread_proto.v1.spread_engine_pb2_grpc import SpreadEngineStub
@@ -121,6 +123,21 @@ class OverGrpc:
                 consistency=common.Consistency(at_least_as_fresh=place.revision),
             )
         )
+
+    def explanation(self, case: Decision, domain_limit: int) -> explain.Explanation:
+        """What Explain says of a case, looking at spreading alone; what-ifs have no part in it."""
+        place = self.load(case.cluster)
+        response = self._engine.Explain(
+            engine.ExplainRequest(
+                cluster=place.name,
+                pod=pod_from_manifest(case.pod),
+                settings=self.settings(case),
+                consistency=common.Consistency(at_least_as_fresh=place.revision),
+                fit=placement.FIT_SPREAD_ONLY,
+                domain_limit=domain_limit,
+            )
+        )
+        return response.explanation
 
     def plain_evaluation(self, place: Loaded, pod: Json, top_k: int = 0) -> engine.EvaluateResponse:
         """The same by the server's own rules, without what-ifs, at the newest state at hand.

@@ -1,11 +1,12 @@
 """An explanation says by domain what Filter says by node, and its advice works."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hypothesis import given
 
+from tests.conformance.calls import OverGrpc
 from tests.conformance.cases import Decision
 from tests.conformance.core import folded, pod_of, prepared
 from tests.conformance.objects import rules_of
@@ -16,9 +17,10 @@ from tests.reference.snapshot import Snapshot as ReferenceSnapshot
 from tests.reference.strategies import cases, kind_of
 from topospread.service.explaining.case import Case
 from topospread.service.explaining.explain import explained
-from topospread.service.explaining.findings import Explanation
+from topospread.service.explaining.findings import ConstraintFinding
 from topospread.service.fit import Fit
-from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS
+from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS, Code
+from topospread_proto.v1.explain_pb2 import ConstraintExplanation
 
 EVERY = 1000
 SUCCESS = ("Success", ())
@@ -32,9 +34,11 @@ def case_of(decision: Decision, fit: Fit = Fit.SPREAD_ONLY) -> Case:
     return Case(snapshot, pod, rules, constraints, fit=fit, name=pod.name)
 
 
-def verdict_on(found: Explanation, labels: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+def verdict_on(
+    constraints: Iterable[ConstraintFinding | ConstraintExplanation], labels: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]]:
     """Filter's verdict on a node, read off the explanation's domains."""
-    for constraint in found.constraints:
+    for constraint in constraints:
         if not constraint.hard:
             continue
         value, verdict = labels.get(constraint.topology_key), None
@@ -63,10 +67,28 @@ def test_domains_have_the_verdicts_of_filter(decision: Decision) -> None:
         name: (verdict["code"], tuple(verdict["reasons"]))
         for name, verdict in expected.get("filter", {}).items()
     } or dict.fromkeys(nodes, SUCCESS)
-    assert {name: verdict_on(found, labels_of(node)) for name, node in nodes.items()} == verdicts
+    assert {
+        name: verdict_on(found.constraints, labels_of(node)) for name, node in nodes.items()
+    } == verdicts
     assert found.passing == Counter(verdicts.values())[SUCCESS]
     # Nothing but spreading was asked about.
     assert found.fitting == found.passing
+
+
+@given(decision=kind_of(cases(), cases(), odd_cases()))
+def test_a_server_explains_by_domain_what_it_filters_by_node(
+    server: OverGrpc, decision: Decision
+) -> None:
+    decision = replace(decision, ops=[], filter_nodes=None)
+    answer = server.evaluate(decision)
+    if "newError" in answer:
+        return
+    found = server.explanation(decision, EVERY)
+    assert Code(found.status.code).label == answer["preFilter"]["code"]
+    for name, verdict in answer.get("filter", {}).items():
+        labels = labels_of(ReferenceSnapshot(decision.cluster).nodes[name])
+        expected = verdict["code"], tuple(verdict["reasons"])
+        assert verdict_on(found.constraints, labels) == expected
 
 
 @given(decision=kind_of(cases(), cases(), odd_cases()))
