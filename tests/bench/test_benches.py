@@ -80,6 +80,12 @@ def test_each_verb_of_the_planner_has_its_time(found: dict[str, Figures]) -> Non
 
 
 @pytest.mark.bench
+def test_the_feed_has_its_rates(found: dict[str, Figures]) -> None:
+    for name in ("listed_per_s", "changes_per_s", "heartbeats_per_s"):
+        assert found["feed"].plain()[name] > 0
+
+
+@pytest.mark.bench
 def test_the_planner_can_be_asked_about_a_recorded_cluster(tmp_path: Path) -> None:
     node = {"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "a"}}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"}}

@@ -135,12 +135,18 @@ def test_half_an_object_is_not_taken_for_one(tmp_path: Path, api: ApiServer) -> 
         assert api.lists("pods") == 1
 
 
-@pytest.mark.parametrize("told", ["as an event", "as the answer"])
-def test_a_forgotten_place_is_listed_again(
-    tmp_path: Path, api: ApiServer, told: str, objects: Objects
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"error": 410},
+        {"status": 410},
+        {"error": 504, "message": "Too large resource version: 99, current: 9"},
+    ],
+)
+def test_a_place_that_is_not_known_is_listed_again(
+    tmp_path: Path, api: ApiServer, fault: dict[str, Any], objects: Objects
 ) -> None:
-    fault = Fault(of("pods"), error=410) if told == "as an event" else Fault(of("pods"), status=410)
-    api.faults.append(fault)
+    api.faults.append(Fault(of("pods"), **fault))
     with fed(tmp_path, api) as (state, server):
         until(lambda: api.lists("pods") == 2, "a second list")
         objects.put(pod("web-2", "b1"))
@@ -236,11 +242,16 @@ def test_an_object_that_cannot_be_read_is_left_out_and_counted(
 ) -> None:
     odd = pod("odd", "a1")
     odd["spec"]["priority"] = "very"
-    objects.put(odd)
+    huge = pod("huge", "a1")
+    huge["metadata"]["labels"]["app"] = "x" * 1_600_000
+    objects.put(odd, huge)
     with fed(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "all kinds listed")
         assert set(state.pods()) == {"web-0", "web-1"}
-        assert metric(server, "topospread_sync_changes_total", kind="Pod", result="refused") == 1
+        assert metric(server, "topospread_sync_changes_total", kind="Pod", result="refused") == 2
+        objects.put(pod("spaced name"), pod("web-2", "a1"))
+        until(lambda: "web-2" in state.pods(), "what came with another that cannot be stored")
+        assert metric(server, "topospread_sync_changes_total", kind="Pod", result="refused") == 3
 
 
 def test_a_cluster_restored_from_a_backup_is_taken_as_it_is(

@@ -60,7 +60,7 @@ class FeedGauges:
     Attributes:
         cluster: its name.
         active: this process feeds it; otherwise it stands by.
-        kinds: each kind; without gauges that mean anything while it stands by.
+        kinds: each kind; while it stands by, only what was counted before means anything.
     """
 
     cluster: str

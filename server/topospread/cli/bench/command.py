@@ -26,6 +26,7 @@ BENCHES: Final = {
     "scale": "Decisions in process as pods and nodes grow.",
     "cold": "The first use of a selector that nobody asked for before.",
     "changes": "Changes applied, what they cost decisions, and when they are seen.",
+    "feed": "Objects listed and events taken in from an API server.",
     "start": "Time until a new process is ready, and its memory.",
     "planner": "The planner's verbs, asked one after the other.",
 }

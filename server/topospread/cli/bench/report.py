@@ -22,6 +22,7 @@ TITLES: Final = {
     "scale": "Decisions as clusters grow",
     "cold": "Selectors never seen before",
     "changes": "Changes",
+    "feed": "The feed from an API server",
     "start": "Start and memory",
     "planner": "The planner",
 }
@@ -54,6 +55,12 @@ c=10 while 1,000 changes/s come to its cluster; `idle`: while the same are writt
 the server does not follow, so that writer and store cost the machine the same. `seen`: from the
 acknowledgement of a write to the view that holds it in another process, 1,000 single writes/s;
 `waiting`: the same for a caller that asks for its write's revision.""",
+    "feed": """\
+The feed from an API server of our own in a process beside it, into a SQLite file. `listed_per_s`:
+all objects of the cluster, from the start to the last one written. `changes_per_s`: a burst of pods
+that change in a label, from the first to the last one written; `heartbeats_per_s`: the same in what
+is not kept, so that nothing is written. `cpu_us` is CPU of the feed's process for each.
+`object_bytes`: of a pod's JSON.""",
     "start": """\
 `ready_s`: from the first connection that the port takes to the announcement that the server is
 ready; `process_ready_s`: from the start of the process. `rss_mb`: resident memory then;

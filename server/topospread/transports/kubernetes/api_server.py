@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 GONE: Final = 410
 
+_AHEAD: Final = "Too large resource version"
+"""The API server's words for a place that it has not come to: it was restored from a backup."""
+
 CONNECT_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
 """How long the API server may be silent while it makes one page of a list; its own limit."""
@@ -174,7 +177,7 @@ class _Lines:
 
 def failure(path: str, code: int, text: str) -> ClusterUnavailable | RevisionUnavailable:
     """What a status of the API server means for whoever asked."""
-    if code == GONE:
+    if code == GONE or _AHEAD in text:
         return RevisionUnavailable(f"{path}: {text or 'gone'}")
     advice = {
         401: ": who we are is not known there: check the kubeconfig or the service account",

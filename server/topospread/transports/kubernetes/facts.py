@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from topospread.codec.stored import stored
 from topospread.errors import InvalidRequest
-from topospread.store.api import Key
+from topospread.store.api import Key, Put
+from topospread.store.checks import check_changes
 from topospread_client.manifests import ManifestError, object_from_manifest
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def read_fact(resource: Resource, manifest: dict[str, Any]) -> Fact:
     """An object of a list or an event.
 
     Raises:
-        InvalidRequest: what the API server gave cannot be read as that kind.
+        InvalidRequest: what the API server gave cannot be read as that kind, or not be stored.
+        LimitExceeded: it is too large to be stored.
     """
     # Lists do not repeat these two for each object.
     manifest.setdefault("kind", resource.name)
@@ -62,7 +64,10 @@ def read_fact(resource: Resource, manifest: dict[str, Any]) -> Fact:
         raise InvalidRequest(str(error)) from error
     if message is None:
         raise InvalidRequest(f"kind: expected {resource.name}, got {manifest['kind']!r}")
-    return Fact(message, stored(message))
+    fact = Fact(message, stored(message))
+    # Here, where one object can be left out, and not where it would hold up five hundred.
+    check_changes((Put(fact.stored),))
+    return fact
 
 
 def key_of(resource: Resource, manifest: dict[str, Any]) -> Key:

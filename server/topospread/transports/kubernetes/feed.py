@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import TopospreadError
-from topospread.telemetry.feeding import FeedGauges, KindTallies
+from topospread.telemetry.feeding import FeedGauges, KindGauges, KindTallies
 from topospread.transports.kubernetes.resources import RESOURCES
 from topospread.transports.kubernetes.tenure import Tenure
 
@@ -92,7 +92,10 @@ class Feed:
         """How it goes, for metrics."""
         tenure = self._tenure
         if tenure is None:
-            return FeedGauges(self.cluster, active=False, kinds=())
+            kinds = (
+                KindGauges(one.name, False, 0.0, 0, self._tallies[one.kind]) for one in RESOURCES
+            )
+            return FeedGauges(self.cluster, active=False, kinds=tuple(kinds))
         return FeedGauges(self.cluster, active=True, kinds=tenure.gauges())
 
     # ------------------------------ the lease

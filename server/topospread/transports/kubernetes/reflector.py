@@ -15,6 +15,7 @@ from topospread.errors import (
     Fenced,
     IdentityChanged,
     InvalidRequest,
+    LimitExceeded,
     RevisionUnavailable,
     TopospreadError,
 )
@@ -284,7 +285,7 @@ class Reflector:
         """An object to feed; None for one that is left out or cannot be read."""
         try:
             fact = read_fact(self.resource, manifest)
-        except InvalidRequest as error:
+        except (InvalidRequest, LimitExceeded) as error:
             self._tallies.changes["refused"].add_one()
             LOG.warning("%s left out: %s", self.resource.name, error)
             return None

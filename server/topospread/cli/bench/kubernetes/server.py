@@ -55,6 +55,7 @@ class Fault:
     Attributes:
         matches: which.
         status: answer with this status instead.
+        message: of that status, or of the error.
         cut_after: bytes of a watch after which the connection is torn down.
         error: code of a Status that a watch tells as an event before it ends.
     """
@@ -63,6 +64,7 @@ class Fault:
     status: int = 0
     cut_after: int | None = None
     error: int = 0
+    message: str = "as the test wants it"
 
 
 class ApiServer:
@@ -225,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
         if token and self.headers.get("Authorization", "").lower() != f"bearer {token}".lower():
             self._status(401, "Unauthorized")
         elif self._fault is not None and self._fault.status:
-            self._status(self._fault.status, "as the test wants it")
+            self._status(self._fault.status, self._fault.message)
         else:
             return True
         return False
@@ -269,7 +271,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         stream = _Stream(self, self._fault)
         if self._fault is not None and self._fault.error:
-            stream.send(_event("ERROR", _failure(self._fault.error, "as the test wants it")))
+            stream.send(_event("ERROR", _failure(self._fault.error, self._fault.message)))
             stream.end()
             return
         marked = time.monotonic()
