@@ -121,7 +121,17 @@ class RevisionUnavailable(TopospreadClientError):
 
 
 class LimitExceeded(TopospreadClientError):
-    """The server refused at once instead of queueing; the text names the limit."""
+    """The server refused at once instead of queueing; the text names the limit.
+
+    Attributes:
+        retry_after: seconds to wait before the next try; None when the server did not say.
+    """
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, traceparent: str | None = None
+    ) -> None:
+        super().__init__(message, traceparent=traceparent)
+        self.retry_after = retry_after
 
 
 class Conflict(TopospreadClientError):

@@ -27,7 +27,6 @@ _PRECONDITIONS: Final[Mapping[str, type[errors.PreconditionFailed]]] = {
 _PLAIN: Final[Mapping[grpc.StatusCode, type[errors.TopospreadClientError]]] = {
     grpc.StatusCode.NOT_FOUND: errors.NotFound,
     grpc.StatusCode.OUT_OF_RANGE: errors.RevisionUnavailable,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: errors.LimitExceeded,
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
     grpc.StatusCode.UNIMPLEMENTED: errors.NotSupported,
     grpc.StatusCode.UNAUTHENTICATED: errors.NotPermitted,
@@ -97,6 +96,9 @@ def _error(
     if code is grpc.StatusCode.ABORTED:
         retry_after = _retry_after(details)
         return errors.Conflict(message, retry_after=retry_after, traceparent=traceparent)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        retry_after = _retry_after(details)
+        return errors.LimitExceeded(message, retry_after=retry_after, traceparent=traceparent)
     return _PLAIN.get(code, errors.ServerFault)(message, traceparent=traceparent)
 
 

@@ -12,6 +12,7 @@ The tree (each transport maps it to its own statuses in one place)::
     │   └── Fenced              another feeds the cluster now; what one feeder began is void
     ├── RevisionUnavailable     a revision that the log no longer reaches, or of another history
     ├── LimitExceeded           a bounded queue, batch or table is full
+    │   └── RateExceeded        one caller calls too often
     ├── DeadlineExceeded        a wait ended with the call's deadline
     ├── CallerGone              nobody waits for the answer any more
     ├── Unauthenticated         the caller is not known; nothing more is said
@@ -113,6 +114,14 @@ class RevisionUnavailable(TopospreadError):
 
 class LimitExceeded(TopospreadError):
     """A bounded resource is full; the text names the limit."""
+
+
+class RateExceeded(LimitExceeded):
+    """The caller calls more often than it may. Retry after ``retry_after`` seconds."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class DeadlineExceeded(TopospreadError):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from topospread.access.file import read_access
 from topospread.access.gate import Gate
+from topospread.access.rates import Rates
 from topospread.config.certificates import Pem, PemFiles
 from topospread.config.reloading import Loaded, Reloading
 
@@ -40,6 +41,7 @@ class Doors:
 
     Attributes:
         gate: tells callers; None lets anybody in.
+        rates: how often each may call; None: as often as it likes.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -55,6 +57,9 @@ class Doors:
         self._access: Reloading[Roll] | None = None
         self._certificates: Reloading[Pem] | None = None
         self.gate: Gate | None = None
+        self.rates: Rates | None = None
+        if settings.rate_limit:
+            self.rates = Rates(settings.rate_limit, settings.rate_burst)
         if path := settings.access_file:
             access = self._access = Reloading(
                 path,

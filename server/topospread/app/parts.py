@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.replica.replica import Replica, ReplicaOptions
 from topospread.replica.replicas import Freshness, Replicas
 from topospread.service.engine import Limits
+from topospread.service.write import WriteLimits, Writes
 from topospread.telemetry.families import ClusterGauges
 from topospread.transports.grpc.credentials import Credentials, credentials
 from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
@@ -50,7 +51,18 @@ def make_replicas(settings: ServerSettings, store: Store, metrics: Metrics) -> R
         ReplicaOptions(coalesce=settings.coalesce, max_groups=settings.max_groups),
         entering_wait=lend_place,
         waited={mode: metrics.consistency(mode.name.lower()).observe for mode in Freshness},
+        most=settings.max_clusters,
     )
+
+
+def make_writes(settings: ServerSettings, store: Store, replicas: Replicas) -> Writes:
+    """What writes to the store."""
+    limits = WriteLimits(
+        batch=settings.max_batch_objects,
+        replace=settings.max_replace_objects,
+        clusters=settings.max_clusters,
+    )
+    return Writes(store, replicas, limits)
 
 
 def make_limits(settings: ServerSettings) -> Limits:
@@ -73,6 +85,8 @@ def grpc_options(settings: ServerSettings, *, reuse_port: bool) -> ServerOptions
         max_connection_age=settings.max_connection_age,
         reflection=settings.reflection,
         reuse_port=reuse_port,
+        max_connections=settings.max_connections,
+        max_calls_per_connection=settings.max_calls_per_connection,
     )
 
 

@@ -39,7 +39,6 @@ from topospread.service.read import Reads
 from topospread.service.rebalancing.plan import Rebalances
 from topospread.service.rules_book import RulesBook
 from topospread.service.scenario import Scenarios
-from topospread.service.write import Writes
 from topospread.store.observed import ObservedStore
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
@@ -132,7 +131,7 @@ class Server:
             made.callback(self._pools.shutdown)
             self._replicas = parts.make_replicas(settings, self._store, self.metrics)
             made.callback(self._replicas.close)
-            self._writes = Writes(self._store, self._replicas)
+            self._writes = parts.make_writes(settings, self._store, self._replicas)
             self._feeders = Feeders(self._store)
             self._feed = make_feed(
                 settings, self._writes, self._feeders, self._note_fed, self._stand_by
@@ -312,7 +311,7 @@ class Server:
         }
         expander = {best_options.SERVICE: expander_methods(settings, self._engine)}
         return GrpcServer(
-            Frame(self._tracing, self.metrics, self._doors.gate),
+            Frame(self._tracing, self.metrics, self._doors.gate, self._doors.rates),
             completed(offered, self.version) | expander,
             self._pools,
             parts.grpc_options(settings, reuse_port=self._reuse_port),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topospread.transports.http.guard import Guard
+from topospread.transports.http.guard import guarded
 from topospread.transports.http.routes import http_app
 from topospread.transports.http.server import HttpServer
 
@@ -47,9 +47,14 @@ def make_http(
         max_body_bytes=settings.http_max_body_bytes,
         gate=doors.gate,
         extender=None if settings.extender_listen else extender,
+        rates=doors.rates,
     )
     tls = doors.http_files if settings.tls else None
-    server = HttpServer(app, settings.http.host, settings.http.port, tls=tls)
+    server = HttpServer(
+        *(app, settings.http.host, settings.http.port),
+        tls=tls,
+        max_connections=settings.max_connections,
+    )
     doors.renew(server)
     return server
 
@@ -66,12 +71,13 @@ def make_extender_http(
     if address is None or extender is None:
         return None
     server = HttpServer(
-        extender if doors.gate is None else Guard(extender, doors.gate),
+        guarded(extender, doors.gate, doors.rates),
         address.host,
         address.port,
         tls=doors.http_files if settings.tls else None,
         reuse_port=reuse_port,
         flag="--extender-listen",
+        max_connections=settings.max_connections,
     )
     doors.renew(server)
     return server

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -64,6 +66,7 @@ def command(**flags: object) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from topospread.app.serve import serve
 
+    _allow_files()
     try:
         serve(load_settings(flags, os.environ), _announce)
     except ConfigError as error:
@@ -73,6 +76,13 @@ def command(**flags: object) -> int:
     except Unavailable as error:
         raise Unreachable(str(error)) from error
     return DONE
+
+
+def _allow_files() -> None:
+    """Let as many files be open as the system allows: each connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _announce(server: Serving) -> None:

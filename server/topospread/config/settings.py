@@ -247,6 +247,71 @@ class ServerSettings:
             "A scheduler whose extender is not nodeCacheCapable sends it whole nodes.",
         ),
     ] = 64 * _MIB
+    max_batch_objects: Annotated[
+        int,
+        About(
+            values.whole(1, 500),
+            "objects",
+            "Objects in one Apply or Delete; more may be sent by Replace.",
+            "Each is one transaction of the store, during which others wait.",
+        ),
+    ] = 500
+    max_replace_objects: Annotated[
+        int,
+        About(
+            values.whole(1),
+            "objects",
+            "Objects in one Replace.",
+            "Twice the pods of the largest clusters; all are in memory until the last has come.",
+        ),
+    ] = 500_000
+    max_clusters: Annotated[
+        int,
+        About(
+            values.whole(1, 10_000),
+            "clusters",
+            "Clusters that a process follows, and past which no write makes another one.",
+            "Each costs a thread and an index; far more than anybody has.",
+        ),
+    ] = 1024
+    max_connections: Annotated[
+        int,
+        About(
+            values.whole(1),
+            "connections a process",
+            "Open connections of gRPC, and as many of HTTP; past it new ones are closed.",
+            "A few per scheduler; leaves room below common limits on open files.",
+        ),
+    ] = 4096
+    max_calls_per_connection: Annotated[
+        int,
+        About(
+            values.whole(1),
+            "calls",
+            "Calls at once on one gRPC connection; clients hold more back.",
+            "As many as may queue: one connection cannot fill more than the queue.",
+        ),
+    ] = 1024
+    rate_limit: Annotated[
+        float,
+        About(
+            values.rate(),
+            "calls a second",
+            "Calls, and questions on streams, of one caller to one process; past it"
+            " RESOURCE_EXHAUSTED with RetryInfo. 0 for no limit. A caller is a token, a"
+            " certificate, or else an address.",
+            "Queues are bounded already; a fair share is for those who share a server to agree on.",
+        ),
+    ] = 0.0
+    rate_burst: Annotated[
+        int,
+        About(
+            values.whole(1),
+            "calls",
+            "Calls that a caller may make at once within --rate-limit.",
+            "A batch of a scheduler after a pause.",
+        ),
+    ] = 100
     max_batch_pods: Annotated[
         int,
         About(

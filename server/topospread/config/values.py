@@ -95,6 +95,19 @@ def seconds(least: float = 0.0) -> Kind[float]:
     return Kind(check, _number)
 
 
+def rate() -> Kind[float]:
+    """A number of times a second, 0 or more."""
+
+    def check(value: object) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise ValueError("is not a number")
+        if value and not 0.001 <= value <= 1e9:
+            raise ValueError("is not 0, or from 0.001 to 1000000000")
+        return float(value)
+
+    return Kind(check, _number)
+
+
 def size(least: int) -> Kind[int]:
     """A number of bytes, or a text such as ``16MiB``."""
 

@@ -19,6 +19,7 @@ from topospread.errors import (
 from topospread.replica.replica import Replica, ReplicaOptions, Source
 from topospread.replica.succession import LISTED_KINDS, Fate
 from topospread.replica.view import Token, View
+from topospread.store.checks import check_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,7 @@ HEAD_SECONDS: Final = 2.0
 """Longest wait for the store's newest revision, whatever the caller's deadline is."""
 
 MAX_CLUSTERS: Final = 1024
-"""Replicas a process keeps: each costs a thread and an index."""
+"""Replicas a process keeps unless it is told otherwise: each costs a thread and an index."""
 
 
 class Freshness(Enum):
@@ -67,6 +68,7 @@ class Replicas:
             callable ends the wait.
         waited: told of each resolve(): what was demanded, and for how many seconds that made the
             caller wait; 0 when it was at hand.
+        most: replicas at once.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class Replicas:
         *,
         entering_wait: Callable[[], Callable[[], None]] = lambda: _nothing,
         waited: Mapping[Freshness, Callable[[float], None]] | None = None,
+        most: int = MAX_CLUSTERS,
     ) -> None:
+        self._most = most
         self._source = source
         self._options = options
         self._entering_wait = entering_wait
@@ -274,8 +278,11 @@ class Replicas:
                 raise Unavailable("the server is going away: try another one")
             replica = self._replicas.get(cluster)
             if replica is None or replica.gone:
-                if len(self._replicas) >= MAX_CLUSTERS:
-                    raise LimitExceeded(f"this server follows {MAX_CLUSTERS} clusters already")
+                check_cluster(cluster)
+                if len(self._replicas) >= self._most and replica is None:
+                    raise LimitExceeded(
+                        f"this server follows {self._most} clusters already (--max-clusters)"
+                    )
                 replica = Replica(cluster, self._source, self._options, on_gone=self._forget)
                 self._replicas[cluster] = replica
                 replica.start()

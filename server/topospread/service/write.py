@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from topospread.errors import IdentityChanged, InvalidRequest
+from topospread.errors import IdentityChanged, InvalidRequest, LimitExceeded
 from topospread.replica.view import Token
 from topospread.store.api import (
     MAX_CHANGES,
@@ -104,6 +104,21 @@ class Replaced:
     warnings: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class WriteLimits:
+    """What one write may carry, and how many clusters writes may make.
+
+    Attributes:
+        batch: objects in one Apply or Delete.
+        replace: objects in one Replace.
+        clusters: past which no write makes another one.
+    """
+
+    batch: int = MAX_CHANGES
+    replace: int = 500_000
+    clusters: int = 1024
+
+
 class Writes:
     """Writes to clusters of one store.
 
@@ -111,9 +126,14 @@ class Writes:
     in the same step: what callers decided by one history never lands in another.
     """
 
-    def __init__(self, store: Store, histories: Histories) -> None:
+    def __init__(
+        self, store: Store, histories: Histories, limits: WriteLimits = WriteLimits()
+    ) -> None:
         self._store = store
         self._histories = histories
+        self._limits = limits
+        self._known: set[str] = set()
+        self._unlooked = 0
 
     def apply(
         self,
@@ -130,12 +150,14 @@ class Writes:
         A fence that is given must be the token of the feeder's lease; so with every write here.
 
         Raises:
-            InvalidRequest: more than 500, or one object twice; nothing was written.
+            InvalidRequest: more than the limit, or one object twice; nothing was written.
+            LimitExceeded: it would make one cluster too many.
             Fenced: the fence is not the lease's.
             IdentityChanged: the store has another history, which nobody accepted yet.
             StoreUnavailable: the store did not answer.
         """
-        _check_batch([incoming.object.key for incoming in objects])
+        self._check_batch([incoming.object.key for incoming in objects])
+        self._check_known(cluster)
         changes = [incoming.put for incoming in objects]
         with traced("apply", len(changes)):
             applied = self._within(
@@ -149,6 +171,7 @@ class Writes:
                     timeout=min(timeout, LONGEST_WAIT),
                 ),
             )
+        self._note(cluster)
         return Written(_token(applied), applied.outcomes)
 
     def delete(
@@ -165,7 +188,7 @@ class Writes:
         Raises:
             As :meth:`apply`.
         """
-        _check_batch([removal.key for removal in removals])
+        self._check_batch([removal.key for removal in removals])
         with traced("delete", len(removals)):
             applied = self._within(
                 cluster,
@@ -201,11 +224,13 @@ class Writes:
 
         Raises:
             InvalidRequest: an object of another kind, or twice.
+            LimitExceeded: it has too many objects, or would make one cluster too many.
             IdentityChanged: the store's history became another one while it was written.
             StoreUnavailable: some pieces may have been written; the same call again converges.
         """
         replaced = Replaced()
-        wanted = _of_one_kind(kind, objects)
+        self._check_known(cluster)
+        wanted = self._of_one_kind(kind, objects)
         for incoming in wanted.values():
             replaced.warnings.extend(incoming.warnings)
         changes: list[Change] = [incoming.put for incoming in wanted.values()]
@@ -230,6 +255,7 @@ class Writes:
             identity = applied.identity
             replaced.outcomes.update(applied.outcomes)
             replaced.token = _token(applied)
+        self._note(cluster)
         self._store.vouch(cluster, (kind,), identity=identity)
         self._reconcile(cluster, identity)
         _shorten(replaced.warnings)
@@ -257,6 +283,7 @@ class Writes:
         """
         count = self._within(cluster, lambda identity: self._store.drop(cluster, identity=identity))
         self._histories.forget(cluster)
+        self._known.discard(cluster)
         return count
 
     def accept(self, cluster: str, deadline: float) -> str:
@@ -267,6 +294,59 @@ class Writes:
             StoreUnavailable: nothing was accepted.
         """
         return self._histories.accept(cluster, deadline).encode()
+
+    def _of_one_kind(self, kind: Kind, objects: Iterable[Incoming]) -> dict[Key, Incoming]:
+        """All objects by key; read to the end before anything is written."""
+        wanted: dict[Key, Incoming] = {}
+        for incoming in objects:
+            key = incoming.object.key
+            if key.kind is not kind:
+                raise InvalidRequest(
+                    f"objects: {_named(key)} is of another kind: replace one kind a call"
+                )
+            if key in wanted:
+                raise InvalidRequest(f"objects: {_named(key)} is given twice")
+            if len(wanted) >= self._limits.replace:
+                raise LimitExceeded(
+                    f"objects: more than {self._limits.replace} in one call (--max-replace-objects)"
+                )
+            wanted[key] = incoming
+        return wanted
+
+    def _check_batch(self, keys: Sequence[Key]) -> None:
+        most = self._limits.batch
+        if len(keys) > most:
+            raise InvalidRequest(
+                f"objects: {len(keys)} in one call, at most {most}: split them, or use Replace"
+            )
+        twice = [key for key, times in Counter(keys).items() if times > 1]
+        if twice:
+            raise InvalidRequest(f"objects: {_named(twice[0])} is given twice")
+
+    def _check_known(self, cluster: str) -> None:
+        """See whether a cluster is there, or may be made.
+
+        A write is one look at the store, so that the first few clusters that are new to this
+        process are not looked for; there may be that many too many, and others may make some.
+        """
+        most = self._limits.clusters
+        if cluster in self._known:
+            return
+        if self._unlooked < most // 64:
+            self._unlooked += 1
+            return
+        if self._histories.identity(cluster) or self._store.head(cluster).identity:
+            self._note(cluster)
+            return
+        there = len(self._store.clusters())
+        if there >= most:
+            raise LimitExceeded(f"there are {there} clusters already (--max-clusters)")
+        self._unlooked = 0
+
+    def _note(self, cluster: str) -> None:
+        """A cluster is there: looking for that at each write would cost a round trip."""
+        if len(self._known) < self._limits.clusters:
+            self._known.add(cluster)
 
     def _within(self, cluster: str, write: Callable[[str], T]) -> T:
         """Write into the history that is followed, or into the one that took its place."""
@@ -281,31 +361,6 @@ class Writes:
 
 def _token(applied: Applied) -> str:
     return Token(applied.identity, applied.revision).encode()
-
-
-def _of_one_kind(kind: Kind, objects: Iterable[Incoming]) -> dict[Key, Incoming]:
-    """All objects by key; read to the end before anything is written."""
-    wanted: dict[Key, Incoming] = {}
-    for incoming in objects:
-        key = incoming.object.key
-        if key.kind is not kind:
-            raise InvalidRequest(
-                f"objects: {_named(key)} is of another kind: replace one kind a call"
-            )
-        if key in wanted:
-            raise InvalidRequest(f"objects: {_named(key)} is given twice")
-        wanted[key] = incoming
-    return wanted
-
-
-def _check_batch(keys: Sequence[Key]) -> None:
-    if len(keys) > MAX_CHANGES:
-        raise InvalidRequest(
-            f"objects: {len(keys)} in one call, at most {MAX_CHANGES}: split them, or use Replace"
-        )
-    twice = [key for key, times in Counter(keys).items() if times > 1]
-    if twice:
-        raise InvalidRequest(f"objects: {_named(twice[0])} is given twice")
 
 
 def _named(key: Key) -> str:

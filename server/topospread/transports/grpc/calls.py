@@ -29,13 +29,14 @@ from topospread.errors import (
 )
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.transports.grpc.failures import Failure, failure_of
-from topospread.transports.grpc.needs import caller_of, need_of
+from topospread.transports.grpc.needs import caller_of, known_as, need_of
 from topospread.transports.grpc.pool import Pool, away, overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from topospread.access.gate import Gate
+    from topospread.access.rates import Rates
     from topospread.telemetry.metrics import CallMeter, Metrics
     from topospread.telemetry.tracing import CallSpan, Tracing
 
@@ -138,15 +139,23 @@ class Frame:
         tracing: starts spans.
         metrics: counts calls.
         gate: tells who calls; without one anybody may do anything.
+        rates: how often each caller may call; None: as often as it likes.
 
     Attributes:
         stopping: open streams are to end.
     """
 
-    def __init__(self, tracing: Tracing, metrics: Metrics, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        tracing: Tracing,
+        metrics: Metrics,
+        gate: Gate | None = None,
+        rates: Rates | None = None,
+    ) -> None:
         self._tracing = tracing
         self._metrics = metrics
         self.gate = gate
+        self.rates = rates
         self.stopping = False
 
     def wrap(
@@ -272,6 +281,8 @@ class _Framed:
                 # Before anything else: strangers learn nothing, and hold no thread.
                 caller = caller_of(self._frame.gate, context)
                 caller.clusters(self._need.role)
+            if self._frame.rates is not None:
+                self._frame.rates.take(known_as(caller, context))
             raw = self._first(method, raws, context)
             if self._frame.gate is not None and not isinstance(method, StreamIn | StreamBoth):
                 self._need.check(caller, raw)
@@ -295,6 +306,12 @@ class _Framed:
         except grpc.RpcError:
             raise _gone(context) from None
 
+    def _permit(self, caller: Caller, context: grpc.ServicerContext, raw: bytes) -> None:
+        """For what comes in on a stream: its first message, or each of its questions."""
+        if self._frame.rates is not None:
+            self._frame.rates.take(known_as(caller, context))
+        self._need.check(caller, raw)
+
     def _goes_on(self, caller: Caller, context: grpc.ServicerContext) -> bool:
         return context.is_active() and not self._frame.stopping and self._stands(caller)
 
@@ -317,8 +334,8 @@ class _Framed:
         # Without a deadline grpcio answers the years until the end of its clock.
         seconds = unlimited if left > LONGEST_DEADLINE else left
         permit = None
-        if self._frame.gate is not None:
-            permit = partial(self._need.check, caller)
+        if self._frame.gate is not None or self._frame.rates is not None:
+            permit = partial(self._permit, caller, context)
         return Call(span, time.monotonic() + seconds, active, caller=caller, permit=permit)
 
     def _done(self, span: CallSpan, context: grpc.ServicerContext, started: float) -> None:

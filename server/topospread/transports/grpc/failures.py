@@ -22,6 +22,7 @@ from topospread.errors import (
     NotOffered,
     PermissionDenied,
     PreconditionFailed,
+    RateExceeded,
     RevisionUnavailable,
     TopospreadError,
     Unauthenticated,
@@ -96,7 +97,7 @@ def _details(error: Exception) -> list[Message]:
         return [bad_request(error.violations)]
     if isinstance(error, PreconditionFailed):
         return [common_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN)]
-    if isinstance(error, Conflict | Unavailable):
+    if isinstance(error, Conflict | Unavailable | RateExceeded):
         delay = Duration()
         delay.FromNanoseconds(int(error.retry_after * 1e9))
         return [common_pb2.RetryInfo(retry_delay=delay)]

@@ -15,7 +15,7 @@ from topospread.service.asks import DEFAULT_CLUSTER
 from topospread_proto.v1 import cluster_state_pb2, frames_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     import grpc
 
@@ -131,6 +131,18 @@ def caller_of(gate: Gate | None, context: grpc.ServicerContext) -> Caller:
         [value if isinstance(value, str) else value.decode("latin-1") for value in shown],
         lambda: _names(context.auth_context()),
     )
+
+
+def known_as(caller: Caller, context: grpc.ServicerContext) -> Hashable:
+    """What tells a caller from others: what it is known by, or else the machine it calls from."""
+    return caller.proof or address_of(context)
+
+
+def address_of(context: grpc.ServicerContext) -> str:
+    """The address that a call comes from, without the port."""
+    kind, _, address = context.peer().partition(":")
+    # gRPC writes the brackets of IPv6 as a URI does.
+    return address.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]") or kind
 
 
 def _names(certificate: Mapping[str, Any]) -> Names:

@@ -30,6 +30,9 @@ OTHER_THREADS: Final = 2
 
 OTHER_QUEUE: Final = 256
 
+HANDSHAKE_MS: Final = 10_000
+"""For TLS and the greetings of HTTP/2: far above the time that any network takes."""
+
 QUIET: Final = 0.01
 """Seconds without a new call that make a server quiet."""
 
@@ -99,6 +102,8 @@ class ServerOptions:
         reflection: whether to describe the services to whoever asks.
         reuse_port: share the port with other processes that ask for the same.
         max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take.
+        max_connections: open at once.
+        max_calls_per_connection: clients hold more back.
     """
 
     max_request_bytes: int
@@ -107,6 +112,8 @@ class ServerOptions:
     reflection: bool = True
     reuse_port: bool = False
     max_calls: int = 0
+    max_connections: int = 4096
+    max_calls_per_connection: int = 1024
 
 
 class GrpcServer:
@@ -217,6 +224,10 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", options.max_request_bytes),
         ("grpc.max_send_message_length", options.max_response_bytes),
         ("grpc.so_reuseport", int(options.reuse_port)),
+        ("grpc.max_allowed_incoming_connections", options.max_connections),
+        ("grpc.max_concurrent_streams", options.max_calls_per_connection),
+        # Who opens a connection and does not even greet gives the place back soon.
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         # Clients behind balancers ping idle connections; that is no abuse.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),

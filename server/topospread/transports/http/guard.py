@@ -2,18 +2,20 @@
 
 With a gate, strangers get the statuses of /livez and /readyz and nothing else. The pages that every
 server has need the role read for all clusters, because metrics name them. Any other path needs the
-role decide, in some cluster; a route that serves one cluster checks that by :func:`permit`.
+role decide, in some cluster; a route that serves one cluster checks that by :func:`permit`. With
+rates, callers that ask for anything but health too often get 429.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import PlainTextResponse
 
 from topospread.access.callers import ANYBODY, Caller, Role
 from topospread.access.gate import NO_NAMES, Names
-from topospread.errors import PermissionDenied, Unauthenticated
+from topospread.errors import PermissionDenied, RateExceeded, Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from topospread.access.gate import Gate
+    from topospread.access.rates import Rates
 
 OPEN: Final = frozenset({"/livez", "/readyz"})
 """What strangers may ask for."""
@@ -34,22 +37,25 @@ NAMES: Final = "topospread_names"
 
 
 class Guard:
-    """An application behind a gate."""
+    """An application behind a gate, if there is one, and within rates, if there are any."""
 
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+    def __init__(self, app: ASGIApp, gate: Gate | None, rates: Rates | None) -> None:
         self._app = app
         self._gate = gate
+        self._rates = rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401 or 403, or let the application answer."""
+        """Answer 401, 403 or 429, or let the application answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
         state = scope.setdefault("state", {})
         try:
-            caller = self._gate.caller(_shown(scope), lambda: state.get(NAMES, NO_NAMES))
+            caller = self._caller(scope)
             state[CALLER] = caller
+            if self._rates is not None and path not in OPEN:
+                self._rates.take(caller.proof or (scope["client"] or ("",))[0])
             if path in READ_EVERYWHERE:
                 caller.check_everywhere(Role.READ)
             elif path not in OPEN:
@@ -61,10 +67,24 @@ class Guard:
                 answer = PlainTextResponse(f"{refused}\n", 401, headers=challenge)
                 await answer(scope, receive, send)
                 return
+        except RateExceeded as refused:
+            later = {"retry-after": str(math.ceil(refused.retry_after))}
+            await PlainTextResponse(f"{refused}\n", 429, headers=later)(scope, receive, send)
+            return
         except PermissionDenied as refused:
             await PlainTextResponse(f"{refused}\n", 403)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _caller(self, scope: Scope) -> Caller:
+        if self._gate is None:
+            return ANYBODY
+        return self._gate.caller(_shown(scope), lambda: scope["state"].get(NAMES, NO_NAMES))
+
+
+def guarded(app: ASGIApp, gate: Gate | None, rates: Rates | None) -> ASGIApp:
+    """An application behind what there is of both."""
+    return app if gate is None and rates is None else Guard(app, gate, rates)
 
 
 def caller_of(request: HTTPConnection) -> Caller | None:

@@ -12,13 +12,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from topospread.access.callers import Role
-from topospread.transports.http.guard import Guard, may
+from topospread.transports.http.guard import guarded, may
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from topospread.access.gate import Gate
+    from topospread.access.rates import Rates
 
 Health = Callable[[], tuple[bool, Sequence[str]]]
 """Whether all is well, and if not, why: a line each."""
@@ -48,6 +49,7 @@ def http_app(
     routes: Sequence[BaseRoute] = (),
     gate: Gate | None = None,
     extender: ASGIApp | None = None,
+    rates: Rates | None = None,
 ) -> ASGIApp:
     """The application.
 
@@ -60,6 +62,7 @@ def http_app(
         routes: more of them; the guard says which role they need.
         gate: tells who asks; None lets anybody in.
         extender: answers what begins with ``/extender/``, and bounds its bodies by itself.
+        rates: how often each may ask; None: as often as it likes.
     """
 
     async def scrape(request: Request) -> Response:
@@ -82,7 +85,7 @@ def http_app(
     )
     if extender is not None:
         app = _beside(app, extender)
-    return app if gate is None else Guard(app, gate)
+    return guarded(app, gate, rates)
 
 
 def _beside(pages: ASGIApp, extender: ASGIApp) -> ASGIApp:

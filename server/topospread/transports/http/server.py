@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
 from typing_extensions import override
@@ -27,6 +28,9 @@ KEEP_ALIVE: Final = 120
 they who close it: a request that crosses the server's closing is lost, and a POST is not repeated.
 """
 
+REQUEST_SECONDS: Final = 30.0
+"""In which a request must have come as a whole: many times what the largest body takes."""
+
 
 class HttpServer:
     """Serves an application from :meth:`start` until :meth:`stop`.
@@ -38,6 +42,7 @@ class HttpServer:
         tls: None serves plain text.
         reuse_port: share the port with other processes that ask for the same.
         flag: what the address was configured by, for errors.
+        max_connections: open at once; others are closed at once.
 
     Raises:
         ConfigError: the address cannot be bound or a TLS file cannot be used.
@@ -52,6 +57,7 @@ class HttpServer:
         tls: PemFiles | None = None,
         reuse_port: bool = False,
         flag: str = "--http",
+        max_connections: int = 4096,
     ) -> None:
         self._tls = tls
         self._context = self._newest = None if tls is None else tls.context()
@@ -60,7 +66,7 @@ class HttpServer:
         self._socket = _bound(flag, host, port, reuse_port=reuse_port)
         config = uvicorn.Config(
             app,
-            http=_Protocol,
+            http=partial(_Protocol, max_connections),  # type: ignore[arg-type] # any maker will do
             ws="none",
             lifespan="off",
             access_log=False,
@@ -125,18 +131,46 @@ class HttpServer:
 class _Protocol(HttpToolsProtocol):
     """Tells the application the names in the client's certificate."""
 
-    _names: Names = NO_NAMES
+    def __init__(self, most: int, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._most = most
+        self._names: Names = NO_NAMES
+        self._patience: asyncio.TimerHandle | None = None
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
+        if len(self.connections) > self._most:
+            transport.abort()
+            return
+        self._await_request()
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             self._names = certificate_names(tls.getpeercert())
 
     @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._request_came()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        self._request_came()
+        self._patience = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _request_came(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    @override
+    def on_message_complete(self) -> None:
+        self._request_came()
+        super().on_message_complete()
+
+    @override
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._await_request()
         self.scope["state"][NAMES] = self._names
 
 

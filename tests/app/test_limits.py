@@ -1,0 +1,268 @@
+"""Limits that are configured: each is told to whoever meets it, and holds nobody else up."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.access.callers import AccessFile
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    ServerProcess,
+    evaluate_request,
+    node,
+    pod,
+    served,
+    two_zones,
+    until,
+)
+from topospread.transports.http import server as http_server
+from topospread_client.client import Client
+from topospread_client.errors import LimitExceeded
+from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+
+CODE = grpc.StatusCode
+
+
+def refused(call: Any, *arguments: Any, **more: Any) -> Any:
+    with pytest.raises(grpc.RpcError) as failed:
+        call(*arguments, timeout=PATIENCE, **more)
+    return failed.value
+
+
+def test_objects_of_a_batch():
+    nodes = [node(f"n{i}", "a") for i in range(4)]
+    with served(max_batch_objects=3) as server, Peer(server.address) as peer:
+        error = refused(peer.state.Apply, pb.ApplyRequest(objects=nodes))
+        assert error.code() is CODE.INVALID_ARGUMENT
+        assert error.details() == "objects: 4 in one call, at most 3: split them, or use Replace"
+        peer.apply(*nodes[:3])
+        keys = [pb.ObjectReference(kind=pb.KIND_NODE, name=f"n{i}") for i in range(4)]
+        assert "at most 3" in refused(peer.state.Delete, pb.DeleteRequest(objects=keys)).details()
+
+
+def test_objects_of_a_replace_are_not_gathered_without_end():
+    read = []
+
+    def endless():
+        header = pb.ReplaceHeader(kind=pb.KIND_NODE)
+        yield pb.ReplaceRequest(header=header)
+        for number in range(1000):
+            read.append(number)
+            yield pb.ReplaceRequest(objects=[node(f"n{number}", "a")])
+
+    with served(max_replace_objects=10) as server, Peer(server.address) as peer:
+        error = refused(peer.state.Replace, endless())
+        assert error.code() is CODE.RESOURCE_EXHAUSTED
+        assert error.details() == "objects: more than 10 in one call (--max-replace-objects)"
+        assert not peer.state.ListClusters(pb.ListClustersRequest()).clusters
+
+
+def test_clusters_that_writes_make():
+    with served(max_clusters=2) as server, Peer(server.address) as peer:
+        peer.apply(node("n", "a"), cluster="one")
+        peer.apply(node("n", "a"), cluster="two")
+        error = refused(peer.state.Apply, pb.ApplyRequest(cluster="three", objects=two_zones()))
+        assert error.code() is CODE.RESOURCE_EXHAUSTED
+        assert error.details() == "there are 2 clusters already (--max-clusters)"
+        header = pb.ReplaceRequest(header=pb.ReplaceHeader(cluster="three", kind=pb.KIND_NODE))
+        assert "2 clusters already" in refused(peer.state.Replace, iter([header])).details()
+        peer.apply(pod("p", "n"), cluster="one")
+        peer.state.DropCluster(pb.DropClusterRequest(cluster="two"), timeout=PATIENCE)
+        peer.apply(node("n", "a"), cluster="three")
+
+
+def test_clusters_that_are_followed():
+    with served(max_clusters=2, preload="none") as server, Peer(server.address) as peer:
+        for cluster in ("one", "two"):
+            peer.apply(node("n", "a"), cluster=cluster)
+            assert peer.evaluate(cluster=cluster).nodes == 1
+        # Not there, so nothing that is followed: it takes no place for long.
+        error = refused(peer.engine.Evaluate, evaluate_request(cluster="three"))
+        assert error.code() in {CODE.RESOURCE_EXHAUSTED, CODE.NOT_FOUND}
+        assert peer.evaluate(cluster="one").nodes == 1
+
+
+def test_a_name_that_no_cluster_can_have_starts_nothing(caplog):
+    with served() as server, Peer(server.address) as peer:
+        for name in ("x" * 64, "-", "A", "a/b", "\n"):
+            error = refused(peer.engine.Evaluate, evaluate_request(cluster=name))
+            assert error.code() is CODE.INVALID_ARGUMENT
+            assert "is not a DNS label" in error.details()
+        assert not server._replicas.running()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+# ------------------------------ rates
+
+
+def retry_delay(error: Any) -> float:
+    """What google.rpc.RetryInfo says."""
+    raw = dict(error.trailing_metadata())["grpc-status-details-bin"]
+    (detail,) = common_pb2.RpcStatus.FromString(raw).details
+    assert detail.type_url == "type.googleapis.com/google.rpc.RetryInfo"
+    delay = common_pb2.RetryInfo.FromString(detail.value).retry_delay
+    return delay.seconds + delay.nanos / 1e9
+
+
+def test_calls_of_one_caller(tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", one=["admin"], other=["admin"])
+    flags = {"rate_limit": "0.01", "rate_burst": "5", "access_file": str(access)}
+    with served(**flags, http="127.0.0.1:0") as server, Peer(server.address) as peer:
+
+        def listed(name: str) -> Any:
+            return peer.state.ListClusters(
+                pb.ListClustersRequest(), timeout=PATIENCE, metadata=access.bearer(name)
+            )
+
+        for _ in range(5):
+            listed("one")
+        error = refused(
+            peer.state.ListClusters, pb.ListClustersRequest(), metadata=access.bearer("one")
+        )
+        assert error.code() is CODE.RESOURCE_EXHAUSTED
+        assert error.details().startswith("more than 0.01 calls a second: try again in ")
+        assert 0.0 < retry_delay(error) <= 100.0
+        listed("other")
+        health: Any = health_pb2_grpc.HealthStub(peer.channel)
+        for _ in range(10):
+            health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
+        headers = {"authorization": access.bearer("other")[0][1]}
+        with httpx.Client(base_url=f"http://{server.http_address}", headers=headers) as browser:
+            said = [browser.get("/metrics") for _ in range(5)]
+            # One call was made over gRPC.
+            assert [answer.status_code for answer in said] == [200] * 4 + [429]
+            assert 0 < int(said[-1].headers["retry-after"]) <= 100
+            assert browser.get("/livez").status_code == 200
+
+
+def test_strangers_are_told_by_where_they_call_from():
+    with served(rate_limit=0.01, rate_burst=3) as server:
+        peers = [Peer(server.address) for _ in range(4)]
+        for peer in peers[:3]:
+            peer.state.ListClusters(pb.ListClustersRequest(), timeout=PATIENCE)
+        error = refused(peers[3].state.ListClusters, pb.ListClustersRequest())
+        assert error.code() is CODE.RESOURCE_EXHAUSTED
+        for peer in peers:
+            peer.channel.close()
+
+
+def test_questions_on_a_stream_are_calls():
+    with served(rate_limit=0.01, rate_burst=5) as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        asked = [
+            engine_pb.EvaluateStreamRequest(id=number, request=evaluate_request())
+            for number in range(5)
+        ]
+        answers = list(peer.engine.EvaluateStream(iter(asked), timeout=PATIENCE))
+        codes = [answer.error.code for answer in answers]
+        # One was for Apply, one for the stream.
+        assert codes == [
+            0,
+            0,
+            0,
+            CODE.RESOURCE_EXHAUSTED.value[0],
+            CODE.RESOURCE_EXHAUSTED.value[0],
+        ]
+
+
+def test_the_client_tells_when_to_come_again():
+    with served(rate_limit=0.01, rate_burst=1) as server, Client(server.address) as client:
+        client.clusters()
+        with pytest.raises(LimitExceeded) as error:
+            client.clusters()
+        assert error.value.retry_after is not None
+        assert 0.0 < error.value.retry_after <= 100.0
+
+
+# ------------------------------ connections
+
+
+def opened(stack: ExitStack, address: str, count: int) -> list[socket.socket]:
+    host, _, port = address.rpartition(":")
+    return [
+        stack.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
+        for _ in range(count)
+    ]
+
+
+def closed(raw: socket.socket) -> bool:
+    """Whether the server has closed a connection by now."""
+    raw.setblocking(False)
+    try:
+        while raw.recv(4096):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize("kind", ["grpc", "http"])
+def test_connections_past_the_limit_are_closed_and_others_served(kind):
+    with served(max_connections=20, http="127.0.0.1:0") as server, ExitStack() as stack:
+        peer = stack.enter_context(Peer(server.address))
+        peer.apply(*two_zones())
+        browser = stack.enter_context(httpx.Client(base_url=f"http://{server.http_address}"))
+        assert browser.get("/livez").status_code == 200
+        address = server.address if kind == "grpc" else server.http_address
+        idle = opened(stack, address, 100)
+        until(lambda: sum(map(closed, idle)) >= 80, "those past the limit are closed")
+        assert peer.evaluate().feasible == 1
+        assert browser.get("/livez").status_code == 200
+        for raw in idle:
+            raw.close()
+        with Peer(server.address) as late:
+            until(lambda: reached(late), "there is room again")
+        url = f"http://{server.http_address}/livez"
+        until(lambda: reached_by_http(url), "there is room again")
+
+
+def reached(peer: Peer) -> bool:
+    try:
+        return bool(peer.evaluate().nodes)
+    except grpc.RpcError:
+        return False
+
+
+def reached_by_http(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def test_requests_that_do_not_come_to_an_end_are_given_up(monkeypatch):
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.2)
+    with served(http="127.0.0.1:0") as server, ExitStack() as stack:
+        slow = opened(stack, server.http_address, 4)
+        slow[1].sendall(b"GET /livez HT")
+        slow[2].sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n")
+        slow[3].sendall(b"POST /livez HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nx")
+        for raw in slow:
+            until(lambda raw=raw: closed(raw), "it is closed")  # type: ignore[misc] # of this turn
+
+
+def test_more_files_may_be_open_than_the_shell_allows(tmp_path):
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        with ServerProcess("--store", f"sqlite:///{tmp_path}/state.db") as server:
+            now = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+            assert now == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
