@@ -93,7 +93,11 @@ def test_a_scheduler_so_configured_is_answered(name):
             if verb not in extender:
                 continue
             url = urlsplit(extender["urlPrefix"].rstrip("/") + "/" + extender[verb])
-            args = {"Pod": spreading("p"), "Nodes": None, "NodeNames": ["a", "b"]}
+            args = {
+                "Pod": spreading("p"),
+                "NodeNames": ["a", "b"],
+                "NodeNameToMetaVictims": {"a": {"Pods": [], "NumPDBViolations": 0}},
+            }
             answer = scheduler.http.post(url.path, json=args)
             assert answer.status_code == httpx.codes.OK
             assert answer.json()

@@ -18,7 +18,7 @@ from topospread.errors import CallerGone
 from topospread.transports.http.bodies import packed, read_body, unpacked
 from topospread.transports.http.extender_json import error_body
 from topospread.transports.http.extender_paths import Target, Verb, target_of
-from topospread.transports.http.extender_verbs import Asked, Verbs, failed
+from topospread.transports.http.extender_verbs import Asked, Verbs, failed, waits
 from topospread.transports.http.failures import Refused, failure_of
 from topospread.transports.http.guard import permit
 
@@ -146,7 +146,7 @@ class Extender:
         length = headers.get(b"content-length", b"")
         body = await read_body(receive, length, self._max_body_bytes)
         call = _Call(target, body, headers, time.monotonic() + PATIENCE)
-        quick = len(body) <= LARGE and not target.places
+        quick = len(body) <= LARGE and not waits(target)
         if quick and self._verbs.waits_for_nothing(target.cluster):
             # A decision takes less time than its way to another thread and back.
             return self._served(call)

@@ -48,7 +48,18 @@ def members(body: bytes, what: str) -> Fields:
         raise InvalidRequest(f"the body is no {what} in JSON: {cause.msg} at {where}") from cause
     if not isinstance(found, dict):
         raise InvalidRequest(f"the body is no {what}: it must be a JSON object")
-    return {name.lower(): value for name, value in found.items()}
+    return lower_case(found, what)
+
+
+def lower_case(fields: object, path: str) -> Fields:
+    """The members of an object by their names in lower case.
+
+    Raises:
+        InvalidRequest: it is no object.
+    """
+    if not isinstance(fields, dict):
+        raise InvalidRequest.of([FieldViolation(path, "must be an object")])
+    return {name.lower(): value for name, value in fields.items()}
 
 
 def read_args(body: bytes) -> ExtenderArgs:
@@ -136,7 +147,7 @@ def error_body(text: str) -> bytes:
 
 def _items(nodes: object) -> list[Fields]:
     if isinstance(nodes, dict):
-        items = {name.lower(): value for name, value in nodes.items()}.get("items")
+        items = lower_case(nodes, "Nodes").get("items")
         if items is None:
             return []
         if isinstance(items, list):

@@ -24,6 +24,7 @@ class Verb(Enum):
 
     FILTER = "filter"
     PRIORITIZE = "prioritize"
+    PREEMPT = "preempt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Target:
     places: bool = False
 
 
-_KNOWN: Final = f"filter, {PLACE} and prioritize"
+_KNOWN: Final = f"filter, {PLACE}, prioritize and preempt"
 
 
 def target_of(path: str, query: bytes, places: bool) -> Target:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from topospread.errors import InvalidRequest
 from topospread.service.asks import Ask
 from topospread.service.extend import Judged, filter_candidates, place_candidate, prioritize
+from topospread.service.victims import PodsByUid, helped
 from topospread.spread.verdicts import Code
 from topospread.transports.http import extender_json as messages
 from topospread.transports.http.extender_paths import Target, Verb
 from topospread.transports.http.failures import BAD, Failure, Refused
+from topospread.transports.http.preemption_json import (
+    PreemptionArgs,
+    preemption_result,
+    read_preemption,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from topospread.codec.json_pods import JsonPod
     from topospread.service.engine import Engine
@@ -25,7 +31,9 @@ if TYPE_CHECKING:
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Attribute, CallSpan
 
-PLACED_BY = "Extender/filter"
+_T = TypeVar("_T")
+
+PLACED_BY: Final = "Extender/filter"
 """What metrics of places call place mode."""
 
 
@@ -58,6 +66,7 @@ class Verbs:
     def __init__(self, engine: Engine, holding: Holding, metrics: Metrics, lifetime: int) -> None:
         self._engine = engine
         self._holding = holding
+        self._pods = PodsByUid(holding.store)
         self._metrics = metrics
         self._lifetime = lifetime
 
@@ -73,7 +82,9 @@ class Verbs:
             Refused: the body cannot be read.
             And what the use cases raise.
         """
-        args = _args(asked.body)
+        if asked.target.verb is Verb.PREEMPT:
+            return self._preempt(_readable(read_preemption, asked.body), asked)
+        args = _readable(messages.read_args, asked.body)
         if asked.target.verb is Verb.PRIORITIZE:
             return self._prioritize(args, asked)
         return self._filter(args, asked)
@@ -121,6 +132,15 @@ class Verbs:
             asked.span.stage("score", ask.stages.score)
         return messages.priority_list(args.names, scores)
 
+    def _preempt(self, args: PreemptionArgs, asked: Asked) -> bytes:
+        candidates = {name: node.victims for name, node in args.nodes.items()}
+        kept = helped(self._engine, self._pods, self._ask(args.pod, asked), candidates)
+        if asked.span.recording:
+            asked.span.set_many(
+                {"topospread.nodes": len(candidates), "topospread.feasible": len(kept)}
+            )
+        return preemption_result(args, kept)
+
     def _ask(self, pod: JsonPod, asked: Asked) -> Ask:
         subject = self._engine.shaped(pod)
         return Ask(deadline=asked.deadline, cluster=asked.target.cluster, subject=subject)
@@ -144,9 +164,14 @@ def failed(verb: Verb, failure: Failure, error: Exception) -> tuple[int, bytes]:
     return failure.status, messages.error_body(failure.text)
 
 
-def _args(body: bytes) -> messages.ExtenderArgs:
+def waits(target: Target) -> bool:
+    """Whether a call asks the store."""
+    return target.places or target.verb is Verb.PREEMPT
+
+
+def _readable(read: Callable[[bytes], _T], body: bytes) -> _T:
     try:
-        return messages.read_args(body)
+        return read(body)
     except InvalidRequest as wrong:
         raise Refused(400, BAD, str(wrong)) from wrong
 
