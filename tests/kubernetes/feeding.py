@@ -77,13 +77,14 @@ def small_cluster() -> Objects:
     return objects
 
 
-def kubeconfig(directory: Path, url: str, token: str = "") -> str:
-    """A kubeconfig for an API server."""
+def kubeconfig(directory: Path, url: str, token: str = "", **given: dict[str, Any]) -> str:
+    """A kubeconfig for an API server; more may be given of its `cluster` and its `user`."""
+    user = {"token": token} if token else {}
     content = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "test", "cluster": {"server": url}}],
-        "users": [{"name": "test", "user": {"token": token} if token else {}}],
+        "clusters": [{"name": "test", "cluster": {"server": url, **given.get("cluster", {})}}],
+        "users": [{"name": "test", "user": {**user, **given.get("user", {})}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         "current-context": "test",
     }

@@ -48,13 +48,15 @@ class Absence:
     version: str
 
 
-def read_fact(resource: Resource, manifest: dict[str, Any]) -> Fact:
+def read_fact(resource: Resource, manifest: Any) -> Fact:
     """An object of a list or an event.
 
     Raises:
         InvalidRequest: what the API server gave cannot be read as that kind, or not be stored.
         LimitExceeded: it is too large to be stored.
     """
+    if not isinstance(manifest, dict):
+        raise InvalidRequest(f"expected an object, got {type(manifest).__name__}")
     # Lists do not repeat these two for each object.
     manifest.setdefault("kind", resource.name)
     manifest.setdefault("apiVersion", resource.api_version)

@@ -204,7 +204,15 @@ class Reflector:
         found: dict[Key, Fact] = {}
         query = {**self._query, "limit": str(PAGE)}
         while not self._told.is_set():
-            page = self._api.list_page(self.resource.path, query)
+            try:
+                page = self._api.list_page(self.resource.path, query)
+            except RevisionUnavailable:
+                if "limit" not in query or "continue" not in query:
+                    raise
+                # The list takes longer than old versions are kept: all at once, as client-go does.
+                found.clear()
+                query = dict(self._query)
+                continue
             for manifest in page.get("items") or ():
                 if (fact := self._fact(manifest)) is not None:
                     found[fact.key] = fact
@@ -253,8 +261,11 @@ class Reflector:
         except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
             raise ClusterUnavailable(f"{self.resource.path}: a line that is no event") from error
         if kind == "ERROR":
+            code = manifest.get("code")
             raise failure(
-                self.resource.path, int(manifest.get("code", 0)), str(manifest.get("message", ""))
+                self.resource.path,
+                code if isinstance(code, int) else 0,
+                str(manifest.get("message", "")),
             )
         if (tally := self._tallies.events.get(str(kind).lower())) is not None:
             tally.add_one()

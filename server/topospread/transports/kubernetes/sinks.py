@@ -6,7 +6,6 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, Protocol
 
-from topospread.codec.oddities import oddities
 from topospread.codec.stored import ends_reservation
 from topospread.service.write import Incoming
 from topospread.store.api import Outcome, Remove
@@ -133,7 +132,8 @@ class ServiceSink:
 
 
 def _incoming(fact: Fact) -> Incoming:
-    return Incoming(fact.stored, tuple(oddities(fact.message)), ends_reservation(fact.message))
+    # What is odd about an object is for the person who writes one, not for a feed.
+    return Incoming(fact.stored, ends_reservation=ends_reservation(fact.message))
 
 
 def _untraced(operation: str, changes: int) -> AbstractContextManager[object]:

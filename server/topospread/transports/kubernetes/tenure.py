@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Fenced, IdentityChanged, InvalidRequest, LimitExceeded, Unavailable
@@ -30,7 +31,7 @@ LONGEST_PAUSE: Final = 5.0
 """Seconds between attempts to write while the state is out of reach, doubling."""
 
 LEAVING_SECONDS: Final = 5.0
-"""How long the end waits for a thread that an unresponsive API server holds; its fence is void."""
+"""How long the end waits for threads that a silent API server holds: they write nothing more."""
 
 
 class Tenure:
@@ -85,8 +86,9 @@ class Tenure:
         self._pending.close()
         for reflector in self._reflectors:
             reflector.stop()
+        ends = time.monotonic() + LEAVING_SECONDS
         for thread in self._threads:
-            thread.join(LEAVING_SECONDS)
+            thread.join(max(0.0, ends - time.monotonic()))
 
     @property
     def lacking(self) -> Sequence[str]:

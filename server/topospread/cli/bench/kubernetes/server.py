@@ -26,6 +26,7 @@ from topospread.cli.bench.kubernetes.objects import (
 )
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
     from types import TracebackType
 
@@ -75,6 +76,7 @@ class ApiServer:
         page: objects in a page at most, whatever the request allows; 0 for no limit.
         bookmark_seconds: between bookmarks of a watch that wants them.
         token: the bearer token that callers must show; empty asks for none.
+        tls: None serves plain HTTP.
 
     Attributes:
         asked: the requests that came, oldest first.
@@ -88,6 +90,7 @@ class ApiServer:
         page: int = 0,
         bookmark_seconds: float = 60.0,
         token: str = "",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.objects = objects
         self.page = page
@@ -100,6 +103,9 @@ class ApiServer:
         self.closing = False
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.api = self
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="api-server"
         )
@@ -107,7 +113,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         """Where it serves."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def watches(self, plural: str) -> int:
         """How many watches of a kind were asked for."""
