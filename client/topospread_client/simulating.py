@@ -33,6 +33,7 @@ def simulate(
     fit: placement_pb2.Fit.ValueType | None = None,
     seed: str = "",
     fewest_nodes: bool = False,
+    reschedule: bool = False,
     cluster: str | None = None,
     settings: Settings | None = None,
     consistency: Consistency | None = None,
@@ -54,6 +55,7 @@ def simulate(
         fit: how much is asked beside spreading, as for `place`; None: all.
         seed: orders equal nodes, as for `place`.
         fewest_nodes: look for the fewest nodes of `add_nodes` with which all pods fit.
+        reschedule: place the pods of drained nodes anew, before all others; `pods` may be empty.
         cluster: None takes the client's.
         settings: None takes the profiles of the pods' schedulerNames.
         consistency: None takes the newest state at hand.
@@ -89,6 +91,7 @@ def simulate(
         seed=seed,
         validate=validate,
         fewest_nodes=fewest_nodes,
+        reschedule=reschedule,
     )
     reply = yield from call(rpcs.SIMULATE, request, timeout, traceparent)
     return simulations.simulation(reply.message, reply.traceparent)

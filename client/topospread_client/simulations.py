@@ -59,11 +59,13 @@ class SpreadChange:
     """How one constraint sees the cluster before and after.
 
     Attributes:
-        pods: position of the pods that have it among those asked about.
+        pods: position of the pods that have it among those asked about; None for pods of drained
+            nodes.
+        pod: namespace and name of the first that has it.
         domains: those that changed first; not all where there are many.
     """
 
-    pods: int
+    pods: int | None
     topology_key: str
     when_unsatisfiable: str
     max_skew: int
@@ -73,6 +75,7 @@ class SpreadChange:
     domains_before: int
     domains_after: int
     domains: tuple[DomainChange, ...]
+    pod: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ class Simulation(Answer):
         evicted: pods and reservations that drained nodes lost.
         fewest: when it was asked for.
         advice: what would make all pods fit, tried out; only where no nodes join.
+        rescheduled: pods of drained nodes that were to be placed anew; the first placements and
+            pending pods are of these.
     """
 
     placed: int
@@ -135,6 +140,7 @@ class Simulation(Answer):
     evicted: int = 0
     fewest: FewestNodes | None = None
     advice: tuple[str, ...] = ()
+    rescheduled: int = 0
 
 
 def simulation(message: pb.SimulateResponse, traceparent: str | None) -> Simulation:
@@ -156,6 +162,7 @@ def simulation(message: pb.SimulateResponse, traceparent: str | None) -> Simulat
         evicted=message.evicted,
         fewest=_fewest(message.fewest) if message.HasField("fewest") else None,
         advice=tuple(message.advice),
+        rescheduled=message.rescheduled,
     )
 
 
@@ -174,7 +181,8 @@ def _pending(message: detail.PendingPods) -> PendingPods:
 
 def _spread(message: detail.SpreadChange) -> SpreadChange:
     return SpreadChange(
-        pods=message.pods,
+        pods=message.pods if message.HasField("pods") else None,
+        pod=message.pod,
         topology_key=message.topology_key,
         when_unsatisfiable=message.when_unsatisfiable,
         max_skew=message.max_skew,

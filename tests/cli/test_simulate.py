@@ -93,6 +93,18 @@ def test_drained_both_ways(simulate):
     assert (tainted["placed"], tainted["spread"][0]["eligibleDomains"]["after"]) == (4, 3)
 
 
+def test_the_pods_of_a_drained_node_are_placed_anew(simulate, topospread):
+    running = (
+        "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, spec: {nodeName: n1}}"
+    )
+    assert topospread("apply", "-f", "-", stdin=running).code == 0
+    said = topospread("simulate", "--drain", "n1", "--reschedule", "-o", "json")
+    value = json.loads(said.out)
+    assert (said.code, value["placed"], value["rescheduled"], value["evicted"]) == (0, 1, 1, 1)
+    assert value["placements"][0]["pod"] == "shop/p"
+    assert topospread("simulate", "--drain", "n1").code == 2
+
+
 def test_other_constraint_values(simulate):
     said = simulate("--replicas", "10", "--constraint", "kubernetes.io/hostname:minDomains=0")
     assert said.code == 0

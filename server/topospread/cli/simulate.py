@@ -48,6 +48,9 @@ _COUNT: Final = click.IntRange(0)
     help="This node is drained and still there, with the autoscaler's NoSchedule taint.",
 )
 @click.option(
+    "--reschedule", is_flag=True, help="Place the pods of drained nodes anew, before all others."
+)
+@click.option(
     "--add-pods", multiple=True, metavar="PATH", help="These pods run, each on its spec.nodeName."
 )
 @click.option(
@@ -93,6 +96,7 @@ def command(
     zones: str | None,
     drained: Sequence[str],
     tainted: Sequence[str],
+    reschedule: bool,
     add_pods: Sequence[str],
     removed: Sequence[str],
     constraints: Sequence[str],
@@ -110,9 +114,11 @@ def command(
     Files may hold pods, and workloads for the pods they would make. The exit code is 1 when a pod
     stays pending.
     """
-    questions = questions_of(
-        stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
-    )
+    questions: list[Question] = []
+    if stored or paths or not reschedule:
+        questions = questions_of(
+            stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
+        )
     running = documents.read(add_pods) if add_pods else []
     with options.client() as client:
         try:
@@ -128,6 +134,7 @@ def command(
                 fit=FITS[fit] if fit else None,
                 seed=seed,
                 fewest_nodes=fewest,
+                reschedule=reschedule,
                 settings=settings_of(args_file, profile, gates),
                 consistency=None if fast else Consistency(fully_consistent=True),
                 validate=any(each.validate for each in questions),

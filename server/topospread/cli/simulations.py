@@ -46,7 +46,8 @@ def show(found: Simulation, labels: Sequence[str], form: str, cluster: str) -> N
 
 
 def _print(found: Simulation, labels: Sequence[str]) -> None:
-    click.secho(", ".join(labels), bold=True)
+    titles = [f"{found.rescheduled} pods of drained nodes"] if found.rescheduled else []
+    click.secho(", ".join([*titles, *labels]), bold=True)
     _print_nodes(found)
     for pending in found.pending_pods:
         click.echo()
@@ -148,6 +149,7 @@ def _structure(found: Simulation, labels: Sequence[str], cluster: str) -> dict[s
         "spread": [_spread(change) for change in found.spread],
         "joined": list(map(_joined, found.joined)),
         "evicted": found.evicted,
+        "rescheduled": found.rescheduled,
         "fewest": None
         if fewest is None
         else {
@@ -173,6 +175,7 @@ def _joined(joined: JoinedNodes) -> dict[str, object]:
 def _spread(change: SpreadChange) -> dict[str, object]:
     return {
         "pods": change.pods,
+        "pod": change.pod,
         "topologyKey": change.topology_key,
         "whenUnsatisfiable": change.when_unsatisfiable,
         "maxSkew": change.max_skew,

@@ -36,6 +36,9 @@ OVERHEAD: Final = 20
 MOST: Final = 1000
 """Nodes of a group where no number is given: what cluster-autoscaler adds at once at most."""
 
+MOST_IN_ALL: Final = 5000
+"""Nodes of all such groups together."""
+
 Counts = tuple[int, ...]
 """Nodes of each group."""
 
@@ -61,13 +64,16 @@ def fewest(scenario: Scenario, effort: int = EFFORT) -> Fewest:
     """Search.
 
     Args:
-        scenario: the groups' counts are the most that may join; 0 is MOST.
+        scenario: the groups' counts are the most that may join; 0 is MOST, or an equal share of
+            MOST_IN_ALL.
         effort: pods to place at most, about.
 
     Raises:
         DeadlineExceeded: and what else the scenario's pause raises.
     """
-    most = tuple(group.count or MOST for group in scenario.question.groups)
+    groups = scenario.question.groups
+    share = max(1, min(MOST, MOST_IN_ALL // len(groups)))
+    most = tuple(group.count or share for group in groups)
     search = _Search(scenario, effort)
     lowest = _least(scenario)
     if lowest is None or lowest > sum(most):
@@ -115,7 +121,7 @@ class _Search:
         known = self.known.get(counts)
         if known is None:
             simulation = with_nodes(self.scenario, counts, all_or_nothing=True).simulation
-            self.spent += OVERHEAD + len(simulation.placements)
+            self.spent += OVERHEAD + sum(counts) // 10 + len(simulation.placements)
             known = self.known[counts] = not simulation.pending
         return known
 

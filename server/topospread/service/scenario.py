@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from topospread.codec.demands import Demands
+from topospread.codec.evicted import replacement
 from topospread.codec.frames import framed
 from topospread.codec.rows import decode_pod
 from topospread.codec.stored import object_from_stored
@@ -19,6 +21,7 @@ from topospread.replica.replicas import Consistency, Freshness
 from topospread.service.constraint_changes import ConstraintChange, changed_constraints, unmet
 from topospread.service.engine import check_size
 from topospread.service.fit import Fit
+from topospread.service.listing import list_at
 from topospread.service.shapes import Shape
 from topospread.service.simulate import Batch
 from topospread.service.spreads import both
@@ -32,9 +35,13 @@ if TYPE_CHECKING:
     from topospread.service.asks import Ask, PodRef
     from topospread.service.engine import Engine
     from topospread.service.node_groups import NodeGroup
-    from topospread.store.api import Reader
+    from topospread.store.api import Store
 
 UNNAMED: Final = "pod"
+
+TURN: Final = 8
+"""Pods between two pauses: to let go of the interpreter takes as long as half a pod, and to hold it
+for so many is far below its switch interval."""
 
 MOST_GROUPS: Final = 64
 """Node groups of which the fewest nodes are looked for."""
@@ -79,6 +86,7 @@ class Question:
         added: (the bytes of a v1.Pod, the node that it runs on or "" for its own).
         removed: pods of the state.
         fewest: look for the fewest nodes with which all pods fit.
+        reschedule: place the pods of drained nodes anew, before all others.
         pause: called between pods; lets other threads have their turn, and may raise to stop.
     """
 
@@ -92,6 +100,7 @@ class Question:
     fit: Fit = Fit.NODE_AND_RESOURCES
     seed: str = ""
     fewest: bool = False
+    reschedule: bool = False
     pause: Callable[[], None] = lambda: time.sleep(0)
 
 
@@ -101,7 +110,9 @@ class Scenario:
 
     Attributes:
         view: counts what the batches need.
+        batches: those that are placed anew first, each a pod; then those that were asked about.
         changes: without nodes that join.
+        evicted: how many batches are pods that are placed anew.
         not_modelled: what of the pods nobody looks at.
     """
 
@@ -112,6 +123,7 @@ class Scenario:
     changes: Supposition
     not_modelled: Sequence[str] = ()
     warnings: list[str] = field(default_factory=list)
+    evicted: int = 0
 
 
 class Scenarios:
@@ -119,12 +131,12 @@ class Scenarios:
 
     Args:
         engine: knows shapes, rules and views.
-        reader: has the pods of the state.
+        store: has the pods of the state.
     """
 
-    def __init__(self, engine: Engine, reader: Reader) -> None:
+    def __init__(self, engine: Engine, store: Store) -> None:
         self._engine = engine
-        self._reader = reader
+        self._store = store
         self._demands = Demands()
 
     def make(self, question: Question) -> Scenario:
@@ -147,10 +159,11 @@ class Scenarios:
         batches, demands = self._batches(question, wrong)
         if wrong:
             raise InvalidRequest.of(wrong)
-        replica, view = self._engine.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
+        replica, view, evicted = self._state(question, ask)
         self._check_nodes(question, view, added, wrong)
         if wrong:
             raise InvalidRequest.of(wrong)
+        batches = [*evicted, *batches]
         view = self._engine.counted([(each.pod, each.rules) for each in batches], replica, view)
         changes = Supposition(
             gone=[each.node for each in question.drained if not each.stays],
@@ -158,15 +171,16 @@ class Scenarios:
             moves=[*added, *removed],
         )
         scenario = Scenario(question, replica, view, batches, changes, demands)
+        scenario.evicted = len(evicted)
         self._check_templates(scenario)
-        scenario.warnings += _idle_constraints(batches, view)
+        scenario.warnings += _idle_constraints(batches[len(evicted) :], view)
         return scenario
 
     # ------------------------------ parts
 
     def _check_counts(self, question: Question, wrong: list[FieldViolation]) -> None:
         limits = self._engine.limits
-        if not question.pods:
+        if not question.pods and not (question.reschedule and question.drained):
             wrong.append(required("pod", "say which pod to place"))
         pods = sum(1 if each.replicas is None else each.replicas for each in question.pods)
         if pods > limits.simulated_pods:
@@ -187,6 +201,36 @@ class Scenarios:
         if question.fewest and len(question.groups) > MOST_GROUPS:
             text = f"the fewest of at most {MOST_GROUPS} node groups are looked for"
             wrong.append(invalid("changes.addNodes", len(question.groups), text))
+
+    def _state(self, question: Question, ask: Ask) -> tuple[Replica, View, list[Batch]]:
+        """The state, and the pods of it that are to be placed anew."""
+        if not question.reschedule or not question.drained:
+            resolve = self._engine.replicas.resolve
+            return *resolve(ask.cluster, ask.consistency, ask.deadline), []
+        listed = list_at(
+            self._store,
+            self._engine.replicas,
+            ask.cluster,
+            ask.consistency,
+            ask.deadline,
+            lambda key: key.kind is Kind.POD,
+        )
+        drained = {each.node for each in question.drained}
+        removed = {(each.namespace, each.name) for each in question.removed}
+        batches: list[Batch] = []
+        for pod in sorted(listed.readable(), key=lambda each: _name_of(each.key)):
+            encoded = replacement(pod, drained)
+            if encoded is None or _name_of(pod.key) in removed:
+                continue
+            shaped = self._engine.shaped(framed(encoded))
+            demand, _ = self._demands.of(encoded)
+            rules = self._engine.rules_of(shaped.shape, replace(ask, validate=False))
+            batches.append(Batch(shaped.shape, rules, demand, (pod.key.name,), shaped.uid))
+        most = self._engine.limits.simulated_pods
+        if len(batches) > most:
+            text = f"at most {most} pods are placed anew: drain fewer nodes"
+            raise InvalidRequest.of([invalid("changes.drain", len(batches), text)])
+        return listed.replica, listed.view, batches
 
     def _batches(
         self, question: Question, wrong: list[FieldViolation]
@@ -222,7 +266,7 @@ class Scenarios:
             return given.pod
         reference, cluster = given.pod, question.ask.cluster
         key = Key(Kind.POD, reference.namespace, reference.name)
-        stored = self._reader.get(cluster, key)
+        stored = self._store.get(cluster, key)
         if stored is None:
             raise NotFound(
                 f"pod {reference.namespace}/{reference.name} is not in cluster {cluster!r}"
@@ -244,7 +288,7 @@ class Scenarios:
                 wrong.append(duplicate(path, name))
                 continue
             key = Key(Kind.POD, reference.namespace, reference.name)
-            stored = self._reader.get(question.ask.cluster, key)
+            stored = self._store.get(question.ask.cluster, key)
             if stored is None:
                 wrong.append(FieldViolation(path, "no such pod in the state", "Not found", name))
                 continue
@@ -313,8 +357,11 @@ class Scenarios:
 def between_pods(question: Question) -> Callable[[], None]:
     """What to do between pods: let others have their turn, and stop at the deadline."""
     deadline, pause = question.ask.deadline, question.pause
+    turns = count()
 
     def between() -> None:
+        if next(turns) % TURN:
+            return
         if time.monotonic() > deadline:
             raise DeadlineExceeded(
                 "the deadline passed before all pods were placed: allow more time, or ask for fewer"
@@ -334,6 +381,10 @@ def _idle_constraints(batches: Sequence[Batch], view: View) -> Iterator[str]:
                 yield f"{where} limits nothing: its labelSelector matches no pod"
             elif not constraint.self_match:
                 yield f"{where} does not count the pods placed: they lack the labels it selects"
+
+
+def _name_of(key: Key) -> tuple[str, str]:
+    return key.namespace, key.name
 
 
 def _names(given: PodsToPlace, name: str) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from topospread.spread.topology import Topology
 
 SHOWN: Final = 100
-"""Domains that an answer names for a constraint."""
+"""Domains that an answer names for a constraint, and constraints that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,18 @@ def spread(constraint: Constraint, topology: Topology) -> Spread:
 
 
 def spread_changes(simulation: Simulation) -> list[SpreadChange]:
-    """What a simulation does to the constraints of its pods, in order, hard ones first."""
+    """What a simulation does to the constraints of its pods, in order, hard ones first.
+
+    Each constraint once, for the first pods that have it; at most SHOWN.
+    """
+    first: dict[tuple[str, Constraint], int] = {}
+    for number, batch in enumerate(simulation.batches):
+        judgeable = batch.shape.judgeable(batch.rules, simulation.before)
+        for seen in both(judgeable.constraints):
+            first.setdefault(seen, number)
     return [
         _change(number, when, constraint, simulation)
-        for number, batch in enumerate(simulation.batches)
-        for when, constraint in both(
-            batch.shape.judgeable(batch.rules, simulation.before).constraints
-        )
+        for (when, constraint), number in [*first.items()][:SHOWN]
     ]
 
 

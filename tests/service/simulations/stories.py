@@ -1,9 +1,9 @@
 """Stories of simulations: compact data turned into manifests and the client's arguments.
 
 A story has `nodes` (name to zone, allocatable, taint), `running` pods of the app "web" (name to
-node, or to node and cpu), the `pods` to place, `changes`, and what it expects:
+node, or to node, cpu and more), the `pods` to place, `changes`, and what it expects:
 
-- placed, pending, evicted: how many;
+- placed, pending, evicted, rescheduled: how many;
 - nodes: pods that went to these; fullest: the most on one node, those before included;
 - skew: (before, after) of each constraint; domains: (before, after) of the first constraint's;
 - message: of the first pods that are pending; suggested: the begin of what would let one in;
@@ -40,10 +40,10 @@ ELSEWHERE: Final[Json] = {
 KEYS: Final = {"zone": ZONE, "node": HOSTNAME}
 
 STORY: Final = {"name", "source", "nodes", "running", "pods", "changes", "expect"}
-CHANGES: Final = {"add", "drain", "taint", "remove", "start", "constraints"}
+CHANGES: Final = {"add", "drain", "taint", "remove", "start", "constraints", "reschedule"}
 EXPECT: Final = {
     *("placed", "pending", "evicted", "nodes", "fullest", "skew", "domains", "message"),
-    *("suggested", "advice", "joined", "warning", "fewest"),
+    *("suggested", "advice", "joined", "warning", "fewest", "rescheduled"),
 }
 
 
@@ -80,6 +80,7 @@ def check(found: Simulation, expect: Json) -> None:
     assert len(found.placements) == found.placed
     assert sum(pending.count for pending in found.pending_pods) == found.pending
     assert found.evicted == expect.get("evicted", 0)
+    assert found.rescheduled == expect.get("rescheduled", 0)
     assert sum(group.count for group in found.joined) == expect.get("joined", _joined(found))
     on: dict[str, int] = {}
     for placement in found.placements:
@@ -131,11 +132,27 @@ def _node(
 
 def _running(running: Json) -> list[Json]:
     return [
-        _pod(name, nodeName=where)
-        if isinstance(where, str)
-        else _pod(name, nodeName=where["node"], requests={"cpu": where["cpu"]})
+        _runs(name, where) if isinstance(where, str) else _runs(name, **where)
         for name, where in running.items()
     ]
+
+
+def _runs(
+    name: str,
+    node: str,
+    cpu: str = "0",
+    owner: str = "",
+    constraints: tuple[Json, ...] = (),
+    ending: bool = False,
+) -> Json:
+    made = _pod(name, requests={"cpu": cpu}, nodeName=node)
+    made["spec"]["topologySpreadConstraints"] = [*map(_constraint, constraints)]
+    if owner:
+        owned = {"kind": owner, "name": "its", "controller": True, "apiVersion": "v1", "uid": "u"}
+        made["metadata"]["ownerReferences"] = [owned]
+    if ending:
+        made["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    return made
 
 
 def _pod(name: str, app: str = "web", requests: Json | None = None, **spec: Any) -> Json:
@@ -151,7 +168,7 @@ def _pod(name: str, app: str = "web", requests: Json | None = None, **spec: Any)
 def _arguments(story: Json) -> Json:
     changes = story.get("changes", {})
     return {
-        "pods": [_pods(**pods) for pods in story["pods"]],
+        "pods": [_pods(**pods) for pods in story.get("pods", ())],
         "add_nodes": [_group(**group) for group in changes.get("add", ())],
         "drain": [
             *changes.get("drain", ()),
@@ -164,6 +181,7 @@ def _arguments(story: Json) -> Json:
             for change in changes.get("constraints", ())
         ],
         "fewest_nodes": "fewest" in story["expect"],
+        "reschedule": changes.get("reschedule", False),
     }
 
 
@@ -175,17 +193,17 @@ def _pods(
     requests: Json | None = None,
 ) -> Pods:
     pod = _pod(name, app, requests)
-    pod["spec"]["topologySpreadConstraints"] = [
-        {
-            "maxSkew": 1,
-            "topologyKey": KEYS[said["key"]],
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "web"}},
-        }
-        | {name: value for name, value in said.items() if name != "key"}
-        for said in constraints
-    ]
+    pod["spec"]["topologySpreadConstraints"] = [*map(_constraint, constraints)]
     return Pods(pod, replicas)
+
+
+def _constraint(said: Json) -> Json:
+    return {
+        "maxSkew": 1,
+        "topologyKey": KEYS[said["key"]],
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    } | {name: value for name, value in said.items() if name != "key"}
 
 
 def _group(like: Json, count: int = 0, zones: tuple[str, ...] = ()) -> NodeGroup:

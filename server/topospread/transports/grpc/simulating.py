@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from topospread.service.explaining.findings import Explanation
     from topospread.service.fewest import Fewest
+    from topospread.service.scenario import Scenario
     from topospread.service.simulate import Pending
     from topospread.service.simulated import Simulated
     from topospread.service.spreads import SpreadChange
@@ -77,6 +78,7 @@ def question_of(request: pb.SimulateRequest, call: Call) -> Question:
         fit=fit_of(request.fit) or Fit.NODE_AND_RESOURCES,
         seed=request.seed,
         fewest=request.fewest_nodes,
+        reschedule=request.reschedule,
         pause=pause_between(call),
     )
     if wrong:
@@ -107,13 +109,14 @@ def answer_of(answer: Answer) -> pb.SimulateResponse:
             _pending(pending, batches[pending.batch].namespace, explanation)
             for pending, explanation in zip_longest(simulation.pending, answer.explanations)
         ],
-        spread=[_spread(change) for change in spread_changes(simulation)],
+        spread=[_spread(change, scenario) for change in spread_changes(simulation)],
         not_modelled=scenario.not_modelled,
         warnings=scenario.warnings,
         joined=_joined(found),
         evicted=simulation.evicted,
         fewest=None if answer.fewest is None else _fewest(answer.fewest, found),
         advice=answer.advice,
+        rescheduled=scenario.evicted,
     )
 
 
@@ -253,9 +256,11 @@ def _pending(
     )
 
 
-def _spread(change: SpreadChange) -> detail.SpreadChange:
+def _spread(change: SpreadChange, scenario: Scenario) -> detail.SpreadChange:
+    batch, asked = scenario.batches[change.batch], change.batch - scenario.evicted
     return detail.SpreadChange(
-        pods=change.batch,
+        pods=asked if asked >= 0 else None,
+        pod=f"{batch.namespace}/{batch.pod.name}" if batch.names else "",
         topology_key=change.constraint.topology_key,
         when_unsatisfiable=change.when_unsatisfiable,
         max_skew=change.constraint.max_skew,
