@@ -13,7 +13,7 @@ from topospread.index.supposed import supposed
 from topospread.kube.demands import NO_DEMAND, Demand
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 from topospread.service.fit import Fit, suited
-from topospread.spread.filtering import DomainState, PodMove, filter_nodes, pre_filter
+from topospread.spread.filtering import DomainState, filter_nodes, pre_filter
 from topospread.spread.scoring import score
 from topospread.spread.verdicts import FITS
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A pod that is judged; :meth:`but` makes the same case with something else.
+    """A pod that is judged; `with_hard`, `supposing` and `replace` make the same case otherwise.
 
     Attributes:
         snapshot: the state; it counts all groups of the constraints.
@@ -44,7 +44,6 @@ class Case:
         fit: how much is asked beside spreading.
         name, uid: the pod's own, so that what is reserved for itself is not told apart.
         bound_to: the node that the pod runs on already.
-        moves: what-ifs.
     """
 
     snapshot: Snapshot
@@ -56,7 +55,6 @@ class Case:
     name: str = ""
     uid: str = ""
     bound_to: str = ""
-    moves: tuple[PodMove, ...] = ()
 
     @property
     def hard(self) -> tuple[Constraint, ...]:
@@ -71,7 +69,7 @@ class Case:
     @cached_property
     def states(self) -> tuple[DomainState, ...]:
         """Counts by domain of each hard constraint."""
-        return pre_filter(self.hard, self.snapshot, self.moves)
+        return pre_filter(self.hard, self.snapshot)
 
     @cached_property
     def verdicts(self) -> Verdicts:

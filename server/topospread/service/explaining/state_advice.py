@@ -18,6 +18,8 @@ from topospread.service.fit import CORDONED_TAINT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from topospread.service.explaining.case import Case
     from topospread.spread.topology import Bools
 
@@ -47,16 +49,7 @@ def fewer_pods(case: Case, position: int) -> Iterator[Candidate]:
     least = int(excess[domains].min())
     domain = min(domains[excess[domains] == least].tolist(), key=lambda each: column.values[each])
     counted = case.snapshot.mask(constraint.eligibility) & (column.ids == domain)
-    counts = case.snapshot.node_counts(constraint.group)
-    left, taken = least, dict[int, int]()
-    # From the nodes that the pod could go to, so that constraints over hostnames open, too.
-    for slot in sorted(np.flatnonzero(counted).tolist(), key=lambda s: (not nodes[s], -counts[s])):
-        here = min(left, int(counts[slot]))
-        if here > 0:
-            taken[slot] = -here
-            left -= here
-        if not left:
-            break
+    taken = _taken(case.snapshot.node_counts(constraint.group), counted, nodes, least)
     groups = dict(case.snapshot.groups)
     groups[constraint.group] = groups[constraint.group].changed(taken)
     value, key = column.values[domain], constraint.topology_key
@@ -66,6 +59,23 @@ def fewer_pods(case: Case, position: int) -> Iterator[Candidate]:
         (Change(ChangeKind.FEWER_PODS, index, key, domain=value, number=least),),
         f"{plural(least, 'matching pod')} fewer in {key}={value}",
     )
+
+
+def _taken(counts: NDArray[np.int32], counted: Bools, first: Bools, pods: int) -> dict[int, int]:
+    """So many pods less, by slot.
+
+    From the nodes that the pod could go to before others, so that constraints over hostnames open,
+    too; and from the fullest.
+    """
+    taken: dict[int, int] = {}
+    slots = np.flatnonzero(counted & (counts > 0)).tolist()
+    for slot in sorted(slots, key=lambda each: (not first[each], -counts[each])):
+        here = min(pods, int(counts[slot]))
+        taken[slot] = -here
+        pods -= here
+        if not pods:
+            break
+    return taken
 
 
 def more_domains(case: Case, position: int) -> Iterator[Candidate]:
