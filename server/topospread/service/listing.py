@@ -7,13 +7,11 @@ for (docs/decisions/0013-planner-reads-pods-from-the-store.md).
 
 from __future__ import annotations
 
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import (
-    DeadlineExceeded,
     IdentityChanged,
     NotFound,
     RevisionUnavailable,
@@ -21,6 +19,7 @@ from topospread.errors import (
 )
 from topospread.replica.replicas import Consistency, Freshness
 from topospread.replica.view import Token
+from topospread.service.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -97,10 +96,12 @@ def list_at(
     if not head.identity:
         raise NotFound(f"cluster {cluster!r} is not known: apply objects to it first")
     listed = Listed(store, replica, view, wanted, {})
+    turn = Turns(deadline, "the cluster was read")
     for page in store.scan(cluster):
-        listed.objects.update((item.key, item) for item in page if wanted(item.key))
-        if time.monotonic() > deadline:
-            raise DeadlineExceeded("the deadline passed while the cluster's pods were being read")
+        for item in page:
+            turn()
+            if wanted(item.key):
+                listed.objects[item.key] = item
     with _ended_meanwhile(cluster):
         if view.identity != head.identity:
             raise IdentityChanged("another history")

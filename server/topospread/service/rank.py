@@ -22,6 +22,7 @@ from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.replica.replicas import NEWEST_AT_HAND, Consistency
 from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS
 from topospread.service.listing import list_at
+from topospread.service.turns import Turns
 from topospread.spread.constraints import pod_constraints
 from topospread.spread.ranking import Ranking, Spread, Strategy, best, rank
 from topospread.spread.topology import Eligibility
@@ -133,7 +134,8 @@ class Ranks:
         """
         token, nodes, encoded, replica_sets = self._state(ask)
         families = _families((*replica_sets, *ask.replica_sets))
-        found = _chosen(encoded, Listing(families), ask.selector)
+        turn = Turns(ask.deadline, "the pods were ranked")
+        found = _chosen(encoded, Listing(families), ask.selector, turn)
         pods = found.pods
         if not pods:
             notes: Sequence[str] = (NOTHING_MATCHES,)
@@ -279,10 +281,13 @@ def _families(replica_sets: Iterable[bytes]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _chosen(encoded: Iterable[EncodedPod], listing: Listing, selector: Selector) -> _Found:
+def _chosen(
+    encoded: Iterable[EncodedPod], listing: Listing, selector: Selector, turn: Turns
+) -> _Found:
     found = _Found()
     matches: dict[tuple[tuple[str, str], ...], bool] = {}
     for each in encoded:
+        turn()
         with suppress(CorruptValue):  # counted and logged where it is followed
             listed = listing.listed(each)
             chosen = matches.get(listed.labels)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from topospread.cli.bench import questions
-from topospread.cli.bench.cluster import ZONE
+from topospread.cli.bench.cluster import HOSTNAME, ZONE
 from topospread.cli.bench.figures import Figures
 from topospread.cli.bench.processes import server
 from topospread.cli.bench.stores import filled_store, sqlite_store
@@ -22,6 +22,8 @@ from topospread.cli.conformance.recordings import Shape, records
 from topospread_client.client import Client
 from topospread_client.connection import Connection
 from topospread_client.manifests import pod_from_manifest
+from topospread_client.rebalancing import Filters
+from topospread_client.requests import Settings
 from topospread_proto.v1 import kubernetes_pb2 as k8s
 
 if TYPE_CHECKING:
@@ -68,12 +70,54 @@ def simulate(client: Client, pod: k8s.Pod) -> None:
     client.simulate(pod, replicas=REPLICAS)
 
 
+def rank(client: Client, pod: k8s.Pod) -> None:
+    """Rank the pods of the pod's app over zones and nodes."""
+    client.rank_for_deletion(
+        _app(pod), namespace=pod.metadata.namespace, constraints=[ZONE, HOSTNAME]
+    )
+
+
+def rebalance(client: Client, pod: k8s.Pod) -> None:
+    """Even the pods of the pod's app out over zones."""
+    client.plan_rebalance(
+        _app(pod), namespace=pod.metadata.namespace, filters=ALL_PODS, settings=OVER_ZONES
+    )
+
+
+def rebalance_all(client: Client, pod: k8s.Pod) -> None:
+    """Even the pods of all apps out over zones."""
+    del pod
+    client.plan_rebalance(filters=ALL_PODS, settings=OVER_ZONES)
+
+
+def _app(pod: k8s.Pod) -> dict[str, str]:
+    return {"app": pod.metadata.labels.get("app", "")}
+
+
+OVER_ZONES: Final = Settings(
+    args={
+        "defaultingType": "List",
+        "defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+    }
+)
+"""The pods of the clusters have no constraints of their own."""
+
+ALL_PODS: Final = Filters(bare_pods=True)
+
 VERBS: Final[Mapping[str, Verb]] = {
     "explain": explain,
     "explain_nowhere": explain_nowhere,
     "simulate": simulate,
+    "rank": rank,
+    "rebalance": rebalance,
+    "rebalance_all": rebalance_all,
 }
 """By what their figures begin with."""
+
+FEW: Final[Mapping[str, int]] = {"rank": 3, "rebalance": 3, "rebalance_all": 1}
+"""Verbs that take seconds, and about how many of the pods they are asked."""
 
 
 def measure(plan: Plan) -> Figures:
@@ -81,12 +125,12 @@ def measure(plan: Plan) -> Figures:
     figures = Figures()
     with ExitStack() as opened:
         client, pods = _subject(plan, opened)
-        for verb in VERBS.values():
-            _round(verb, client, pods, 0.0)
+        for name, verb in VERBS.items():
+            _round(verb, client, pods[: FEW.get(name)], 0.0)
         for number in range(plan.rounds):
             plan.say(f"planner: round {number + 1} of {plan.rounds}")
             for name, verb in VERBS.items():
-                taken = _round(verb, client, pods, plan.seconds)
+                taken = _round(verb, client, pods[: FEW.get(name)], plan.seconds)
                 figures.add(f"{name}_p50_ms", statistics.median(taken) * 1e3)
                 figures.add(f"{name}_max_ms", max(taken) * 1e3)
     return figures

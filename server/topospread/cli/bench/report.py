@@ -69,7 +69,8 @@ ready; `process_ready_s`: from the start of the process. `rss_mb`: resident memo
 Milliseconds of a call over gRPC, one after the other, by a client of the library: median and
 slowest of a round. `explain` takes the twenty pod shapes by turns; `explain_nowhere` the same with
 one more constraint that no domain meets, so that each suggestion is tried out; `simulate` places
-1,000 replicas of each.""",
+1,000 replicas of each. `rank` orders the pods of three of the apps for deletion, over zones and
+nodes; `rebalance` plans to even each of them out over zones, `rebalance_all` all of them.""",
 }
 
 

@@ -10,6 +10,7 @@ from topospread.codec.frames import framed
 from topospread.codec.movable import bound_pod
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
+from topospread.service.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,7 +96,9 @@ def taken(
     spaces: dict[str, Space] = {}
     # A wrong setting is the caller's mistake; a pod that is too much is left out.
     engine.rules.rules_for(ask.settings, "")
+    turn = Turns(ask.deadline, "the pods were counted")
     for item in stored:
+        turn()
         with suppress(CorruptValue, InvalidRequest):
             bound = bound_pod(item.payload, TERMINAL_PHASES)
             if not bound.counted:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.service.rebalancing.asking import Filters
     from topospread.service.rebalancing.census import Kind, Knot, Limit, Member
+    from topospread.service.turns import Turns
     from topospread.spread.topology import Bools
 
 MAX_TIERS: Final = 8
@@ -115,7 +116,9 @@ class Model:
         return Program(movable, np.minimum(room, PLENTY), self.rows, leaving)
 
 
-def model(knot: Knot, snapshot: Snapshot, filters: Filters, stuck: Counter[str]) -> Model:
+def model(
+    knot: Knot, snapshot: Snapshot, filters: Filters, stuck: Counter[str], turn: Turns
+) -> Model:
     """Sort pods into types and nodes into classes.
 
     Args:
@@ -123,9 +126,10 @@ def model(knot: Knot, snapshot: Snapshot, filters: Filters, stuck: Counter[str])
         snapshot: the state.
         filters: which pods may be evicted.
         stuck: why pods may not is counted here.
+        turn: called for each pod.
     """
     limits = list(knot.limits)
-    movers, suits, requests, tiers = _movers(knot, limits, snapshot, filters)
+    movers, suits, requests, tiers = _movers(knot, limits, snapshot, filters, turn)
     for mover in movers:
         if mover.stays:
             stuck[mover.stays] += 1
@@ -143,7 +147,7 @@ def model(knot: Knot, snapshot: Snapshot, filters: Filters, stuck: Counter[str])
 
 
 def _movers(
-    knot: Knot, limits: Sequence[Limit], snapshot: Snapshot, filters: Filters
+    knot: Knot, limits: Sequence[Limit], snapshot: Snapshot, filters: Filters, turn: Turns
 ) -> tuple[list[Mover], list[Bools], list[tuple[tuple[str, int], ...]], int]:
     found: list[tuple[Kind, Member, EvictionFacts, int, str, int]] = []
     types: dict[object, int] = {}
@@ -159,6 +163,7 @@ def _movers(
             kind.shape.pod.tolerations,
         )
         for member in kind.members:
+            turn()
             slot = snapshot.slot(member.node)
             if slot < 0:
                 continue

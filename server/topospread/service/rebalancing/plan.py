@@ -23,6 +23,7 @@ from topospread.service.rebalancing.modelling import Model, model
 from topospread.service.rebalancing.program import Moves, NoTimeLeft, solve
 from topospread.service.rebalancing.steps import Walk, Walker
 from topospread.service.rebalancing.wording import selector_text, why_never
+from topospread.service.turns import Turns
 from topospread.store.api import Key, Kind
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class _Run:
     state: Snapshot
     groups: Sequence[GroupKey]
     search_until: float
+    turn: Turns
     evictions: list[Eviction] = field(default_factory=list)
     found: list[Group] = field(default_factory=list)
     stuck: Counter[str] = field(default_factory=Counter)
@@ -96,7 +98,8 @@ class Rebalances:
         snapshot = view.snapshot
         groups = tuple(groups_of(spaces))
         until = min(time.monotonic() + ask.search, ask.deadline)
-        run = _Run(ask, view, snapshot, groups, until)
+        turn = Turns(ask.deadline, "all evictions were tried")
+        run = _Run(ask, view, snapshot, groups, until, turn)
         for knot in _cheapest_first(spaces, snapshot):
             _untie(run, knot)
         wanted = [
@@ -153,7 +156,7 @@ def _cheapest_first(spaces: Mapping[str, Space], snapshot: Snapshot) -> Sequence
 
 def _untie(run: _Run, knot: Knot) -> None:
     """Plan for one set of dependent constraints, and add what was found to the run."""
-    made = model(knot, run.state, run.ask.filters, run.stuck)
+    made = model(knot, run.state, run.ask.filters, run.stuck, run.turn)
     left = run.left(made)
     try:
         moves = solve(made.program(left=left), _seconds(run))
@@ -164,7 +167,7 @@ def _untie(run: _Run, knot: Knot) -> None:
             return
         if _over_budget(run, knot, moves):
             return
-        walker = Walker(run.view, run.groups, left, run.ask.deadline)
+        walker = Walker(run.view, run.groups, left, run.turn)
         walk = walker.walk(made, moves, run.state)
         least, proved = moves.least, moves.proved
         if walk is None:

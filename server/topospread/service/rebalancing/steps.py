@@ -6,7 +6,6 @@ go then, and counts it on one of the nodes that the program wants filled.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topospread.errors import DeadlineExceeded
 from topospread.index.changes import ReservationRow
 from topospread.service.cycle import Cycle
 from topospread.service.evaluate import matching
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from topospread.replica.view import View
     from topospread.service.rebalancing.modelling import Model, Mover
     from topospread.service.rebalancing.program import Moves
+    from topospread.service.turns import Turns
     from topospread.spread.topology import GroupKey
 
 
@@ -66,7 +65,7 @@ class Walker:
         view: for cycles.
         groups: all that the pods' constraints and the program count.
         left: evictions that are left by slot; None: any number.
-        deadline: of the call, on the monotonic clock.
+        turn: called for each move.
     """
 
     def __init__(
@@ -74,12 +73,12 @@ class Walker:
         view: View,
         groups: Sequence[GroupKey],
         left: Mapping[int, int] | None,
-        deadline: float,
+        turn: Turns,
     ) -> None:
         self._view = view
         self._groups = groups
         self._left = left
-        self._deadline = deadline
+        self._turn = turn
         # Of equal nodes, the first by name: the same on every process.
         nodes = view.snapshot.nodes
         self._rank = np.zeros(nodes.capacity, dtype=np.int64)
@@ -143,8 +142,7 @@ class Walker:
         return Walk(list(placed.values()), state, at_once=True)
 
     def _moved(self, state: Snapshot, mover: Mover, slot: int, delta: int) -> Snapshot:
-        if time.monotonic() > self._deadline:
-            raise DeadlineExceeded("the deadline passed before all evictions were tried")
+        self._turn()
         pod = mover.kind.shape.pod
         row = ReservationRow(
             mover.member.uid,
