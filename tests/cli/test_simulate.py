@@ -80,6 +80,19 @@ def test_all_fit_with_two_more_nodes(simulate):
     assert simulate("--add-nodes", "template.yaml=2").lines.count("joined:   2 of pool") == 1
 
 
+def test_the_fewest_nodes(simulate):
+    asked = ("--add-nodes", "template.yaml", "--fewest")
+    said = simulate("--replicas", "10", *asked)
+    assert said.code == 0
+    assert "fewest nodes: 2 more nodes (2 of pool; proved)" in said.lines
+    assert "fewest nodes: none, all fit without" in simulate("--replicas", "2", *asked).lines
+    few = simulate("--replicas", "10", "--add-nodes", "template.yaml=1", "--fewest")
+    assert few.code == 1
+    assert "fewest nodes: no number up to 1 of pool makes all fit" in few.lines
+    value = json.loads(simulate("--replicas", "10", *asked, "-o", "json").out)
+    assert (value["fewest"]["optimal"], value["fewest"]["count"]) == ("proved", 2)
+
+
 def test_a_workload_says_how_many(simulate):
     said = simulate("-o", "name")
     assert (said.code, len(said.lines)) == (0, 4)
@@ -120,6 +133,8 @@ def test_other_constraint_values(simulate):
         (("--add-nodes", "template.yaml=two"), "write PATH=N, where N is a whole number"),
         (("--add-nodes", "deployment.yaml=2"), "no Node in it"),
         (("--add-nodes", "nothing.yaml"), "nothing.yaml: no such file"),
+        (("--zones", "a,b"), "give these, too"),
+        (("--fewest",), "changes.addNodes: Required value: say which nodes may join"),
         (("--constraint", "zone"), "write KEY:NAME=VALUE"),
         (("--constraint", "zone:skew=2"), "'skew=2': write NAME=VALUE with one of maxSkew"),
         (("--constraint", "zone:maxSkew=2"), "none of the pods has such a constraint"),

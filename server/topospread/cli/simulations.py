@@ -66,7 +66,7 @@ def _print(found: Simulation, labels: Sequence[str]) -> None:
         [
             ("placed", f"{found.placed} of {found.placed + found.pending}"),
             ("pending", found.pending or ""),
-            ("joined", ", ".join(f"{j.count} of {j.node_group}" for j in found.joined)),
+            ("joined", _by_group(found.joined)),
             ("evicted", found.evicted or ""),
             ("fewest nodes", _fewest_text(found.fewest)),
             ("it takes", "; ".join(found.advice)),
@@ -85,7 +85,7 @@ def _print_nodes(found: Simulation) -> None:
     if shown:
         printing.table(("NODE", "JOINS FROM", "#PODS"), [(*node, n) for node, n in shown])
     if len(counts) > ROWS:
-        click.echo(f"… and {len(counts) - ROWS} more nodes (-o json has all)")
+        click.echo(f"… and {len(counts) - ROWS} more (-o json has all)")
 
 
 def _some(pending: PendingPods) -> str:
@@ -116,12 +116,18 @@ def _arrow(before: int | None, after: int | None) -> str:
 def _fewest_text(fewest: FewestNodes | None) -> str:
     if fewest is None:
         return ""
-    nodes = ", ".join(f"{group.count} of {group.node_group}" for group in fewest.nodes)
+    nodes = _by_group(fewest.nodes)
     if not fewest.all_fit:
         return f"no number up to {nodes} makes all fit"
+    if not fewest.count:
+        return "none, all fit without"
     more = f"{fewest.count} more node{'' if fewest.count == 1 else 's'}"
     how = "proved" if fewest.proved else "best found"
     return f"{more} ({nodes}; {how})"
+
+
+def _by_group(joined: Sequence[JoinedNodes]) -> str:
+    return ", ".join(f"{group.count} of {group.node_group}" for group in joined if group.count)
 
 
 def _structure(found: Simulation, labels: Sequence[str], cluster: str) -> dict[str, object]:

@@ -9,7 +9,7 @@ from topospread.cli.complaints import BadInput
 from topospread_client.scenarios import ConstraintChange, NodeGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 ZONE: Final = "topology.kubernetes.io/zone"
 
@@ -21,7 +21,7 @@ _WORDS: Final = {
 }
 
 
-def groups_of(given: Iterable[str], zones: str | None, *, fewest: bool) -> list[NodeGroup]:
+def groups_of(given: Sequence[str], zones: str | None, *, fewest: bool) -> list[NodeGroup]:
     """A node group for each Node in the files of PATH[=N].
 
     Args:
@@ -32,6 +32,8 @@ def groups_of(given: Iterable[str], zones: str | None, *, fewest: bool) -> list[
     Raises:
         BadInput: a file that cannot be read or has no Node, or a number that is none.
     """
+    if zones and not given:
+        raise BadInput("--zones says where the nodes of --add-nodes are: give these, too")
     variants = [{ZONE: zone} for zone in zones.split(",") if zone] if zones else []
     groups: list[NodeGroup] = []
     for text in given:

@@ -25,7 +25,7 @@ thousands of nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.index.changes import ReservationRow
 from topospread.index.supposed import Supposition, supposed
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from topospread.service.shapes import Judgeable
     from topospread.spread.settings import Rules
     from topospread.spread.topology import GroupKey
+
+
+KEPT: Final = 10
+"""Reasons for pending that are kept with the state behind them, to be explained."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,13 +116,14 @@ class Pending:
         batch: its position.
         names: the pods'.
         refusal: kube-scheduler's words.
-        cycle: the first of them, judged at the state it was refused at: what to explain.
+        cycle: the first of them, judged at the state it was refused at: what to explain. None past
+            the first KEPT reasons: each would keep the arrays of a state of its own.
     """
 
     batch: int
     names: list[str]
     refusal: Refusal
-    cycle: Cycle
+    cycle: Cycle | None
 
 
 @dataclass(slots=True, eq=False)
@@ -195,7 +200,8 @@ def _place(run: _Run, number: int, batch: Batch, judgeable: Judgeable, found: Si
             found.placements.append(Placement(number, name, chosen))
             refused = None
             continue
-        refused = Pending(number, [name], chosen, cycle)
+        kept = cycle if len(found.pending) < KEPT else None
+        refused = Pending(number, [name], chosen, kept)
         found.pending.append(refused)
         if run.options.all_or_nothing:
             return False

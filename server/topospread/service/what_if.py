@@ -14,13 +14,12 @@ from topospread.service.simulated import Simulated, with_nodes
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
+    from topospread.kube.demands import Demand
     from topospread.kube.objects import Node
+    from topospread.service.cycle import Cycle
     from topospread.service.explaining.findings import Explanation
     from topospread.service.scenario import Question, Scenario, Scenarios
     from topospread.service.simulate import Pending
-
-EXPLAINED: Final = 10
-"""Reasons for pending that are explained; there may be as many as pods."""
 
 HELPING: Final = 500
 """The effort for an advice that nobody asked for, and the pods that it may be about: some tenths of
@@ -57,17 +56,18 @@ def answer(scenarios: Scenarios, question: Question) -> Answer:
     counts = [group.count for group in question.groups] if smallest is None else smallest.counts
     found = with_nodes(scenario, counts)
     pending = found.simulation.pending
-    explanations = [_explained(each, scenario) for each in pending[:EXPLAINED]]
-    advice = []
-    if pending and not question.groups and (text := _more_nodes(scenario, pending[0])):
-        advice.append(text)
+    explanations = [
+        _explained(each.cycle, each.batch, scenario) for each in pending if each.cycle is not None
+    ]
+    advice: list[str] = []
+    if pending and not question.groups:
+        advice = [text for text in [_more_nodes(scenario, pending[0])] if text]
     return Answer(found, smallest, explanations, advice)
 
 
-def _explained(pending: Pending, scenario: Scenario) -> Explanation:
-    """Why the first of some pods was refused, at the state it was refused at."""
-    cycle = pending.cycle
-    batch = scenario.batches[pending.batch]
+def _explained(cycle: Cycle, number: int, scenario: Scenario) -> Explanation:
+    """Why a pod of a batch was refused, at the state it was refused at."""
+    batch = scenario.batches[number]
     case = Case(
         cycle.view.snapshot,
         cycle.pod,
@@ -83,9 +83,10 @@ def _explained(pending: Pending, scenario: Scenario) -> Explanation:
 
 def _more_nodes(scenario: Scenario, pending: Pending) -> str:
     """How many nodes like one there is make all pods fit; empty where that is not found soon."""
-    pods = sum(len(batch.names) for batch in scenario.batches)
-    broken = pending.cycle.pre_filter_status.code is Code.ERROR
-    like = None if broken or pods > HELPING else _template(scenario, pending)
+    pods, cycle = sum(len(batch.names) for batch in scenario.batches), pending.cycle
+    if cycle is None or cycle.pre_filter_status.code is Code.ERROR or pods > HELPING:
+        return ""
+    like = _template(cycle, scenario.batches[pending.batch].demand)
     if like is None:
         return ""
     group = NodeGroup("", like, MOST_LIKE)
@@ -100,15 +101,14 @@ def _more_nodes(scenario: Scenario, pending: Pending) -> str:
     return text if found.proved else f"{text}; fewer may do"
 
 
-def _template(scenario: Scenario, pending: Pending) -> Node | None:
+def _template(cycle: Cycle, demand: Demand) -> Node | None:
     """The first node by name that the pods could go to, were it empty."""
-    cycle = pending.cycle
     snapshot = cycle.view.snapshot
     fitting = suited(
         snapshot,
         cycle.pod,
         cycle.constraints.requirements,
-        scenario.batches[pending.batch].demand,
+        demand,
         Fit.NODE,
         comparison_operators=cycle.rules.gates.taint_comparison_operators,
     ).nodes

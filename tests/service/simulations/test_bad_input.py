@@ -152,3 +152,12 @@ def test_it_stops_at_the_deadline(three_zones: World):
     assert simulation(three_zones, pods=POD).placed == 1
     with pytest.raises(DeadlineExceeded, match="before all pods were placed"):
         simulation(three_zones, pods=POD, replicas=3, seconds=-1.0, consistency=None)
+
+
+def test_only_the_first_reasons_are_explained(three_zones: World):
+    pods = [named(f"p{number}", constraint("rack")) for number in range(12)]
+    found = simulation(three_zones, pods=pods)
+    assert found.pending == len(found.pending_pods) == 12
+    explained = [each.explanation is not None for each in found.pending_pods]
+    assert explained == [True] * 10 + [False] * 2
+    assert all(each.message for each in found.pending_pods)
