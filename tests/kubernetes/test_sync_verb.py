@@ -91,7 +91,7 @@ def test_once_gives_up_when_the_api_server_is_out_of_reach(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (None, "no-such-file"),
+        (None, "there is no such file"),
         ("not: [a kubeconfig", "cannot be used"),
         ("apiVersion: v1\nkind: Config\n", "cannot be used"),
     ],
@@ -112,7 +112,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_bad_input(
 def test_without_a_cluster_it_says_what_to_do(tmp_path: Path) -> None:
     said = run("sync", "--once", HOME=str(tmp_path), KUBECONFIG="")
     assert said.returncode == 2
-    assert "name a kubeconfig" in said.stderr
+    assert "name one with --sync-kubeconfig (topospread sync: --kubeconfig)" in said.stderr
 
 
 def text(url: str) -> str:

@@ -212,14 +212,16 @@ def _load(access: Access, configuration: Any) -> None:
         file = str(default)
     if not file and "KUBERNETES_SERVICE_HOST" not in os.environ:
         raise ConfigError(
-            "no cluster to feed from: this is no pod and there is no ~/.kube/config:"
-            " name a kubeconfig"
+            "no cluster to feed from: this is no pod and there is no ~/.kube/config: name one with"
+            " --sync-kubeconfig (topospread sync: --kubeconfig)"
         )
     loading: Any = config  # without types
     where = f"kubeconfig {file}" if file else "the pod's service account"
+    if file and not any(Path(one).expanduser().exists() for one in file.split(os.pathsep)):
+        raise ConfigError(f"{where} cannot be used: there is no such file")
     try:
         if file:
-            # KUBECONFIG may name several files; the client merges them and says which is missing.
+            # KUBECONFIG may name several files, which the client merges; some may be missing.
             loading.load_kube_config(
                 file, access.context or None, configuration, persist_config=False
             )

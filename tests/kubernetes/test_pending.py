@@ -1,0 +1,124 @@
+"""Changes on their way: the last of each object counts, and they wait while the state is away."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tests.kubernetes.feeding import State, kubeconfig, pod, small_cluster
+from tests.servers import served, until
+from topospread.cli.bench.kubernetes.server import ApiServer
+from topospread.cli.sync_sink import ClientSink
+from topospread.store.api import Key, Kind
+from topospread.transports.kubernetes.api_server import Access
+from topospread.transports.kubernetes.api_server import ApiServer as Reached
+from topospread.transports.kubernetes.facts import Absence
+from topospread.transports.kubernetes.feed import Feed
+from topospread.transports.kubernetes.pending import Pending
+from topospread_client.client import Client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from topospread.telemetry.feeding import KindGauges
+
+
+def gone(name: str, version: str = "1", kind: Kind = Kind.POD) -> Absence:
+    return Absence(Key(kind, "" if kind is Kind.NODE else "default", name), version)
+
+
+def test_the_last_change_of_an_object_counts_in_the_order_of_the_first() -> None:
+    pending = Pending()
+    for change in (gone("a", "1"), gone("b", "2"), gone("a", "3")):
+        pending.add(change)
+    assert list(pending.take(10)) == [gone("a", "3"), gone("b", "2")]
+
+
+def test_not_more_is_taken_than_is_asked_for() -> None:
+    pending = Pending()
+    for number in range(5):
+        pending.add(gone(str(number)))
+    assert len(pending.take(3)) == 3
+    assert len(pending.take(3)) == 2
+
+
+def test_who_adds_too_much_waits_for_who_takes() -> None:
+    pending = Pending(most=2)
+
+    def add() -> None:
+        for number in range(5):
+            pending.add(gone(str(number)))
+
+    with ThreadPoolExecutor(1) as adding:
+        done = adding.submit(add)
+        taken = 0
+        while taken < 5:
+            taken += len(pending.take(1))
+        done.result(20)
+
+
+def test_a_list_waits_for_what_was_taken_of_its_kind_and_drops_the_rest() -> None:
+    pending = Pending()
+    pending.add(gone("a"))
+    assert pending.take(1) == [gone("a")]
+    pending.add(gone("b"))
+    pending.add(gone("n", kind=Kind.NODE))
+    pending.drop(Kind.NODE)  # nothing of it was taken
+    with ThreadPoolExecutor(1) as listing:
+        dropped = listing.submit(pending.drop, Kind.POD)
+        assert pending.age(Kind.POD) > 0
+        pending.done()
+        dropped.result(20)
+    assert pending.age(Kind.POD) == 0
+    pending.add(gone("c"))
+    assert pending.take(9) == [gone("c")]
+
+
+def test_closing_lets_everybody_go() -> None:
+    pending = Pending(most=1)
+    pending.add(gone("a"))
+    with ThreadPoolExecutor(2) as waiting:
+        adding = waiting.submit(pending.add, gone("b"))
+        pending.close()
+        adding.result(20)
+        assert waiting.submit(pending.take, 1).result(20) == []
+
+
+def test_changes_wait_while_the_server_is_away(tmp_path: Path) -> None:
+    objects = small_cluster()
+    store = f"sqlite://{tmp_path}/state.db"
+    listed = threading.Event()
+
+    def pods(feed: Feed) -> KindGauges:
+        return next(kind for kind in feed.gauges().kinds if kind.kind == "Pod")
+
+    with ApiServer(objects) as api:
+        with served(store=store) as server:
+            address = server.address
+            client = Client(address)
+            feed = Feed(
+                "default",
+                Reached(Access(kubeconfig(tmp_path, api.url))),
+                ClientSink(client, "feeder"),
+                lease=1.0,
+                left_out=(),
+                listed=listed.set,
+                stands_by=lambda: None,
+            )
+            feed.start()
+            assert listed.wait(60)
+            until(lambda: pods(feed).watching, "a watch")
+        try:
+            objects.put(pod("web-2", "a1"))
+            objects.remove("Pod", "web-0", "default")
+            until(lambda: pods(feed).lag_seconds > 0, "a lag")
+            with served(store=store, listen=address) as server, Client(address) as other:
+                state = State(other)
+                until(lambda: set(state.pods()) == {"web-1", "web-2"}, "what had to wait")
+                until(lambda: pods(feed).lag_seconds == 0, "no lag")
+                assert api.lists("pods") == 1
+                feed.stop()
+        finally:
+            feed.stop()
+            client.close()
