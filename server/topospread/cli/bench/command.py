@@ -28,6 +28,7 @@ BENCHES: Final = {
     "changes": "Changes applied, what they cost decisions, and when they are seen.",
     "feed": "Objects listed and events taken in from an API server.",
     "start": "Time until a new process is ready, and its memory.",
+    "placements": "Places held by two servers at once, each judged afterwards.",
     "planner": "The planner's verbs, asked one after the other.",
 }
 """Each is `measure` of the module with its name."""

@@ -24,6 +24,7 @@ TITLES: Final = {
     "changes": "Changes",
     "feed": "The feed from an API server",
     "start": "Start and memory",
+    "placements": "Placements",
     "planner": "The planner",
 }
 
@@ -65,6 +66,12 @@ is not kept, so that nothing is written. `cpu_us` is CPU of the feed's process f
 `ready_s`: from the first connection that the port takes to the announcement that the server is
 ready; `process_ready_s`: from the start of the process. `rss_mb`: resident memory then;
 `rss_used_mb`: after some seconds of decisions.""",
+    "placements": """\
+Eight callers place pods through two servers on one store, in one namespace and in 64, while pods
+are bound, end and are deleted and nodes come, go and are tainted; `topospread bench race` is one
+such round. `breaches` are places that the state just before them did not allow; `conflicts` are
+judgements that another server's write made void; `place_cpu_us` is CPU of both servers for each
+place.""",
     "planner": """\
 Milliseconds of a call over gRPC, one after the other, by a client of the library: median and
 slowest of a round. `explain` takes the twenty pod shapes by turns; `explain_nowhere` the same with

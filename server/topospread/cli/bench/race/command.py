@@ -134,8 +134,8 @@ def command(
             redis = stack.enter_context(_own_redis(store, redis_server))
             store = redis.address
         if store is None:
-            store = stack.enter_context(_own_store(redis_server))
-        result = _raced(
+            store = stack.enter_context(own_store(redis_server))
+        result = raced(
             store,
             redis,
             callers=callers,
@@ -171,7 +171,8 @@ def _configuration() -> Iterator[str]:
 
 
 @contextmanager
-def _own_store(redis_server: str) -> Iterator[str]:
+def own_store(redis_server: str) -> Iterator[str]:
+    """The address of a store for one race: Redis where there is one, else a SQLite file."""
     from topospread.cli.bench.stores import program_of, redis_store, sqlite_store
 
     program = program_of(redis_server)
@@ -191,7 +192,7 @@ def _own_redis(store: str | None, redis_server: str) -> AbstractContextManager[O
     return own_redis(program)
 
 
-def _raced(
+def raced(
     store: str,
     redis: OwnRedis | None,
     *,
@@ -204,6 +205,7 @@ def _raced(
     guarded: bool,
     kill_server: bool,
 ) -> Result:
+    """Race once, and judge all places; the options of the command say what is what."""
     from topospread.app.stores import open_store
     from topospread.cli.bench import processes
     from topospread.cli.bench.race.mishaps import Servers, Unguarded, restart
