@@ -44,11 +44,14 @@ class Recorder:
         Raises:
             Gap: something is missing.
         """
-        self._until = self._store.head(self._cluster).revision.number
+        head = self._store.head(self._cluster).revision
+        self._until = head.number
         self._store.wake(self._cluster)
         self._thread.join()
         if self._failure is not None:
             raise Gap(f"the log could not be followed: {self._failure}") from self._failure
+        if head.number and self.transactions[head.number - 1].revision != head:
+            raise Gap(f"what was recorded is not the history that ends with {head.number}")
         return self.transactions
 
     def _run(self) -> None:
