@@ -81,6 +81,17 @@ def test_targets_of_make_exist(page):
     assert named_targets <= targets
 
 
+def test_proofs_are_tests_that_exist():
+    found = commands(ROOT / "docs" / "consistency.md", "python")
+    assert found
+    for module, pytest_, *arguments in found:
+        assert (module, pytest_) == ("-m", "pytest")
+        paths = [each for each in arguments if each.startswith("tests/")]
+        assert paths
+        for path in paths:
+            assert (ROOT / path).exists(), path
+
+
 @pytest.mark.parametrize("program", ["grpcurl", "ghz"])
 def test_calls_by_reflection_name_calls_that_exist_and_files_that_are_there(program):
     pool = descriptor_pool.Default()
