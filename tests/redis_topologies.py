@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import redis
 
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     Start = Callable[..., RedisProcess]
 
 SERVICE = "main"
+T = TypeVar("T")
 PATIENCE = 60.0
 """Seconds after which something is taken to hang."""
 
 
-def until(reached: Callable[[], object], what: str) -> None:
-    """Wait for something that servers do among themselves."""
+def until(reached: Callable[[], T], what: str) -> T:
+    """Wait for something that servers do among themselves; what came of it."""
     deadline = time.monotonic() + PATIENCE
-    while not reached():
+    while not (found := reached()):
         assert time.monotonic() < deadline, f"it did not happen in {PATIENCE:g} s: {what}"
         time.sleep(0.01)
+    return found
 
 
 def replica_of(

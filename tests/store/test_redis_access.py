@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 
 from tests.redis_server import TlsFiles, free_port, redis_binaries
+from tests.redis_topologies import until
 from tests.store.backends import CLUSTER, node, objects, put
 from tests.store.conftest import SETTINGS
 from topospread.errors import ConfigError, StoreUnavailable
@@ -212,3 +214,31 @@ def test_a_redis_out_of_reach_is_unavailable(start_redis):
 
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
         opened(server.url)
+
+
+def test_a_redis_that_still_loads_is_waited_for_before_it_is_judged(start_redis, redis_version):
+    if redis_version < (7,):
+        pytest.skip("it answers while it loads, but not as often as a test needs")
+    slow = {"key-load-delay": "500", "loading-process-events-interval-bytes": "1024"}
+    server = start_redis(options={"appendonly": "yes", **slow})
+    with server.client() as client:
+        client.mset({f"key-{number}": "" for number in range(1000)})
+        # What is in a snapshot is loaded key by key, with the delay; other entries are not.
+        client.bgrewriteaof()
+        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0, "it is rewritten")
+    server.kill()
+
+    with ThreadPoolExecutor(1) as pool:
+        started = pool.submit(server.start)
+        store = until(lambda: opened_if_there(server.url), "it can be reached")
+        started.result()
+
+    assert store.warnings == ()
+    store.close()
+
+
+def opened_if_there(url):
+    try:
+        return opened(url)
+    except StoreUnavailable:
+        return None

@@ -97,6 +97,10 @@ def _inspect(wires: Wires) -> tuple[str, ...]:
         if wires.settings.wait_replicas and wire.allowed("WAIT", 0, 1) is None:
             denied.add("wait")
         info = _info(wire, _SECTIONS)
+        if info is not None and info.get("loading") == "1":
+            # AOF seems to be off until it is loaded; whatever reads is put off until then.
+            wire.allowed("DBSIZE")
+            info = _info(wire, _SECTIONS)
         if info is None:
             warnings[_UNSEEN] = None
         else:
