@@ -135,12 +135,14 @@ def model(
             stuck[mover.stays] += 1
     classes = _classes(limits, movers, suits, snapshot)
     types = len(suits)
-    matches = np.zeros((len(limits), types), dtype=np.bool_)
-    for mover in movers:
-        labels = mover.kind.shape.pod.labels
-        matches[:, mover.type] = [limit.group.selector.matches(labels) for limit in limits]
+    # Pods of one type match the same selectors.
+    labels = {mover.type: mover.kind.shape.pod.labels for mover in movers}
+    matches = [
+        [limit.group.selector.matches(labels[number]) for number in range(types)]
+        for limit in limits
+    ]
     rows = [
-        _row(limit, meant, snapshot, classes, matches[number].tolist())
+        _row(limit, meant, snapshot, classes, matches[number])
         for number, (limit, meant) in enumerate(knot.limits.items())
     ]
     return Model(movers, classes, suits, requests, rows, types, tiers)

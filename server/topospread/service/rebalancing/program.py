@@ -11,6 +11,7 @@ for all of them, which any plan fulfils, so that the least number found is a bou
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,6 +112,7 @@ def solve(program: Program, seconds: float) -> Moves | None:
     Raises:
         NoTimeLeft: nothing was found by then.
     """
+    ends = time.monotonic() + seconds
     columns = _Columns(program)
     first = columns.run(columns.ones(), None, seconds)
     if first is None:
@@ -121,7 +123,7 @@ def solve(program: Program, seconds: float) -> Moves | None:
     if tiers > 1 and count:
         # Which of the cheapest plans evicts what is least missed is asked second, not mixed in.
         try:
-            second = columns.run(columns.tiers(), count, seconds)
+            second = columns.run(columns.tiers(), count, ends - time.monotonic())
         except NoTimeLeft:
             second = None
         if second is not None:

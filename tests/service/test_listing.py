@@ -1,0 +1,110 @@
+"""Objects that plans read are those of exactly one revision, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.world import CLUSTER, PATIENCE, World, node, running
+from topospread.errors import DeadlineExceeded, NotFound, Unavailable
+from topospread.replica.replicas import Consistency, Freshness, seconds_from_now
+from topospread.replica.view import Token
+from topospread.service.listing import Listed, list_at
+from topospread.store.api import Key, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Busy:
+    """A store that is written to while it is read."""
+
+    def __init__(self, world: World, meanwhile: Callable[[int], object]) -> None:
+        self._world = world
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.store, name)
+
+    def scan(self, cluster: str, page: int = 1) -> Iterator[Any]:
+        for number, found in enumerate(self._world.store.scan(cluster, 1)):
+            self._meanwhile(number)
+            yield found
+
+
+def pods_only(key: Key) -> bool:
+    return key.kind is Kind.POD
+
+
+def listed(world: World, store: Any, **others: Any) -> Listed:
+    newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(world.revision))
+    asked = {"deadline": seconds_from_now(PATIENCE), "wanted": pods_only, **others}
+    return list_at(store, world.process.replicas, CLUSTER, newest, **asked)
+
+
+def held(world: World) -> dict[str, bytes]:
+    return {
+        item.key.name: item.payload
+        for page in world.store.scan(CLUSTER)
+        for item in page
+        if pods_only(item.key)
+    }
+
+
+def contents(found: Listed) -> dict[str, bytes]:
+    return {item.key.name: item.payload for item in found.readable()}
+
+
+def test_what_is_written_during_the_scan_is_there(three_zones: World):
+    def write(number: int) -> None:
+        three_zones.apply(running(f"new-{number}", "n-a"), running("w1", "n-a", app=f"v{number}"))
+        if number == 1:
+            three_zones.delete(Kind.POD, "w2", "default")
+
+    found = listed(three_zones, Busy(three_zones, write))
+    assert contents(found) == held(three_zones)
+    assert "w2" not in contents(found)
+    assert found.view.snapshot.pods == len(contents(found))
+
+
+def test_it_goes_on_to_a_later_view_and_no_further(three_zones: World):
+    found = listed(three_zones, three_zones.store)
+    three_zones.apply(running("later", "n-a"))
+    then = held(three_zones)
+    newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(three_zones.revision))
+    _, view = three_zones.process.replicas.resolve(CLUSTER, newest, seconds_from_now(PATIENCE))
+    three_zones.apply(running("much-later", "n-a"))
+
+    assert "later" not in contents(found)
+    found.advance(view)
+    assert contents(found) == then
+    assert found.view is view
+
+
+def test_a_cluster_that_is_dropped_meanwhile_is_unavailable(three_zones: World):
+    def drop(number: int) -> None:
+        if number == 0:
+            three_zones.store.drop(CLUSTER)
+
+    with pytest.raises(Unavailable, match="try again"):
+        listed(three_zones, Busy(three_zones, drop))
+
+
+def test_an_unknown_cluster_is_not_found(empty_world: World):
+    with pytest.raises(NotFound):
+        list_at(
+            empty_world.store,
+            empty_world.process.replicas,
+            "nobodys",
+            Consistency(),
+            seconds_from_now(PATIENCE),
+            pods_only,
+        )
+
+
+def test_reading_ends_with_the_deadline(three_zones: World):
+    three_zones.apply(*(node(f"m-{number}") for number in range(100)))
+    listed(three_zones, three_zones.store)
+    with pytest.raises(DeadlineExceeded, match="allow more time"):
+        listed(three_zones, three_zones.store, deadline=seconds_from_now(0))
