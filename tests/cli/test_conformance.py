@@ -270,6 +270,8 @@ def test_interrupted_it_drops_its_clusters(number):
             stderr=subprocess.PIPE,
             text=True,
             env=environment(),
+            # Whoever is started in a shell's background would ignore it, as it should.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         with process:
             while not _throw_away(client):
