@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections import Counter
 from contextlib import ExitStack, contextmanager
@@ -13,7 +16,7 @@ from kubernetes.client import Configuration
 
 from examples.scheduler import scheduler as example
 from examples.scheduler.scheduler import Cluster, Scheduler
-from tests.kubernetes.feeding import ZONE, fed, node, pod
+from tests.kubernetes.feeding import ZONE, fed, kubeconfig, node, pod
 from tests.servers import until
 from topospread.cli.bench.kubernetes.objects import Objects
 from topospread.cli.bench.kubernetes.server import ApiServer, Asked, Fault
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
     from tests.kubernetes.feeding import State
 
+ROOT = Path(__file__).parents[2]
 SPREAD = {
     "maxSkew": 1,
     "topologyKey": ZONE,
@@ -105,6 +109,22 @@ def test_several_copies_at_once_keep_max_skew(
         assert not both[0].bound.keys() & both[1].bound.keys(), "each was bound by one of them"
     until(lambda: state.pods() == nodes_of(objects), "the bindings are seen")
     until(lambda: not state.client.reservations().reservations, "nothing is held any more")
+
+
+def test_two_programs_schedule_together(tmp_path: Path, objects: Objects, api: ApiServer) -> None:
+    command = [sys.executable, "-m", "examples.scheduler", "--address"]
+    with fed(tmp_path, api) as (_, server), ExitStack() as running:
+        until(lambda: server.ready()[0], "the cluster")
+        environ = {**os.environ, "KUBECONFIG": kubeconfig(tmp_path, api.url)}
+        for _ in range(2):
+            program = subprocess.Popen(
+                [*command, server.address], cwd=ROOT, env=environ, stderr=subprocess.DEVNULL
+            )
+            running.enter_context(program)
+            running.callback(program.kill)
+        objects.put(*(waiting(f"web-{number}") for number in range(9)))
+        until(lambda: all(nodes_of(objects).values()), "every pod is bound")
+        assert sorted(zones(objects).values()) == [3, 3, 3]
 
 
 def test_pods_of_other_schedulers_are_left_alone(
