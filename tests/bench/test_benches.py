@@ -80,6 +80,12 @@ def test_each_verb_of_the_planner_has_its_time(found: dict[str, Figures]) -> Non
 
 
 @pytest.mark.bench
+def test_the_extender_has_its_rates(found: dict[str, Figures]) -> None:
+    for name in ("filter", "filter_c1", "filter_gzip", "prioritize", "place_c1"):
+        assert found["extender"].plain()[f"{name}_rps"] > 0
+
+
+@pytest.mark.bench
 def test_the_feed_has_its_rates(found: dict[str, Figures]) -> None:
     for name in ("listed_per_s", "changes_per_s", "heartbeats_per_s"):
         assert found["feed"].plain()[name] > 0

@@ -29,6 +29,7 @@ BENCHES: Final = {
     "feed": "Objects listed and events taken in from an API server.",
     "start": "Time until a new process is ready, and its memory.",
     "placements": "Places held by two servers at once, each judged afterwards.",
+    "extender": "kube-scheduler's extender over HTTP, with 500 candidates.",
     "planner": "The planner's verbs, asked one after the other.",
 }
 """Each is `measure` of the module with its name."""

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from topospread.cli.complaints import BadInput, Unreachable
 
@@ -28,12 +28,14 @@ class Running:
     Attributes:
         address: host:port where it serves.
         started, ready: when it was started and when it said that it serves, on the monotonic clock.
+        output: what else it says, line by line.
     """
 
     pid: int
     address: str
     started: float = 0.0
     ready: float = 0.0
+    output: IO[str] | None = None
 
     def cpu(self) -> float:
         """Seconds of CPU that all its threads used so far."""
@@ -116,7 +118,7 @@ def started(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[Runn
         if _LISTENS not in line:
             raise Unreachable("a server of the bench did not start")
         address = line.partition(_LISTENS)[2].strip()
-        yield Running(process.pid, address, begun, time.monotonic())
+        yield Running(process.pid, address, begun, time.monotonic(), process.stdout)
     finally:
         _end(process)
 

@@ -55,7 +55,12 @@ class Question:
 
 def question(message: Message) -> Question:
     """A question out of a request about a pod of :func:`incoming`."""
-    before, _, after = message.SerializeToString().partition(_PLACE.encode())
+    return split(message.SerializeToString())
+
+
+def split(request: bytes) -> Question:
+    """The same out of a request's bytes."""
+    before, _, after = request.partition(_PLACE.encode())
     return Question(before, after)
 
 

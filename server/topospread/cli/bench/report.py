@@ -25,10 +25,16 @@ TITLES: Final = {
     "feed": "The feed from an API server",
     "start": "Start and memory",
     "placements": "Placements",
+    "extender": "kube-scheduler's extender",
     "planner": "The planner",
 }
 
 ABOUT: Final = {
+    "extender": """\
+Calls over HTTP/1.1 with 500 candidates by name, as a scheduler with nodeCacheCapable makes them:
+each connection one call after the other, over four connections, or with `_c1` over one. The pods
+are those of the decisions above; with `gzip` answers are packed. `place` reserves a node in a
+SQLite file at each call.""",
     "decide": """\
 `echo` is a server process set up as ours, with the same settings, cluster and thread pools, whose
 handler takes the same request bytes and answers none: no span, no metrics. It bounds what any

@@ -98,6 +98,7 @@ TARGETS: Final = (
         unit="µs",
     ),
     Target("places that were not allowed", "placements", "breaches", most=0),
+    Target("extender's filter, 500 candidates", "extender", "filter_rps", 1500, unit="/s"),
     Target("1,000 replicas simulated, p50", "planner", "simulate_p50_ms", most=1000, unit="ms"),
     Target(_APPLIED, "changes", "applied_per_s_20_selectors", 50_000, unit="/s"),
     Target(f"{_APPLIED}, 1,000 selectors", "changes", "applied_per_s_1000_selectors", 20_000),

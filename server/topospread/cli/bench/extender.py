@@ -1,0 +1,148 @@
+"""kube-scheduler's extender: calls a second with 500 candidates, as a scheduler makes them."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from topospread.cli.bench import questions
+from topospread.cli.bench.figures import Figures
+from topospread.cli.bench.http1 import KeptConnection, post
+from topospread.cli.bench.load import CallsFailedError, Round
+from topospread.cli.bench.processes import server
+from topospread.cli.bench.questions import CLUSTER, Question
+from topospread.cli.bench.stores import filled_store
+from topospread_client.client import Client
+from topospread_client.manifests import manifest_from_object
+from topospread_proto.v1.cluster_state_pb2 import Object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from topospread.cli.bench.plan import Plan
+    from topospread.cli.bench.processes import Running
+    from topospread_proto.v1 import kubernetes_pb2 as k8s
+
+CANDIDATES: Final = 500
+SCHEDULERS: Final = 4
+WARM_SECONDS: Final = 0.3
+
+_PACKED: Final = "accept-encoding: gzip"
+_HARD: Final = 4
+"""So many of the questions' pods have a hard constraint over zones, and come first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A verb that so many schedulers call, each one call after the other."""
+
+    name: str
+    asked: Sequence[Question]
+    schedulers: int
+
+
+def measure(plan: Plan) -> Figures:
+    """Rate, CPU and latency of filter, prioritize and place."""
+    figures = Figures()
+    with ExitStack() as opened:
+        plan.say("extender: making the cluster")
+        store = opened.enter_context(filled_store(plan.size))
+        own = ("--extender-listen", "127.0.0.1:0", "--extender-hold", "5s")
+        running = opened.enter_context(server(store, *own))
+        address = _address(running)
+        with Client(running.address, cluster=CLUSTER) as client:
+            names = client.node_table().names
+        cases = list(_cases(_spaced(names)))
+        for case in cases:
+            _ask(address, case, WARM_SECONDS)
+        for number in range(plan.rounds):
+            plan.say(f"extender: round {number + 1} of {plan.rounds}")
+            for case in cases:
+                spent = running.cpu()
+                done = _ask(address, case, plan.seconds)
+                figures.add(f"{case.name}_rps", done.rate)
+                figures.add(f"{case.name}_cpu_us", (running.cpu() - spent) / done.calls * 1e6)
+                figures.add(f"{case.name}_p50_ms", done.latency(0.5) * 1e3)
+                figures.add(f"{case.name}_p99_ms", done.latency(0.99) * 1e3)
+    return figures
+
+
+def _address(running: Running) -> str:
+    """host:port of the extender, as the server tells it."""
+    assert running.output is not None, "it was started here"
+    url = running.output.readline().split()[-1]
+    return url.split("/")[2]
+
+
+def _spaced(names: Sequence[str]) -> list[str]:
+    """As many as are candidates, from all over the cluster."""
+    return list(names[:: max(1, len(names) // CANDIDATES)][:CANDIDATES])
+
+
+def _cases(names: Sequence[str]) -> Iterator[Case]:
+    pods = questions.incoming()
+    for schedulers, mark in ((SCHEDULERS, ""), (1, "_c1")):
+        yield Case(f"filter{mark}", _questions("filter", pods, names), schedulers)
+    yield Case("filter_gzip", _questions("filter", pods, names, _PACKED), SCHEDULERS)
+    yield Case("prioritize", _questions("prioritize", pods, names), SCHEDULERS)
+    yield Case("place_c1", _questions("place", pods[:_HARD], names), 1)
+
+
+def _questions(
+    verb: str, pods: Sequence[k8s.Pod], names: Sequence[str], *headers: str
+) -> list[Question]:
+    found = []
+    for pod in pods:
+        args = {"Pod": manifest_from_object(Object(pod=pod)), "Nodes": None, "NodeNames": names}
+        request = post(f"/extender/v1/{verb}", orjson.dumps(args), *headers)
+        found.append(questions.split(request))
+    return found
+
+
+def _ask(address: str, case: Case, seconds: float) -> Round:
+    """Keep one call of each scheduler under way.
+
+    Raises:
+        CallsFailedError: a call failed, or none was answered in time.
+    """
+    following = (case.asked[n % len(case.asked)].numbered(n) for n in count()).__next__
+    with ExitStack() as opened:
+        connections = [
+            opened.enter_context(KeptConnection(address)) for _ in range(case.schedulers)
+        ]
+        done = _round(connections, following, seconds)
+        failed = sum(each.failed for each in connections)
+    if failed or not done.calls:
+        raise CallsFailedError(f"{case.name}: {failed} calls failed, {done.calls} were answered")
+    return done
+
+
+def _round(
+    connections: Sequence[KeptConnection], following: Callable[[], bytes], seconds: float
+) -> Round:
+    clock, done = time.perf_counter, Round()
+    sent: dict[int, float] = {}
+    with selectors.DefaultSelector() as ready:
+        begin = now = clock()
+        for connection in connections:
+            ready.register(connection, selectors.EVENT_READ, connection)
+            connection.call(following())
+            sent[connection.fileno()] = now
+        while sent:
+            for key, _ in ready.select():
+                if not key.data.receive():
+                    continue
+                now = clock()
+                done.latencies.append(now - sent.pop(key.fd))
+                if now - begin < seconds:
+                    done.calls += 1
+                    done.seconds = now - begin
+                    key.data.call(following())
+                    sent[key.fd] = clock()
+    return done

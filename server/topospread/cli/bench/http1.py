@@ -1,0 +1,83 @@
+"""A client of HTTP/1.1 that costs little: one connection, requests that are bytes already."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final, Self
+
+from topospread.cli.bench.http2 import BrokenConnectionError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_END: Final = b"\r\n\r\n"
+_OK: Final = b"HTTP/1.1 200 "
+_LENGTH: Final = b"content-length: "
+_PIECE: Final = 1 << 18
+
+
+def post(path: str, body: bytes, *headers: str) -> bytes:
+    """A whole request."""
+    lines = (f"POST {path} HTTP/1.1", "host: bench", f"content-length: {len(body)}", *headers)
+    return "\r\n".join(lines).encode() + _END + body
+
+
+class KeptConnection:
+    """A connection that stays open, with at most one request under way.
+
+    Args:
+        address: host:port.
+
+    Attributes:
+        failed: answers with another status than 200.
+    """
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._got = b""
+        self._needed = 0
+        self.failed = 0
+
+    def fileno(self) -> int:
+        """Of the socket, for selectors."""
+        return self._socket.fileno()
+
+    def call(self, request: bytes) -> None:
+        """Send a request."""
+        self._socket.sendall(request)
+
+    def receive(self) -> bool:
+        """Wait for some bytes; whether the answer is complete.
+
+        Raises:
+            BrokenConnectionError: the server closed the connection.
+        """
+        piece = self._socket.recv(_PIECE)
+        if not piece:
+            raise BrokenConnectionError("the server closed the connection")
+        self._got += piece
+        if not self._needed:
+            head, found, _ = self._got.partition(_END)
+            if not found:
+                return False
+            self.failed += not head.startswith(_OK)
+            length = head.lower().partition(_LENGTH)[2].partition(b"\r\n")[0]
+            self._needed = len(head) + len(_END) + int(length)
+        if len(self._got) < self._needed:
+            return False
+        self._got = self._got[self._needed :]
+        self._needed = 0
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
