@@ -403,9 +403,11 @@ def test_failures_are_counted_by_verb_and_kind(fresh):
 # ------------------------------ access
 
 
-def test_a_call_needs_the_role_decide_for_its_cluster(tmp_path):
+@pytest.mark.parametrize("listening", [{"http": "127.0.0.1:0"}, {"extender_listen": "127.0.0.1:0"}])
+def test_a_call_needs_the_role_decide_for_its_cluster(tmp_path, listening):
     access = AccessFile(tmp_path / "access.json", bound=["decide@prod"], read=["read"])
-    with served(http="127.0.0.1:0", access_file=str(access)) as server:
+    with served(**listening, access_file=str(access)) as server:
+        address = server.extender_address or server.http_address
         for name, cluster, status in (
             ("bound", "prod", 200),
             ("bound", "default", 403),
@@ -413,7 +415,7 @@ def test_a_call_needs_the_role_decide_for_its_cluster(tmp_path):
             ("", "prod", 401),
         ):
             answer = httpx.post(
-                f"http://{server.http_address}/extender/v1/{cluster}/filter",
+                f"http://{address}/extender/v1/{cluster}/filter",
                 content=sample("cached-filter"),
                 headers=dict(access.bearer(name)) if name else {},
                 trust_env=False,

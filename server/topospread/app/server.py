@@ -358,6 +358,8 @@ class Server:
     def _begin_answering(self) -> None:
         if not self._stopping:
             self._grpc.ready()
+            if self._expander is not None:
+                self._expander.ready()
             self._ready = True
 
     def _preload(self) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 import grpc
 import pytest
 import trustme
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.access.callers import AccessFile
 from tests.servers import Peer, served, until
@@ -252,6 +254,12 @@ def varint(number):
         encoded += bytes([number & 127 | 128])
         number >>= 7
     return encoded + bytes([number])
+
+
+def test_its_health_is_told_there(channel):
+    health: Any = health_pb2_grpc.HealthStub(channel)
+    answer = health.Check(health_pb2.HealthCheckRequest())
+    assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_two_calls_at_a_time(server, channel):
