@@ -118,7 +118,7 @@ def _fewest_text(fewest: FewestNodes | None) -> str:
         return ""
     nodes = _by_group(fewest.nodes)
     if not fewest.all_fit:
-        return f"no number up to {nodes} makes all fit"
+        return f"no number up to {nodes} {'makes all fit' if fewest.proved else 'was found'}"
     if not fewest.count:
         return "none, all fit without"
     more = f"{fewest.count} more node{'' if fewest.count == 1 else 's'}"

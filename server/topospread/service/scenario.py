@@ -18,9 +18,8 @@ from topospread.index.supposed import PodMove, Supposition
 from topospread.kube.objects import HOSTNAME_LABEL
 from topospread.kube.violations import duplicate, invalid, required
 from topospread.replica.replicas import Consistency, Freshness
-from topospread.service.constraint_changes import ConstraintChange, changed_constraints, unmet
+from topospread.service.constraint_changes import changed_constraints, unmet
 from topospread.service.engine import check_size
-from topospread.service.fit import Fit
 from topospread.service.listing import list_at
 from topospread.service.shapes import Shape
 from topospread.service.simulate import Batch
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
 
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
-    from topospread.service.asks import Ask, PodRef
+    from topospread.service.asks import Ask
     from topospread.service.engine import Engine
-    from topospread.service.node_groups import NodeGroup
+    from topospread.service.questions import PodsToPlace, Question
     from topospread.store.api import Store
 
 UNNAMED: Final = "pod"
@@ -45,63 +44,6 @@ for so many is far below its switch interval."""
 
 MOST_GROUPS: Final = 64
 """Node groups of which the fewest nodes are looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodsToPlace:
-    """Pods of one template, or one pod of the state.
-
-    Attributes:
-        pod: the bytes of a v1.Pod, or its name in the state.
-        replicas: how many, under names of their own; None: one, under the pod's own name.
-        generate_name: begins the names of a pod that has none.
-        path: where it stands in the request.
-    """
-
-    pod: bytes | PodRef
-    replicas: int | None = None
-    generate_name: str = ""
-    path: str = "pod"
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """A node that is emptied.
-
-    Attributes:
-        stays: it is still there, tainted.
-    """
-
-    node: str
-    stays: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What a caller wants to know; `ask` has what all decision calls share.
-
-    Attributes:
-        pods: to place, in order.
-        groups: nodes that join, or with `fewest` may join.
-        added: (the bytes of a v1.Pod, the node that it runs on or "" for its own).
-        removed: pods of the state.
-        fewest: look for the fewest nodes with which all pods fit.
-        reschedule: place the pods of drained nodes anew, before all others.
-        pause: called between pods; lets other threads have their turn, and may raise to stop.
-    """
-
-    ask: Ask
-    pods: Sequence[PodsToPlace]
-    groups: Sequence[NodeGroup] = ()
-    drained: Sequence[Drained] = ()
-    added: Sequence[tuple[bytes, str]] = ()
-    removed: Sequence[PodRef] = ()
-    constraints: Sequence[ConstraintChange] = ()
-    fit: Fit = Fit.NODE_AND_RESOURCES
-    seed: str = ""
-    fewest: bool = False
-    reschedule: bool = False
-    pause: Callable[[], None] = lambda: time.sleep(0)
 
 
 @dataclass(slots=True, eq=False)

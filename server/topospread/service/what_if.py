@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Node
     from topospread.service.cycle import Cycle
     from topospread.service.explaining.findings import Explanation
-    from topospread.service.scenario import Question, Scenario, Scenarios
+    from topospread.service.questions import Question
+    from topospread.service.scenario import Scenario, Scenarios
     from topospread.service.simulate import Pending
 
 HELPING: Final = 500

@@ -22,7 +22,7 @@ from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask, PodRef
 from topospread.service.constraint_changes import ConstraintChange
 from topospread.service.fit import Fit
 from topospread.service.node_groups import NodeGroup
-from topospread.service.scenario import Drained, PodsToPlace, Question
+from topospread.service.questions import Drained, PodsToPlace, Question
 from topospread.service.spreads import spread_changes
 from topospread.transports.grpc.decode import consistency_of, fit_of, settings_of
 from topospread.transports.grpc.encode import stale_for, status_message
