@@ -302,6 +302,8 @@ class _Framed:
             with away(context.cancel):
                 return next(raws)
         except StopIteration:
+            if not context.is_active():
+                raise _gone(context) from None
             raise InvalidRequest("the call has no request message") from None
         except grpc.RpcError:
             raise _gone(context) from None
