@@ -83,6 +83,7 @@ def test_only_what_counts_on_the_node_can_make_room(scheduler):
     stranger["metadata"]["uid"] = "another"
     assert kept(scheduler, {"a1": meta("web-2", "web-0")}) == {}
     assert kept(scheduler, {"a1": meta("nobody", "web-0")}) == {}
+    assert kept(scheduler, {"a1": meta("web-0", "web-0")}) == {}
     whole = {"Pods": [pod("web-0", "a1"), stranger]}
     assert kept(scheduler, {"a1": whole}, key="NodeNameToVictims") == {}
 

@@ -94,7 +94,7 @@ def judge(cycle: Cycle, names: Sequence[str]) -> Judged:
     if status.code is Code.SKIP:
         return Judged(cycle, status, names)
     snapshot = cycle.view.snapshot
-    slots = cycle.view.snapshot.nodes.slots(names)
+    slots = snapshot.nodes.slots(names)
     # An extra last entry answers for slot −1.
     verdicts = np.append(cycle.verdicts, np.uint8(UNKNOWN_NODE))[slots]
     if not verdicts.any():

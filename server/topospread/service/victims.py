@@ -6,7 +6,6 @@ are, because only what is counted there can make room.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from topospread.store.api import Reader, StoredObject
 
 MOST_CLUSTERS: Final = 8
-"""Clusters whose uids are remembered: those whose schedulers preempt."""
+"""Clusters whose uids are remembered; past it, all are read anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class PodsByUid:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._keys: OrderedDict[str, Mapping[str, Key]] = OrderedDict()
+        self._keys: dict[str, Mapping[str, Key]] = {}
 
     def find(self, cluster: str, victims: Iterable[Victim]) -> dict[str, Pod]:
         """The pods that are there, by uid.
@@ -97,10 +96,9 @@ class PodsByUid:
             for stored in page
             if stored.uid and stored.key.kind is Kind.POD
         }
+        if len(self._keys) >= MOST_CLUSTERS and cluster not in self._keys:
+            self._keys = {}
         self._keys[cluster] = keys
-        self._keys.move_to_end(cluster)
-        while len(self._keys) > MOST_CLUSTERS:
-            self._keys.popitem(last=False)
         return keys
 
 
@@ -139,7 +137,9 @@ def helped(
     refused = [name for name, slot in slots.items() if slot >= 0 and name not in fits]
     known = pods.find(ask.cluster, [victim for name in refused for victim in candidates[name]])
     for name in refused:
-        there = [known[victim.uid] for victim in candidates[name] if victim.uid in known]
+        # Whoever is named twice leaves once.
+        uids = dict.fromkeys(victim.uid for victim in candidates[name])
+        there = [known[uid] for uid in uids if uid in known]
         if _lets_in(resolved, name, there):
             fits.add(name)
     return [name for name in candidates if name in fits]
