@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.ranking.cases import pod
-from tests.servers import ZONE, served
+from tests.servers import PATIENCE, ZONE, served
 from topospread_client.client import Client
 from topospread_client.errors import InvalidRequest, NotFound
 from topospread_client.ranking import KeepSpread
+from topospread_proto.v1 import planner_pb2
 from topospread_proto.v1.kubernetes_pb2 import LabelSelector, LabelSelectorRequirement
 
 if TYPE_CHECKING:
@@ -63,6 +66,19 @@ def test_pods_must_be_named_in_some_way(client: Client):
 def test_the_client_refuses_what_no_request_can_carry(client: Client, asked):
     with pytest.raises(InvalidRequest):
         client.rank_for_deletion({}, **asked)
+
+
+@pytest.mark.parametrize("seconds", [-1, 2**62])
+def test_a_time_that_is_none_is_refused(address: str, seconds: int):
+    request = planner_pb2.RankForDeletionRequest(
+        label_selector=LabelSelector(), now=Timestamp(seconds=seconds)
+    )
+    with grpc.insecure_channel(address) as channel:
+        call: Any = channel.unary_unary("/topospread.v1.Planner/RankForDeletion")
+        with pytest.raises(grpc.RpcError) as refused:
+            call(request.SerializeToString(), timeout=PATIENCE)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert refused.value.details() == "now: must be between the years 1970 and 9999"
 
 
 def test_an_unknown_cluster_is_not_found(client: Client):

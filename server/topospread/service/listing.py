@@ -50,8 +50,9 @@ class Listed:
     objects: Objects
 
     def readable(self) -> list[StoredObject]:
-        """All but the values that cannot be read."""
-        return [item for item in self.objects.values() if item.digest]
+        """All but the values that cannot be read, by name: stores list in orders of their own."""
+        found = [item for item in self.objects.values() if item.digest]
+        return sorted(found, key=lambda item: (item.key.kind, item.key.namespace, item.key.name))
 
     def advance(self, view: View) -> None:
         """Go on to a later view of the same history.

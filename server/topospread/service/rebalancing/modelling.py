@@ -252,8 +252,14 @@ def _classes(
     classes = np.full(snapshot.alive.size, -1, dtype=np.int64)
     if alive.size:
         table = np.stack([column[alive] for column in columns], axis=1)
-        _, numbers = np.unique(table, axis=0, return_inverse=True)
-        classes[alive] = numbers.reshape(-1)
+        _, found = np.unique(table, axis=0, return_inverse=True)
+        classes[alive] = found.reshape(-1)
+        # Numbered by their first nodes' names: slots differ from one process to the next.
+        in_order = classes[snapshot.nodes.order]
+        _, first = np.unique(in_order, return_index=True)
+        number = np.empty(first.size, dtype=np.int64)
+        number[np.argsort(first)] = np.arange(first.size)
+        classes[alive] = number[classes[alive]]
     return classes
 
 
@@ -289,7 +295,7 @@ def _row(
                 domains=len(slots) if domains.unique else 1,
                 pods=int(counts[slots].sum()),
             )
-            for slots in parts.values()
+            for slots in sorted(parts.values(), key=lambda slots: int(classes[slots].min()))
         ],
     )
 

@@ -36,6 +36,9 @@ MAX_DOMAINS: Final = 1000
 
 MAX_CONSTRAINTS: Final = 64
 
+YEAR_10000: Final = 253_402_300_800
+"""Seconds since 1970 where protobuf's timestamps end."""
+
 _STRATEGIES: Final = {
     rank_pb2.RANK_STRATEGY_UNSPECIFIED: Strategy.EVEN,
     rank_pb2.RANK_STRATEGY_EVEN: Strategy.EVEN,
@@ -90,8 +93,9 @@ def _ask(request: pb.RankForDeletionRequest, call: Call) -> RankAsk:
     constraints = _constraints(request, wrong)
     _check_names("pods", request.pods, wrong)
     _check_names("nodes", request.nodes, wrong)
-    if request.now.ToNanoseconds() < 0:
-        wrong.append(invalid("now", request.now.ToJsonString(), "must not be before 1970"))
+    if not 0 <= request.now.seconds < YEAR_10000 or request.now.nanos < 0:
+        given = f"{request.now.seconds}s {request.now.nanos}ns"
+        wrong.append(invalid("now", given, "must be between the years 1970 and 9999"))
     if wrong:
         raise InvalidRequest.of(wrong)
     return RankAsk(
@@ -108,7 +112,11 @@ def _ask(request: pb.RankForDeletionRequest, call: Call) -> RankAsk:
         constraints=constraints,
         strategy=_STRATEGIES[request.strategy],
         delete=request.delete,
-        now=request.now.ToNanoseconds() if request.HasField("now") else None,
+        now=(
+            request.now.seconds * 1_000_000_000 + request.now.nanos
+            if request.HasField("now")
+            else None
+        ),
     )
 
 
