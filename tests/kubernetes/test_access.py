@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
 import sys
 from typing import TYPE_CHECKING, Any
@@ -112,7 +113,9 @@ def test_a_pod_uses_its_service_account(
         monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", api.url.rpartition(":")[2])
-        monkeypatch.setenv("HOME", str(tmp_path))
+        # As in a container: a user whom nobody knows, without a home.
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(os, "getuid", lambda: 65532)
         monkeypatch.delenv("KUBECONFIG", raising=False)
         with served(sync=True) as server:
             until(lambda: server.ready()[0], "all kinds listed")

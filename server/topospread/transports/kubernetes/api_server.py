@@ -207,7 +207,7 @@ def _load(access: Access, configuration: Any) -> None:
     from kubernetes import config
 
     file = access.kubeconfig or os.environ.get("KUBECONFIG", "")
-    default = Path("~/.kube/config").expanduser()
+    default = _expanded("~/.kube/config")
     if not file and default.exists():
         file = str(default)
     if not file and "KUBERNETES_SERVICE_HOST" not in os.environ:
@@ -217,7 +217,7 @@ def _load(access: Access, configuration: Any) -> None:
         )
     loading: Any = config  # without types
     where = f"kubeconfig {file}" if file else "the pod's service account"
-    if file and not any(Path(one).expanduser().exists() for one in file.split(os.pathsep)):
+    if file and not any(_expanded(one).exists() for one in file.split(os.pathsep)):
         raise ConfigError(f"{where} cannot be used: there is no such file")
     try:
         if file:
@@ -237,6 +237,11 @@ def _load(access: Access, configuration: Any) -> None:
     ) as error:
         text = " ".join(str(error).split())
         raise ConfigError(f"{where} cannot be used: {text}") from error
+
+
+def _expanded(path: str) -> Path:
+    """A path with the home directory in place; as it is for a user without one (containers)."""
+    return Path(os.path.expanduser(path))
 
 
 def _status_text(content: bytes) -> str:
