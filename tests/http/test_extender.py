@@ -196,6 +196,37 @@ def test_a_node_that_is_not_in_the_state_is_refused_and_counted(scheduler):
     assert unknown_nodes(scheduler) == before + 1
 
 
+def test_a_whole_node_that_is_not_in_the_state_is_judged_by_its_labels(scheduler):
+    before = unknown_nodes(scheduler)
+    strangers = [node("new-a", zone="zone-a"), node("new-d", zone="zone-d"), node("bare")]
+    known = [node("n0001", zone="zone-b"), node("n0000", zone="zone-a")]
+    args = {"Pod": spreading("probe"), "Nodes": {"items": [*known, *strangers]}}
+    result = scheduler.post("filter", json.dumps(args).encode()).json()
+    kept = [item["metadata"]["name"] for item in result["Nodes"]["items"]]
+    assert kept == ["n0001", "new-d"]
+    assert sorted(result["FailedNodes"]) == ["n0000", "new-a"]
+    assert list(result["FailedAndUnresolvableNodes"]) == ["bare"]
+    assert unknown_nodes(scheduler) == before + 1
+
+
+def test_a_new_domain_counts_for_the_minimum(scheduler):
+    """Each zone of the state has a pod in this cluster: only a zone that is new is behind."""
+    scheduler.write(*nodes(), *(pod(f"on-{n}", n) for n in NAMES[:3]), cluster="even")
+    args = {
+        "Pod": spreading("probe"),
+        "Nodes": {"items": [*nodes(), node("new-d", zone="zone-d")]},
+    }
+    result = scheduler.post("even/filter", json.dumps(args).encode()).json()
+    assert [item["metadata"]["name"] for item in result["Nodes"]["items"]] == ["new-d"]
+
+
+def test_a_whole_node_that_cannot_be_read_is_told(scheduler):
+    odd = node("odd") | {"spec": {"taints": 7}}
+    args = {"Pod": spreading("probe"), "Nodes": {"items": [odd]}}
+    result = scheduler.post("filter", json.dumps(args).encode()).json()
+    assert result["Error"].startswith("Node.spec.taints: ")
+
+
 def unknown_nodes(scheduler):
     exposed = scheduler.http.get("/metrics").content
     name = "topospread_extender_unknown_nodes_total"

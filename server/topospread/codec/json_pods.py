@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
+from topospread.codec.cluster import node_from_proto
 from topospread.codec.pods import pod_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread_client.manifests import ManifestError, object_from_manifest, pod_from_manifest
@@ -14,7 +15,7 @@ from topospread_client.manifests import ManifestError, object_from_manifest, pod
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from topospread.kube.objects import Pod
+    from topospread.kube.objects import Node, Pod
     from topospread_proto.v1 import kubernetes_pb2 as pb
 
 Fields = Mapping[str, object]
@@ -82,8 +83,8 @@ def json_pod(fields: Fields) -> JsonPod:
     return JsonPod(_text(meta, "name"), _text(meta, "uid"), key, fields)
 
 
-def json_node(fields: Fields) -> pb.Node:
-    """A node.
+def json_node(fields: Fields) -> Node:
+    """A node as spreading sees it.
 
     Raises:
         InvalidRequest: a field has a wrong type.
@@ -93,7 +94,7 @@ def json_node(fields: Fields) -> pb.Node:
     except ManifestError as wrong:
         raise misread("Node", wrong) from None
     assert made is not None, "nodes are kept"
-    return made.node
+    return node_from_proto(made.node)
 
 
 def misread(what: str, wrong: ManifestError) -> InvalidRequest:

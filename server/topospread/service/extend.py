@@ -6,13 +6,15 @@ from these. Nodes that are not in the state are told apart from those that are r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from topospread.errors import InvalidRequest
+from topospread.index.supposed import Supposition, supposed
 from topospread.service.asks import NodeChoice
 from topospread.service.fit import Fit
 from topospread.service.place import Preference, choose
@@ -29,9 +31,8 @@ from topospread.spread.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from topospread.index.changes import ReservationRow
+    from topospread.kube.objects import Node
     from topospread.service.asks import Ask
     from topospread.service.cycle import Cycle
     from topospread.service.engine import Engine
@@ -45,6 +46,9 @@ HIGHEST: Final = 10
 _PER_POINT: Final = MAX_NODE_SCORE // HIGHEST
 """Of the plugin's points, those that make one of the extender's."""
 
+
+Describe = Callable[[Sequence[str]], "Sequence[Node]"]
+"""From names of nodes to what these are like."""
 
 _JUDGED_ELSE: Final = Preference(Fit.SPREAD_ONLY)
 """The scheduler has judged everything else."""
@@ -60,7 +64,7 @@ class Judged:
         fit: names of the nodes that pass, in the caller's order.
         refused: why others do not, by name, where removing pods might help.
         unresolvable: the same where it would not.
-        unknown: how many of the latter are not in the state.
+        unknown: how many nodes are not in the state.
         held: what place mode holds; None when nothing was asked for.
     """
 
@@ -73,15 +77,33 @@ class Judged:
     held: Held | None = None
 
 
-def filter_candidates(engine: Engine, ask: Ask, names: Sequence[str]) -> Judged:
+def filter_candidates(
+    engine: Engine, ask: Ask, names: Sequence[str], describe: Describe | None = None
+) -> Judged:
     """Judge a scheduler's candidates.
 
+    Args:
+        engine: makes the cycle.
+        ask: about the pod.
+        names: of the candidates.
+        describe: tells what nodes are like that are not in the state; they are then judged as if
+            they had joined it, without pods.
+
     Raises:
-        As Engine.begin.
+        As Engine.begin; InvalidRequest for nodes that cannot be read.
     """
     cycle = engine.begin(ask).cycle
     started = engine.clock()
+    strangers: Sequence[str] = ()
+    if describe is not None and cycle.pre_filter_status.code is Code.SUCCESS:
+        view = cycle.view
+        strangers = [name for name in dict.fromkeys(names) if view.snapshot.slot(name) < 0]
+        if strangers:
+            changes = Supposition(joined=describe(strangers))
+            joined, _ = supposed(view.snapshot, changes, cycle.judgeable.groups)
+            cycle = replace(cycle, view=replace(view, snapshot=joined))
     judged = judge(cycle, names)
+    judged.unknown = judged.unknown or len(strangers)
     ask.stages.filter = engine.clock() - started
     return judged
 

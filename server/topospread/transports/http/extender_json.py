@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from topospread.codec.json_pods import Fields, JsonPod, json_pod
+from topospread.codec.json_pods import Fields, JsonPod, json_node, json_pod
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.violations import required
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from topospread.service.extend import Describe
 
 _NAMED: Final = "Pod"
 
@@ -33,6 +35,15 @@ class ExtenderArgs:
     pod: JsonPod
     names: Sequence[str]
     nodes: Sequence[Fields] | None
+
+    @property
+    def describe(self) -> Describe | None:
+        """Reads nodes of the request; None where it has names only."""
+        nodes = self.nodes
+        if nodes is None:
+            return None
+        by_name = dict(zip(self.names, nodes, strict=True))
+        return lambda names: [json_node(by_name[name]) for name in names]
 
 
 def members(body: bytes, what: str) -> Fields:

@@ -94,7 +94,7 @@ class Verbs:
             judged = self._placed(args, asked)
         else:
             ask = self._ask(args.pod, asked)
-            judged = filter_candidates(self._engine, ask, args.names)
+            judged = filter_candidates(self._engine, ask, args.names, args.describe)
             self._observe(judged, ask.stages.filter)
         if judged.unknown:
             self._metrics.unknown_nodes(asked.target.cluster)
