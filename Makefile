@@ -14,7 +14,7 @@ PROJECT := $(VENV)/.stamp-project
 PROTO := $(VENV)/.stamp-proto
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve test test-faults lint bench bench-gate docs proto lock redis clean
+.PHONY: help setup demo serve test test-faults fuzz lint bench bench-gate docs proto lock redis clean
 
 ARGS ?=
 
@@ -34,6 +34,9 @@ test: setup redis ## run the tests (ARGS="-k skew -x")
 
 test-faults: setup redis ## run the tests that kill and pause servers for long
 	@$(BIN)/python -m pytest -m faults $(ARGS)
+
+fuzz: setup ## send 100,000 mutated requests (ARGS="--requests 2000 --seed 7")
+	@$(BIN)/python -m tests.fuzz.campaign $(ARGS)
 
 lint: setup ## ruff, mypy and the import contracts; all of them, whichever fails
 	@status=0; \

@@ -44,6 +44,7 @@ from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
 from topospread.transports.expander import best_options
 from topospread.transports.grpc import cluster_state, feed, placement, rank, spread_engine
+from topospread.transports.grpc.auditing import audited
 from topospread.transports.grpc.calls import Frame
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
 from topospread.transports.grpc.explain import ExplainServicer
@@ -312,7 +313,7 @@ class Server:
         expander = {best_options.SERVICE: expander_methods(settings, self._engine)}
         return GrpcServer(
             Frame(self._tracing, self.metrics, self._doors.gate, self._doors.rates),
-            completed(offered, self.version) | expander,
+            completed(audited(offered), self.version) | expander,
             self._pools,
             parts.grpc_options(settings, reuse_port=self._reuse_port),
         )

@@ -143,6 +143,9 @@ class Scenarios:
         if question.fewest and len(question.groups) > MOST_GROUPS:
             text = f"the fewest of at most {MOST_GROUPS} node groups are looked for"
             wrong.append(invalid("changes.addNodes", len(question.groups), text))
+        if pods > limits.simulated_pods or nodes > limits.simulated_nodes:
+            # What else may be wrong is not looked for: each of them would be given a name.
+            raise InvalidRequest.of(wrong)
 
     def _state(self, question: Question, ask: Ask) -> tuple[Replica, View, list[Batch]]:
         """The state, and the pods of it that are to be placed anew."""

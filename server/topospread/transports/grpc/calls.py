@@ -29,7 +29,7 @@ from topospread.errors import (
 )
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.transports.grpc.failures import Failure, failure_of
-from topospread.transports.grpc.needs import caller_of, known_as, need_of
+from topospread.transports.grpc.needs import address_of, caller_of, known_as, need_of
 from topospread.transports.grpc.pool import Pool, away, overloaded
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class Call:
         active: whether somebody still waits for what it answers; for long streams.
         question: starts the span of one question of a stream.
         caller: who makes it.
+        address: where it comes from, without the port.
         permit: raises when the caller may not ask one question of a stream; takes its bytes.
     """
 
@@ -73,6 +74,7 @@ class Call:
     question: Callable[[], CallSpan] | None = None
     caller: Caller = ANYBODY
     permit: Callable[[bytes], None] | None = None
+    address: Callable[[], str] = str
 
     def left(self) -> float:
         """Seconds that may be spent on an answer, never below a millisecond: a last try is made.
@@ -338,7 +340,12 @@ class _Framed:
         permit = None
         if self._frame.gate is not None or self._frame.rates is not None:
             permit = partial(self._permit, caller, context)
-        return Call(span, time.monotonic() + seconds, active, caller=caller, permit=permit)
+        return Call(
+            *(span, time.monotonic() + seconds, active),
+            caller=caller,
+            permit=permit,
+            address=partial(address_of, context),
+        )
 
     def _done(self, span: CallSpan, context: grpc.ServicerContext, started: float) -> None:
         context.set_trailing_metadata((("traceparent", span.traceparent),))

@@ -85,11 +85,18 @@ class Failure:
 
 def failure_of(error: Exception) -> Failure:
     """What a caller sees of an error; one that is not ours is a bug: logged, shown as INTERNAL."""
-    for kind, code in _CODES:
-        if isinstance(error, kind):
-            return Failure(code, _short(str(error)), tuple(_details(error)))
+    code = code_of(error)
+    if code is not grpc.StatusCode.INTERNAL:
+        return Failure(code, _short(str(error)), tuple(_details(error)))
     LOG.error("a call failed unexpectedly", exc_info=error)
-    return Failure(grpc.StatusCode.INTERNAL, "an unexpected error; the server's log has it")
+    return Failure(code, "an unexpected error; the server's log has it")
+
+
+def code_of(error: Exception) -> grpc.StatusCode:
+    """The status of an error; INTERNAL for one that is not ours."""
+    return next(
+        (code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL
+    )
 
 
 def _details(error: Exception) -> list[Message]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.requests import HTTPConnection
 
+from topospread.access.audit import audit
 from topospread.access.callers import Role
 from topospread.errors import CallerGone
 from topospread.transports.http.bodies import packed, read_body, unpacked
@@ -20,7 +21,7 @@ from topospread.transports.http.extender_json import error_body
 from topospread.transports.http.extender_paths import Target, Verb, target_of
 from topospread.transports.http.extender_verbs import Asked, Verbs, failed, waits
 from topospread.transports.http.failures import Refused, failure_of
-from topospread.transports.http.guard import permit
+from topospread.transports.http.guard import caller_of, permit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -124,6 +125,7 @@ class Extender:
         """One request."""
         started = time.perf_counter()
         meter = self._other
+        target: Target | None = None
         try:
             target = target_of(scope["path"], scope["query_string"], self._places)
             meter = self._meters[target.verb]
@@ -136,6 +138,8 @@ class Extender:
             failure = failure_of(error)
             answer = Answer(failure.status, error_body(failure.text), failure.code)
         meter.done(answer.code, time.perf_counter() - started)
+        if target is not None and target.places:
+            _tell(target, answer, scope)
         await send(_start(answer))
         await send({"type": "http.response.body", "body": answer.body})
 
@@ -197,3 +201,12 @@ def _trace(headers: Mapping[bytes, bytes]) -> Sequence[tuple[str, str]]:
         for name in _FOR_TRACING
         if name in headers
     ]
+
+
+def _tell(target: Target, answer: Answer, scope: Scope) -> None:
+    """The audit log tells of filters that hold a node."""
+    what = {"cluster": target.cluster}
+    if answer.traceparent:
+        what["trace_id"] = answer.traceparent.split("-")[1]
+    caller, address = caller_of(HTTPConnection(scope)), (scope["client"] or ("",))[0]
+    audit(f"Extender/{target.verb.value}", caller, address, answer.code, what)

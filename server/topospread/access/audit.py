@@ -1,0 +1,34 @@
+"""The audit log: a line for each call that changes something, by whom, from where, and what of it.
+
+Lines are logged at info by the logger ``topospread.audit``; the fields are the line's own. They
+hold names and numbers, never contents.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from topospread.access.callers import Caller
+
+LOG: Final = logging.getLogger("topospread.audit")
+
+
+def audit(
+    call: str, caller: Caller | None, address: str, code: str, what: Mapping[str, object]
+) -> None:
+    """Log a call.
+
+    Args:
+        call: its name, for example ``ClusterState/Apply``.
+        caller: who made it; one without a name is anybody.
+        address: where it came from.
+        code: how it ended, for example ``OK``.
+        what: cluster, revision, and what else there is to say.
+    """
+    name = "" if caller is None else caller.name
+    fields = {"call": call, "caller": name or "anybody", "address": address, "code": code}
+    LOG.info("%s %s", call, code, extra={**fields, **what})

@@ -1,0 +1,267 @@
+"""Sends mutated requests to a server of its own, and says what came of them.
+
+    python -m tests.fuzz.campaign --requests 100000 --seed 1
+
+A finding is a call that ends INTERNAL, UNKNOWN or DATA_LOSS, one that hangs, a page that answers
+500, or a server that afterwards does not answer as before. Each is printed with what caused it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import http.client
+import json
+import resource
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+from google.protobuf.message_factory import GetMessageClass
+
+from tests.fuzz.mutation import mutated_bytes, mutated_message
+from tests.servers import Peer, evaluate_request, incoming, node, pod, served, two_zones
+from topospread_client.manifests import pod_from_manifest
+from topospread_proto.v1 import (
+    cluster_state_pb2,
+    expander_pb2,
+    feed_pb2,
+    placement_pb2,
+    planner_pb2,
+    spread_engine_pb2,
+)
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import MethodDescriptor
+    from google.protobuf.message import Message
+
+    from topospread.app.server import Server
+
+FILES: Final = (
+    spread_engine_pb2,
+    cluster_state_pb2,
+    placement_pb2,
+    planner_pb2,
+    feed_pb2,
+    expander_pb2,
+)
+FAULTS: Final = {"INTERNAL", "UNKNOWN", "DATA_LOSS"}
+DEADLINE: Final = 30.0
+"""Seconds of a call: what takes longer hangs. A watch lasts for as long as it may."""
+
+WATCH: Final = 0.05
+
+
+@dataclass
+class Found:
+    """What a campaign came to.
+
+    Attributes:
+        sent: requests.
+        codes: how calls ended, by the name of the status.
+        faults: what must not be, with what caused it.
+        grown: bytes that the process grew by in the second half.
+    """
+
+    sent: int = 0
+    codes: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    grown: int = 0
+
+
+class Campaign:
+    """Mutated requests to one server.
+
+    Args:
+        server: which, with the extender on.
+        seed: of all that is random.
+    """
+
+    def __init__(self, server: Server, seed: int) -> None:
+        self._server = server
+        self._random = Random(seed)
+        self._methods = [
+            method
+            for file in FILES
+            for service in file.DESCRIPTOR.services_by_name.values()
+            for method in service.methods
+        ]
+        self.found = Found()
+
+    def run(self, requests: int) -> Found:
+        """Send so many; one in ten over HTTP."""
+        half = 0
+        with Peer(self._server.address) as peer:
+            peer.apply(*two_zones())
+            for number in range(requests):
+                if number % 10 == 9:
+                    self._browse()
+                else:
+                    self._call(peer, self._random.choice(self._methods))
+                self.found.sent += 1
+                if number == requests // 2:
+                    half = _resident()
+                if number % 500 == 499:
+                    self._look(peer)
+            self._look(peer)
+        self.found.grown = _resident() - half
+        return self.found
+
+    def _call(self, peer: Peer, method: MethodDescriptor) -> None:
+        path = f"/{method.containing_service.full_name}/{method.name}"
+        raws = [self._raw(method) for _ in range(self._random.choice((1, 1, 1, 2, 3)))]
+        if not method.client_streaming:
+            raws = raws[:1]
+        stub: Any = peer.channel.stream_stream(path)
+        lasts = method.name == "Watch"
+        call = stub(iter(raws), timeout=WATCH if lasts else DEADLINE)
+        try:
+            for _ in call:
+                pass
+            code = "OK"
+        except grpc.RpcError as error:
+            code = _code(error)
+        self.found.codes[code] += 1
+        if code in FAULTS or (code == "DEADLINE_EXCEEDED" and not lasts):
+            self.found.faults.append(f"{path} {code} {call.details()!r} {raws!r}")
+
+    def _raw(self, method: MethodDescriptor) -> bytes:
+        message = _example(GetMessageClass(method.input_type), self._random)
+        if self._random.random() < 0.8:
+            mutated_message(message, self._random)
+        raw = message.SerializeToString()
+        return mutated_bytes(raw, self._random) if self._random.random() < 0.3 else raw
+
+    def _browse(self) -> None:
+        """One request to an HTTP path."""
+        random = self._random
+        verb = random.choice(("filter", "prioritize", "bind", "preempt", ""))
+        path = random.choice(
+            (f"/extender/v1/{verb}", f"/extender/{verb}", "/metrics", "/", "/readyz")
+        )
+        path += random.choice(
+            ("", "", "?cluster=x", "?place=true", "/%00", "/../x", "?" + "a" * 3000)
+        )
+        body = _changed_json(_ARGUMENTS, random)
+        if random.random() < 0.3:
+            body = mutated_bytes(body, random)
+        headers = {"content-type": "application/json"}
+        if random.random() < 0.2:
+            body = gzip.compress(body)
+            headers["content-encoding"] = random.choice(("gzip", "deflate", "gzip, gzip", "x"))
+        if random.random() < 0.1:
+            headers["x-" + "y" * random.choice((1, 500, 60_000))] = "z" * random.choice(
+                (0, 100, 9000)
+            )
+        host, _, port = self._server.http_address.rpartition(":")
+        door = http.client.HTTPConnection(host, int(port), timeout=DEADLINE)
+        try:
+            door.request(random.choice(("POST", "POST", "GET", "PUT")), path, body, headers)
+            answer = door.getresponse()
+            answer.read()
+            code = str(answer.status)
+        except TimeoutError:
+            code = "hangs"
+        except (OSError, http.client.HTTPException):
+            code = "closed"
+        finally:
+            door.close()
+        self.found.codes[f"HTTP {code}"] += 1
+        if code in {"500", "hangs"}:
+            self.found.faults.append(f"{path} {code} {headers} {body!r}")
+
+    def _look(self, peer: Peer) -> None:
+        """A cluster that no mutation writes to is judged as ever."""
+        peer.apply(*two_zones(), cluster="untouched")
+        answer = peer.evaluate(cluster="untouched")
+        if (answer.nodes, answer.feasible) != (3, 1):
+            self.found.faults.append(f"untouched: {answer.feasible} of {answer.nodes} nodes")
+
+
+_ARGUMENTS: Final[dict[str, Any]] = {
+    "Pod": incoming(),
+    "Nodes": None,
+    "NodeNames": ["a1", "a2", "b1"],
+}
+
+
+def _example(kind: type[Message], random: Random) -> Message:
+    """A valid request of a kind, as far as one is known."""
+    given = pod_from_manifest(incoming())
+    examples: dict[str, Message] = {
+        "EvaluateRequest": evaluate_request(top_k=3),
+        "ApplyRequest": cluster_state_pb2.ApplyRequest(objects=[node("n", "a"), pod("p", "n")]),
+        "PlaceRequest": placement_pb2.PlaceRequest(pod=given),
+        "ReserveRequest": placement_pb2.ReserveRequest(pod=given, node="b1"),
+        "ReleaseRequest": placement_pb2.ReleaseRequest(name="incoming"),
+        "PreFilterRequest": spread_engine_pb2.PreFilterRequest(pod=given, with_counts=True),
+        "FilterRequest": spread_engine_pb2.FilterRequest(pod=given),
+        "ScoreRequest": spread_engine_pb2.ScoreRequest(pod=given),
+        "BatchEvaluateRequest": spread_engine_pb2.BatchEvaluateRequest(pods=[given, given]),
+        "ExplainRequest": spread_engine_pb2.ExplainRequest(pod=given),
+        "EvaluateStreamRequest": spread_engine_pb2.EvaluateStreamRequest(
+            id=random.getrandbits(8), request=evaluate_request()
+        ),
+    }
+    message = kind()
+    if (example := examples.get(kind.DESCRIPTOR.name)) is not None:
+        message.CopyFrom(example)
+    return message
+
+
+def _changed_json(value: Any, random: Random) -> bytes:
+    """A document with a few values exchanged, anywhere in it."""
+    document = json.loads(json.dumps(value))
+    for _ in range(random.randint(0, 3)):
+        place, at = document, random.choice(list(document))
+        while isinstance(place[at], dict | list) and place[at] and random.random() < 0.8:
+            place = place[at]
+            at = (
+                random.choice(list(place))
+                if isinstance(place, dict)
+                else random.randrange(len(place))
+            )
+        place[at] = random.choice(
+            (None, 0, -1, 1e300, "", "x", [], {}, [None], [[]], True, {"a": 1})
+        )
+    return json.dumps(document).encode()
+
+
+def _code(error: grpc.RpcError) -> str:
+    code: grpc.StatusCode = error.code()
+    return code.name
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has, as the kernel counts."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def main() -> None:
+    """Run a campaign and print its figures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    with served(http="127.0.0.1:0", extender="filter") as server:
+        found = Campaign(server, asked.seed).run(asked.requests)
+    seconds = time.monotonic() - began
+    lines = [
+        f"{found.sent} requests, seed {asked.seed}, {seconds:.0f} s",
+        ", ".join(f"{code} {count}" for code, count in found.codes.most_common()),
+        f"memory grew by {found.grown / 2**20:.0f} MiB in the second half",
+        f"{len(found.faults)} findings",
+        *(fault[:3000] for fault in found.faults[:20]),
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.exit(1 if found.faults else 0)
+
+
+if __name__ == "__main__":
+    main()

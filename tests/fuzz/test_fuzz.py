@@ -1,0 +1,67 @@
+"""A short campaign that is the same each time, and what longer ones have found."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from tests.fuzz.campaign import Campaign
+from tests.servers import PATIENCE, Peer, served, two_zones
+from topospread_proto.v1 import planner_pb2, planner_pb2_grpc
+
+MIB = 1 << 20
+
+
+def test_a_short_campaign_finds_nothing():
+    with served(http="127.0.0.1:0", extender="filter") as server:
+        found = Campaign(server, seed=1).run(2000)
+    assert found.faults == []
+    assert found.sent == 2000
+    # It is no campaign against a closed door.
+    assert found.codes["OK"] > 100
+    assert found.codes["INVALID_ARGUMENT"] > 100
+    assert found.codes["HTTP 200"] > 10
+    assert found.grown < 200 * MIB
+
+
+# ------------------------------ what was found
+
+
+@pytest.fixture(scope="module")
+def planner():
+    with served() as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        yield planner_pb2_grpc.PlannerStub(peer.channel)
+
+
+@pytest.mark.parametrize("replicas", [10_000_000, 2**32 - 1])
+def test_more_replicas_than_can_be_simulated_are_refused_before_they_are_named(planner, replicas):
+    request = planner_pb2.SimulateRequest(replicas=replicas)
+    request.pod.metadata.name = "web"
+    with pytest.raises(grpc.RpcError) as refused:
+        planner.Simulate(request, timeout=PATIENCE)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "replicas: at most" in str(refused.value.details())
+
+
+def test_more_nodes_than_can_be_simulated_are_refused_before_they_are_named(planner):
+    request = planner_pb2.SimulateRequest()
+    request.pod.metadata.name = "web"
+    group = request.changes.add_nodes.add(count=2**32 - 1)
+    group.template.metadata.name = "node"
+    with pytest.raises(grpc.RpcError) as refused:
+        planner.Simulate(request, timeout=PATIENCE)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("seconds", "nanos"),
+    [(-(2**63), 64), (0, -1), (-1, 0), (2**63 - 1, 0), (253_402_300_800, 0)],
+)
+def test_a_time_that_cannot_be_is_an_invalid_argument(planner, seconds, nanos):
+    request = planner_pb2.RankForDeletionRequest()
+    request.now.seconds, request.now.nanos = seconds, nanos
+    with pytest.raises(grpc.RpcError) as refused:
+        planner.RankForDeletion(request, timeout=PATIENCE)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "now" in str(refused.value.trailing_metadata())
