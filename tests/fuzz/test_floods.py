@@ -1,0 +1,99 @@
+"""Much of what is cheap to send: calls that are given up, headers without end, silence."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.servers import PATIENCE, Peer, evaluate_request, served, two_zones, until
+from topospread_proto.v1 import cluster_state_pb2 as pb
+
+CODE = grpc.StatusCode
+
+
+@pytest.fixture
+def server():
+    with served(http="127.0.0.1:0") as server:
+        with Peer(server.address) as peer:
+            peer.apply(*two_zones())
+        yield server
+
+
+def test_calls_that_are_given_up_at_once_leave_nothing_behind(server):
+    with Peer(server.address) as flood, Peer(server.address) as peer:
+        for _ in range(10):
+            calls = [
+                flood.engine.Evaluate.future(evaluate_request(), timeout=PATIENCE)
+                for _ in range(200)
+            ]
+            for call in calls:
+                call.cancel()
+            assert peer.evaluate().feasible == 1
+        pools = server._pools.named().values()
+        until(lambda: not any(pool.depth or pool.busy for pool in pools), "all are done")
+
+
+def test_streams_that_nobody_reads_hold_up_nobody(server):
+    with Peer(server.address) as lazy, Peer(server.address) as peer:
+        watches = [lazy.state.Watch(pb.WatchRequest(), timeout=PATIENCE) for _ in range(20)]
+        for _ in range(50):
+            peer.apply(*two_zones())
+        assert peer.evaluate().feasible == 1
+        for watch in watches:
+            watch.cancel()
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+def test_headers_without_end_are_refused(server, count):
+    flood = tuple((f"x-{number}", "y" * (60_000 // count)) for number in range(count))
+    with Peer(server.address) as peer:
+        with pytest.raises(grpc.RpcError) as refused:
+            peer.engine.Evaluate(evaluate_request(), metadata=flood, timeout=PATIENCE)
+        assert refused.value.code() in {CODE.RESOURCE_EXHAUSTED, CODE.UNAVAILABLE}
+        assert peer.evaluate().feasible == 1
+
+
+def test_a_token_with_a_nul_is_no_request(server):
+    host, _, port = server.http_address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as raw:
+        raw.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\nauthorization: Bearer a\0b\r\n\r\n")
+        assert raw.recv(4096).startswith(b"HTTP/1.1 400 ")
+    with Peer(server.address) as peer:
+        assert peer.evaluate().feasible == 1
+
+
+def test_hundreds_of_silent_connections_hold_up_nobody(server):
+    with ExitStack() as opened:
+        for address in (server.address, server.http_address):
+            host, _, port = address.rpartition(":")
+            for _ in range(150):
+                opened.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
+        with Peer(server.address) as peer:
+            assert peer.evaluate().feasible == 1
+
+
+def test_garbage_on_a_connection_ends_that_connection_alone(server):
+    host, _, port = server.address.rpartition(":")
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    frames: list[bytes] = [
+        bytes(100),
+        b"\xff" * 100,
+        preface + bytes(9),
+        preface + b"\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08" * 500,
+        preface + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01" + bytes(1000),
+        preface + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" * 2000,
+        preface + b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8),
+    ]
+    with Peer(server.address) as peer:
+        for piece in frames * 5:
+            with (
+                socket.create_connection((host, int(port)), timeout=PATIENCE) as raw,
+                suppress(ConnectionError),
+            ):
+                raw.sendall(piece)
+        answer: Any = peer.evaluate()
+        assert answer.feasible == 1
