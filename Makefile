@@ -14,7 +14,7 @@ PROJECT := $(VENV)/.stamp-project
 PROTO := $(VENV)/.stamp-proto
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve test test-faults fuzz lint bench bench-gate docs proto lock redis clean
+.PHONY: help setup demo serve test test-faults fuzz sbom lint bench bench-gate docs proto lock redis clean
 
 ARGS ?=
 
@@ -57,6 +57,9 @@ docs: setup ## write the pages of docs/ that say what the code says
 
 redis: setup ## make sure that tests find a redis-server
 	@tools/ensure-redis
+
+sbom: setup ## print what a server is made of (CycloneDX JSON, from the lock)
+	@$(BIN)/python -m tools.sbom
 
 proto: $(PROJECT) ## regenerate the protobuf modules
 	@$(BIN)/python hatch_build.py
