@@ -122,6 +122,8 @@ class Connection:
     def _check(self) -> None:
         if not self.address.strip():
             raise BadConnection("the server's address is empty: write HOST:PORT")
+        if "://" not in self.address and ":" not in self.address:
+            raise BadConnection(f"{self.address} has no port: write HOST:PORT")
         if self.tls is None and not self.insecure and not is_local(self.address):
             raise BadConnection(
                 f"{self.address} is not on this machine and no TLS is set up: "

@@ -139,5 +139,6 @@ def _node(given: NodeLike) -> kube.Node:
 def _count(number: int, path: str) -> int:
     if 0 <= number <= _MOST:
         return number
-    violation = Violation(path, "Invalid value", "must be greater than or equal to 0")
+    bound = "greater than or equal to 0" if number < 0 else f"at most {_MOST}"
+    violation = Violation(path, "Invalid value", f"must be {bound}")
     raise InvalidRequest(violation.text, violations=(violation,))

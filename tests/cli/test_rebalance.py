@@ -58,6 +58,7 @@ def test_what_matches_nothing_needs_nothing(loaded):
     assert said.code == 0
     assert "evictions:      0 (proved)" in said.lines
     assert "above maxSkew:  0 of 0 constraints" in said.lines
+    assert "no pod that was looked at has a hard constraint" in said.err
 
 
 def test_pods_and_namespaces_to_leave_alone(loaded):

@@ -43,6 +43,7 @@ def simulate(topospread, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "deployment.yaml").write_text(DEPLOYMENT)
     (tmp_path / "template.yaml").write_text(TEMPLATE)
+    (tmp_path / "odd.yaml").write_text(TEMPLATE + "status: {allocatable: {cpu: banana}}\n")
     assert topospread("apply", "-f", "-", stdin=NODES).code == 0
     return lambda *more: topospread("simulate", "-f", "deployment.yaml", *more)
 
@@ -133,6 +134,7 @@ def test_other_constraint_values(simulate):
         (("--add-nodes", "template.yaml=two"), "write PATH=N, where N is a whole number"),
         (("--add-nodes", "deployment.yaml=2"), "no Node in it"),
         (("--add-nodes", "nothing.yaml"), "nothing.yaml: no such file"),
+        (("--add-nodes", "odd.yaml=2"), "status.allocatable[cpu]"),
         (("--zones", "a,b"), "give these, too"),
         (("--fewest",), "changes.addNodes: Required value: say which nodes may join"),
         (("--constraint", "zone"), "write KEY:NAME=VALUE"),

@@ -101,4 +101,4 @@ def _network_reason(text: str) -> str:
     found = re.search(r"(?:connect|getsockopt)[^:]*: ([^:()]+) \(", text)
     if found:
         return found.group(1).strip()
-    return text.rsplit(": ", 1)[-1].strip() or "unreachable"
+    return text.rsplit(": ", 1)[-1].strip(" ()[]{}") or "unreachable"

@@ -40,6 +40,8 @@ def _print(plan: RebalancePlan) -> None:
         ]
         printing.table(["#STEP", "EVICT", "FROM", "REPLACEMENT CAN GO TO", "#FITTING"], steps)
         click.echo()
+    if not plan.constraints:
+        printing.note("no pod that was looked at has a hard constraint: there is nothing to mend")
     printing.fields(
         [
             ("evictions", f"{len(plan.evictions)} ({plan.optimal.label})"),

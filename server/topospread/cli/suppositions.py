@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread.cli import documents
+from topospread.cli import documents, objects
 from topospread.cli.complaints import BadInput
 from topospread_client.scenarios import ConstraintChange, NodeGroup
 
@@ -41,7 +41,8 @@ def groups_of(given: Sequence[str], zones: str | None, *, fewest: bool) -> list[
         nodes = [each for each in documents.read([path]) if each.kind == "Node"]
         if not nodes:
             raise BadInput(f"--add-nodes {path}: no Node in it: give what the nodes are like")
-        groups += [NodeGroup(node.content, count, variants=variants) for node in nodes]
+        made = objects.to_keep(nodes).kept
+        groups += [NodeGroup(each.node, count, variants=variants) for _, each in made]
     return groups
 
 

@@ -15,9 +15,10 @@ from topospread.codec.stored import object_from_stored
 from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest, NotFound
 from topospread.index.changes import PodRow
 from topospread.index.supposed import PodMove, Supposition
-from topospread.kube.objects import HOSTNAME_LABEL
+from topospread.kube.objects import HOSTNAME_LABEL, TERMINAL_PHASES
 from topospread.kube.violations import duplicate, invalid, required
 from topospread.replica.replicas import Consistency, Freshness
+from topospread.service.asks import PodRef
 from topospread.service.constraint_changes import changed_constraints, unmet
 from topospread.service.engine import check_size
 from topospread.service.listing import list_at
@@ -242,18 +243,35 @@ class Scenarios:
 
     def _added(self, question: Question, wrong: list[FieldViolation]) -> list[PodMove]:
         moves: list[PodMove] = []
+        seen: set[PodRef] = set()
         for number, (encoded, node) in enumerate(question.added):
-            shaped = self._engine.shaped(framed(encoded))
+            path = f"changes.addPods[{number}]"
             demand, own = self._demands.of(encoded)
-            pod = shaped.shape.pod
+            pod = framed(encoded).parse()
+            check_size(pod, self._engine.limits)
             where = node or own
             if not where:
-                wrong.append(required(f"changes.addPods[{number}].node", "say where it runs"))
+                wrong.append(required(f"{path}.node", "say where it runs"))
                 continue
+            reference = PodRef(pod.name, pod.namespace)
+            if pod.name and (reference in seen or self._is_there(question, reference)):
+                wrong.append(duplicate(path, f"{pod.namespace}/{pod.name}"))
+                continue
+            seen.add(reference)
+            if pod.phase in TERMINAL_PHASES:
+                continue  # as in the state, where it takes up nothing any more
             labels = tuple(sorted(pod.labels.items()))
-            row = PodRow(labels, where, counted=True, requests=demand.requests)
+            row = PodRow(labels, where, counted=not pod.terminating, requests=demand.requests)
             moves.append(PodMove(pod.namespace, row, +1))
         return moves
+
+    def _is_there(self, question: Question, reference: PodRef) -> bool:
+        """Whether the state has a bound pod of this name that is not removed."""
+        if reference in question.removed:
+            return False
+        key = Key(Kind.POD, reference.namespace, reference.name)
+        stored = self._store.get(question.ask.cluster, key)
+        return stored is not None and bool(object_from_stored(stored).pod.spec.node_name)
 
     @staticmethod
     def _check_nodes(

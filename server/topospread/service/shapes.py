@@ -108,8 +108,7 @@ class Shapes:
     """Shapes by key, the ones used lately.
 
     Two generations instead of an order of use: a shape that is asked for moves to the young one,
-        and when that is full,
-    the old one goes. So neither a look-up nor an entry needs a lock.
+    and when that is full, the old one goes. So neither a look-up nor an entry needs a lock.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:

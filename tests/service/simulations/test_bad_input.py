@@ -46,6 +46,32 @@ def test_nodes_and_pods_that_are_not_there(three_zones: World):
     assert refused(three_zones, remove_pods=["default/w1", "default/w1"]) == [
         ("changes.removePods[1]", "")
     ]
+    again = [(named("a"), "n-a"), (named("w1"), "n-c"), (named("a"), "n-b")]
+    assert refused(three_zones, add_pods=again) == [
+        ("changes.addPods[1]", ""),
+        ("changes.addPods[2]", ""),
+    ]
+
+
+def test_added_pods_that_have_ended_or_are_terminating_count_as_they_do_in_the_state(
+    three_zones: World,
+):
+    ended, terminating = named("a"), named("b")
+    ended["status"] = {"phase": "Succeeded"}
+    terminating["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    without = simulation(three_zones, pods=POD, replicas=2)
+    found = simulation(
+        three_zones, pods=POD, replicas=2, add_pods=[(ended, "n-c"), (terminating, "n-c")]
+    )
+    running = simulation(three_zones, pods=POD, add_pods=[(named("a"), "n-c"), (named("b"), "n-c")])
+    assert found.placements == without.placements
+    assert [without.placements[0].node, running.placements[0].node] == ["n-c", "n-b"]
+
+
+def test_a_pod_that_is_removed_may_be_added_elsewhere(three_zones: World):
+    assert simulation(
+        three_zones, pods=POD, add_pods=[(named("w1"), "n-c")], remove_pods=["default/w1"]
+    ).placements
 
 
 def test_more_than_is_placed_at_once(three_zones: World):
@@ -54,7 +80,7 @@ def test_more_than_is_placed_at_once(three_zones: World):
     group = NodeGroup(node("t", "a"), 5001)
     ((field, text),) = refused(three_zones, add_nodes=[group])
     assert (field, text) == ("changes.addNodes", "at most 5000 nodes join")
-    ((field, _),) = refused(three_zones, add_pods=[(named("a"), "n-a")] * 1001)
+    ((field, _),) = refused(three_zones, add_pods=[(named(f"a{n}"), "n-a") for n in range(1001)])
     assert field == "changes.addPods"
 
 

@@ -14,6 +14,7 @@ from tests.servers import PATIENCE, Peer, evaluate_request, pod, served, two_zon
 from tests.telemetry.expositions import samples
 from topospread_proto.v1 import (
     cluster_state_pb2,
+    common_pb2,
     placement_pb2,
     planner_pb2,
     spread_engine_pb2,
@@ -167,3 +168,30 @@ def test_nothing_of_this_was_our_fault(peer, server):
     assert not codes & {"INTERNAL", "UNKNOWN", "DATA_LOSS"}
     peer.apply(*two_zones())
     assert peer.evaluate().nodes == 3
+
+
+@pytest.mark.parametrize("method", ["Filter", "Score", "Evaluate"])
+def test_ten_thousand_candidates_most_of_them_unknown(peer: Peer, method: str):
+    """Each is judged, or refused with an error that names a few; the next caller is served."""
+    names = [*(f"no-such-node-{number}" for number in range(9998)), "a1", "b1"]
+    request = getattr(spread_engine_pb2, f"{method}Request")(
+        pod=evaluate_request().pod, nodes=common_pb2.NodeSelection(names=names)
+    )
+    call = getattr(peer.engine, method)
+    if method == "Score":
+        with pytest.raises(grpc.RpcError) as refused:
+            call(request)
+        assert refused.value.code() is CODE.INVALID_ARGUMENT
+        text = refused.value.details() or ""
+        assert len(text) < 1000
+        assert "no-such-node-0" in text
+    elif method == "Filter":
+        answer = call(request)
+        unknown = [
+            v for v in answer.verdicts if answer.verdict_table[v].code == common_pb2.CODE_ERROR
+        ]
+        assert len(answer.verdicts) == len(names)
+        assert len(unknown) == len(names) - 2
+    else:
+        assert call(request).nodes == len(names)
+    assert peer.engine.Evaluate(evaluate_request()).nodes

@@ -97,7 +97,12 @@ def _cases(echo: Running, bare: Running, memo: Running) -> Iterator[Case]:
         yield Case(name, asked, run, "_c1")
     plain = questions.evaluates(questions.unconstrained())
     yield _unary("unconstrained", bare, "Evaluate", plain)
-    yield from _stages(bare, pods)
+    batch = [question(pb.BatchEvaluateRequest(cluster=CLUSTER, pods=pods))]
+    stages = _stages(bare, pods)
+    for concurrency in CONCURRENCY:
+        yield _unary("batch", bare, "BatchEvaluate", batch, concurrency)
+        for name, (method, about) in stages.items():
+            yield _unary(name, bare, method, about, concurrency)
 
 
 def _framed(pods: Sequence[k8s.Pod]) -> list[Question]:
@@ -116,30 +121,20 @@ def _unary(
     return Case(name, server, run, "" if concurrency == USUAL else f"_c{concurrency}")
 
 
-def _stages(bare: Running, pods: Sequence[k8s.Pod]) -> Iterator[Case]:
+def _stages(bare: Running, pods: Sequence[k8s.Pod]) -> dict[str, tuple[str, Sequence[Question]]]:
     """PreFilter and Filter of pods with hard constraints, Score of pods with soft ones."""
     with Client(bare.address, cluster=CLUSTER) as client:
         table = client.node_table().id
     soft = [pod for pod in pods if _has(pod, _SOFT) or pod.metadata.owner_references]
     hard = [pod for pod in pods if _has(pod, "DoNotSchedule")]
-    yield _unary(
-        "prefilter",
-        bare,
-        "PreFilter",
-        [question(pb.PreFilterRequest(cluster=CLUSTER, pod=pod)) for pod in hard],
-    )
-    yield _unary(
-        "filter",
-        bare,
-        "Filter",
-        [question(pb.FilterRequest(cluster=CLUSTER, pod=pod, node_table=table)) for pod in hard],
-    )
-    yield _unary(
-        "score",
-        bare,
-        "Score",
-        [question(pb.ScoreRequest(cluster=CLUSTER, pod=pod, node_table=table)) for pod in soft],
-    )
+    pre_filters = [pb.PreFilterRequest(cluster=CLUSTER, pod=pod) for pod in hard]
+    filters = [pb.FilterRequest(cluster=CLUSTER, pod=pod, node_table=table) for pod in hard]
+    scores = [pb.ScoreRequest(cluster=CLUSTER, pod=pod, node_table=table) for pod in soft]
+    return {
+        "prefilter": ("PreFilter", [question(each) for each in pre_filters]),
+        "filter": ("Filter", [question(each) for each in filters]),
+        "score": ("Score", [question(each) for each in scores]),
+    }
 
 
 def _has(pod: k8s.Pod, when: str) -> bool:

@@ -41,12 +41,12 @@ handler takes the same request bytes and answers none: no span, no metrics. It b
 handler can reach. Evaluate's 20 pod shapes take turns, with a new pod name each call; 1 % of the
 calls are traced and exported to a collector; metrics are on. Results are remembered (which is the
 default) only where a figure says `memo`: each app's pods come back unchanged here, so that is the
-best case, and a change to the app ends it. Figures without
-`_c` are for 10 calls under way; 10 and 50 calls come over 8 connections. `cpu_us` is CPU of the
-whole server process, from /proc, for each call; `others_cores` is what programs that have nothing
-to do with the measurement took of the machine meanwhile. PreFilter, Filter and Score carry the pod
-and the current node table. The client writes HTTP/2 frames by itself; figures of `ghz` are beside
-it where it was at hand.""",
+best case, and a change to the app ends it. Figures without `_c` are for 10 calls under way; 10
+and 50 calls come over 8 connections. `cpu_us` is CPU of the whole server process, from /proc, for
+each call; `others_cores` is what programs that have nothing to do with the measurement took of
+the machine meanwhile. PreFilter, Filter and Score carry the pod and the current node table;
+`batch` is a BatchEvaluate of the twenty pods. The client writes HTTP/2 frames by itself; figures
+of `ghz` are beside it where it was at hand.""",
     "tracing": """\
 Three servers with the same cluster take turns: none, 1 % and all of the calls are recorded and
 exported. Losses are shares of the first one's rate; lower than 0 is noise.""",
