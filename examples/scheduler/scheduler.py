@@ -1,8 +1,4 @@
-"""Watches for pending pods with its schedulerName, asks Place, binds, releases on failure.
-
-Any number of copies may run at once: a node that Place gives to one of them is held and counts for
-all, so maxSkew holds across them, and two that take up the same pod are given the same node.
-"""
+"""Watches for pending pods with its schedulerName, asks Place, binds, releases on failure."""
 
 from __future__ import annotations
 
@@ -11,11 +7,11 @@ import json
 import logging
 import secrets
 import threading
+from collections.abc import Iterator
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from kubernetes.client import ApiClient, Configuration
-from kubernetes.client.exceptions import ApiException
+from kubernetes.client import ApiClient, ApiException, Configuration
 from kubernetes.config import load_config
 from urllib3.exceptions import HTTPError
 
@@ -23,9 +19,7 @@ from topospread_client.client import Client
 from topospread_client.connection import Connection
 from topospread_client.errors import TopospreadClientError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+Pods = Iterator[tuple[str, dict[str, Any] | None]]
 LOG: Final = logging.getLogger("scheduler")
 CONFLICT, NOT_FOUND, SERVER_ERROR = 409, 404, 500
 
@@ -37,11 +31,12 @@ class Cluster:
         self._configuration = configuration
         self._client: Any = ApiClient(configuration)
 
-    def pending(self, scheduler: str) -> Iterator[dict[str, Any]]:
-        """The pods that wait for this scheduler, and each that comes, until the watch ends."""
+    def pending(self, scheduler: str, known: list[str]) -> Pods:
+        """By uid, the pods that wait for a scheduler and each change; None: waits no longer."""
         pods = f"/api/v1/pods?fieldSelector=spec.schedulerName={scheduler},spec.nodeName="
         listed = json.loads(self._ask("GET", pods).data)
-        yield from listed["items"]
+        found = {pod["metadata"]["uid"]: pod for pod in listed["items"]}
+        yield from {**dict.fromkeys(known), **found}.items()
         since, rest = listed["metadata"]["resourceVersion"], b""
         watch = f"{pods}&watch=1&timeoutSeconds=240&resourceVersion={since}"
         for chunk in self._ask("GET", watch, silence=270.0).stream():
@@ -49,8 +44,8 @@ class Cluster:
             for event in map(json.loads, lines):
                 if event["type"] == "ERROR":
                     return
-                if event["type"] in ("ADDED", "MODIFIED"):
-                    yield event["object"]
+                pod = event["object"]
+                yield pod["metadata"]["uid"], None if event["type"] == "DELETED" else pod
 
     def bind(self, pod: dict[str, Any], node: str) -> None:
         """Give a pod its node; ApiException says why it is refused, HTTPError that nobody knows."""
@@ -62,8 +57,7 @@ class Cluster:
 
     def _ask(self, method: str, path: str, body: Any = None, silence: float = 30.0) -> Any:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        for setting in self._configuration.auth_settings().values():
-            headers[setting["key"]] = setting["value"]
+        headers |= {it["key"]: it["value"] for it in self._configuration.auth_settings().values()}
         url, wait = self._configuration.host + path, (10.0, silence)
         asked = self._client.rest_client.request(method, url, headers, body, _request_timeout=wait)
         if (status := asked.response.status) >= 300:
@@ -77,7 +71,9 @@ class Scheduler:
     def __init__(self, cluster: Cluster, engine: Client, name: str, pause: float = 5.0) -> None:
         self.bound: dict[str, str] = {}
         self._cluster, self._engine, self._name, self._pause = cluster, engine, name, pause
-        self._queue: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        # Each of these is in the queue, at hand, or in its pause: once, however often it is seen.
+        self._waiting: dict[str, dict[str, Any]] = {}
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._told = threading.Event()
         # Nodes that are equally good are taken in an order of one's own, so that copies part ways.
         self._seed = secrets.token_hex(4)
@@ -86,26 +82,34 @@ class Scheduler:
         """Line up the pods that wait, until stop(): to be run in a thread of its own."""
         while not self._told.is_set():
             try:
-                for pod in self._cluster.pending(self._name):
-                    self._queue.put(pod)
+                for uid, pod in self._cluster.pending(self._name, [*self._waiting]):
+                    self._line_up(uid, pod)
             except (HTTPError, ApiException) as error:
                 LOG.warning("the API server: %s", error)
             self._told.wait(self._pause)
 
     def run(self) -> None:
         """Place pods until stop()."""
-        while (pod := self._queue.get()) is not None:
-            if pod["metadata"].get("deletionTimestamp") or pod["spec"].get("schedulingGates"):
+        while (uid := self._queue.get()) is not None:
+            if (pod := self._waiting.get(uid)) is None:
                 continue
             try:
-                done = self.schedule(pod)
+                if self.schedule(pod):
+                    self._line_up(uid, None)
+                    continue
             except (TopospreadClientError, HTTPError) as error:
                 LOG.warning("%s: %s", pod["metadata"]["name"], error)
-                done = False
-            if not done:
-                again = threading.Timer(self._pause, self._queue.put, [pod])
-                again.daemon = True
-                again.start()
+            again = threading.Timer(self._pause, self._queue.put, [uid])
+            again.daemon = True
+            again.start()
+
+    def _line_up(self, uid: str, pod: dict[str, Any] | None) -> None:
+        if not pod or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("schedulingGates"):
+            self._waiting.pop(uid, None)
+            return
+        known, self._waiting[uid] = uid in self._waiting, pod
+        if not known:
+            self._queue.put(uid)
 
     def stop(self) -> None:
         """Make run() return after the pod that it is at."""
@@ -123,8 +127,7 @@ class Scheduler:
             self._cluster.bind(pod, place.node)
         except ApiException as error:
             LOG.info("%s: not bound to %s: %s", meta["name"], place.node, error.reason)
-            # A pod that another has bound is about to be seen on its node, and one of which nobody
-            # knows may be: until then its place must count.
+            # Another may have bound the pod, or the lost call did: its place counts until seen.
             if error.status != CONFLICT and error.status < SERVER_ERROR:
                 self._engine.release(meta["name"], namespace=meta["namespace"], uid=meta["uid"])
             return error.status in (CONFLICT, NOT_FOUND)

@@ -65,11 +65,15 @@ def state(tmp_path: Path, api: ApiServer) -> Iterator[State]:
 
 
 @contextmanager
-def scheduling(api: ApiServer, state: State) -> Iterator[Scheduler]:
-    """One copy at work."""
+def scheduling(
+    api: ApiServer, state: State, *, pause: float = 0.05, tries: list[str] | None = None
+) -> Iterator[Scheduler]:
+    """One copy at work; the names of the pods that it asks for are added to ``tries``."""
     configuration = Configuration()
     configuration.host = api.url
-    copy = Scheduler(Cluster(configuration), state.client, "topospread", pause=0.05)
+    copy = Scheduler(Cluster(configuration), state.client, "topospread", pause=pause)
+    if tries is not None:
+        noted(copy, tries)
     watch = threading.Thread(target=copy.watch, daemon=True)
     run = threading.Thread(target=copy.run, daemon=True)
     watch.start()
@@ -80,6 +84,17 @@ def scheduling(api: ApiServer, state: State) -> Iterator[Scheduler]:
         copy.stop()
         run.join(20)
         assert not run.is_alive()
+
+
+def noted(copy: Scheduler, tries: list[str]) -> None:
+    """Have a copy add to ``tries`` the name of each pod that it is about to ask for."""
+    untold = copy.schedule
+
+    def schedule(manifest: dict[str, Any]) -> bool:
+        tries.append(manifest["metadata"]["name"])
+        return untold(manifest)
+
+    copy.schedule = schedule  # type: ignore[method-assign,assignment] # to be counted
 
 
 def nodes_of(objects: Objects) -> dict[str, str]:
@@ -183,3 +198,49 @@ def test_a_pod_that_fits_nowhere_waits_until_it_fits(
             {**node("d1", "a"), "metadata": {"name": "d1", "labels": {ZONE: "a", "disk": "ssd"}}}
         )
         until(lambda: nodes_of(objects)["picky"] == "d1", "the node it waits for")
+
+
+def test_a_pod_that_fits_nowhere_is_asked_for_once_a_pause_however_often_it_is_seen(
+    objects: Objects, api: ApiServer, state: State
+) -> None:
+    tries: list[str] = []
+    picky = waiting("picky", nodeSelector={"disk": "ssd"})
+    # The pause lasts longer than the test, so that there is one try.
+    with scheduling(api, state, pause=3600.0, tries=tries) as copy:
+        objects.put(picky)
+        until(lambda: tries == ["picky"], "the try")
+        for number in range(3):
+            picky["metadata"]["labels"]["seen"] = str(number)
+            objects.put(picky)
+        # A second thread lists it and its events anew.
+        watches = api.watches("pods")
+        threading.Thread(target=copy.watch, daemon=True).start()
+        until(lambda: api.watches("pods") > watches, "it is listed again")
+        objects.put(waiting("last"))
+        until(lambda: bool(nodes_of(objects)["last"]), "what was lined up before is done")
+    assert tries.count("picky") == 1
+
+
+def test_a_pod_that_is_deleted_is_asked_for_no_more(
+    objects: Objects, api: ApiServer, state: State
+) -> None:
+    tries: list[str] = []
+    with scheduling(api, state, tries=tries):
+        objects.put(*(waiting(name, nodeSelector={"disk": "ssd"}) for name in ("gone", "stays")))
+        until(lambda: tries.count("gone") > 1, "it is tried again and again")
+        objects.remove("Pod", "gone", "default")
+        objects.put(waiting("last"))
+        until(lambda: "last" in tries, "the deletion was seen before this one")
+        seen = len(tries)
+        # Their pauses are equally long: while one is over several times the other would be, too.
+        until(lambda: tries[seen:].count("stays") > 3, "several pauses")
+        assert "gone" not in tries[seen:]
+
+
+def test_a_list_tells_which_pods_wait_no_longer(objects: Objects, api: ApiServer) -> None:
+    configuration = Configuration()
+    configuration.host = api.url
+    objects.put(waiting("new"))
+    new = objects.get("Pod", "default", "new")
+    told = Cluster(configuration).pending("topospread", ["deleted", new["metadata"]["uid"]])
+    assert [next(told), next(told)] == [("deleted", None), (new["metadata"]["uid"], new)]
