@@ -49,3 +49,10 @@ def health_test(name: str, service: dict[str, Any]) -> list[str]:
     if name.startswith("topospread-"):
         return [rest for word, rest in instructions(ROOT / "Dockerfile") if word == "HEALTHCHECK"]
     return []
+
+
+def service_hosts() -> set[str]:
+    """The names by which a cluster's pods reach the Services that the manifests make."""
+    text = (ROOT / "deploy" / "kubernetes" / "base" / "services.yaml").read_text(encoding="utf-8")
+    made = [each["metadata"] for each in yaml.safe_load_all(text)]
+    return {f"{meta['name']}.{meta['namespace']}.svc" for meta in made}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.deploy.files import service_hosts
 from topospread.config.loading import load_settings
 from topospread.config.settings import SETTINGS
 
@@ -57,5 +58,6 @@ def test_the_server_is_told_the_port_that_the_autoscaler_calls():
     assert settings.tls
     assert settings.expander_listen is not None
     command = yaml.safe_load(block("yaml"))["spec"]["template"]["spec"]["containers"][0]["command"]
-    _, _, port = flags(command)["grpc-expander-url"].rpartition(":")
+    host, _, port = flags(command)["grpc-expander-url"].rpartition(":")
+    assert host in service_hosts()
     assert settings.expander_listen.port == int(port)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,9 +11,12 @@ import httpx
 import pytest
 import yaml
 
+from tests.deploy.files import service_hosts
 from tests.http.extender_client import Scheduler, node, spreading
 from tests.servers import served
+from topospread.cli.serve import command as serve_command
 from topospread.codec.scheduler_config import read_rules
+from topospread.config.loading import load_settings
 from topospread.transports.http.extender import PATIENCE
 from topospread.transports.http.extender_paths import Verb, target_of
 
@@ -77,6 +81,19 @@ def test_its_urls_are_calls(name):
     for verb in VERBS[1:]:
         if verb in extender:
             assert target(extender, verb).verb.value == extender[verb]
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_they_go_to_a_service_and_to_the_port_that_is_served(name):
+    (block,) = re.findall(r"```sh\n(topospread serve .*?)```", PAGE, re.DOTALL)
+    words = shlex.split(block)
+    settings = load_settings(serve_command.make_context("serve", words[2:]).params, {"HOME": "/"})
+    assert settings.tls
+    assert settings.http is not None
+    assert not settings.http.loopback
+    url = urlsplit(extender_of(name)["urlPrefix"])
+    assert (url.scheme, url.port) == ("https", settings.http.port)
+    assert url.hostname in service_hosts()
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
