@@ -252,6 +252,18 @@ def test_scores_follow_the_plugin(scheduler):
 # ------------------------------ place
 
 
+def test_a_whole_node_that_is_not_in_the_state_is_scored_by_its_labels(scheduler):
+    full, empty = node("n0000", zone="zone-a"), node("n0002", zone="zone-c")
+    scheduler.write(full, empty, pod("on-it", "n0000"), cluster="soft")
+    soft = spreading("probe", action="ScheduleAnyway")
+    strangers = [node("new1", zone="zone-d"), node("new2", zone="zone-a")]
+    args = {"Pod": soft, "Nodes": {"items": [full, empty, *strangers]}}
+    scores = scheduler.post("soft/prioritize", json.dumps(args).encode()).json()
+    by_host = {score["Host"]: score["Score"] for score in scores}
+    assert by_host["new1"] == by_host["n0002"] == 10
+    assert by_host["new2"] == by_host["n0000"] < 10
+
+
 def test_place_answers_one_node_and_holds_it(fresh):
     first = fresh.ask("place", spreading("a"), NAMES)
     assert len(first["NodeNames"]) == 1

@@ -94,18 +94,26 @@ def filter_candidates(
     """
     cycle = engine.begin(ask).cycle
     started = engine.clock()
-    strangers: Sequence[str] = ()
-    if describe is not None and cycle.pre_filter_status.code is Code.SUCCESS:
-        view = cycle.view
-        strangers = [name for name in dict.fromkeys(names) if view.snapshot.slot(name) < 0]
-        if strangers:
-            changes = Supposition(joined=describe(strangers))
-            joined, _ = supposed(view.snapshot, changes, cycle.judgeable.groups)
-            cycle = replace(cycle, view=replace(view, snapshot=joined))
+    strangers = 0
+    if cycle.pre_filter_status.code is Code.SUCCESS:
+        cycle, strangers = _joined(cycle, names, describe)
     judged = judge(cycle, names)
-    judged.unknown = judged.unknown or len(strangers)
+    judged.unknown = judged.unknown or strangers
     ask.stages.filter = engine.clock() - started
     return judged
+
+
+def _joined(cycle: Cycle, names: Sequence[str], describe: Describe | None) -> tuple[Cycle, int]:
+    """The cycle where described nodes have joined that the state lacks, and how many these are."""
+    view = cycle.view
+    if describe is None:
+        return cycle, 0
+    strangers = [name for name in dict.fromkeys(names) if view.snapshot.slot(name) < 0]
+    if not strangers:
+        return cycle, 0
+    changes = Supposition(joined=describe(strangers))
+    snapshot, _ = supposed(view.snapshot, changes, cycle.judgeable.groups)
+    return replace(cycle, view=replace(view, snapshot=snapshot)), len(strangers)
 
 
 def judge(cycle: Cycle, names: Sequence[str]) -> Judged:
@@ -168,13 +176,23 @@ def place_candidate(
     return Judged(cycle, judged.status, [held.node], held=held)
 
 
-def prioritize(engine: Engine, ask: Ask, names: Sequence[str]) -> list[int]:
+def prioritize(
+    engine: Engine, ask: Ask, names: Sequence[str], describe: Describe | None = None
+) -> list[int]:
     """[names] 0 (worst) to 10 (best) for each candidate; all 0 when nothing tells them apart.
 
+    Args:
+        engine: makes the cycle.
+        ask: about the pod.
+        names: of the candidates.
+        describe: as for filter_candidates; without it nodes that are not in the state score 0.
+
     Raises:
-        As Engine.begin; InvalidRequest when a constraint does not parse.
+        As Engine.begin; InvalidRequest when a constraint does not parse, or a node cannot be read.
     """
     cycle = engine.begin(ask).cycle
+    if cycle.judgeable.pre_score.code is Code.SUCCESS:
+        cycle, _ = _joined(cycle, names, describe)
     status = cycle.pre_score_status
     if status.code is Code.ERROR:
         raise InvalidRequest(status.reasons[0])

@@ -126,7 +126,7 @@ class Verbs:
 
     def _prioritize(self, args: messages.ExtenderArgs, asked: Asked) -> bytes:
         ask = self._ask(args.pod, asked)
-        scores = prioritize(self._engine, ask, args.names)
+        scores = prioritize(self._engine, ask, args.names, args.describe)
         if asked.span.recording:
             asked.span.set("topospread.nodes", len(scores))
             asked.span.stage("score", ask.stages.score)
