@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import kubernetes_validate
@@ -34,6 +35,7 @@ DEPLOYMENT = OBJECTS["Deployment/topospread"]
 POD = DEPLOYMENT["spec"]["template"]
 CONTAINER = POD["spec"]["containers"][0]
 TLS = parsed(FOLDER / "tls" / "deployment.yaml")["spec"]["template"]["spec"]
+EXPANDER_POLICY = parsed(FOLDER / "tls" / "network.yaml")
 PORTS = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
@@ -45,10 +47,40 @@ def given(arguments: list[str], **environ: str) -> ServerSettings:
     return load_settings(serve_command.make_context("serve", list(flags)).params, environ)
 
 
+def with_tls(kind: str) -> dict[str, Any]:
+    """The object `topospread` of a kind, with the patch of the component `tls` merged in."""
+    made = copy.deepcopy(OBJECTS[f"{kind}/topospread"])
+    patch = parsed(
+        FOLDER / "tls" / {"Deployment": "deployment.yaml", "Service": "services.yaml"}[kind]
+    )
+    assert {key: patch[key] for key in ("apiVersion", "kind")} == {
+        key: made[key] for key in ("apiVersion", "kind")
+    }
+    assert patch["metadata"].items() <= made["metadata"].items()
+    if kind == "Service":
+        made["spec"]["ports"] += patch["spec"]["ports"]
+        return made
+    pod = made["spec"]["template"]["spec"]
+    container, added = pod["containers"][0], patch["spec"]["template"]["spec"]["containers"][0]
+    assert added["name"] == container["name"]
+    for key, content in added.items():
+        merged = key in ("ports", "volumeMounts")
+        container[key] = [*container.get(key, ()), *content] if merged else content
+    volumes = patch["spec"]["template"]["spec"]["volumes"]
+    pod["volumes"] = [*pod.get("volumes", ()), *volumes]
+    return made
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", OBJECTS)
 def test_every_object_is_valid_by_the_schema_of_its_kind(name: str, version: str) -> None:
     kubernetes_validate.validate(OBJECTS[name], version, strict=True)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_so_is_what_the_component_tls_adds(version: str) -> None:
+    for made in (with_tls("Deployment"), with_tls("Service"), EXPANDER_POLICY):
+        kubernetes_validate.validate(made, version, strict=True)
 
 
 def test_the_schemas_are_really_asked() -> None:
@@ -120,6 +152,32 @@ def test_with_tls_the_same_is_served_from_the_mounted_files() -> None:
     assert mounted["name"] == TLS["volumes"][0]["name"]
     for probe in PROBES:
         assert container[probe]["httpGet"] == CONTAINER[probe]["httpGet"] | {"scheme": "HTTPS"}
+
+
+def test_with_tls_the_expander_is_served_and_let_through() -> None:
+    container = with_tls("Deployment")["spec"]["template"]["spec"]["containers"][0]
+    settings = given(container["args"], TOPOSPREAD_STORE="redis://redis:6379/0")
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports.keys() - PORTS.keys() == {"expander"}
+    assert settings.expander_listen is not None
+    assert not settings.expander_listen.loopback
+    assert settings.expander_listen.port == ports["expander"]
+    service = with_tls("Service")["spec"]["ports"]
+    assert {port["targetPort"]: port["port"] for port in service} == ports
+    (rule,) = EXPANDER_POLICY["spec"]["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [ports["expander"]]
+    policy = OBJECTS["NetworkPolicy/topospread"]
+    assert EXPANDER_POLICY["spec"]["podSelector"] == policy["spec"]["podSelector"]
+    # The autoscaler of the page is one that is let through.
+    page = (ROOT / "docs" / "cluster-autoscaler.md").read_text("utf-8")
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    caller = yaml.safe_load(block)
+    (peer,) = rule["from"]
+    labels = caller["spec"]["template"]["metadata"]["labels"]
+    assert peer["podSelector"]["matchLabels"].items() <= labels.items()
+    assert peer["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": caller["metadata"]["namespace"]
+    }
 
 
 def test_probes_ask_what_is_served() -> None:
