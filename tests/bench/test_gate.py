@@ -47,13 +47,6 @@ def test_a_decision_costs_little_more_than_an_empty_call(
     assert ratio >= least, decided.samples
 
 
-def test_remembered_results_are_quicker(decided: Figures) -> None:
-    with_memo, without = decided.median("evaluate_memo_ratio"), decided.median("evaluate_ratio")
-    assert with_memo is not None
-    assert without is not None
-    assert with_memo >= 1.05 * without, decided.samples
-
-
 def test_the_cost_of_a_decision_depends_on_nodes_and_pods_as_promised() -> None:
     spent: dict[Size, list[float]] = {size: [] for size in (USUAL, TENTH, TRIPLE)}
     with ExitStack() as opened:
