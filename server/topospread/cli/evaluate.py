@@ -10,7 +10,13 @@ import click
 from topospread.cli import documents, judgements, objects, printing
 from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
 from topospread.cli.inputs import input_options
-from topospread.cli.options import Options, output_option, pass_options, server_options
+from topospread.cli.options import (
+    Options,
+    judging_options,
+    output_option,
+    pass_options,
+    server_options,
+)
 from topospread.cli.rules import rules_options, settings_of
 from topospread_client.errors import InvalidRequest, NotFound
 from topospread_client.requests import Consistency
@@ -47,16 +53,7 @@ class Question:
     "--top", type=click.IntRange(1, 1000), default=5, show_default=True, help="Best nodes to name."
 )
 @rules_options
-@click.option(
-    "--no-validate",
-    is_flag=True,
-    help="Take constraints as they are, even those that an API server would refuse.",
-)
-@click.option(
-    "--fast",
-    is_flag=True,
-    help="Answer from the state at hand; otherwise every write before this call is seen.",
-)
+@judging_options
 @server_options
 @output_option
 @pass_options

@@ -10,7 +10,13 @@ from topospread.cli import explanations, printing
 from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
 from topospread.cli.evaluate import questions_of
 from topospread.cli.inputs import input_options
-from topospread.cli.options import Options, output_option, pass_options, server_options
+from topospread.cli.options import (
+    Options,
+    judging_options,
+    output_option,
+    pass_options,
+    server_options,
+)
 from topospread.cli.place import FITS
 from topospread.cli.rules import rules_options, settings_of
 from topospread_client.errors import InvalidRequest, NotFound
@@ -38,16 +44,7 @@ if TYPE_CHECKING:
     help="Domains to list of each constraint: those with the fewest pods and with the most.",
 )
 @rules_options
-@click.option(
-    "--no-validate",
-    is_flag=True,
-    help="Take constraints as they are, even those that an API server would refuse.",
-)
-@click.option(
-    "--fast",
-    is_flag=True,
-    help="Answer from the state at hand; otherwise every write before this call is seen.",
-)
+@judging_options
 @server_options
 @output_option
 @pass_options

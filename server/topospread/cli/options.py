@@ -138,6 +138,24 @@ def output_option(command: _C) -> _C:
     return _option("-o", "--output", type=_OUTPUTS, help="How to print the answer.")(command)
 
 
+def judging_options(command: _C) -> _C:
+    """The options of verbs that judge pods which people wrote: how strict, and how fresh."""
+    for option in (
+        click.option(
+            "--fast",
+            is_flag=True,
+            help="Answer from the state at hand; otherwise every write before this call is seen.",
+        ),
+        click.option(
+            "--no-validate",
+            is_flag=True,
+            help="Take constraints as they are, even those that an API server would refuse.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 pass_options: Final = click.make_pass_decorator(Options, ensure=True)
 """Hands the verb what was said before and after it."""
 

@@ -10,7 +10,13 @@ from topospread.cli import documents, objects, printing, simulations
 from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
 from topospread.cli.evaluate import questions_of
 from topospread.cli.inputs import input_options
-from topospread.cli.options import Options, output_option, pass_options, server_options
+from topospread.cli.options import (
+    Options,
+    judging_options,
+    output_option,
+    pass_options,
+    server_options,
+)
 from topospread.cli.place import FITS
 from topospread.cli.rules import rules_options, settings_of
 from topospread.cli.suppositions import changes_of, groups_of
@@ -72,16 +78,7 @@ _COUNT: Final = click.IntRange(0)
 )
 @click.option("--seed", default="", metavar="TEXT", help="Orders equal nodes, as for `place`.")
 @rules_options
-@click.option(
-    "--no-validate",
-    is_flag=True,
-    help="Take constraints as they are, even those that an API server would refuse.",
-)
-@click.option(
-    "--fast",
-    is_flag=True,
-    help="Answer from the state at hand; otherwise every write before this call is seen.",
-)
+@judging_options
 @server_options
 @output_option
 @pass_options
