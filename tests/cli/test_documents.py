@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from topospread.cli import documents
 from topospread.cli.complaints import BadInput
 from topospread.cli.documents import read, value_of
 
@@ -97,6 +98,14 @@ def test_standard_input_and_files_together(written, monkeypatch):
     assert labels(read([path, "-"])) == ["Pod q", "Pod p"]
 
 
+def ladder(step: str) -> str:
+    """Anchors a1 to a9, each of which stands for ten times the one before."""
+    return "".join(
+        f"a{number}: &a{number} " + step.format(",".join([f"*a{number - 1}"] * 10)) + "\n"
+        for number in range(1, 10)
+    )
+
+
 MISTAKES = {
     "tabs": ("kind: Pod\nmetadata:\n\tname: p\n", ":3: not YAML: found character"),
     "open bracket": ("kind: Pod\nlabels: [a\nb: c\n", ":3: not YAML: "),
@@ -120,6 +129,38 @@ MISTAKES = {
     "deep nesting": ("[" * 5000, "not JSON: "),
     "deep nesting of yaml": ("a: " + "[" * 200_000, ":1: not YAML: nested more than 1000 deep"),
     "deep nesting of lists": ("- " * 200_000, ":1: not YAML: nested more than 1000 deep"),
+    "deep nesting of keys": ("? " * 200_000, ":1: not YAML: nested more than 1000 deep"),
+    "deep nesting of both": ("? - " * 100_000, ":1: not YAML: nested more than 1000 deep"),
+    "deep nesting in UTF-16": (
+        ("? " * 200_000).encode("utf-16"),
+        ":1: not YAML: nested more than 1000 deep",
+    ),
+    "cut UTF-16": (b"\xff\xfea", ": not YAML: UTF-16 that cannot be read"),
+    "lists in lists": (
+        '{"kind":"List","items":[' * 400 + JSON_POD + "]}" * 400,
+        ": lists within lists, more than 8 deep",
+    ),
+    "aliases that multiply": (
+        "a0: &a0 [x]\n" + ladder("[{}]"),
+        ":1: not YAML: aliases stand for more than 1000000 values",
+    ),
+    "merges that multiply": (
+        "a0: &a0 {k: v}\n" + ladder("{{<<: [{}]}}"),
+        ":1: not YAML: aliases stand for more than 1000000 values",
+    ),
+    "aliases of a long text": (
+        f"a: &a {'x' * 10_000}\nb: [{','.join(['*a'] * 5000)}]\n",
+        ":1: not YAML: aliases stand for more than 1000000 values",
+    ),
+    "list of itself": (
+        "&l\nkind: List\nitems: [*l]\n",
+        ": not YAML: an alias stands for what it is a part of",
+    ),
+    "explicit number": ("kind: !!int ''\n", ":1: not YAML: '' is no int"),
+    "explicit fraction": ("kind: !!float ''\n", ":1: not YAML: '' is no float"),
+    "explicit truth": ("kind: !!bool perhaps\n", ":1: not YAML: 'perhaps' is no bool"),
+    "explicit time": ("kind: !!timestamp noon\n", ":1: not YAML: 'noon' is no timestamp"),
+    "too many digits": ("kind: " + "9" * 5000, ":1: not YAML: '99999999"),
 }
 
 
@@ -131,6 +172,54 @@ def test_mistakes_name_the_file_the_line_and_what_is_wrong(written, content, com
     assert str(refused.value).startswith(path)
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_aliases_that_save_writing_are_read(written):
+    labels = "labels: &l {app: web}"
+    text = f"kind: Pod\nmetadata: {{name: p, {labels}}}\nspec: {{nodeSelector: *l}}\n"
+    (manifest,) = read([written(text)])
+    assert manifest.content["spec"] == {"nodeSelector": {"app": "web"}}
+
+
+def test_json_and_yaml_may_follow_one_another(written):
+    assert labels(read([written(f"{JSON_POD}\n---\n{POD}")])) == ["Pod p", "Pod p"]
+
+
+@pytest.mark.parametrize(
+    ("content", "fits"),
+    [
+        ("x" * 101, False),
+        (JSON_POD + " " * 1000, False),
+        (JSON_POD + " " * 500, True),
+        (POD + "#" * 60, True),
+        (POD + "#" * 100, False),
+    ],
+)
+def test_more_than_is_read_at_once_is_refused(written, monkeypatch, content, fits):
+    monkeypatch.setattr(documents, "MAX_BYTES", 800)
+    path = written(content)
+    for one in (path, "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+        if fits:
+            assert labels(read([one])) == ["Pod p"]
+            continue
+        with pytest.raises(BadInput, match="too much to read at once: at most 0 MiB of JSON"):
+            read([one])
+
+
+def test_what_is_read_at_once_is_of_all_files(written, monkeypatch):
+    monkeypatch.setattr(documents, "MAX_BYTES", 8 * len(POD) * 2)
+    path = written(POD)
+    assert labels(read([path, path])) == ["Pod p", "Pod p"]
+    with pytest.raises(BadInput, match="in all files together"):
+        read([path, path, path])
+
+
+def test_what_an_input_is_called_moves_no_cursor(written):
+    name = "\x1b[2J" + "x" * 10_000
+    (manifest,) = read([written(json.dumps({"kind": "Pod", "metadata": {"name": name}}))])
+    assert manifest.label.startswith("Pod \\x1b[2Jxxx")
+    assert len(manifest.label) < 5000
 
 
 def test_files_that_are_not_there(tmp_path):

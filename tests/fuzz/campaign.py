@@ -1,30 +1,23 @@
-"""Sends mutated requests to a server of its own, and says what came of them.
-
-    python -m tests.fuzz.campaign --requests 100000 --seed 1
+"""Mutated requests to a server, and what came of them.
 
 A finding is a call that ends INTERNAL, UNKNOWN or DATA_LOSS, one that hangs, a page that answers
-500, or a server that afterwards does not answer as before. Each is printed with what caused it.
+500, or a server that afterwards does not answer as before.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import http.client
 import json
-import resource
-import sys
-import time
-from collections import Counter
-from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from google.protobuf.message_factory import GetMessageClass
 
+from tests.fuzz.found import Found, resident
 from tests.fuzz.mutation import mutated_bytes, mutated_message
-from tests.servers import Peer, evaluate_request, incoming, node, pod, served, two_zones
+from tests.servers import Peer, evaluate_request, incoming, node, pod, two_zones
 from topospread_client.manifests import pod_from_manifest
 from topospread_proto.v1 import (
     cluster_state_pb2,
@@ -54,23 +47,6 @@ DEADLINE: Final = 30.0
 """Seconds of a call: what takes longer hangs. A watch lasts for as long as it may."""
 
 WATCH: Final = 0.05
-
-
-@dataclass
-class Found:
-    """What a campaign came to.
-
-    Attributes:
-        sent: requests.
-        codes: how calls ended, by the name of the status.
-        faults: what must not be, with what caused it.
-        grown: bytes that the process grew by in the second half.
-    """
-
-    sent: int = 0
-    codes: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-    grown: int = 0
 
 
 class Campaign:
@@ -104,11 +80,11 @@ class Campaign:
                     self._call(peer, self._random.choice(self._methods))
                 self.found.sent += 1
                 if number == requests // 2:
-                    half = _resident()
+                    half = resident()
                 if number % 500 == 499:
                     self._look(peer)
             self._look(peer)
-        self.found.grown = _resident() - half
+        self.found.grown = resident() - half
         return self.found
 
     def _call(self, peer: Peer, method: MethodDescriptor) -> None:
@@ -234,34 +210,3 @@ def _changed_json(value: Any, random: Random) -> bytes:
 def _code(error: grpc.RpcError) -> str:
     code: grpc.StatusCode = error.code()
     return code.name
-
-
-def _resident() -> int:
-    """Bytes of memory that this process has, as the kernel counts."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def main() -> None:
-    """Run a campaign and print its figures."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--requests", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    began = time.monotonic()
-    with served(http="127.0.0.1:0", extender="filter") as server:
-        found = Campaign(server, asked.seed).run(asked.requests)
-    seconds = time.monotonic() - began
-    lines = [
-        f"{found.sent} requests, seed {asked.seed}, {seconds:.0f} s",
-        ", ".join(f"{code} {count}" for code, count in found.codes.most_common()),
-        f"memory grew by {found.grown / 2**20:.0f} MiB in the second half",
-        f"{len(found.faults)} findings",
-        *(fault[:3000] for fault in found.faults[:20]),
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.exit(1 if found.faults else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -21,6 +21,11 @@ INTERRUPTED: Final = 130
 MAX_LINES: Final = 20
 """Complaints of one kind that are printed; the rest is counted."""
 
+MAX_CHARACTERS: Final = 4096
+"""Of one complaint; as many as a server says."""
+
+_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
 _CALLERS_FAULT: Final = (
     errors.BadConnection,
     errors.InvalidRequest,
@@ -87,7 +92,13 @@ def code_of(error: errors.TopospreadClientError) -> int:
 
 def prefixed(text: str) -> str:
     """Lines as this command says them on stderr."""
-    return "\n".join(f"topospread: {part}" for part in text.splitlines())
+    return "\n".join(f"topospread: {printable(part)}" for part in text.split("\n"))
+
+
+def printable(text: str) -> str:
+    """Text out of an input, which must neither fill a terminal nor move its cursor."""
+    short = text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
+    return _UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], short)
 
 
 def _at_most(findings: Sequence[str]) -> Sequence[str]:

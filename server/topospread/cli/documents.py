@@ -7,17 +7,18 @@ standard input.
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import orjson
-import yaml
-from typing_extensions import override
 
-from topospread.cli.complaints import BadInput
+from topospread.cli.complaints import BadInput, printable
+from topospread.cli.yaml_text import yaml_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,17 +26,17 @@ if TYPE_CHECKING:
 STDIN: Final = "-"
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
-_MAX_DEPTH: Final = 1000
+MAX_BYTES: Final = 512 << 20
+"""Of JSON that one command reads: a cluster of some 50,000 pods, and some gigabytes of memory."""
+
+YAML_WEIGHT: Final = 8
+"""YAML takes about eight times the memory of JSON, so an eighth of it is read."""
+
+MAX_NESTED_LISTS: Final = 8
+"""Lists within lists; kubectl makes none."""
+
+_BEGIN: Final = 64 << 10
 _BLANKS: Final = re.compile(r"\s*")
-_DROPPED: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
-_NUMBERS: Final = {
-    "tag:yaml.org,2002:int": re.compile(
-        r"^[-+]?(?:0b[01]+|0o?[0-7]+|0x[0-9a-fA-F]+|0|[1-9][0-9]*)$"
-    ),
-    "tag:yaml.org,2002:float": re.compile(
-        r"^[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+)$"
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Manifest:
         metadata = metadata if isinstance(metadata, dict) else {}
         name = metadata.get("name") or metadata.get("generateName") or "without a name"
         namespace = metadata.get("namespace")
-        return f"{self.kind} {namespace}/{name}" if namespace else f"{self.kind} {name}"
+        full_name = f"{namespace}/{name}" if namespace else name
+        return printable(f"{self.kind} {full_name}")
 
     @property
     def title(self) -> str:
@@ -78,12 +80,14 @@ def read(paths: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
         recursive: look into subdirectories, too.
 
     Raises:
-        BadInput: a file that is missing, or that is neither YAML nor JSON, with the line.
+        BadInput: a file that is missing, or that is neither YAML nor JSON, with the line; or more
+            than is read at once.
     """
     found: list[Manifest] = []
+    room = _Room()
     for path in paths:
         for file in _files(path, recursive=recursive):
-            found.extend(_manifests(*_content(file)))
+            found.extend(_manifests(*_content(file, room)))
     return found
 
 
@@ -93,7 +97,7 @@ def value_of(path: str) -> Any:
     Raises:
         BadInput: as for :func:`read`, or more or less than one document.
     """
-    content, source = _content(path)
+    content, source = _content(path, _Room())
     documents = list(_documents(content, source))
     if len(documents) != 1:
         raise BadInput(f"{source}: expected one document, found {len(documents)}")
@@ -110,11 +114,48 @@ def _files(path: str, *, recursive: bool) -> list[str]:
     return files
 
 
-def _content(path: str) -> tuple[bytes, str]:
-    if path == STDIN:
-        return sys.stdin.buffer.read(), "standard input"
+class _Room:
+    """What may still be read; all files of a command share it, because all are in memory."""
+
+    def __init__(self) -> None:
+        self._left = MAX_BYTES
+
+    def read(self, file: BinaryIO, source: str) -> bytes:
+        """A file's content.
+
+        Raises:
+            BadInput: there is more than room for. What a file's size tells is not read at all.
+        """
+        begin = file.read(_BEGIN)
+        weight = 1 if _looks_like_json(begin) else YAML_WEIGHT
+        most = self._left // weight
+        told = _size(file)
+        content = begin if told > most else begin + file.read(max(0, most + 1 - len(begin)))
+        if max(told, len(content)) > most:
+            raise BadInput(
+                f"{source}: too much to read at once: at most {MAX_BYTES >> 20} MiB of JSON, or "
+                f"{(MAX_BYTES // YAML_WEIGHT) >> 20} MiB of YAML, in all files together: give "
+                "fewer objects at a time, or let `topospread sync` feed a whole cluster"
+            )
+        self._left -= len(content) * weight
+        return content
+
+
+def _size(file: BinaryIO) -> int:
+    """Bytes of a regular file; 0 of what has no size beforehand."""
     try:
-        return Path(path).read_bytes(), path
+        told = os.fstat(file.fileno())
+    except OSError:
+        return 0
+    return told.st_size if stat.S_ISREG(told.st_mode) else 0
+
+
+def _content(path: str, room: _Room) -> tuple[bytes, str]:
+    if path == STDIN:
+        return room.read(sys.stdin.buffer, "standard input"), "standard input"
+    try:
+        with Path(path).open("rb") as file:
+            return room.read(file, path), path
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file: check the path") from None
     except OSError as error:
@@ -128,7 +169,7 @@ def _manifests(content: bytes, source: str) -> Iterator[Manifest]:
         yield from _objects(document, f"{source}:{line}")
 
 
-def _objects(document: Any, source: str) -> Iterator[Manifest]:
+def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
     """The object itself, or those that a List holds."""
     if not isinstance(document, dict):
         raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
@@ -141,6 +182,8 @@ def _objects(document: Any, source: str) -> Iterator[Manifest]:
     items = document["items"]
     if items is None:
         return
+    if depth == MAX_NESTED_LISTS:
+        raise BadInput(f"{source}: lists within lists, more than {MAX_NESTED_LISTS} deep")
     if not isinstance(items, list):
         raise BadInput(f"{source}: the items of a {kind} must be a list, found {_described(items)}")
     for position, item in enumerate(items):
@@ -149,105 +192,54 @@ def _objects(document: Any, source: str) -> Iterator[Manifest]:
             # The API itself leaves kind and apiVersion out of a typed list's items.
             version, singular = document.get("apiVersion"), kind.removesuffix("List")
             item = {"apiVersion": version, "kind": singular, **item}
-        yield from _objects(item, where)
+        yield from _objects(item, where, depth + 1)
+
+
+def _looks_like_json(content: bytes) -> bool:
+    return content.lstrip()[:1] in (b"{", b"[")
 
 
 def _documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
     """Each document with the line at which it begins."""
-    if content.lstrip()[:1] in (b"{", b"["):
-        try:
-            yield orjson.loads(content), 1
-        except orjson.JSONDecodeError as error:
-            yield from _json_stream(content, source, error)
+    if not _looks_like_json(content):
+        yield from yaml_documents(content, source)
         return
-    yield from _yaml_stream(content, source)
+    try:
+        yield orjson.loads(content), 1
+    except orjson.JSONDecodeError as error:
+        yield from _json_stream(content, source, error)
 
 
 def _json_stream(
     content: bytes, source: str, error: orjson.JSONDecodeError
 ) -> Iterator[tuple[Any, int]]:
-    """Several JSON objects after one another; a flow mapping of YAML if it is no JSON at all."""
-    documents: list[tuple[Any, int]] = []
+    """Several JSON objects after one another; YAML, if that is what it turns out to be."""
+    read = 0
     try:
         text = content.decode("utf-8")
         decoder, begin, line = json.JSONDecoder(), _after_blanks(text, 0), 1
         line += text.count("\n", 0, begin)
         while begin < len(text):
             document, end = decoder.raw_decode(text, begin)
-            documents.append((document, line))
+            yield document, line
+            read += 1
             end = _after_blanks(text, end)
             line += text.count("\n", begin, end)
             begin = end
     except (ValueError, RecursionError):
+        not_json = BadInput(f"{source}:{error.lineno}: not JSON: {error.msg}")
+        if len(content) * YAML_WEIGHT > MAX_BYTES:
+            raise not_json from error
         try:
-            documents = list(_yaml_stream(content, source))
+            documents = list(yaml_documents(content, source))
         except BadInput:
-            raise BadInput(f"{source}:{error.lineno}: not JSON: {error.msg}") from error
-    yield from documents
+            raise not_json from error
+        yield from documents[read:]
 
 
 def _after_blanks(text: str, at: int) -> int:
     blanks = _BLANKS.match(text, at)
     return blanks.end() if blanks else at
-
-
-def _yaml_stream(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
-    loader = _Loader(content)
-    try:
-        _check_depth(content, source)
-        while loader.check_node() and (node := loader.get_node()) is not None:
-            yield loader.construct_document(node), node.start_mark.line + 1
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f":{mark.line + 1}" if mark else ""
-        problem = error.problem or error.context or "cannot be read"
-        raise BadInput(f"{source}{line}: not YAML: {problem}") from error
-    except yaml.YAMLError as error:
-        raise BadInput(f"{source}: not YAML: {str(error).splitlines()[0]}") from error
-    except (RecursionError, ValueError) as error:
-        raise BadInput(f"{source}: not YAML that can be used: {error}") from error
-    finally:
-        loader.dispose()
-
-
-def _check_depth(content: bytes, source: str) -> None:
-    """Refuse nesting that libyaml's recursive composer would overrun its stack with.
-
-    Looking at every event takes as long as reading, so it is left to files that could be so deep:
-    indentation alone would need hundreds of megabytes.
-    """
-    openers = content.count(b"[") + content.count(b"{") + content.count(b"- -")
-    if openers < _MAX_DEPTH:
-        return
-    depth = 0
-    for event in yaml.parse(content, Loader=yaml.CSafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MAX_DEPTH:
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise BadInput(f"{source}:{line}: not YAML: nested more than {_MAX_DEPTH} deep")
-
-
-class _Loader(yaml.CSafeLoader):
-    """Reads scalars as kubectl does (no dates, no base 60) and refuses a key given twice."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute, never changed
-        first: [(tag, _NUMBERS.get(tag, shape)) for tag, shape in shapes if tag not in _DROPPED]
-        for first, shapes in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    @override
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-                continue
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
 
 
 def _described(value: object) -> str:

@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import click
-
+from topospread.cli import printing
 from topospread.cli.complaints import BadInput
 from topospread_client.answers import Kind
 from topospread_client.manifests import ManifestError, object_from_manifest, pod_from_manifest
@@ -109,7 +108,7 @@ def say_skipped(skipped: Counter[str], why: str) -> None:
     """Name on stderr what was left out."""
     if skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
-        click.echo(f"skipped: {kinds} ({why})", err=True)
+        printing.note(f"skipped: {kinds} ({why})")
 
 
 def _give_namespace(manifest: Manifest, namespace: str | None) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from topospread.cli.complaints import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -34,7 +36,7 @@ def table(
         title: a line above.
         styles: on a terminal, rich's styles of cells that say just this.
     """
-    cells = [[NONE if cell in (None, "") else str(cell) for cell in row] for row in rows]
+    cells = [[NONE if cell in (None, "") else printable(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, cells, title, styles)
         return
@@ -90,12 +92,13 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
     shown = [(name, value) for name, value in pairs if value not in (None, "")]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        click.echo(f"{name + ':':<{width + 1}} {value}")
+        click.echo(f"{name + ':':<{width + 1}} {printable(str(value))}")
 
 
 def note(text: str) -> None:
     """Say something beside the answer."""
-    click.echo(text, err=True)
+    for line in text.split("\n"):
+        click.echo(printable(line), err=True)
 
 
 @contextmanager

@@ -1,0 +1,61 @@
+"""All campaigns, each against a server of its own, with their figures.
+
+    python -m tests.fuzz --requests 100000 --files 20000 --seed 1
+
+Ends with 1 when anything was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tests.fuzz.campaign import Campaign
+from tests.fuzz.files import Files
+from tests.servers import served
+
+if TYPE_CHECKING:
+    from tests.fuzz.found import Found
+
+
+def requests(many: int, seed: int) -> Found:
+    """Calls and HTTP requests."""
+    with served(http="127.0.0.1:0", extender="filter") as server:
+        return Campaign(server, seed).run(many)
+
+
+def files(many: int, seed: int) -> Found:
+    """Files for the command line."""
+    with served() as server:
+        return Files(server.address, seed).run(many)
+
+
+CAMPAIGNS = ((requests, 100_000), (files, 20_000))
+"""Each with how many inputs it tries; 0 leaves it out."""
+
+
+def main() -> None:
+    """Run them and print what they came to."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
+    for campaign, many in CAMPAIGNS:
+        name = campaign.__name__
+        parser.add_argument(f"--{name}", type=int, default=many, help=campaign.__doc__)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    faults = 0
+    for campaign, _ in CAMPAIGNS:
+        name = campaign.__name__
+        if not (many := getattr(asked, name)):
+            continue
+        began = time.monotonic()
+        found = campaign(many, asked.seed)
+        faults += len(found.faults)
+        sys.stdout.write(found.told(f"{name}, seed {asked.seed}", time.monotonic() - began))
+        sys.stdout.flush()
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()

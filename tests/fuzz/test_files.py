@@ -1,0 +1,19 @@
+"""A short campaign of changed files that is the same each time; what was found is in tests/cli."""
+
+from __future__ import annotations
+
+from tests.fuzz.files import Files
+from tests.servers import served
+
+MIB = 1 << 20
+
+
+def test_a_short_campaign_finds_nothing():
+    with served() as server:
+        found = Files(server.address, seed=1).run(500)
+    assert found.faults == []
+    assert found.sent == 500
+    # They are neither all refused nor all read.
+    assert found.codes["refused"] > 50
+    assert found.codes["read"] > 50
+    assert found.grown < 200 * MIB
