@@ -301,19 +301,25 @@ def test_ending_an_older_call_leaves_the_newer_one():
     newer.end(OK)
 
 
-@pytest.mark.timeout(20)  # the SDK alone would try for 30 s
-def test_a_collector_out_of_reach_holds_up_no_shutdown(monkeypatch):
+@pytest.mark.parametrize("listens", [False, True], ids=["refuses", "says nothing"])
+def test_a_collector_out_of_reach_holds_up_no_shutdown_and_is_not_tried_on(monkeypatch, listens):
+    before = set(threading.enumerate())
     with socket.socket() as taken:
-        # Bound, but nobody listens.
         taken.bind(("127.0.0.1", 0))
+        if listens:
+            taken.listen()
         monkeypatch.setenv(
             "OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}"
         )
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1000")
         tracing = tracing_from_environment("1")
         call = tracing.start(METHOD, SAMPLED)
         assert call.recording
         call.end(OK)
         tracing.close(timeout=0.2)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(20)  # the SDK alone would try for 30 s
+            assert not thread.is_alive()
 
 
 def test_other_spans_than_calls_have_no_rpc_attributes(receiver, exporting):

@@ -56,6 +56,7 @@ class Export:
     """
 
     def __init__(self, exporter: SpanExporter, resource: Resource) -> None:
+        self._exporter = exporter
         self.ids = _GivenIds()
         self._provider = TracerProvider(
             sampler=ALWAYS_ON, resource=resource, id_generator=self.ids, shutdown_on_exit=False
@@ -69,6 +70,9 @@ class Export:
         closing = threading.Thread(target=self._provider.shutdown, name="trace-flush", daemon=True)
         closing.start()
         closing.join(timeout)
+        if closing.is_alive():
+            # Ends the try under way, and the pause before the next one.
+            self._exporter.shutdown()
 
 
 def _batching(exporter: SpanExporter) -> BatchSpanProcessor:
