@@ -6,13 +6,16 @@ Found in this order: `REDIS_SERVER`, PATH, what `tools/ensure-redis` left in `.t
 from __future__ import annotations
 
 import functools
+import itertools
 import os
+import random
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,14 +24,18 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.processes import stopped
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import TracebackType
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_VERSION = (6, 2)
-START_SECONDS = 20.0
-STOP_SECONDS = 20.0
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+FIRST_PORT, PORTS = 10_000, 20_000
+_numbers = itertools.count(random.SystemRandom().randrange(PORTS))
 
 Version = tuple[int, ...]
 
@@ -83,11 +90,17 @@ def _version(binary: Path) -> Version | None:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that nobody listens on; no two calls of a process give the same.
+
+    It is below the ports that the system gives to whoever asks for any or connects to somewhere. So
+    nobody takes it before it is listened on, nor while its server is down.
+    """
+    for _ in range(PORTS):
+        port = FIRST_PORT + next(_numbers) % PORTS
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"all ports from {FIRST_PORT} on are taken")
 
 
 @dataclass(frozen=True)
@@ -159,14 +172,14 @@ class RedisProcess:
                 verify["ssl_certfile"] = str(self.tls.certificate)
                 verify["ssl_keyfile"] = str(self.tls.key)
         return redis.Redis.from_url(
-            self.url, socket_timeout=5, retry=Retry(NoBackoff(), 0), **verify
+            self.url, socket_timeout=START_SECONDS, retry=Retry(NoBackoff(), 0), **verify
         )
 
     def start(self) -> Self:
         """Run the server and return once it answers.
 
         Raises:
-            RuntimeError: It ended by itself or answered nothing for 20 s; holds the end of its log.
+            RuntimeError: It ended by itself or answered nothing for 60 s; holds the end of its log.
         """
         if self._process is not None:
             raise RuntimeError(f"redis-server already runs as process {self._process.pid}")
@@ -201,8 +214,10 @@ class RedisProcess:
         return self.start()
 
     def pause(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open and nothing is answered."""
+        """Freeze it (SIGSTOP): connections stay open and nothing is answered any more."""
         self._running().send_signal(signal.SIGSTOP)
+        while not stopped(self.pid):
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """End `pause`."""

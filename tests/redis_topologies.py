@@ -86,6 +86,11 @@ def cluster_of(
                 bus = int(first.options["cluster-port"])
                 client.execute_command("CLUSTER MEET", "127.0.0.1", first.port, bus)
     until(lambda: all(_agrees(server, count) for server in servers), "all nodes agree")
+    for server in servers:
+        with server.client() as client:
+            # Short enough for them to meet soon, and too short beside other work: who is not heard
+            # of for so long is taken for dead.
+            client.config_set("cluster-node-timeout", "60000")
     return servers
 
 

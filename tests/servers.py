@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 
+from tests.processes import command, parent
 from topospread.app.server import Server
 from topospread.config.loading import load_settings
 from topospread_client.manifests import object_from_manifest, pod_from_manifest
@@ -226,25 +227,13 @@ class ServerProcess:
 
     def workers(self) -> list[int]:
         """Process ids of its workers, the oldest first."""
-        found = []
-        for name in os.listdir("/proc"):
-            if name.isdigit() and _parent(int(name)) == self.process.pid:
-                with open(f"/proc/{name}/cmdline") as file:
-                    if "spawn_main" in file.read():
-                        found.append(int(name))
-        return sorted(found)
+        running = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        own = [pid for pid in running if parent(pid) == self.process.pid]
+        return sorted(pid for pid in own if "spawn_main" in command(pid))
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of one of its pages."""
         return http_get(f"{self.http}{path}")
-
-
-def _parent(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
 
 
 def http_get(url: str) -> tuple[int, str]:

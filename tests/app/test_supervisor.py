@@ -16,12 +16,15 @@ import httpx
 import pytest
 import trustme
 
+from tests.processes import gone, stopped
+from tests.redis_server import free_port
 from tests.servers import (
     PATIENCE,
     Peer,
     ServerProcess,
     evaluate_request,
     incoming,
+    served,
     start,
     two_zones,
     until,
@@ -52,15 +55,6 @@ def server(store: str) -> Iterator[ServerProcess]:
         with Peer(server.address) as peer:
             peer.apply(*two_zones())
         yield server
-
-
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    with open(f"/proc/{pid}/stat") as file:
-        return file.read().rpartition(")")[2].split()[0] == "Z"
 
 
 def replaced(server: ServerProcess, known: set[int]) -> bool:
@@ -136,6 +130,7 @@ def test_a_worker_that_hangs_is_told_by_readiness_and_hides_no_metrics(server):
     before = server.get("/metrics")[1].encode()
     pid = server.workers()[0]
     os.kill(pid, signal.SIGSTOP)
+    until(partial(stopped, pid), "it hangs")
     try:
         status, reasons = server.get("/readyz")
         assert status == 503
@@ -188,7 +183,10 @@ def test_told_to_end_it_ends_with_its_workers(server, number):
     assert all(map(gone, workers))
     host, _, port = server.address.rpartition(":")
     with socket.socket() as free:
+        # Connections that were closed a moment ago may be in the system's memory; nobody listens.
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind((host, int(port)))
+        free.listen()
 
 
 def test_ctrl_c_reaches_all_processes_and_nobody_complains(store):
@@ -274,11 +272,10 @@ def generation(peer: Peer) -> int:
 
 def test_a_worker_that_cannot_come_back_is_tried_again_and_the_others_serve(start_redis):
     redis = start_redis(options={"appendonly": "yes", "appendfsync": "always"})
+    with served(store=redis.url) as before, Peer(before.address) as peer:
+        peer.apply(*two_zones())
+    # Each worker has loaded it before it is ready.
     with ServerProcess("--store", redis.url, *TWO, "--log-level", "error") as server:
-        with Peer(server.address) as peer:
-            peer.apply(*two_zones())
-        for _ in range(12):
-            assert evaluate(server.address) == 1  # each worker has loaded it
         redis.kill()
         first, second = server.workers()
         os.kill(first, signal.SIGKILL)
@@ -360,8 +357,9 @@ def test_what_cannot_be_started_says_why_in_a_line(workers, make, code, said, tm
 @pytest.mark.parametrize("first", ["1", "2"])
 def test_a_port_is_shared_with_no_other_server(first, tmp_path):
     stores = [f"sqlite:///{tmp_path}/{name}.db" for name in ("one", "two")]
-    with ServerProcess("--store", stores[0], "--workers", first) as server:
-        other = ("--listen", server.address, "--store", stores[1], "--workers")
+    listen = ("--listen", f"127.0.0.1:{free_port()}")
+    with ServerProcess(*listen, "--store", stores[0], "--workers", first) as server:
+        other = (*listen, "--store", stores[1], "--workers")
         for second in ("1", "2"):
             process = start((*other, second), {}, subprocess.PIPE)
             with process:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
+from tests.processes import stopped
 from tests.servers import start, until
 from topospread_client.answers import Kind
 from topospread_client.errors import ServerFault, Unavailable
@@ -27,6 +28,7 @@ def test_a_follower_that_the_log_has_outrun_loads_anew(two, durable, call):
     assert counted_pods(call(slow)) == 1
 
     slow.process.send_signal(signal.SIGSTOP)
+    until(lambda: stopped(slow.process.pid), "it stands still")
     revision = ""
     for number in range(50):
         revision = call(fast).apply([pod(f"meanwhile-{number}")]).revision

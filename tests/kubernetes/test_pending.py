@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tests.kubernetes.feeding import State, kubeconfig, pod, small_cluster
+from tests.redis_server import free_port
 from tests.servers import served, until
 from topospread.cli.bench.kubernetes.server import ApiServer
 from topospread.cli.sync_sink import ClientSink
@@ -94,8 +95,8 @@ def test_changes_wait_while_the_server_is_away(tmp_path: Path) -> None:
         return next(kind for kind in feed.gauges().kinds if kind.kind == "Pod")
 
     with ApiServer(objects) as api:
-        with served(store=store) as server:
-            address = server.address
+        address = f"127.0.0.1:{free_port()}"
+        with served(store=store, listen=address):
             client = Client(address)
             feed = Feed(
                 "default",
@@ -113,7 +114,7 @@ def test_changes_wait_while_the_server_is_away(tmp_path: Path) -> None:
             objects.put(pod("web-2", "a1"))
             objects.remove("Pod", "web-0", "default")
             until(lambda: pods(feed).lag_seconds > 0, "a lag")
-            with served(store=store, listen=address) as server, Client(address) as other:
+            with served(store=store, listen=address), Client(address) as other:
                 state = State(other)
                 until(lambda: set(state.pods()) == {"web-1", "web-2"}, "what had to wait")
                 until(lambda: pods(feed).lag_seconds == 0, "no lag")
