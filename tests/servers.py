@@ -166,6 +166,21 @@ def until(reached: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"it did not happen in {PATIENCE:g} s: {what}")
 
 
+def expired(begin: Callable[[float], Any], begun: Callable[[], bool]) -> Any:
+    """A call whose deadline has passed, but not before the server had begun it.
+
+    Args:
+        begin: makes a call that would last, with so many seconds for it.
+        begun: whether the server has begun it, also when that is over.
+    """
+    for seconds in (0.2, 1.0, 5.0, 25.0):
+        call = begin(seconds)
+        until(call.done, "its deadline passes")
+        if begun():
+            return call
+    raise AssertionError("no call is begun in time")
+
+
 class ServerProcess:
     """`topospread serve` as a process of its own, ready to answer.
 

@@ -174,8 +174,8 @@ def test_a_call_ends_with_its_timeout(connect, script, per_call):
     released = threading.Event()
 
     def hang(context):
-        context.add_callback(released.set)
-        released.wait()
+        if context.add_callback(released.set):
+            released.wait()
         return ListClustersResponse()
 
     script.answer(rpcs.LIST_CLUSTERS, hang)

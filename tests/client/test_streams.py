@@ -14,6 +14,7 @@ import pytest
 
 from tests.client.manifests import TWO_ZONES, incoming, spread
 from tests.client.streaming import answers, answers_then, fails, streaming
+from tests.redis_server import free_port
 from tests.servers import PATIENCE, pod, served, two_zones, until
 from topospread_client.aio import AsyncClient
 from topospread_client.answers import Evaluation
@@ -228,7 +229,8 @@ def test_a_question_that_takes_too_long_ends_alone(connect, streams):
             stream.evaluate(named("slow"), timeout=0.05)
         assert stream.evaluate(named("next"), timeout=PATIENCE).revision == "next"
     never.set()
-    assert streams.asked == [["first", "slow"], ["next"]]
+    # It may not have come as far as the server.
+    assert streams.asked in ([["first", "slow"], ["next"]], [["first"], ["next"]])
 
 
 def test_those_behind_a_question_that_takes_too_long_are_asked_anew(connect, streams):
@@ -236,7 +238,7 @@ def test_those_behind_a_question_that_takes_too_long_are_asked_anew(connect, str
     streams.script = [answers_then(1, lambda context: never.wait(PATIENCE)), answers]
     with connect(streams.address).evaluate_stream(window=3) as stream:
         pods = [named(f"p{number}") for number in range(4)]
-        first, slow, *others = stream.evaluate_all(pods, timeout=0.5)
+        first, slow, *others = stream.evaluate_all(pods, timeout=3)
     never.set()
     assert first.revision == "p0"
     assert isinstance(slow, DeadlineExceeded)
@@ -324,7 +326,8 @@ def test_tasks_may_share_a_stream_and_be_cancelled(streams):
 def test_a_stream_outlives_its_server(connect, tmp_path):
     """Two servers take turns to stop; nobody who asks notices."""
     store = f"sqlite:///{tmp_path}/state.db"
-    with served(store=store) as first, served(store=store) as second:
+    listen = f"127.0.0.1:{free_port()}"
+    with served(store=store, listen=listen) as first, served(store=store) as second:
         client = connect(Connection(f"ipv4:{first.address},{second.address}", insecure=True))
         client.apply(two_zones())
         client.node_table(consistency=Consistency(fully_consistent=True))
@@ -333,7 +336,7 @@ def test_a_stream_outlives_its_server(connect, tmp_path):
             found = [next(outcomes) for _ in range(100)]
             first.stop()
             found += [next(outcomes) for _ in range(100)]
-            with served(store=store, listen=first.address):
+            with served(store=store, listen=listen):
                 second.stop()
                 found += outcomes
                 assert stream.evaluate(incoming()).best == "b1"

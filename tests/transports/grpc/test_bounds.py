@@ -9,7 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.servers import PATIENCE, at_least, evaluate_request, pod, until
+from tests.servers import PATIENCE, at_least, evaluate_request, expired, pod, until
 from tests.telemetry.expositions import value
 from topospread.replica.view import Token
 from topospread.store.api import Revision
@@ -138,13 +138,16 @@ def test_what_has_expired_in_line_is_not_computed(run):
     peer, pools = running.peer, running.server._pools
     peer.evaluate()
     with pools.decisions.paused():
-        calls = [peer.engine.Evaluate.future(evaluate_request(), timeout=0.05) for _ in range(20)]
-        until(lambda: pools.decisions.arrived == 21, "they stand in line")
-        assert {code_of(call) for call in calls} == {CODE.DEADLINE_EXCEEDED}
+        for number in range(2, 7):
+            call = expired(
+                lambda seconds: peer.engine.Evaluate.future(evaluate_request(), timeout=seconds),
+                lambda number=number: pools.decisions.arrived >= number,  # type: ignore[misc] # of this turn
+            )
+            assert call.code() is CODE.DEADLINE_EXCEEDED
     assert peer.evaluate().feasible == 1
     metrics = running.metrics()
-    expired = {"method": "SpreadEngine/Evaluate", "code": "DEADLINE_EXCEEDED"}
-    assert value(metrics, "topospread_calls_total", **expired) == 20
+    late = {"method": "SpreadEngine/Evaluate", "code": "DEADLINE_EXCEEDED"}
+    assert (value(metrics, "topospread_calls_total", **late) or 0) >= 5
     attempts = {"result": "scheduled", "profile": "default-scheduler"}
     assert value(metrics, "scheduler_schedule_attempts_total", **attempts) == 2
 

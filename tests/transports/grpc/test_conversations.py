@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -57,7 +58,7 @@ def test_an_idle_conversation_keeps_its_place(server, peer):
     idle = Conversation(peer)
     assert idle.ask() == 1
     silent = peer.silent_call("/topospread.v1.SpreadEngine/EvaluateStream")
-    until(lambda: server._pools.streams.busy == 2, "both threads are taken")
+    until(lambda: server._pools.streams.silent(time.monotonic()), "both threads are taken")
     with pytest.raises(grpc.RpcError) as refused:
         Conversation(peer).ask()
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -208,7 +208,7 @@ def test_callers_that_read_no_answers_are_in_nobodys_way(run):
         for stream in [Stream(deaf) for _ in range(2)]:
             for _ in range(asked):
                 stream.ask(plenty)
-        until(lambda: running.server._pools.streams.busy == 2, "they are asked")
+        until(lambda: attempts() >= 2, "they are answered")
         other = Stream(peer)
         before, made, own = -1.0, attempts(), 0
         while made != before:
@@ -217,7 +217,7 @@ def test_callers_that_read_no_answers_are_in_nobodys_way(run):
                 assert other.answer().response.feasible == 401
                 own += 2
             before, made = made, attempts() - own
-        assert 2 <= made < 2 * asked, "what nobody reads is not worked out"
+        assert made < 2 * asked, "what nobody reads is not worked out"
     until(lambda: running.server._pools.streams.busy == 1, "their threads are given back")
 
 

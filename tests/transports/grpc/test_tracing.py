@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 PARENT = "00f067aa0ba902b7"
 ENGINE, STATE = "topospread.v1.SpreadEngine", "topospread.v1.ClusterState"
-OK, INVALID_ARGUMENT, NOT_FOUND = 0, 3, 5
+OK, CANCELLED, INVALID_ARGUMENT, NOT_FOUND = 0, 1, 3, 5
 
 
 @pytest.fixture
@@ -94,13 +94,6 @@ def replace(peer: Peer, metadata: Any) -> Any:
     _, call = peer.state.Replace.with_call(
         iter([header, pods]), timeout=PATIENCE, metadata=metadata
     )
-    return call
-
-
-def watch(peer: Peer, metadata: Any) -> Any:
-    call = peer.state.Watch(state_pb.WatchRequest(), timeout=0.2, metadata=metadata)
-    with pytest.raises(grpc.RpcError):
-        next(call)
     return call
 
 
@@ -273,14 +266,25 @@ def test_failures_are_marked(receiver, peer, method, request_, code, error):
 
 
 def test_a_watch_is_one_span_from_its_begin_to_its_end(receiver, peer):
-    trace = Traced()
-    with pytest.raises(grpc.RpcError) as late:
-        next(peer.state.Watch(state_pb.WatchRequest(), timeout=0.2, metadata=trace.metadata))
-    assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    (span,) = receiver.spans(1)
-    assert (span.trace_id.hex(), span.parent_span_id.hex()) == (trace.id, PARENT)
-    assert span.name == f"{STATE}/Watch"
-    assert span.end_time_unix_nano - span.start_time_unix_nano > 100_000_000
+    before = peer.evaluate().revision
+    peer.apply(pod("first", "a1"))
+    watching, writing = Traced(), Traced()
+    request = state_pb.WatchRequest(revision=before)
+    stream = peer.state.Watch(request, timeout=PATIENCE, metadata=watching.metadata)
+    assert next(stream).events[0].name == "first"
+    peer.state.Apply(
+        state_pb.ApplyRequest(objects=[pod("second", "a1")]),
+        timeout=PATIENCE,
+        metadata=writing.metadata,
+    )
+    assert next(stream).events[0].name == "second"
+    stream.cancel()
+    by_name = {span.name: span for span in receiver.spans(3)}
+    watch, write = by_name[f"{STATE}/Watch"], by_name[f"{STATE}/Apply"]
+    assert (watch.trace_id.hex(), watch.parent_span_id.hex()) == (watching.id, PARENT)
+    assert plain(watch.attributes)["rpc.grpc.status_code"] == CANCELLED
+    assert watch.start_time_unix_nano <= write.start_time_unix_nano
+    assert write.end_time_unix_nano <= watch.end_time_unix_nano
 
 
 def test_each_question_of_a_stream_is_a_span(receiver, peer):

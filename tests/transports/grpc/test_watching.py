@@ -7,7 +7,7 @@ import threading
 import grpc
 import pytest
 
-from tests.servers import PATIENCE, Peer, at_least, pod, served, two_zones, until
+from tests.servers import PATIENCE, Peer, at_least, expired, pod, served, two_zones, until
 from tests.telemetry.expositions import value
 from topospread_proto.v1 import cluster_state_pb2 as state_pb
 
@@ -73,13 +73,15 @@ def test_it_ends_when_its_callers_connection_is_gone(run):
 
 def test_it_ends_with_its_deadline(run):
     running = run()
-    stream = running.peer.state.Watch(state_pb.WatchRequest(), timeout=0.2)
-    with pytest.raises(grpc.RpcError):
-        next(stream)
+    streams = running.server._pools.streams
+    stream = expired(
+        lambda seconds: running.peer.state.Watch(state_pb.WatchRequest(), timeout=seconds),
+        lambda: streams._workers_made > 0,
+    )
     assert stream.code() is CODE.DEADLINE_EXCEEDED
-    until(lambda: running.server._pools.streams.busy == 0, "the thread is given back")
+    until(lambda: streams.busy == 0, "the thread is given back")
     code = "DEADLINE_EXCEEDED"
-    assert value(running.metrics(), "topospread_calls_total", method=WATCH, code=code) == 1
+    assert value(running.metrics(), "topospread_calls_total", method=WATCH, code=code)
 
 
 def test_it_ends_with_the_server_and_does_not_hold_it_up():
