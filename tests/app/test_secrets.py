@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from tests.access.callers import AccessFile
-from tests.servers import PATIENCE, Peer, ServerProcess, served, two_zones
+from tests.servers import PATIENCE, Peer, ServerProcess, served, two_zones, until
 from tests.telemetry.otlp import trace_receiver
 from topospread.access.tokens import new_token
 from topospread.service.read import Reads
@@ -99,11 +99,16 @@ def test_nothing_that_a_server_lets_out_holds_a_token(workers, tmp_path, capfd):
             broken = access.path.read_text()
             access.path.write_text(f"{broken}\n{access.tokens['admin'].text}: [")
             server.process.send_signal(signal.SIGHUP)
+            said["log"] = ""
+
+            def complained() -> bool:
+                said["log"] += capfd.readouterr().err
+                return said["log"].count("kept generation 1") >= workers
+
+            until(complained, "the broken file is told")
             server.end()
         said["traces"] = "\n".join(map(str, receiver.spans(receiver.waiting())))
-    output = capfd.readouterr()
-    said["log"] = output.err
-    assert "kept generation 1" in said["log"]
+    said["log"] += capfd.readouterr().err
     assert "UNAUTHENTICATED" in said[f"gRPC Basic {access.tokens['admin'].text}"]
     assert "ListClusters" in said["traces"]
     assert "access.yaml" in said["ps"]

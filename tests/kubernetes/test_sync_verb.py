@@ -61,7 +61,7 @@ def test_it_feeds_a_server_until_it_is_told_to_stop(tmp_path: Path) -> None:
         until(lambda: set(state.pods()) == {"web-1", "web-2"}, "the changes")
         assert 'topospread_sync_active{cluster="default"} 1.0' in text(f"{http}/metrics")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_once_lists_and_ends(tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ def test_once_gives_up_when_the_api_server_is_out_of_reach(tmp_path: Path) -> No
     with served() as server:
         config = kubeconfig(tmp_path, "http://127.0.0.1:1")
         said = run(
-            "sync", "--once", "--timeout", "0.5", "--address", server.address,
+            "sync", "--once", "--timeout", "3", "--address", server.address,
             "--kubeconfig", config,
         )  # fmt: skip
     assert said.returncode == 3
-    assert "not everything was listed within 0.5 s" in said.stderr
+    assert "not everything was listed within 3 s" in said.stderr
     assert "out of reach" in said.stderr
 
 
@@ -116,7 +116,7 @@ def test_without_a_cluster_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 def text(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         content: bytes = answer.read()
         return content.decode()
 
