@@ -23,12 +23,19 @@ from topospread.spread.topology import Eligibility
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from topospread.kube.demands import Requests
+
 APP = (("app", "a"),)
 OF_APP = group(labels={"app": "a"})
 
 
-def starts(name: str, node: str, labels: tuple[tuple[str, str], ...] = APP) -> PodChange:
-    return PodChange("default", name, PodRow(labels, node, True))
+def starts(
+    name: str,
+    node: str,
+    labels: tuple[tuple[str, str], ...] = APP,
+    requests: Requests | None = None,
+) -> PodChange:
+    return PodChange("default", name, PodRow(labels, node, True, requests))
 
 
 def joins(name: str, zone: str = "z") -> NodeChange:
@@ -57,7 +64,8 @@ def many_changes(dice: random.Random, count: int) -> Iterator[IndexChange]:
                 yield PodChange("default", f"p{dice.randrange(900)}", None)
             case _:
                 labels = (("app", dice.choice("ab")), ("hash", str(dice.randrange(200))))
-                yield starts(f"p{dice.randrange(900)}", name, labels)
+                requests = dice.choice((None, (), (("cpu", dice.randrange(500)),)))
+                yield starts(f"p{dice.randrange(900)}", name, labels, requests)
 
 
 # No shrinking: a smaller seed is no simpler cluster.
@@ -94,6 +102,20 @@ def test_changes_on_more_nodes_than_a_version_carries_before_anybody_reads(extra
         builder.fold([starts(f"newest-{number}", f"n{number}")])
     assert sorted(pods_on_nodes(builder)) == [2, *[3] * (count - 1)]
     assert builder.snapshot.domain_counts(OF_APP, Eligibility(), ZONE).sum() == 3 * count - 1
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_what_is_taken_on_more_nodes_than_a_version_carries(reading: bool) -> None:
+    """What the first of two thousand pods took was forgotten, as soon as others came."""
+    builder = Builder()
+    for number in range(2 * MAX_PENDING):
+        change = starts(f"p{number}", f"n{number % 7}", requests=(("cpu", 100),))
+        builder.fold([joins(f"n{number % 7}"), change])
+        if reading:
+            builder.snapshot.usage.taken("cpu", builder.snapshot.nodes.capacity)
+    snapshot = builder.snapshot
+    assert snapshot.usage.taken("cpu", snapshot.nodes.capacity).sum() == 2 * MAX_PENDING * 100
+    assert snapshot.usage.taken("pods", snapshot.nodes.capacity).sum() == 2 * MAX_PENDING
 
 
 def test_more_groups_at_once_than_are_kept() -> None:

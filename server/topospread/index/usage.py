@@ -55,9 +55,10 @@ class Usage:
     def changed(self, differences: Mapping[tuple[str, int], int]) -> Usage:
         """The next version; ``differences`` maps (resource, slot) to an amount."""
         base, pending, size = self._base, self._pending, self._size
-        made = dict(self._made)
         if size > MAX_PENDING:
-            made |= {name: self.taken(name, 0) for name in (*base, *pending) if name not in made}
+            for name in (*base, *pending):
+                self.taken(name, 0)  # works all amounts out, whatever part of them is asked for
+        made = dict(self._made)
         if made:
             # What somebody asked for is built upon.
             base = {name: amounts for name, amounts in {**base, **made}.items() if amounts.any()}
