@@ -6,12 +6,12 @@ import pytest
 
 from topospread.app.stores import open_store
 from topospread.cli.bench.race import scenario
-from topospread.cli.bench.race.record import Gap, Recorder
 from topospread.cli.bench.race.replay import Found, Replay
+from topospread.cli.bench.record import Gap, Recorder
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.reservations import Claim, reservation_key
 from topospread.codec.stored import ends_reservation, stored
-from topospread.store.api import Key, Kind, Put, Remove
+from topospread.store.api import Key, Kind, Put, Remove, Transaction
 from topospread_client.manifests import object_from_manifest, pod_from_manifest
 
 CLUSTER = "race"
@@ -51,7 +51,8 @@ def bound(number: int, node: int, app: str = "zones", *, ends: bool = True):
 
 
 def played(store) -> Found:
-    log = Recorder(store, CLUSTER).finish()
+    log: list[Transaction] = []
+    assert Recorder(store, CLUSTER, log.append).finish() == store.head(CLUSTER).revision.number
     assert len(log) == store.head(CLUSTER).revision.number
     return Replay().play(log, lambda _: None)
 
@@ -118,7 +119,7 @@ def test_a_place_on_no_node_and_other_labels_are_breaches(store):
 
 
 def test_a_gap_is_an_error(store):
-    recorder = Recorder(store, CLUSTER)
+    recorder = Recorder(store, CLUSTER, lambda _: None)
     store.apply(CLUSTER, [held(0, 0)])
     store.drop(CLUSTER)
     store.apply(CLUSTER, [Put(stored(made(scenario.node(0))))])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from topospread.cli.bench.race.replay import Found
     from topospread.cli.bench.race.run import Tally
     from topospread.cli.bench.stores import OwnRedis
+    from topospread.store.api import Transaction
 
 BREACHED: Final = 1
 SHOWN: Final = 10
@@ -209,9 +210,9 @@ def raced(
     from topospread.app.stores import open_store
     from topospread.cli.bench import processes
     from topospread.cli.bench.race.mishaps import Servers, Unguarded, restart
-    from topospread.cli.bench.race.record import Recorder
     from topospread.cli.bench.race.replay import Replay
     from topospread.cli.bench.race.run import Entry, Race
+    from topospread.cli.bench.record import Recorder
     from topospread_client.client import Client
 
     processes.require_proc()
@@ -232,11 +233,12 @@ def raced(
         with printing.progress("racing") as progress:
             race = Race(entry, lambda done: progress(done, placements))
             race.prepare()
-            recorder = Recorder(opened, cluster)
+            log: list[Transaction] = []
+            recorder = Recorder(opened, cluster, log.append)
             before = running.cpu()
             tally, seconds = race.run()
             cpu = running.cpu() - before
-        log = recorder.finish()
+        revisions = recorder.finish()
         with printing.progress("judging") as progress:
             found = Replay().play(log, lambda done: progress(done, len(log)))
-    return Result(tally, found, seconds, cpu, len(log), race.recovered)
+    return Result(tally, found, seconds, cpu, revisions, race.recovered)

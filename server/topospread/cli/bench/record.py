@@ -1,4 +1,4 @@
-"""The whole log of a race, from revision 0 on, without a gap."""
+"""The whole log of a cluster, from revision 0 on, without a gap."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import StoreUnavailable
-from topospread.store.api import Revision, Transaction
+from topospread.store.api import Revision
 
 if TYPE_CHECKING:
-    from topospread.store.api import Store
+    from collections.abc import Callable
 
+    from topospread.store.api import Store, Transaction
 
 _PAUSE: Final = 0.02
 
@@ -26,10 +27,12 @@ class Recorder:
     Args:
         store: one of its own.
         cluster: which exists.
+        take: given each transaction, in order, in the recorder's thread.
     """
 
-    def __init__(self, store: Store, cluster: str) -> None:
-        self.transactions: list[Transaction] = []
+    def __init__(self, store: Store, cluster: str, take: Callable[[Transaction], None]) -> None:
+        self._take = take
+        self._revisions: list[Revision] = []
         self._store = store
         self._cluster = cluster
         self._identity = store.head(cluster).identity
@@ -38,8 +41,8 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
-    def finish(self) -> list[Transaction]:
-        """Everything up to the present head.
+    def finish(self) -> int:
+        """Go on up to the present head; returns how many transactions there were.
 
         Raises:
             Gap: something is missing.
@@ -50,9 +53,9 @@ class Recorder:
         self._thread.join()
         if self._failure is not None:
             raise Gap(f"the log could not be followed: {self._failure}") from self._failure
-        if head.number and self.transactions[head.number - 1].revision != head:
+        if head.number and self._revisions[head.number - 1] != head:
             raise Gap(f"what was recorded is not the history that ends with {head.number}")
-        return self.transactions
+        return len(self._revisions)
 
     def _run(self) -> None:
         at = Revision()
@@ -70,7 +73,8 @@ class Recorder:
                         or transaction.previous_tag != at.tag
                     ):
                         raise Gap(f"revision {transaction.revision.number} follows {at.number}")
-                    self.transactions.append(transaction)
+                    self._take(transaction)
+                    self._revisions.append(transaction.revision)
                     at = transaction.revision
         except Exception as failure:  # noqa: BLE001 - told by finish(), in the thread that asks
             self._failure = failure
