@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -28,7 +29,7 @@ from topospread.service.spreads import both
 from topospread.store.api import Key, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
@@ -101,28 +102,32 @@ class Scenarios:
         added = self._added(question, wrong)
         batches, demands = self._batches(question, wrong)
         if wrong:
+            # The nodes can be looked at all the same; what is on them need not be read.
+            _, view = self._engine.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
+            self._check_nodes(question, view, added, wrong)
             raise InvalidRequest.of(wrong)
         replica, view, evicted = self._state(question, ask)
         self._check_nodes(question, view, added, wrong)
+        batches = [*evicted, *batches]
+        warnings = self._check_templates(question, view, batches, wrong)
         if wrong:
             raise InvalidRequest.of(wrong)
-        batches = [*evicted, *batches]
         view = self._engine.counted([(each.pod, each.rules) for each in batches], replica, view)
         changes = Supposition(
             gone=[each.node for each in question.drained if not each.stays],
             emptied=[each.node for each in question.drained if each.stays],
-            moves=[*added, *removed],
+            moves=[*added.values(), *removed],
         )
-        scenario = Scenario(question, replica, view, batches, changes, demands)
-        scenario.evicted = len(evicted)
-        self._check_templates(scenario)
-        scenario.warnings += _idle_constraints(batches[len(evicted) :], view)
-        return scenario
+        warnings += _idle_constraints(batches[len(evicted) :], view)
+        return Scenario(
+            question, replica, view, batches, changes, demands, warnings, evicted=len(evicted)
+        )
 
     # ------------------------------ parts
 
     def _check_counts(self, question: Question, wrong: list[FieldViolation]) -> None:
         limits = self._engine.limits
+        what_ifs = len(question.added) + len(question.removed)
         if not question.pods and not (question.reschedule and question.drained):
             wrong.append(required("pod", "say which pod to place"))
         pods = sum(1 if each.replicas is None else each.replicas for each in question.pods)
@@ -135,7 +140,6 @@ class Scenarios:
             wrong.append(
                 invalid("changes.addNodes", nodes, f"at most {limits.simulated_nodes} nodes join")
             )
-        what_ifs = len(question.added) + len(question.removed)
         if what_ifs > limits.what_ifs:
             text = f"at most {limits.what_ifs} pods are added and removed"
             wrong.append(invalid("changes.addPods", what_ifs, text))
@@ -144,8 +148,12 @@ class Scenarios:
         if question.fewest and len(question.groups) > MOST_GROUPS:
             text = f"the fewest of at most {MOST_GROUPS} node groups are looked for"
             wrong.append(invalid("changes.addNodes", len(question.groups), text))
-        if pods > limits.simulated_pods or nodes > limits.simulated_nodes:
-            # What else may be wrong is not looked for: each of them would be given a name.
+        if (
+            pods > limits.simulated_pods
+            or nodes > limits.simulated_nodes
+            or what_ifs > limits.what_ifs
+        ):
+            # What else may be wrong is not looked for: each of them would be named or looked up.
             raise InvalidRequest.of(wrong)
 
     def _state(self, question: Question, ask: Ask) -> tuple[Replica, View, list[Batch]]:
@@ -188,21 +196,28 @@ class Scenarios:
             encoded = self._encoded(question, given, wrong)
             if encoded is None:
                 continue
-            shaped = self._engine.shaped(framed(encoded))
-            demand, _ = self._demands.of(encoded)
-            shape = shaped.shape
-            if question.constraints:
-                pod = changed_constraints(shape.pod, question.constraints, used)
-                check_size(pod, self._engine.limits)
-                shape = Shape(pod)
-            rules = self._engine.rules_of(shape, question.ask)
-            not_modelled |= dict.fromkeys(demand.not_modelled)
-            names = _names(given, shaped.name)
-            uid = shaped.uid if len(names) == 1 else ""
-            batches.append(Batch(shape, rules, demand, names, uid))
+            with _noted(wrong):
+                batch = self._batch(question, given, encoded, used)
+                not_modelled |= dict.fromkeys(batch.demand.not_modelled)
+                batches.append(batch)
         if len(batches) == len(question.pods):
             wrong += unmet(question.constraints, used)
         return batches, tuple(not_modelled)
+
+    def _batch(
+        self, question: Question, given: PodsToPlace, encoded: bytes, used: set[int]
+    ) -> Batch:
+        shaped = self._engine.shaped(framed(encoded))
+        demand, _ = self._demands.of(encoded)
+        shape = shaped.shape
+        if question.constraints:
+            pod = changed_constraints(shape.pod, question.constraints, used)
+            check_size(pod, self._engine.limits)
+            shape = Shape(pod)
+        rules = self._engine.rules_of(shape, question.ask)
+        names = _names(given, shaped.name)
+        uid = shaped.uid if len(names) == 1 else ""
+        return Batch(shape, rules, demand, names, uid)
 
     def _encoded(
         self, question: Question, given: PodsToPlace, wrong: list[FieldViolation]
@@ -241,28 +256,30 @@ class Scenarios:
             moves.append(PodMove(reference.namespace, decode_pod(stored.payload), -1))
         return moves
 
-    def _added(self, question: Question, wrong: list[FieldViolation]) -> list[PodMove]:
-        moves: list[PodMove] = []
+    def _added(self, question: Question, wrong: list[FieldViolation]) -> dict[int, PodMove]:
+        """By position in the question; without those that have ended."""
+        moves: dict[int, PodMove] = {}
         seen: set[PodRef] = set()
         for number, (encoded, node) in enumerate(question.added):
             path = f"changes.addPods[{number}]"
-            demand, own = self._demands.of(encoded)
-            pod = framed(encoded).parse()
-            check_size(pod, self._engine.limits)
-            where = node or own
-            if not where:
-                wrong.append(required(f"{path}.node", "say where it runs"))
-                continue
-            reference = PodRef(pod.name, pod.namespace)
-            if pod.name and (reference in seen or self._is_there(question, reference)):
-                wrong.append(duplicate(path, f"{pod.namespace}/{pod.name}"))
-                continue
-            seen.add(reference)
-            if pod.phase in TERMINAL_PHASES:
-                continue  # as in the state, where it takes up nothing any more
-            labels = tuple(sorted(pod.labels.items()))
-            row = PodRow(labels, where, counted=not pod.terminating, requests=demand.requests)
-            moves.append(PodMove(pod.namespace, row, +1))
+            with _noted(wrong, f"{path}.pod."):
+                demand, own = self._demands.of(encoded)
+                pod = framed(encoded).parse()
+                check_size(pod, self._engine.limits)
+                where = node or own
+                if not where:
+                    wrong.append(required(f"{path}.node", "say where it runs"))
+                    continue
+                reference = PodRef(pod.name, pod.namespace)
+                if pod.name and (reference in seen or self._is_there(question, reference)):
+                    wrong.append(duplicate(path, f"{pod.namespace}/{pod.name}"))
+                    continue
+                seen.add(reference)
+                if pod.phase in TERMINAL_PHASES:
+                    continue  # as in the state, where it takes up nothing any more
+                labels = tuple(sorted(pod.labels.items()))
+                row = PodRow(labels, where, counted=not pod.terminating, requests=demand.requests)
+                moves[number] = PodMove(pod.namespace, row, +1)
         return moves
 
     def _is_there(self, question: Question, reference: PodRef) -> bool:
@@ -275,7 +292,7 @@ class Scenarios:
 
     @staticmethod
     def _check_nodes(
-        question: Question, view: View, added: Sequence[PodMove], wrong: list[FieldViolation]
+        question: Question, view: View, added: Mapping[int, PodMove], wrong: list[FieldViolation]
     ) -> None:
         nodes = view.snapshot.nodes
         seen: set[str] = set()
@@ -286,22 +303,19 @@ class Scenarios:
             elif drained.node in seen:
                 wrong.append(duplicate(path, drained.node))
             seen.add(drained.node)
-        for number, move in enumerate(added):
+        for number, move in added.items():
             if nodes.slot(move.row.node_name) < 0:
                 wrong.append(_no_such_node(f"changes.addPods[{number}].node", move.row.node_name))
 
     @staticmethod
-    def _check_templates(scenario: Scenario) -> None:
-        """Say which templates lack a key; refuse those whose nodes no pod could go to.
-
-        Raises:
-            InvalidRequest: naming the labels that are missing.
-        """
-        snapshot = scenario.view.snapshot
-        judged = [each.shape.judgeable(each.rules, snapshot) for each in scenario.batches]
+    def _check_templates(
+        question: Question, view: View, batches: Sequence[Batch], wrong: list[FieldViolation]
+    ) -> list[str]:
+        """Say which templates lack a key; those whose nodes no pod could go to are wrong."""
+        judged = [each.shape.judgeable(each.rules, view.snapshot) for each in batches]
         wanted = [set(each.constraints.hard.keys) - {HOSTNAME_LABEL} for each in judged]
-        wrong: list[FieldViolation] = []
-        for number, group in enumerate(scenario.question.groups):
+        warnings: list[str] = []
+        for number, group in enumerate(question.groups):
             has = set(group.template.labels)
             if group.variants:
                 has |= set.intersection(*(set(each) for each in group.variants))
@@ -312,9 +326,8 @@ class Scenarios:
                 text = "the pods spread over it: no pod could go to these nodes"
                 wrong += [required(f"{path}[{key}]", text) for key in missing]
             text = "is missing: pods that spread over it cannot go to these nodes"
-            scenario.warnings += [f"{path}[{key}] {text}" for key in missing]
-        if wrong:
-            raise InvalidRequest.of(wrong)
+            warnings += [f"{path}[{key}] {text}" for key in missing]
+        return warnings
 
 
 def between_pods(question: Question) -> Callable[[], None]:
@@ -344,6 +357,17 @@ def _idle_constraints(batches: Sequence[Batch], view: View) -> Iterator[str]:
                 yield f"{where} limits nothing: its labelSelector matches no pod"
             elif not constraint.self_match:
                 yield f"{where} does not count the pods placed: they lack the labels it selects"
+
+
+@contextmanager
+def _noted(wrong: list[FieldViolation], path: str = "") -> Iterator[None]:
+    """Add what fields below a path are refused for to what is wrong, and go on after the block."""
+    try:
+        yield
+    except InvalidRequest as refused:
+        if not refused.violations:
+            raise
+        wrong += [replace(each, field=path + each.field) for each in refused.violations]
 
 
 def _name_of(key: Key) -> tuple[str, str]:

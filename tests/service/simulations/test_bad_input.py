@@ -26,19 +26,14 @@ def refused(world: World, **arguments: Any) -> list[tuple[str, str]]:
 
 
 def test_nodes_and_pods_that_are_not_there(three_zones: World):
-    found = refused(
-        three_zones,
-        drain=["x", Drain("y", stays=True)],
-        remove_pods=["default/nobody"],
-    )
-    assert [field for field, _ in found] == ["changes.removePods[0]"]
     assert refused(three_zones, drain=["x", "n-a", Drain("y", stays=True), "n-a"]) == [
         ("changes.drain[0].node", "no such node in the state"),
         ("changes.drain[2].node", "no such node in the state"),
         ("changes.drain[3].node", ""),
     ]
     assert refused(three_zones, add_pods=[(named("a"), "x"), (named("b"), "")]) == [
-        ("changes.addPods[1].node", "say where it runs")
+        ("changes.addPods[1].node", "say where it runs"),
+        ("changes.addPods[0].node", "no such node in the state"),
     ]
     assert refused(three_zones, add_pods=[(named("a"), "x")]) == [
         ("changes.addPods[0].node", "no such node in the state")
@@ -50,6 +45,39 @@ def test_nodes_and_pods_that_are_not_there(three_zones: World):
     assert refused(three_zones, add_pods=again) == [
         ("changes.addPods[1]", ""),
         ("changes.addPods[2]", ""),
+    ]
+
+
+def test_all_that_is_wrong_with_pods_and_nodes_together(three_zones: World):
+    ended, many = named("ended"), kube.Pod()
+    ended["status"] = {"phase": "Succeeded"}
+    many.metadata.name = "many"
+    many.spec.containers.add().resources.requests["cpu"].string = "many"
+    found = refused(
+        three_zones,
+        pods=["default/w1", POD, many],
+        fewest_nodes=True,
+        drain=["x", Drain("y", stays=True)],
+        remove_pods=["default/nobody"],
+        add_pods=[(ended, "n-a"), (many, "n-a"), (named("a"), ""), (named("b"), "z")],
+        constraints=[ConstraintChange("rack", max_skew=2)],
+        reschedule=True,
+    )
+    assert [field for field, _ in found] == [
+        "changes.addNodes",
+        "changes.removePods[0]",
+        "changes.addPods[1].pod.spec.containers[0].resources.requests[cpu]",
+        "changes.addPods[2].node",
+        "pods[0].podRef",
+        "spec.containers[0].resources.requests[cpu]",
+        "changes.drain[0].node",
+        "changes.drain[1].node",
+        "changes.addPods[3].node",
+    ]
+    bare = NodeGroup(BARE_NODE, 1)
+    assert [field for field, _ in refused(three_zones, drain=["x"], add_nodes=[bare])] == [
+        "changes.drain[0].node",
+        f"changes.addNodes[0].template.metadata.labels[{ZONE}]",
     ]
 
 
@@ -80,7 +108,10 @@ def test_more_than_is_placed_at_once(three_zones: World):
     group = NodeGroup(node("t", "a"), 5001)
     ((field, text),) = refused(three_zones, add_nodes=[group])
     assert (field, text) == ("changes.addNodes", "at most 5000 nodes join")
-    ((field, _),) = refused(three_zones, add_pods=[(named(f"a{n}"), "n-a") for n in range(1001)])
+    # None of them is looked up: each would be refused for itself.
+    ((field, _),) = refused(three_zones, add_pods=[(named("w1"), "n-c")] * 1001)
+    assert field == "changes.addPods"
+    ((field, _),) = refused(three_zones, remove_pods=["default/nobody"] * 1001)
     assert field == "changes.addPods"
 
 
