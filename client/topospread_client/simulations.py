@@ -122,7 +122,7 @@ class Simulation(Answer):
         not_modelled: what of the pods was not looked at.
         warnings: what in the request can hardly be meant.
         joined: the nodes that joined, by node group.
-        evicted: pods and reservations that drained nodes lost.
+        evicted: pods and reservations that drained nodes lost, without pods that were removed.
         fewest: when it was asked for.
         advice: what would make all pods fit, tried out; only where no nodes join.
         rescheduled: pods of drained nodes that were to be placed anew; the first placements and

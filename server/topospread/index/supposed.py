@@ -48,7 +48,8 @@ class Supposition:
         gone: nodes that leave with all that is on them; they belong to no domain any more.
         emptied: nodes that stay, with :data:`DRAIN_TAINT` and without what was on them: domains
             that are eligible all the same, unless a constraint honours taints.
-        moves: pods; those on drained nodes are gone already, and to move them does nothing.
+        moves: pods; those that leave are gone before nodes are drained, so that drained nodes do
+            not lose them; those that come to drained nodes are not there either.
     """
 
     joined: Sequence[Node] = ()
@@ -61,7 +62,7 @@ class Supposition:
 def supposed(
     snapshot: Snapshot, changes: Supposition, groups: Iterable[GroupKey]
 ) -> tuple[Snapshot, int]:
-    """The state after the changes, and how many pods and reservations drained nodes lost.
+    """The state after the changes, and how many pods and reservations drained nodes lost by them.
 
     Args:
         snapshot: the state; nodes to drain or change are in it, nodes to join are not.
@@ -73,6 +74,11 @@ def supposed(
     emptied = drained[len(changes.gone) :]
     usage = snapshot.usage
     evicted = sum(usage.on(slot).get(PODS, 0) for slot in drained)
+    left = {nodes.names[slot] for slot in drained}
+    removed = sum(
+        move.delta < 0 and move.row.requests is not None and move.row.node_name in left
+        for move in changes.moves
+    )
     if emptied:
         usage = usage.changed(
             {
@@ -89,14 +95,14 @@ def supposed(
         usage=usage,
         slots=max(snapshot.slots, nodes.capacity) + len(changes.joined),
     )
-    left = {nodes.names[slot] for slot in drained}
     moves = sorted(
         (move for move in changes.moves if move.row.node_name not in left),
         key=lambda move: move.namespace,
     )
     for namespace, here in groupby(moves, key=lambda move: move.namespace):
         state = state.adjusted(namespace, [(m.row, m.delta) for m in here], state.groups)
-    return state, evicted
+    # Those that were removed may have left the snapshot meanwhile.
+    return state, max(0, evicted - removed)
 
 
 def _nodes(snapshot: Snapshot, changes: Supposition) -> NodeTable:

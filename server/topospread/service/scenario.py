@@ -179,7 +179,8 @@ class Scenarios:
             shaped = self._engine.shaped(framed(encoded))
             demand, _ = self._demands.of(encoded)
             rules = self._engine.rules_of(shaped.shape, replace(ask, validate=False))
-            batches.append(Batch(shaped.shape, rules, demand, (pod.key.name,), shaped.uid))
+            names = (pod.key.name,)
+            batches.append(Batch(shaped.shape, rules, demand, names, shaped.uid, of_crowd=True))
         most = self._engine.limits.simulated_pods
         if len(batches) > most:
             text = f"at most {most} pods are placed anew: drain fewer nodes"

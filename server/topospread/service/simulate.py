@@ -60,6 +60,8 @@ class Batch:
         demand: what each takes of its node.
         names: one a pod; with the seed they decide between equal nodes.
         uid: of the only pod, where it is one of the state: what is held for it is its own.
+        of_crowd: nobody asked for this pod by itself: if it is refused, it is told together with
+            all of its namespace that are refused for the same reason.
     """
 
     shape: Shape
@@ -67,6 +69,7 @@ class Batch:
     demand: Demand
     names: Sequence[str]
     uid: str = ""
+    of_crowd: bool = False
 
     @property
     def pod(self) -> ShapedPod:
@@ -110,10 +113,10 @@ class Placement(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """Pods of one batch that fit nowhere for the same reason.
+    """Pods of one batch, or of one crowd, that fit nowhere for the same reason.
 
     Attributes:
-        batch: its position.
+        batch: the position of the first pod's.
         names: the pods'.
         refusal: kube-scheduler's words.
         cycle: the first of them, judged at the state it was refused at: what to explain. None past
@@ -135,7 +138,7 @@ class Simulation:
         changed: after the changes, before any pod.
         after: with all pods that found a node.
         placements: in the order of placing.
-        evicted: pods and reservations that drained nodes lost.
+        evicted: pods and reservations that drained nodes lost, without pods that were removed.
     """
 
     batches: Sequence[Batch]
@@ -200,22 +203,33 @@ def _place(run: _Run, number: int, batch: Batch, judgeable: Judgeable, found: Si
             found.placements.append(Placement(number, name, chosen))
             refused = None
             continue
+        reason = batch.namespace, chosen
+        if batch.of_crowd and reason in run.crowds:
+            run.crowds[reason].names.append(name)
+            continue
         kept = cycle if len(found.pending) < KEPT else None
         refused = Pending(number, [name], chosen, kept)
         found.pending.append(refused)
+        if batch.of_crowd:
+            run.crowds[reason] = refused
         if run.options.all_or_nothing:
             return False
     return True
 
 
 class _Run:
-    """The state while pods are placed."""
+    """The state while pods are placed.
+
+    Attributes:
+        crowds: those of crowds that are pending, by namespace and reason.
+    """
 
     def __init__(
         self, view: View, state: Snapshot, groups: Sequence[GroupKey], options: Options
     ) -> None:
         self.state = state
         self.options = options
+        self.crowds: dict[tuple[str, Refusal], Pending] = {}
         self._view = view
         self._groups = groups
         self._preference = Preference(options.fit, options.seed)

@@ -4,6 +4,7 @@ A story has `nodes` (name to zone, allocatable, taint), `running` pods of the ap
 node, or to node, cpu and more), the `pods` to place, `changes`, and what it expects:
 
 - placed, pending, evicted, rescheduled: how many;
+- reasons: how many are pending for each reason;
 - nodes: pods that went to these; fullest: the most on one node, those before included;
 - skew: (before, after) of each constraint; domains: (before, after) of the first constraint's;
 - message: of the first pods that are pending; suggested: the begin of what would let one in;
@@ -43,7 +44,7 @@ STORY: Final = {"name", "source", "nodes", "running", "pods", "changes", "expect
 CHANGES: Final = {"add", "drain", "taint", "remove", "start", "constraints", "reschedule"}
 EXPECT: Final = {
     *("placed", "pending", "evicted", "nodes", "fullest", "skew", "domains", "message"),
-    *("suggested", "advice", "joined", "warning", "fewest", "rescheduled"),
+    *("suggested", "advice", "joined", "warning", "fewest", "rescheduled", "reasons"),
 }
 
 
@@ -78,7 +79,9 @@ def check(found: Simulation, expect: Json) -> None:
     """Compare an answer with what is expected."""
     assert (found.placed, found.pending) == (expect["placed"], expect["pending"])
     assert len(found.placements) == found.placed
-    assert sum(pending.count for pending in found.pending_pods) == found.pending
+    reasons = [pending.count for pending in found.pending_pods]
+    assert sum(reasons) == found.pending
+    assert reasons == expect.get("reasons", reasons)
     assert found.evicted == expect.get("evicted", 0)
     assert found.rescheduled == expect.get("rescheduled", 0)
     assert sum(group.count for group in found.joined) == expect.get("joined", _joined(found))
