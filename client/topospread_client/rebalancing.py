@@ -147,6 +147,7 @@ class RebalancePlan(Answer):
         left: of these, above it after the plan.
         stuck: pods that may not be evicted, by why.
         not_modelled: what of the evicted pods was not looked at.
+        notes: what the caller ought to know, such as that there is no constraint.
     """
 
     evictions: tuple[PlannedEviction, ...]
@@ -157,6 +158,7 @@ class RebalancePlan(Answer):
     left: int
     stuck: Mapping[str, int]
     not_modelled: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def plan_rebalance(
@@ -252,6 +254,7 @@ def _plan(message: planner_pb2.PlanRebalanceResponse, traceparent: str | None) -
         left=message.left,
         stuck={each.reason: each.pods for each in message.stuck},
         not_modelled=tuple(message.not_modelled),
+        notes=tuple(message.notes),
     )
 
 

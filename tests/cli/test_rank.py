@@ -59,6 +59,14 @@ def test_a_workload_says_which_pods_and_what_they_keep(loaded):
     assert value["revision"]
 
 
+def test_a_workload_may_say_the_same_of_hard_and_soft_constraints(loaded):
+    document = yaml.safe_load(WORKLOAD)
+    constraints = document["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    constraints.append({**constraints[0], "whenUnsatisfiable": "ScheduleAnyway"})
+    said = loaded("rank", "-f", "-", "-o", "json", stdin=yaml.safe_dump(document))
+    assert (said.code, len(json.loads(said.out)["constraints"])) == (0, 1)
+
+
 def test_a_workload_chooses_among_pods_that_are_given(topospread):
     other = {
         "apiVersion": "v1",
@@ -89,7 +97,7 @@ def test_only_some_values_are_domains(loaded):
 def test_a_selector_that_matches_nothing_says_so(loaded):
     said = loaded("rank", "-l", "app=nobody", "-o", "name")
     assert (said.code, said.out) == (0, "")
-    assert said.err.splitlines() == ["note: no pod of the namespace matches the selector"]
+    assert said.err.splitlines() == ["note: no pod of namespace 'default' matches the selector"]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +110,7 @@ def test_a_selector_that_matches_nothing_says_so(loaded):
         (("-l", "app=web", "--constraint", ""), "--constraint"),
         (("-l", "app=web", "--constraint", "zone="), "--constraint"),
         (("-l", "app=web", "--constraint", "a b"), "constraints[0].topologyKey"),
+        (("-l", "app=web", "--constraint", ZONE, "--constraint", ZONE), "constraints[1]"),
         (("-l", "app=web=db"), "--selector"),
         (("-f", "-"), "several workloads"),
     ],

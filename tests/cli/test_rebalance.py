@@ -58,7 +58,12 @@ def test_what_matches_nothing_needs_nothing(loaded):
     assert said.code == 0
     assert "evictions:      0 (proved)" in said.lines
     assert "above maxSkew:  0 of 0 constraints" in said.lines
-    assert "no pod that was looked at has a hard constraint" in said.err
+    note = "no pod that was looked at has a hard constraint: there is nothing to mend"
+    assert said.err.splitlines() == [f"note: {note}"]
+    value = json.loads(loaded("rebalance", "-l", "app=nobody", "-o", "json").out)
+    assert value["notes"] == [note]
+    softly = loaded("rebalance", "-l", "app=nobody", "--include-soft", "-o", "name")
+    assert "no pod that was looked at has a constraint: " in softly.err
 
 
 def test_pods_and_namespaces_to_leave_alone(loaded):
@@ -76,7 +81,7 @@ def test_pods_and_namespaces_to_leave_alone(loaded):
         (("--search-time", "0"), "--search-time"),
         (("-l", "app=web=db"), "--selector"),
         (("-l", "app in (a b)"), "labelSelector"),
-        (("--keep", "a b"), "--selector"),
+        (("--keep", "a b"), "--keep"),
         (("--profile", "nobody"), "settings.profile"),
         (("--cluster", "nobodys"), "nobodys"),
     ],

@@ -55,6 +55,22 @@ def test_everything_wrong_is_said_at_once(client: Client):
     ]
 
 
+def test_the_same_constraint_twice_is_refused(client: Client):
+    twice: list[KeepSpread | str] = [
+        KeepSpread(ZONE, ["a", "b"]),
+        KeepSpread(ZONE),
+        KeepSpread(ZONE, ["b", "a"]),
+        KeepSpread(ZONE, max_skew=2),
+        ZONE,
+    ]
+    with pytest.raises(InvalidRequest) as refused:
+        client.rank_for_deletion({}, constraints=twice)
+    assert [(each.field, each.type) for each in refused.value.violations] == [
+        ("constraints[2]", "Duplicate value"),
+        ("constraints[4]", "Duplicate value"),
+    ]
+
+
 def test_pods_must_be_named_in_some_way(client: Client):
     with pytest.raises(InvalidRequest, match="select pods of the state, or give pods"):
         client.rank_for_deletion()
@@ -92,8 +108,13 @@ def test_a_selector_that_matches_nothing_gives_an_answer_that_says_so(client: Cl
     client.apply([NODE, pod("a", "n1")])
     ranked = client.rank_for_deletion({"app": "db"}, delete=1_000_000)
     assert (ranked.pods, ranked.ranked, ranked.left_out) == ((), 0, 0)
-    assert ranked.notes == ("no pod of the namespace matches the selector",)
+    assert ranked.notes == ("no pod of namespace 'default' matches the selector",)
     assert ranked.keeps_longest is None
+
+
+def test_given_pods_that_have_ended_are_no_pods_of_a_namespace(client: Client):
+    ranked = client.rank_for_deletion({}, objects=[NODE, pod("a", "n1", terminating=True)])
+    assert ranked.notes == ("none of the pods given is running and matches the selector",)
 
 
 def test_more_deletions_than_pods_are_all_pods(client: Client):

@@ -14,17 +14,21 @@ _EQUAL: Final = re.compile(r"^(?P<key>[^\s=!]+)\s*(?P<operator>==|=|!=)\s*(?P<va
 _EXISTS: Final = re.compile(r"^(?P<no>!?)\s*(?P<key>[^\s=!(),]+)$")
 
 
-def selector_of(query: str) -> LabelSelector:
+def selector_of(query: str, option: str = "--selector") -> LabelSelector:
     """The selector that a query means.
+
+    Args:
+        query: requirements, separated by commas.
+        option: that it was given with.
 
     Raises:
         BadInput: a part that is no requirement.
     """
     parts = [part.strip() for part in _COMMA.split(query)]
-    return LabelSelector(match_expressions=[_requirement(part) for part in parts])
+    return LabelSelector(match_expressions=[_requirement(part, option) for part in parts])
 
 
-def _requirement(part: str) -> LabelSelectorRequirement:
+def _requirement(part: str, option: str) -> LabelSelectorRequirement:
     if found := _SET.match(part):
         values = [value.strip() for value in found["values"].split(",")]
         operator = "In" if found["operator"] == "in" else "NotIn"
@@ -37,6 +41,6 @@ def _requirement(part: str) -> LabelSelectorRequirement:
         operator = "DoesNotExist" if found["no"] else "Exists"
         return LabelSelectorRequirement(key=found["key"], operator=operator)
     raise BadInput(
-        f"--selector: {part!r} is no requirement: write key=value, key!=value, key, !key, "
+        f"{option}: {part!r} is no requirement: write key=value, key!=value, key, !key, "
         "key in (a,b) or key notin (a,b)"
     )

@@ -87,7 +87,9 @@ def _of_template(wanted: Chosen) -> list[KeepSpread]:
     """What the workload's template asks for; its pods may be older."""
     if wanted.template is None:
         return []
-    return [
-        KeepSpread(each.topology_key, max_skew=each.max_skew)
+    said = [
+        (each.topology_key, each.max_skew)
         for each in wanted.template.spec.topology_spread_constraints
     ]
+    # A hard and a soft one may say the same here.
+    return [KeepSpread(key, max_skew=skew) for key, skew in dict.fromkeys(said)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topospread.cli import rebalances
+from topospread.cli import printing, rebalances
 from topospread.cli.complaints import DONE, NO_NODE_FITS
 from topospread.cli.label_query import selector_of
 from topospread.cli.options import Options, output_option, pass_options, server_options
@@ -85,7 +85,10 @@ def command(
             excluded_namespaces=excluded,
             include_soft=include_soft,
             filters=Filters(
-                priority_below, bare_pods, claims_stay, selector_of(keep) if keep else None
+                priority_below,
+                bare_pods,
+                claims_stay,
+                selector_of(keep, "--keep") if keep else None,
             ),
             budgets=Budgets(max_evictions, max_per_node, max_per_namespace),
             search_time=search_time,
@@ -93,4 +96,6 @@ def command(
             consistency=Consistency(fully_consistent=True),
         )
     rebalances.show(plan, options.output, options.cluster)
+    for text in plan.notes:
+        printing.note(f"note: {text}")
     return NO_NODE_FITS if plan.left else DONE

@@ -40,8 +40,6 @@ def _print(plan: RebalancePlan) -> None:
         ]
         printing.table(["#STEP", "EVICT", "FROM", "REPLACEMENT CAN GO TO", "#FITTING"], steps)
         click.echo()
-    if not plan.constraints:
-        printing.note("no pod that was looked at has a hard constraint: there is nothing to mend")
     printing.fields(
         [
             ("evictions", f"{len(plan.evictions)} ({plan.optimal.label})"),
@@ -126,5 +124,6 @@ def _structure(plan: RebalancePlan) -> dict[str, object]:
         ],
         "stuck": dict(plan.stuck),
         "notModelled": list(plan.not_modelled),
+        "notes": list(plan.notes),
         "traceId": plan.trace_id,
     }

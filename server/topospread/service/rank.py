@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from topospread.codec.candidates import (
     EncodedPod,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from topospread.spread.constraints import Constraint
     from topospread.spread.deletion import Candidate
     from topospread.store.api import Store
-
-NOTHING_MATCHES: Final = "no pod of the namespace matches the selector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ class Ranks:
         found = _chosen(encoded, Listing(families), ask.selector, turn)
         pods = found.pods
         if not pods:
-            notes: Sequence[str] = (NOTHING_MATCHES,)
+            notes: Sequence[str] = (_nothing_matches(ask),)
             return Ranked(token, ask.strategy, (), left_out=found.left_out, notes=notes)
         spreads, limits, notes = self._spreads(ask, found, nodes)
         now = time.time_ns() if ask.now is None else ask.now
@@ -270,6 +268,12 @@ def _spread(
         ),
         min_domains=kept.min_domains,
     )
+
+
+def _nothing_matches(ask: RankAsk) -> str:
+    if ask.pods is None:
+        return f"no pod of namespace {ask.namespace!r} matches the selector"
+    return "none of the pods given is running and matches the selector"
 
 
 def _families(replica_sets: Iterable[bytes]) -> dict[tuple[str, str], str]:

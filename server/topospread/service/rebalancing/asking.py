@@ -155,6 +155,7 @@ class Plan:
         violated: of these, above their maxSkew now.
         left: of these, above it after the plan.
         stuck: pods of the groups that may not be evicted, by why.
+        notes: what the caller ought to know.
     """
 
     token: str
@@ -165,6 +166,7 @@ class Plan:
     left: int
     stuck: Mapping[str, int]
     not_modelled: Sequence[str]
+    notes: Sequence[str] = ()
 
     @property
     def optimality(self) -> Optimality:

@@ -114,6 +114,7 @@ class Rebalances:
             left=sum(skew(limit, run.state) > limit.max_skew for limit in wanted),
             stuck=dict(sorted(run.stuck.items())),
             not_modelled=sorted(run.not_modelled),
+            notes=() if wanted else (_nothing_to_mend(ask),),
         )
 
     def _census(self, ask: RebalanceAsk) -> tuple[View, Mapping[str, Space]]:
@@ -138,6 +139,11 @@ class Rebalances:
                 return replace(listed.view, snapshot=view.snapshot), spaces
             listed.advance(view)
         raise Unavailable("the cluster changes faster than its constraints are counted: try again")
+
+
+def _nothing_to_mend(ask: RebalanceAsk) -> str:
+    which = "constraint" if ask.soft else "hard constraint"
+    return f"no pod that was looked at has a {which}: there is nothing to mend"
 
 
 def _cheapest_first(spaces: Mapping[str, Space], snapshot: Snapshot) -> Sequence[Knot]:

@@ -11,7 +11,7 @@ from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.selectors import EVERYTHING, SelectorError, compile_selector
-from topospread.kube.violations import invalid, required
+from topospread.kube.violations import duplicate, invalid, required
 from topospread.replica.replicas import NEWEST_AT_HAND
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.service.rank import KeptSpread, RankAsk
@@ -137,6 +137,7 @@ def _constraints(
 ) -> tuple[KeptSpread, ...]:
     if len(request.constraints) > MAX_CONSTRAINTS:
         wrong.append(FieldViolation("constraints", f"must have at most {MAX_CONSTRAINTS} items"))
+    seen: set[tuple[str, frozenset[str], int]] = set()
     for position, constraint in enumerate(request.constraints):
         path = f"constraints[{position}]"
         if not constraint.topology_key:
@@ -145,10 +146,19 @@ def _constraints(
             wrong.append(invalid(f"{path}.topologyKey", constraint.topology_key, "; ".join(errors)))
         if constraint.max_skew < 0:
             wrong.append(invalid(f"{path}.maxSkew", constraint.max_skew, "must not be negative"))
+        same = constraint.topology_key, frozenset(constraint.limited_values), constraint.max_skew
+        if same in seen:
+            wrong.append(duplicate(path, _shown(constraint)))
+        seen.add(same)
     return tuple(
         KeptSpread(each.topology_key, tuple(each.limited_values), each.max_skew)
         for each in request.constraints
     )
+
+
+def _shown(constraint: rank_pb2.RankConstraint) -> str:
+    values = ",".join(constraint.limited_values)
+    return f"{constraint.topology_key}={values}" if values else constraint.topology_key
 
 
 def _check_names(

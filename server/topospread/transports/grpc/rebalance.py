@@ -135,6 +135,7 @@ def _answer(plan: Plan) -> pb.PlanRebalanceResponse:
         violated=plan.violated,
         left=plan.left,
         not_modelled=plan.not_modelled,
+        notes=plan.notes,
     )
     for each in plan.evictions:
         answer.evictions.add(
