@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from click.shell_completion import BashComplete
 
 from tests.cli.manifests import CLUSTER, POD
+from topospread.cli.main import VERBS, root
 
 DONE, NO_NODE, BAD_INPUT, OUT_OF_REACH = 0, 1, 2, 3
 
@@ -154,6 +156,13 @@ def test_a_reader_that_has_enough_is_no_mistake(address, cluster):
 def test_help_is_there_for_every_verb(bare):
     listed = bare("--help")
     assert listed.code == DONE
-    for verb in ("serve", "apply", "delete", "get", "evaluate", "status", "conformance", "version"):
+    for verb in VERBS:
         assert f"  {verb} " in listed.out
         assert bare(verb, "--help").code == DONE
+
+
+def test_a_shell_completes_verbs_and_options():
+    completing = BashComplete(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
+    assert [each.value for each in completing.get_completions([], "re")] == ["release", "rebalance"]
+    offered = completing.get_completions(["release", "web-0"], "--ignore")
+    assert [each.value for each in offered] == ["--ignore-not-found"]

@@ -1,4 +1,4 @@
-"""`topospread place` and `topospread get reservations`, against a real server."""
+"""`topospread place`, `release` and `get reservations`, against a real server."""
 
 from __future__ import annotations
 
@@ -79,10 +79,59 @@ def test_reservations_by_name_and_namespace(loaded):
     assert "nothing is held for pod default/web-2" in missing.err
 
 
+def test_what_is_held_is_released_by_the_names_that_get_prints(loaded):
+    loaded("place", "-f", "-", stdin=POD)
+    said = loaded("release", *loaded("get", "reservations", "-o", "name").lines)
+    assert (said.code, said.lines) == (0, ["reservation/shop/web-2 released"])
+    assert loaded("get", "reservations").err.splitlines() == ["no reservations found"]
+
+
+def test_release_for_programs_and_of_nothing(loaded, cluster):
+    loaded("place", "-f", "-", stdin=POD)
+    asked = ("release", "shop/web-2", "web-3", "-n", "shop", "shop/web-2")
+    said = loaded(*asked, "-o", "json")
+    value = json.loads(said.out)
+    assert (said.code, value["cluster"]) == (2, cluster)
+    assert [(each["reservation"], each["released"]) for each in value["items"]] == [
+        ("reservation/shop/web-2", True),
+        ("reservation/shop/web-3", False),
+    ]
+    assert all(each["revision"] and each["traceId"] for each in value["items"])
+    again = loaded(*asked)
+    assert (again.code, again.out) == (2, "")
+    assert again.err.splitlines() == [
+        "reservation/shop/web-2: nothing is held",
+        "reservation/shop/web-3: nothing is held",
+    ]
+    assert loaded(*asked, "--ignore-not-found", "-o", "name").code == 0
+
+
+def test_release_of_another_pods_incarnation_leaves_the_place_alone(loaded):
+    loaded("place", "-f", "-", stdin=POD.replace("metadata: {", "metadata: {uid: u2, "))
+    assert loaded("release", "web-2", "-n", "shop", "--uid", "u1").code == 2
+    said = loaded("release", "web-2", "-n", "shop", "--uid", "u2", "-o", "name")
+    assert (said.code, said.lines) == (0, ["reservation/shop/web-2"])
+
+
+def test_a_workload_has_no_pod_to_hold_a_place_for(loaded):
+    workload = (
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {}}}"
+    )
+    said = loaded("place", "-f", "-", stdin=f"{POD}---\n{workload}")
+    assert (said.code, said.out) == (2, "")
+    assert "Deployment web: a place is held for a pod, by its name: give pods" in said.err
+    # The pod before it did not get a place either.
+    assert loaded("get", "reservations").err.splitlines() == ["no reservations found"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("place",), "say which pods"),
+        (("release",), "NAME"),
+        (("release", "pod/shop/web-2"), "write NAME or NAMESPACE/NAME"),
+        (("release", "shop/"), "write NAME or NAMESPACE/NAME"),
+        (("release", "web-1", "web-2", "--uid", "u1"), "--uid is of one pod"),
         (("place", "shop/nobody"), "shop/nobody"),
         (("place", "-f", "-", "--ttl", "0"), "--ttl"),
         (("place", "-f", "-", "--fit", "all"), "--fit"),

@@ -39,7 +39,7 @@ def show(
         found = tuple(by_name[name] for name in names)
     if options.output == "name":
         for each in found:
-            click.echo(f"reservation/{each.namespace}/{each.name}")
+            click.echo(path_of(each.namespace, each.name))
     elif options.output != "table":
         items = [_structure(each) for each in found]
         printing.structure({"cluster": options.cluster, "items": items}, options.output)
@@ -48,6 +48,11 @@ def show(
     else:
         printing.table(_COLUMNS, (_row(each) for each in found))
     return DONE
+
+
+def path_of(namespace: str, name: str) -> str:
+    """A reservation as `-o name` prints it: by its pod, ``reservation/prod/web-0``."""
+    return f"reservation/{namespace}/{name}"
 
 
 def _row(held: Reservation) -> list[object]:

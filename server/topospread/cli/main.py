@@ -28,6 +28,7 @@ VERBS: Final = (
     "evaluate",
     "explain",
     "place",
+    "release",
     "rank",
     "simulate",
     "rebalance",

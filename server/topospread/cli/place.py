@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli import printing
-from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
+from topospread.cli.complaints import (
+    BAD_INPUT,
+    DONE,
+    NO_NODE_FITS,
+    BadInput,
+    explained,
+    prefixed,
+)
 from topospread.cli.evaluate import Question, questions_of
 from topospread.cli.inputs import input_options
 from topospread.cli.options import Options, output_option, pass_options, server_options
@@ -75,6 +82,7 @@ def command(
     questions = questions_of(
         stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
     )
+    _refuse_workloads(questions)
     settings = settings_of(args_file, profile, gates)
     found: list[tuple[Question, Placed]] = []
     refused: list[str] = []
@@ -102,6 +110,19 @@ def command(
     if refused:
         return BAD_INPUT
     return DONE if all(placed.node for _, placed in found) else NO_NODE_FITS
+
+
+def _refuse_workloads(questions: Sequence[Question]) -> None:
+    """A place is held for a pod by its name, and what a workload would make has none yet."""
+    makers = [each for each in questions if each.replicas is not None]
+    if makers:
+        raise BadInput(
+            *(
+                f"{each.source}: {each.label}: a place is held for a pod, by its name: give pods; "
+                "`simulate` places what a workload would make, and holds nothing"
+                for each in makers
+            )
+        )
 
 
 def _show(found: Sequence[tuple[Question, Placed]], options: Options) -> None:

@@ -1,0 +1,85 @@
+"""`topospread release`: end what is held for pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from topospread.cli import printing
+from topospread.cli.complaints import BAD_INPUT, DONE, BadInput
+from topospread.cli.held import path_of
+from topospread.cli.options import Options, output_option, pass_options, server_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread_client.places import Released
+
+
+@click.command("release", short_help="End what is held for pods.")
+@click.argument("names", nargs=-1, required=True, metavar="[NAMESPACE/]NAME...")
+@click.option("-n", "--namespace", metavar="NAME", help="Of names that say none.  [default]")
+@click.option("--uid", metavar="UID", help="Only what is held for the pod with this uid.")
+@click.option("--ignore-not-found", is_flag=True, help="That nothing was held is no mistake.")
+@server_options
+@output_option
+@pass_options
+def command(
+    options: Options,
+    names: Sequence[str],
+    namespace: str | None,
+    uid: str | None,
+    ignore_not_found: bool,
+) -> int:
+    """End the reservations of pods, so that what `place` held for them counts no more.
+
+    Names may be written as `get reservations -o name` prints them. Pods of which nothing was held
+    make the exit code 2.
+    """
+    pods = list(dict.fromkeys(_pod(name, namespace or "default") for name in names))
+    if uid and len(pods) > 1:
+        raise click.UsageError("--uid is of one pod: name only that")
+    released: list[tuple[str, Released]] = []
+    with options.client() as client, printing.progress("releasing") as progress:
+        for done, (space, name) in enumerate(pods, start=1):
+            ended = client.release(name, namespace=space, uid=uid or "")
+            released.append((path_of(space, name), ended))
+            progress(done, len(pods))
+    _show(released, options)
+    missing = not all(each.released for _, each in released)
+    return BAD_INPUT if missing and not ignore_not_found else DONE
+
+
+def _pod(text: str, namespace: str) -> tuple[str, str]:
+    """Namespace and name of a pod.
+
+    Raises:
+        BadInput: it is no name.
+    """
+    match text.split("/"):
+        case [name] if name:
+            return namespace, name
+        case [space, name] | ["reservation", space, name] if space and name:
+            return space, name
+    raise BadInput(f"{text!r} is no pod: write NAME or NAMESPACE/NAME")
+
+
+def _show(released: Sequence[tuple[str, Released]], options: Options) -> None:
+    if options.output in {"json", "yaml"}:
+        items = [
+            {
+                "reservation": path,
+                "released": each.released,
+                "revision": each.revision,
+                "traceId": each.trace_id,
+            }
+            for path, each in released
+        ]
+        printing.structure({"cluster": options.cluster, "items": items}, options.output)
+        return
+    for path, each in released:
+        if each.released:
+            click.echo(path if options.output == "name" else f"{path} released")
+        else:
+            printing.note(f"{path}: nothing is held")
