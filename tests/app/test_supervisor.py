@@ -326,7 +326,11 @@ MISTAKES: dict[str, tuple[Callable[[Path], tuple[str, ...]], int, str]] = {
     "key of another": (foreign_key, 2, "that belong together"),
     "configuration": (bad_config, 2, "Nonsense"),
     "memory": (lambda _: ("--store", "memory:"), 2, "processes do not share memory"),
-    "store out of reach": (lambda _: ("--store", "redis://127.0.0.1:1"), 3, "check --store"),
+    "store out of reach": (
+        lambda _: ("--store", "redis://127.0.0.1:1"),
+        3,
+        "redis://127.0.0.1:1/0: ",
+    ),
     "store that is none": (directory, 3, "store"),
     "no such address": (lambda _: ("--listen", "192.0.2.1:7946", "--insecure"), 2, "--listen"),
     "no such http": (lambda _: ("--http", "192.0.2.1:7947", "--insecure"), 2, "--http"),

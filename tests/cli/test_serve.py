@@ -112,7 +112,11 @@ def test_a_taken_port_is_named():
 
 
 def test_a_store_out_of_reach():
-    ended = run("serve", "--http", "off", "--store", "redis://127.0.0.1:1")
+    ended = run("serve", "--http", "off", "--store", "redis://me:secret@127.0.0.1:1/2")
     assert ended.returncode == 3
+    assert ended.stderr.startswith(
+        "topospread: store redis://127.0.0.1:1/2: Redis cannot be reached"
+    )
     assert "check --store" in ended.stderr
+    assert "secret" not in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -72,7 +72,7 @@ def command(**flags: object) -> int:
     except ConfigError as error:
         raise BadInput(*str(error).splitlines()) from error
     except StoreUnavailable as error:
-        raise Unreachable(f"{error}: check --store, and that the store is up") from error
+        raise Unreachable(f"{error} (check --store, and that the store is up)") from error
     except Unavailable as error:
         raise Unreachable(str(error)) from error
     return DONE
