@@ -111,6 +111,21 @@ def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):
         assert server.get("/extender/v1/filter")[0] == 404
 
 
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [((), True), (("--extender", "off"), False), (("--extender-listen", "127.0.0.1:0"), False)],
+)
+def test_they_warn_when_they_serve_no_extender(store, flags, warned):
+    with start(("--store", store, *TWO, *flags), {}, subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while not process.stdout.readline().startswith("store "):
+            pass
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=PATIENCE)
+    assert ("no extender is served" in told) is warned
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_worker_that_ends_is_replaced_while_the_others_serve(server, number):
     known = server.workers()

@@ -144,6 +144,7 @@ class Supervisor:
             self._until_ready()
             if not self._told:
                 announce(self)
+                self._say_without_extender()
             while not self._told:
                 for member in self._turn(self._start_due()):
                     self._plan_restart(member)
@@ -155,6 +156,15 @@ class Supervisor:
         while not self._told and self._crew.ready < self._crew.size:
             for member in self._turn(None):
                 raise _reason(member)
+
+    def _say_without_extender(self) -> None:
+        """Warn where one process would serve the extender, beside /metrics, and these do not."""
+        settings = self.settings
+        if settings.extender != "off" and settings.http and not settings.extender_listen:
+            LOG.warning(
+                "no extender is served: several workers serve it on --extender-listen alone "
+                "(--extender off if none is meant to be)"
+            )
 
     def _start_due(self) -> float | None:
         """Start the workers whose pause is over; returns the seconds until the next one's is."""
