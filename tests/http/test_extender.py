@@ -22,7 +22,7 @@ from tests.http.extender_client import (
     sample,
     spreading,
 )
-from tests.servers import PATIENCE, ZONE, served
+from tests.servers import PATIENCE, ZONE, served, until
 from tests.telemetry.expositions import value
 from topospread_proto.v1 import placement_pb2
 from topospread_proto.v1.placement_pb2_grpc import PlacementStub
@@ -443,6 +443,27 @@ def test_failures_are_counted_by_verb_and_kind(fresh):
         ("Extender/filter", "NOT_FOUND"),
     ):
         assert value(exposed, "topospread_calls_total", method=method, code=code) == 1
+
+
+def test_that_too_many_calls_stand_in_line_is_told_as_kube_scheduler_shows_it():
+    threads = {"state_threads": 1, "state_queue": 1}
+    with served(http="127.0.0.1:0", **threads) as server, Scheduler(server) as scheduler:
+        scheduler.write(*nodes())
+        pool = server._pools.state
+        with pool.paused():
+            begun = pool.submit(int)
+            until(lambda: not pool.depth, "the thread has taken it")
+            in_line = pool.submit(int)
+            result = scheduler.ask("place", spreading("a"), NAMES)
+            args = json.dumps({"Pod": spreading("a"), "NodeNameToMetaVictims": {}}).encode()
+            preempted = scheduler.post("preempt", args)
+        text = "too many state calls at once: try again later"
+        assert (result["NodeNames"], result["Error"]) == (None, text)
+        assert (preempted.status_code, preempted.json()["Error"]) == (429, text)
+        assert (begun.result(), in_line.result()) == (0, 0)
+        exposed = scheduler.http.get("/metrics").content
+        full = {"method": "Extender/filter", "code": "RESOURCE_EXHAUSTED"}
+        assert value(exposed, "topospread_calls_total", **full) == 1
 
 
 # ------------------------------ access

@@ -136,7 +136,10 @@ class Extender:
             return
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             failure = failure_of(error)
-            answer = Answer(failure.status, error_body(failure.text), failure.code)
+            status, body = failure.status, error_body(failure.text)
+            if target is not None:
+                status, body = failed(target.verb, failure, error)
+            answer = Answer(status, body, failure.code)
         meter.done(answer.code, time.perf_counter() - started)
         if target is not None and target.places:
             _tell(target, answer, scope)

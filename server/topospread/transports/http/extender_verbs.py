@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from topospread.errors import InvalidRequest
+from topospread.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from topospread.service.asks import Ask
 from topospread.service.extend import Judged, filter_candidates, place_candidate, prioritize
 from topospread.service.victims import PodsByUid, helped
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from topospread.telemetry.tracing import Attribute, CallSpan
 
 _T = TypeVar("_T")
+
+_STATUSES: Final = (Refused, Unauthenticated, PermissionDenied)
+"""Errors that are told by a status, whatever the verb."""
 
 PLACED_BY: Final = "Extender/filter"
 """What metrics of places call place mode."""
@@ -157,9 +160,11 @@ def failed(verb: Verb, failure: Failure, error: Exception) -> tuple[int, bytes]:
     """Status and body for a call that failed.
 
     Filter's result has a place for what went wrong, and kube-scheduler shows it on the pod; of a
-    status other than 200 it shows the number alone.
+    status other than 200 it shows the number alone. It takes both for an error of the extender.
+    What is wrong with the request or the caller as such keeps its status, for proxies and people
+    who look at those.
     """
-    if verb is Verb.FILTER and not isinstance(error, Refused):
+    if verb is Verb.FILTER and not isinstance(error, _STATUSES):
         return 200, messages.filter_error(failure.text)
     return failure.status, messages.error_body(failure.text)
 
