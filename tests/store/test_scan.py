@@ -33,6 +33,20 @@ def test_pages_hold_every_object_once_at_rest(store, page):
     assert len(set(found)) == 602
 
 
+@pytest.mark.parametrize("page", [1, 7, 5000])
+def test_a_kind_may_be_asked_for_alone(store, page):
+    fill(store, 30)
+    others = [Key(kind, "default", "web") for kind in Kind if kind not in (Kind.NODE, Kind.POD)]
+    store.apply(CLUSTER, [put(node()), *map(put, others)])
+
+    for kind in Kind:
+        found = [each.key for found in store.scan(CLUSTER, page, kind=kind) for each in found]
+        assert found
+        assert len(found) == len(set(found))
+        assert set(found) == {key for key in objects(store) if key.kind is kind}
+    assert list(store.scan("another", kind=Kind.POD)) == []
+
+
 def test_big_objects_come_in_pages_too(store):
     fill(store, 2000)
 

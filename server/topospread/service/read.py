@@ -110,10 +110,9 @@ class Reads:
         found = sorted(
             (
                 (stored.key.namespace.encode(), stored.key.name.encode(), stored)
-                for page in self._store.scan(cluster)
+                for page in self._store.scan(cluster, kind=kind)
                 for stored in page
-                if stored.key.kind is kind
-                and stored.digest
+                if stored.digest
                 and (not namespace or stored.key.namespace == namespace)
                 and (stored.key.namespace.encode(), stored.key.name.encode()) > after
                 and matches(stored)

@@ -92,9 +92,9 @@ class PodsByUid:
     def _scanned(self, cluster: str) -> Mapping[str, Key]:
         keys = {
             stored.uid: stored.key
-            for page in self._reader.scan(cluster)
+            for page in self._reader.scan(cluster, kind=Kind.POD)
             for stored in page
-            if stored.uid and stored.key.kind is Kind.POD
+            if stored.uid
         }
         if len(self._keys) >= MOST_CLUSTERS and cluster not in self._keys:
             self._keys = {}

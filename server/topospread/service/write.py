@@ -270,9 +270,9 @@ class Writes:
     def _surplus(self, cluster: str, kind: Kind, wanted: Container[Key]) -> list[Key]:
         return [
             stored.key
-            for page in self._store.scan(cluster)
+            for page in self._store.scan(cluster, kind=kind)
             for stored in page
-            if stored.key.kind is kind and stored.key not in wanted
+            if stored.key not in wanted
         ]
 
     def drop(self, cluster: str) -> int:

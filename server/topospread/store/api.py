@@ -273,8 +273,12 @@ class Reader(Protocol):
         """
         ...
 
-    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+    def scan(
+        self, cluster: str, page: int = 2000, *, kind: Kind | None = None
+    ) -> Iterator[Sequence[StoredObject]]:
         """All objects in pages of about ``page``, in no order, each as new as the call or newer.
+
+        With a kind only its objects, for about what these cost.
 
         Pages are not one snapshot: whoever needs one notes head() before, and follows the log to
         the head seen after the last page. An object may come twice while others write; the later

@@ -63,10 +63,12 @@ class ObservedStore:
         with self._asking("verify"):
             self._store.verify(cluster, identity, revision)
 
-    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+    def scan(
+        self, cluster: str, page: int = 2000, *, kind: Kind | None = None
+    ) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""
         # Nothing is asked before the first page.
-        pages = self._store.scan(cluster, page)
+        pages = self._store.scan(cluster, page, kind=kind)
         while True:
             with self._asking("scan"):
                 found = next(pages, None)

@@ -66,11 +66,15 @@ class Replay:
         """There is one history."""
         del cluster, identity, revision
 
-    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+    def scan(
+        self, cluster: str, page: int = 2000, *, kind: Kind | None = None
+    ) -> Iterator[Sequence[StoredObject]]:
         """The objects, once."""
         del cluster
         batch: list[StoredObject] = []
         for each in self._objects:
+            if kind not in (None, each.key.kind):
+                continue
             batch.append(each)
             if len(batch) == page:
                 yield batch

@@ -23,6 +23,7 @@ _PARTS: Final = (
     "feeder",
 )
 _HASHES: Final = {Kind.NODE: "node", Kind.POD: "pod", Kind.RESERVATION: "reservation"}
+_PREFIXES: Final = {"node": b"1//", "workload": b"", "pod": b"2/", "reservation": b"7/"}
 
 
 def key(cluster: str, part: str) -> str:
@@ -46,14 +47,16 @@ def place(cluster: str, wanted: Key) -> tuple[str, str]:
     return key(cluster, part), field
 
 
-def hashes(cluster: str) -> tuple[tuple[str, bytes], ...]:
-    """The hashes of objects, each with what turns a field of it into a written name."""
-    return (
-        (key(cluster, "node"), b"1//"),
-        (key(cluster, "workload"), b""),
-        (key(cluster, "pod"), b"2/"),
-        (key(cluster, "reservation"), b"7/"),
-    )
+def hashes(cluster: str, kind: Kind | None = None) -> tuple[tuple[str, bytes, str], ...]:
+    """The hashes of objects, or the one that has those of a kind.
+
+    Each with what turns a field of it into a written name, and with a pattern of the fields meant.
+    """
+    if kind is None:
+        return tuple((key(cluster, part), _PREFIXES[part], "*") for part in _PREFIXES)
+    part = _HASHES.get(kind, "workload")
+    pattern = f"{kind.value}/*" if part == "workload" else "*"
+    return ((key(cluster, part), _PREFIXES[part], pattern),)
 
 
 def cluster_of(meta: str) -> str:

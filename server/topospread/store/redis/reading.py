@@ -54,7 +54,9 @@ def get(wire: Wire, cluster: str, key: Key) -> StoredObject | None:
     return found
 
 
-def scan(wire: Wire, cluster: str, page: int) -> Iterator[Sequence[StoredObject]]:
+def scan(
+    wire: Wire, cluster: str, page: int, kind: Kind | None
+) -> Iterator[Sequence[StoredObject]]:
     """Pages of a cluster's objects by HSCAN: HGETALL would hold Redis for 100 ms and more.
 
     One connection for all pages, given up at the first failure: a cursor means nothing to a Redis
@@ -62,10 +64,10 @@ def scan(wire: Wire, cluster: str, page: int) -> Iterator[Sequence[StoredObject]
     """
     check_format(wire.call("HGET", keys.key(cluster, "meta"), "format"))
     with wire.connection() as connection:
-        for name, prefix in keys.hashes(cluster):
+        for name, prefix, pattern in keys.hashes(cluster, kind):
             cursor = b"0"
             while True:
-                connection.send_command("HSCAN", name, cursor, "COUNT", page)
+                connection.send_command("HSCAN", name, cursor, "MATCH", pattern, "COUNT", page)
                 cursor, pairs = connection.read_response()
                 if pairs:
                     yield [

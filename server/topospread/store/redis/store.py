@@ -85,10 +85,12 @@ class RedisStore:
         checks.check_cluster(cluster)
         self._tail.verify(cluster, identity, revision)
 
-    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+    def scan(
+        self, cluster: str, page: int = 2000, *, kind: Kind | None = None
+    ) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.scan(self._wires.of(cluster), cluster, page)
+        return reading.scan(self._wires.of(cluster), cluster, page, kind)
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
         """See the contract."""

@@ -16,19 +16,26 @@ if TYPE_CHECKING:
 _KINDS = {kind.value: kind for kind in Kind}
 
 
-def scan(connections: Connections, name: str, page: int) -> Iterator[Sequence[StoredObject]]:
-    """Pages of a cluster's objects; each page is of one moment, the next one of a later."""
+def scan(
+    connections: Connections, name: str, page: int, kind: Kind | None
+) -> Iterator[Sequence[StoredObject]]:
+    """Pages of a cluster's objects, or of those of one kind.
+
+    Each page is of one moment, the next one of a later.
+    """
     with connections.reading() as connection:
         cluster = clusters.load(connection, name)
     if cluster is None:
         return
-    last = (0, "", "")
+    # Names are never empty, so that all of a kind come after the first of these.
+    last, last_kind = ((0, "", ""), max(_KINDS)) if kind is None else ((kind, "", ""), kind)
     while True:
         with connections.reading() as connection:
             rows = connection.execute(
                 "SELECT kind, namespace, name, value FROM object WHERE cluster = ? "
-                "AND (kind, namespace, name) > (?, ?, ?) ORDER BY kind, namespace, name LIMIT ?",
-                (cluster.id, *last, page),
+                "AND (kind, namespace, name) > (?, ?, ?) AND kind <= ? "
+                "ORDER BY kind, namespace, name LIMIT ?",
+                (cluster.id, *last, last_kind, page),
             ).fetchall()
         if not rows:
             return

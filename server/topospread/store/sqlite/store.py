@@ -68,10 +68,12 @@ class SqliteStore:
             clusters.check_identity(found, identity)
             clusters.check_reaches(connection, found, revision)
 
-    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+    def scan(
+        self, cluster: str, page: int = 2000, *, kind: Kind | None = None
+    ) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.scan(self._connections, cluster, page)
+        return reading.scan(self._connections, cluster, page, kind)
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
         """See the contract."""
