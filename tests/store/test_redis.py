@@ -240,7 +240,9 @@ def test_a_log_entry_of_others_asks_for_a_new_list(redis_store, client):
 def test_fields_of_others_come_raw(redis_store, client):
     fill(redis_store)
     client.hset(part("pod"), "no-slash", "x")
-    client.hset(part("workload"), "99/default/x", "y")
+    client.hset(part("workload"), "web/default/x", "y")
+    # A kind that a newer version has.
+    client.hset(part("workload"), "99/default/x", "z")
 
     raw = {stored.payload for stored in objects(redis_store).values() if not stored.digest}
 

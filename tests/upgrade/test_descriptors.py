@@ -1,17 +1,9 @@
-"""Calls and stored values of the release before this one mean the same now: changes only add.
-
-`released.binpb` holds the descriptors of what it offered and stored.
-`python -m tests.upgrade.test_descriptors`
-writes those of the code at hand, once they are released.
-"""
+"""Calls and stored values of the release before this one mean the same now: changes only add."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
-from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
     EnumDescriptorProto,
@@ -20,34 +12,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-from tests.redis_server import ROOT
-from topospread_proto.v1 import (  # noqa: F401 - known to the pool once they are imported
-    cluster_state_pb2,
-    expander_pb2,
-    explain_pb2,
-    feed_pb2,
-    internal_pb2,
-    placement_pb2,
-    planner_pb2,
-    rank_pb2,
-    rebalance_pb2,
-    simulate_pb2,
-    spread_engine_pb2,
-)
-
-RELEASED = Path(__file__).parent / "released.binpb"
-OWN = {"frames.proto"}
-"""How the server reads requests by itself: no other program sees these messages."""
-
-
-def current() -> FileDescriptorSet:
-    """What the code at hand offers and stores."""
-    pool = descriptor_pool.Default()
-    found = FileDescriptorSet()
-    for path in sorted((ROOT / "proto" / "topospread_proto" / "v1").glob("*.proto")):
-        if path.name not in OWN:
-            pool.FindFileByName(f"topospread_proto/v1/{path.name}").CopyToProto(found.file.add())
-    return found
+from tests.upgrade.descriptors import current, released
 
 
 def broken(before: FileDescriptorSet, after: FileDescriptorSet) -> list[str]:
@@ -132,11 +97,6 @@ def _methods(file: FileDescriptorProto) -> dict[str, object]:
     }
 
 
-def released() -> FileDescriptorSet:
-    """What the release before offered and stored."""
-    return FileDescriptorSet.FromString(RELEASED.read_bytes())
-
-
 def test_what_was_released_still_means_the_same():
     assert _all(released(), "method"), "there is something to compare with"
     assert broken(released(), current()) == []
@@ -185,8 +145,3 @@ def test_each_kind_of_break_is_found():
         assert len(changed(change)) == 1, change.__name__
     assert changed(add) == []
     assert changed(reserve) == []
-
-
-if __name__ == "__main__":
-    RELEASED.write_bytes(current().SerializeToString(deterministic=True))
-    sys.stdout.write(f"{RELEASED}\n")

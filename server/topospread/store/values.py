@@ -16,10 +16,15 @@ The version and the digest come first because writes look at them on every chang
 An object is named ``<kind>/<namespace>/<name>`` with the number of its Kind; the namespace is empty
 for nodes. A log entry is such a name behind one mark, and the stored value: ``=`` a relevant write,
 ``~`` a write of the same digest, ``-`` a deletion (its value is empty).
+
+Servers of several versions may share a store. A newer one may add fields to payloads, kinds, and
+names behind which a reader finds nothing that it knows: readers pass over what they do not know.
+All else takes another format, which they refuse.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -37,6 +42,7 @@ MINOR: Final = b"~"
 DELETED: Final = b"-"
 
 _KINDS: Final = {str(kind.value): kind for kind in Kind}
+_NAME: Final = re.compile(rb"(\d+)/[^/]*/.+", re.DOTALL)
 _LENGTHS: Final = struct.Struct(">HI")
 
 
@@ -108,6 +114,12 @@ def key_of(name: bytes) -> Key | None:
         return None
     found = _KINDS.get(kind)
     return None if found is None else Key(found, namespace, rest)
+
+
+def of_newer(name: bytes) -> bool:
+    """Whether a written name is of a kind that only a newer version knows."""
+    found = _NAME.fullmatch(name)
+    return found is not None and found[1].decode() not in _KINDS
 
 
 def entry(field: bytes, value: bytes) -> LogEntry | None:

@@ -44,6 +44,7 @@ def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
 
 def get(wire: Wire, cluster: str, key: Key) -> StoredObject | None:
     """One object."""
+    check_format(wire.call("HGET", keys.key(cluster, "meta"), "format"))
     value = wire.call("HGET", *keys.place(cluster, key))
     if value is None:
         return None
@@ -64,14 +65,16 @@ def scan(
     """
     check_format(wire.call("HGET", keys.key(cluster, "meta"), "format"))
     with wire.connection() as connection:
-        for name, prefix, pattern in keys.hashes(cluster, kind):
+        for hashed, prefix, pattern in keys.hashes(cluster, kind):
             cursor = b"0"
             while True:
-                connection.send_command("HSCAN", name, cursor, "MATCH", pattern, "COUNT", page)
+                connection.send_command("HSCAN", hashed, cursor, "MATCH", pattern, "COUNT", page)
                 cursor, pairs = connection.read_response()
                 if pairs:
                     yield [
-                        _object(prefix + pairs[at], pairs[at + 1]) for at in range(0, len(pairs), 2)
+                        _object(name, pairs[at + 1])
+                        for at in range(0, len(pairs), 2)
+                        if not values.of_newer(name := prefix + pairs[at])
                     ]
                 if cursor == b"0":
                     break

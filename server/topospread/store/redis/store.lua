@@ -525,6 +525,8 @@ end
 
 -- the rule of rules.granted
 local function lease()
+  local format = call('HGET', META, 'format')
+  if format and format ~= ARGV[2] then return {'FORMAT', format} end
   local found, now = call('HMGET', FEEDER, 'holder', 'fence', 'until'), milliseconds()
   local holder, lifetime = ARGV[3], tonumber(ARGV[4])
   local fence, ends = tonumber(found[2] or '0'), tonumber(found[3] or '0')

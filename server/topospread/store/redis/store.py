@@ -184,7 +184,10 @@ class RedisStore:
         checks.check_cluster(cluster)
         checks.check_lease(holder, lifetime)
         words = ("lease", values.FORMAT, holder, lifetime)
-        _, found, fence, left = self._script.run(cluster, words, timeout=timeout)
+        reply = self._script.run(cluster, words, timeout=timeout)
+        if reply[0] != b"OK":
+            _refuse(reply, None)
+        _, found, fence, left = reply
         return Lease(found.decode(), int(fence), int(left))
 
     def ping(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
@@ -54,9 +54,12 @@ class Cluster:
         return tuple(self.dropped.split()) if fresh else ()
 
 
+_SELECT: Final = f"SELECT {', '.join(each.name for each in fields(Cluster))} FROM cluster"
+
+
 def load(connection: sqlite3.Connection, name: str) -> Cluster | None:
     """The row of a cluster; it may be one without an identity."""
-    row = connection.execute("SELECT * FROM cluster WHERE name = ?", (name,)).fetchone()
+    row = connection.execute(f"{_SELECT} WHERE name = ?", (name,)).fetchone()
     return None if row is None else Cluster(*row)
 
 

@@ -71,6 +71,7 @@ class Connections:
         with self._my_turn(deadline) as connection, as_unavailable():
             _begin(connection, deadline)
             try:
+                schema.check_format(connection)
                 yield connection
                 connection.execute("COMMIT")
             finally:
@@ -88,6 +89,7 @@ class Connections:
         with as_unavailable():
             connection = self._reader()
             try:
+                schema.check_format(connection)
                 yield connection
             except sqlite3.Error:
                 connection.close()

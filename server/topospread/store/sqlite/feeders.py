@@ -17,7 +17,7 @@ def lease(connection: sqlite3.Connection, name: str, holder: str, lifetime: int,
     granted = rules.granted(_found(connection, name), holder, lifetime, now)
     if granted.holder == holder:
         connection.execute(
-            "INSERT OR REPLACE INTO feeder VALUES (?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO feeder (name, holder, fence, until) VALUES (?, ?, ?, ?)",
             (name, holder, granted.fence, now + granted.left),
         )
     return granted

@@ -4,13 +4,17 @@ Objects are kept in key order (WITHOUT ROWID), because scan() pages through them
 transaction is one row of ``log``; its number comes from ``cluster.number``, never from a rowid,
 which would begin again after trimming. A dropped cluster keeps its row, without an identity, so
 that it can name what was dropped.
+
+Servers of several versions may have one file open. So statements name their columns, and what a
+newer version adds is a table, or a column with a default, that older ones can leave out; anything
+else takes another format.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import ConfigError
+from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.values import FORMAT
 
 if TYPE_CHECKING:
@@ -103,13 +107,28 @@ def prepare(connection: sqlite3.Connection) -> None:
                 "store: the file is another program's SQLite database; name another path"
             )
         elif found != FORMAT:
-            raise ConfigError(
-                f"store: the file has format {found}, this version reads format {FORMAT}; "
-                "use the version that wrote it, or start with a new file and replay the cluster"
-            )
+            raise ConfigError(f"store: {_other_format(found)}")
         for statement in _ADDED:
             connection.execute(statement)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def check_format(connection: sqlite3.Connection) -> None:
+    """Refuse a file that a newer version brought into another format after it was opened.
+
+    Raises:
+        StoreUnavailable: it did.
+    """
+    (found,) = connection.execute("PRAGMA user_version").fetchone()
+    if found != FORMAT:
+        raise StoreUnavailable(_other_format(found))
+
+
+def _other_format(found: int) -> str:
+    return (
+        f"the file has format {found}, this version reads format {FORMAT}; "
+        "use the version that wrote it, or start with a new file and replay the cluster"
+    )

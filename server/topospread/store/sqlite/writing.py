@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from topospread.store.sqlite.clusters import Cluster
 
 _OBJECT = "cluster = ? AND kind = ? AND namespace = ? AND name = ?"
+_INSERT_CLUSTER = (
+    "INSERT INTO cluster (name, identity, number, tag, total, oldest, marks, tombstones, dropped, "
+    "dropped_at, vouched)"
+)
 
 
 @dataclass(slots=True)
@@ -148,7 +152,7 @@ def vouch(
         clusters.check_identity(cluster, identity)
     if cluster is None:
         connection.execute(
-            "INSERT INTO cluster VALUES (NULL, ?, '', 0, '', 0, 0, '', 0, '', ?, '')", (name, now)
+            f"{_INSERT_CLUSTER} VALUES (?, '', 0, '', 0, 0, '', 0, '', ?, '')", (name, now)
         )
         cluster = clusters.load(connection, name)
         assert cluster is not None, "written in this transaction"
@@ -176,8 +180,7 @@ def _create(connection: sqlite3.Connection, row: Cluster | None, name: str) -> C
     identity = uuid4().hex
     if row is None:
         connection.execute(
-            "INSERT INTO cluster VALUES (NULL, ?, ?, 0, '', 0, 1, '', 0, '', 0, '')",
-            (name, identity),
+            f"{_INSERT_CLUSTER} VALUES (?, ?, 0, '', 0, 1, '', 0, '', 0, '')", (name, identity)
         )
     else:
         connection.execute(
@@ -239,16 +242,17 @@ class _Writer:
         number, tag = cluster.number + 1, secrets.token_hex(8)
         self._note_expiries(effects)
         run(
-            "INSERT OR REPLACE INTO object VALUES (?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO object (cluster, kind, namespace, name, value) "
+            "VALUES (?, ?, ?, ?, ?)",
             [(*self._where(key), value) for key, value in effects.puts],
         )
         run(f"DELETE FROM object WHERE {_OBJECT}", map(self._where, effects.removes))
         self._connection.execute(
-            "INSERT INTO log VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO log (cluster, number, tag, previous, entries) VALUES (?, ?, ?, ?, ?)",
             (cluster.id, number, tag, cluster.tag, values.join(effects.entries)),
         )
         run(
-            "INSERT OR REPLACE INTO touched VALUES (?, ?, ?)",
+            "INSERT OR REPLACE INTO touched (cluster, scope, number) VALUES (?, ?, ?)",
             [(cluster.id, scope, number) for scope in sorted(effects.scopes)],
         )
         self.bury(effects)
@@ -278,7 +282,7 @@ class _Writer:
                 "DELETE FROM tombstone WHERE cluster = ? AND name = ?", (cluster.id, name)
             ).rowcount
             left += run(
-                "INSERT INTO tombstone VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO tombstone (cluster, name, version, uid, at) VALUES (?, ?, ?, ?, ?)",
                 (cluster.id, name, version, remove.uid, self._now),
             ).rowcount
         if effects.buried:
@@ -338,7 +342,7 @@ class _Writer:
             ],
         )
         self._connection.executemany(
-            "INSERT INTO expiry VALUES (?, ?, ?, ?)",
+            "INSERT INTO expiry (cluster, namespace, name, at) VALUES (?, ?, ?, ?)",
             [(self.cluster.id, key.namespace, key.name, at) for key, at in effects.due if at],
         )
 

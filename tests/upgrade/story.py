@@ -1,0 +1,164 @@
+"""The same calls each time, as callers of one release know them: story.jsonl.
+
+A line is a call: its name, the requests in protobuf's JSON, whether it only `reads`, and how many
+answers to `take` of a stream. `@first` and `@last` stand for the revisions of the first and the
+last write.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf import descriptor_pool
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.message_factory import GetMessageClass
+
+from tests.servers import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.message import Message
+
+STORY = Path(__file__).parent / "story.jsonl"
+SERVED = {"expander_cluster": "prod"}
+"""Settings of a server that the story is told to."""
+
+CHANGING = {
+    "revision",
+    "cycle",
+    "expires_at",
+    "started_at",
+    "fence",
+    "left",
+    "stale_for",
+    "server_version",
+    "store",
+}
+"""Fields of answers that no two servers, or no two moments, have in common."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of the story."""
+
+    call: str
+    requests: Sequence[dict[str, Any]]
+    reads: bool = False
+    take: int = 1
+
+
+def steps() -> list[Step]:
+    """All of the story."""
+    return [Step(**json.loads(line)) for line in STORY.read_text().splitlines()]
+
+
+def told_to(files: FileDescriptorSet) -> list[Step]:
+    """The steps whose calls a release has."""
+    calls = {
+        f"{file.package}.{service.name}/{method.name}"
+        for file in files.file
+        for service in file.service
+        for method in service.method
+    }
+    return [step for step in steps() if step.call in calls]
+
+
+class Api:
+    """Messages and calls as some release knows them.
+
+    Args:
+        files: its descriptors.
+    """
+
+    def __init__(self, files: FileDescriptorSet) -> None:
+        self._pool = descriptor_pool.DescriptorPool()
+        known = {file.name: file for file in files.file}
+        for name in known:
+            self._add(name, known)
+
+    def message(self, name: str) -> type[Message]:
+        """The class of a message by its full name."""
+        return GetMessageClass(self._pool.FindMessageTypeByName(name))
+
+    def method(self, call: str) -> tuple[type[Message], type[Message]]:
+        """The classes of a call's requests and answers."""
+        found = self._pool.FindMethodByName(call.replace("/", "."))
+        return GetMessageClass(found.input_type), GetMessageClass(found.output_type)
+
+    def _add(self, name: str, known: dict[str, Any]) -> None:
+        try:
+            self._pool.FindFileByName(name)
+        except KeyError:
+            file = known.get(name)
+            if file is None:
+                # Of protobuf itself, which has its own way to stay compatible.
+                self._pool.AddSerializedFile(
+                    descriptor_pool.Default().FindFileByName(name).serialized_pb
+                )
+                return
+            for needed in file.dependency:
+                self._add(needed, known)
+            self._pool.Add(file)
+
+
+class Teller:
+    """A caller of one release.
+
+    Args:
+        channel: to a server.
+        api: what the caller knows.
+        more: bytes behind each request, as a caller would send that knows more fields.
+    """
+
+    def __init__(self, channel: grpc.Channel, api: Api, more: bytes = b"") -> None:
+        self._channel: Any = channel
+        self._api = api
+        self._more = more
+        self.revisions: dict[str, str] = {}
+
+    def tell(self, story: Iterable[Step]) -> list[list[dict[str, Any]]]:
+        """Make the calls; their answers as the caller reads them, without what changes."""
+        return [self._told(step) for step in story]
+
+    def _told(self, step: Step) -> list[dict[str, Any]]:
+        sent, answered = self._api.method(step.call)
+        raws = [self._raw(sent, request) for request in step.requests]
+        call = self._channel.stream_stream(f"/{step.call}")(iter(raws), timeout=PATIENCE)
+        try:
+            answers = [answered.FromString(next(call)) for _ in range(step.take)]
+        except grpc.RpcError as error:
+            return [{"failed": error.code().name}]
+        call.cancel()
+        revision = getattr(answers[-1], "revision", "")
+        if revision and not step.reads:
+            self.revisions.setdefault("@first", revision)
+            self.revisions["@last"] = revision
+        return [lasting(answer) for answer in answers]
+
+    def _raw(self, sent: type[Message], request: dict[str, Any]) -> bytes:
+        text = json.dumps(request)
+        for name, revision in self.revisions.items():
+            text = text.replace(name, revision)
+        message = ParseDict(json.loads(text), sent(), ignore_unknown_fields=True)
+        return message.SerializeToString() + self._more
+
+
+def lasting(message: Message) -> dict[str, Any]:
+    """All fields that a release knows of a message but those that change."""
+    fields = MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    found: dict[str, Any] = _without(fields)
+    return found
+
+
+def _without(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(each) for key, each in value.items() if key not in CHANGING}
+    return [_without(each) for each in value] if isinstance(value, list) else value
