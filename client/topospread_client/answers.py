@@ -374,6 +374,7 @@ class ClusterStatus:
         groups: distinct (namespace, selector) pairs that are counted.
         corrupt: values that could not be read and were left out.
         identity_changed: the store is another one than before; writes are refused.
+        label_sets: different label sets of counted pods, over all namespaces.
     """
 
     name: str
@@ -388,6 +389,7 @@ class ClusterStatus:
     groups: int
     corrupt: int
     identity_changed: bool
+    label_sets: int = 0
 
 
 @dataclass(frozen=True, slots=True)

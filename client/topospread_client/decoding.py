@@ -218,6 +218,7 @@ def _cluster_status(message: state.ClusterStatus) -> answers.ClusterStatus:
         groups=message.groups,
         corrupt=message.corrupt,
         identity_changed=message.identity_changed,
+        label_sets=message.label_sets,
     )
 
 

@@ -141,6 +141,29 @@ def test_the_groups_asked_for_lately_stay() -> None:
     assert len(snapshot.groups) <= 10
 
 
+def test_groups_that_were_not_asked_for_lately_go_and_come_back_right() -> None:
+    builder, cluster = Builder(), Cluster()
+    changes = list(many_changes(random.Random(5), 300))
+    builder.keep(GROUPS[:6])
+    builder.fold(changes[:100])
+    since = builder.snapshot.sequence
+    for used in GROUPS[:2]:
+        builder.snapshot.groups[used].use.tick = since
+    assert set(builder.release(since).groups) == set(GROUPS[:2])
+    builder.fold(changes[100:])
+    cluster.change(changes)
+    assert_counts(builder.snapshot, cluster)
+    assert_counts(builder.keep(GROUPS[:6]), cluster)
+
+
+def test_a_release_tells_uses_before_it_from_those_after() -> None:
+    builder = Builder()
+    builder.keep([OF_APP])
+    at = builder.snapshot.sequence
+    assert builder.release(at).groups, "it was asked for at this very snapshot"
+    assert not builder.release(at + 1).groups, "and not since"
+
+
 def test_pods_before_their_node_count_once_it_is_there() -> None:
     builder = Builder()
     builder.keep([OF_APP])
@@ -174,7 +197,7 @@ def test_slots_label_sets_and_rows_of_what_is_gone_are_used_again() -> None:
     assert builder.snapshot.nodes.capacity <= 64
     assert len(builder.snapshot.domains(ZONE).values) <= 300
     assert len(builder._labels) <= 2
-    assert builder._labels.live == 0
+    assert builder._labels.live == builder.snapshot.label_sets == 0
     assert len(builder._pods._requests) <= 2
     assert len(builder._slots._free) == builder._slots.capacity
 

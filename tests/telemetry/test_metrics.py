@@ -209,7 +209,9 @@ def test_gauges_are_asked_for_at_each_scrape(metrics):
     lag = 7
 
     def clusters():
-        yield ClusterGauges("prod", {"Node": 5000, "Pod": 50_000}, 20, lag, 0.0, 0.012, 1)
+        yield ClusterGauges(
+            "prod", {"Node": 5000, "Pod": 50_000}, 20, lag, 0.0, 0.012, 1, label_sets=40
+        )
         yield ClusterGauges("dev", {"Node": 3}, 1, 0, 4.5, 5.0, 0)
 
     metrics.watch_clusters(clusters)
@@ -219,6 +221,7 @@ def test_gauges_are_asked_for_at_each_scrape(metrics):
     assert value(exposition, "topospread_objects", cluster="prod", kind="Pod") == 50_000
     assert value(exposition, "topospread_objects", cluster="dev", kind="Node") == 3
     assert value(exposition, "topospread_groups", cluster="prod") == 20
+    assert value(exposition, "topospread_label_sets", cluster="prod") == 40
     assert value(exposition, "topospread_revision_lag", cluster="prod") == 7
     assert value(exposition, "topospread_staleness_seconds", cluster="dev") == 4.5
     assert value(exposition, "topospread_snapshot_age_seconds", cluster="prod") == 0.012

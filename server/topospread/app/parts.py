@@ -48,7 +48,11 @@ def make_replicas(settings: ServerSettings, store: Store, metrics: Metrics) -> R
     """The replicas; calls that wait for one lend their threads."""
     return Replicas(
         store,
-        ReplicaOptions(coalesce=settings.coalesce, max_groups=settings.max_groups),
+        ReplicaOptions(
+            coalesce=settings.coalesce,
+            max_groups=settings.max_groups,
+            max_group_idle=settings.max_group_idle,
+        ),
         entering_wait=lend_place,
         waited={mode: metrics.consistency(mode.name.lower()).observe for mode in Freshness},
         most=settings.max_clusters,
@@ -116,4 +120,5 @@ def gauges(replica: Replica) -> ClusterGauges:
         snapshot_age_seconds=replica.age,
         corrupt_values=replica.corrupt,
         identity_changed=replica.identity_changed,
+        label_sets=0 if view is None else view.snapshot.label_sets,
     )

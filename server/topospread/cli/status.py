@@ -98,6 +98,7 @@ def _structure(status: ServerStatus) -> dict[str, object]:
                 "workloads": cluster.workloads,
                 "reservations": cluster.reservations,
                 "groups": cluster.groups,
+                "labelSets": cluster.label_sets,
                 "corrupt": cluster.corrupt,
                 "identityChanged": cluster.identity_changed,
             }

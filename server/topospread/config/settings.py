@@ -393,6 +393,15 @@ class ServerSettings:
             "Several times the apps of a large cluster; each costs memory and work at each change.",
         ),
     ] = 4096
+    max_group_idle: Annotated[
+        float,
+        About(
+            values.seconds(1.0),
+            "seconds",
+            "How long the counts of a selector are kept that nobody asks about.",
+            "Longer than pauses between two pods of an app; counting anew takes a millisecond.",
+        ),
+    ] = 600.0
     remember_results: Annotated[
         bool,
         About(

@@ -32,6 +32,7 @@ from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from topospread.kube.demands import Requests
     from topospread.kube.objects import Node
@@ -220,10 +221,24 @@ class Builder:
         oldest_first = sorted(others, key=lambda group: group.use.tick)
         # A tenth at once, so that a stream of new selectors does not sort at every one.
         surplus = len(self._groups) - self._max_groups + self._max_groups // 10
-        gone = {group.key for group in oldest_first[:surplus]}
+        self._forget({group.key for group in oldest_first[:surplus]})
+
+    def release(self, before: int) -> Snapshot:
+        """Let go of the groups that were last asked for before a snapshot with this sequence.
+
+        Whoever asks for one again has it counted anew. A snapshot is published in any case, so that
+        uses from now on are told from those so far.
+        """
+        with self._lock:
+            self._forget({key for key, kept in self._groups.items() if kept.use.tick < before})
+            return self._swap(self.snapshot.nodes)
+
+    def _forget(self, gone: AbstractSet[GroupKey]) -> None:
         for key in gone:
             self._labels.unwatch(key)
-        self._groups = {key: group for key, group in self._groups.items() if key not in gone}
+        if gone:
+            kept = self._groups.items()
+            self._groups = {key: group for key, group in kept if key not in gone}
 
     def _swap(self, nodes: NodeTable) -> Snapshot:
         self.snapshot = Snapshot(
@@ -235,6 +250,7 @@ class Builder:
             self._reservations,
             self._usage,
             self._slots.capacity,
+            self._labels.live,
         )
         return self.snapshot
 

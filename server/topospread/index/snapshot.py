@@ -45,6 +45,8 @@ class Snapshot:
         reservations: the places held for pods; they are in the counts.
         usage: what pods and reservations take of their nodes' resources.
         slots: how many slots nodes and pods may be on; from here on they are free for sure.
+        label_sets: how many different sets of labels the counted pods of a namespace have, over all
+            namespaces.
     """
 
     sequence: int
@@ -55,6 +57,7 @@ class Snapshot:
     reservations: Reservations = NO_RESERVATIONS
     usage: Usage = NO_USAGE
     slots: int = 0
+    label_sets: int = 0
 
     @property
     def alive(self) -> Bools:

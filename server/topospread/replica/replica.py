@@ -20,6 +20,7 @@ from topospread.errors import (
 from topospread.index.builder import Builder
 from topospread.replica.contact import FIRST_PAUSE, LAST_PAUSE, Contact
 from topospread.replica.decoding import Decoder
+from topospread.replica.disuse import Disuse
 from topospread.replica.dues import StoreClock
 from topospread.replica.history import History
 from topospread.replica.succession import Fate, Succession
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from topospread.index.changes import IndexChange
+    from topospread.index.snapshot import Snapshot
     from topospread.spread.topology import GroupKey
     from topospread.store.api import Head
 
@@ -60,11 +62,13 @@ class ReplicaOptions:
 
     Attributes:
         coalesce: seconds for which changes are gathered while nobody waits for a revision.
-        max_groups: distinct (namespace, selector) pairs that are kept.
+        max_groups: distinct (namespace, selector) pairs that are kept,
+        max_group_idle: and for how many seconds after their last use.
     """
 
     coalesce: float = 0.015
     max_groups: int = 4096
+    max_group_idle: float = 600.0
 
 
 class Replica:
@@ -90,6 +94,7 @@ class Replica:
         self._decoder = Decoder(cluster)
         self._contact = Contact()
         self._clock = StoreClock()
+        self._disuse = Disuse(options.max_group_idle)
         self._own: dict[int, Transaction] = {}
         self._seen = 0
         self._rebuilds = 0
@@ -190,11 +195,7 @@ class Replica:
         """Count groups that the view lacks; returns a view that has them."""
         # Under the condition, so that the view's revision and the builder's state belong together.
         with self._changed:
-            view = self.loaded()
-            snapshot = self._builder.keep(groups)
-            view = View(snapshot, view.identity, view.revision, view.token, view.published_at)
-            self.view = view
-            return view
+            return self._republish(self._builder.keep(groups))
 
     def loaded(self) -> View:
         """The newest view.
@@ -382,6 +383,7 @@ class Replica:
             raise NotFound(f"cluster {self.cluster!r} is not known: apply objects to it first")
         builder = Builder(max_groups=self._options.max_groups, breathe=_let_go)
         self._decoder = Decoder(self.cluster)
+        self._disuse = Disuse(self._options.max_group_idle)
         self._history.begin(head.revision)
         for page in self._source.scan(self.cluster):
             builder.fold(self._decoder.objects(page))
@@ -404,7 +406,7 @@ class Replica:
             if transactions:
                 self._take_in(transactions)
                 self._gather()
-            wait = min(FOLLOW_WAIT, self._purge_due())
+            wait = min(FOLLOW_WAIT, self._purge_due(), self._release_unused())
 
     def _take_in(self, transactions: Iterable[Transaction]) -> None:
         """Fold what the view lacks of these, and of this process's own writes right behind them."""
@@ -440,6 +442,22 @@ class Replica:
             if applied.at:
                 self._clock.told(applied.at)
         return self._clock.seconds_until(due)
+
+    def _release_unused(self) -> float:
+        """Let go of groups that nobody has asked for in long; seconds until it is time again."""
+        if not self._disuse.left():
+            with self._changed:
+                builder = self._builder
+                before = self._disuse.before(builder.snapshot.sequence)
+                self._republish(builder.release(before))
+        return self._disuse.left()
+
+    def _republish(self, snapshot: Snapshot) -> View:
+        """Show other groups of the same state; holding the condition."""
+        view = self.loaded()
+        view = View(snapshot, view.identity, view.revision, view.token, view.published_at)
+        self.view = view
+        return view
 
     def _heard(self, revision: Revision, transactions: Sequence[Transaction]) -> None:
         """The store answered: note how far ahead it is, and when it was not."""

@@ -67,6 +67,7 @@ class ClusterGauges:
         snapshot_age_seconds: since the snapshot was last known to be the newest state.
         corrupt_values: stored values that cannot be read and are left out.
         identity_changed: the store has another history than the snapshot, which nobody accepted.
+        label_sets: different label sets of counted pods.
     """
 
     cluster: str
@@ -77,6 +78,7 @@ class ClusterGauges:
     snapshot_age_seconds: float
     corrupt_values: int
     identity_changed: bool = False
+    label_sets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
     yield objects
     for name, text, read in (
         ("groups", "Selectors whose counts are kept.", "groups"),
+        ("label_sets", "Different label sets of counted pods.", "label_sets"),
         ("revision_lag", "Transactions between the snapshot and the store's head.", "revision_lag"),
         ("staleness_seconds", "For how long the store has been out of reach.", "stale_seconds"),
         (

@@ -354,6 +354,7 @@ def _cluster_status(followed: Followed) -> pb.ClusterStatus:
         groups=len(snapshot.groups),
         corrupt=replica.corrupt,
         identity_changed=replica.identity_changed,
+        label_sets=snapshot.label_sets,
     )
 
 
