@@ -12,6 +12,7 @@ import click
 from topospread.cli import printing
 from topospread.cli.bench.race.command import command as race
 from topospread.cli.bench.sizes import command as sizes
+from topospread.cli.bench.soak.command import command as soak
 from topospread.cli.options import Options, output_option, pass_options
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ for _name, _about in BENCHES.items():
 command.add_command(everything)
 command.add_command(race)
 command.add_command(sizes)
+command.add_command(soak)
 
 
 def run(name: str, plan: Plan) -> Figures:

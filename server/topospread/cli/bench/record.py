@@ -41,6 +41,11 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
+    @property
+    def recorded(self) -> int:
+        """How many transactions there were so far."""
+        return len(self._revisions)
+
     def finish(self) -> int:
         """Go on up to the present head; returns how many transactions there were.
 

@@ -1,0 +1,121 @@
+"""`topospread bench soak`: does a server stay as it is while a day passes."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topospread.cli import printing
+from topospread.cli.complaints import DONE
+from topospread.cli.options import Options, output_option, pass_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BROKEN: Final = 1
+
+
+@click.command("soak")
+@click.option("--nodes", type=click.IntRange(30), default=5000, show_default=True)
+@click.option("--pods", type=click.IntRange(100), default=50_000, show_default=True)
+@click.option(
+    "--hours",
+    type=click.FloatRange(0.5, 168),
+    default=24.0,
+    show_default=True,
+    help="Of the day that are lived through.",
+)
+@click.option("--callers", type=click.IntRange(1, 64), default=4, show_default=True)
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Where the state is.  [default: a redis-server of its own, or a SQLite file]",
+)
+@click.option(
+    "--redis-server",
+    default="",
+    metavar="PROGRAM",
+    help="redis-server  [default: $REDIS_SERVER, or on PATH]",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of all that happens.")
+@output_option
+@pass_options
+def command(
+    options: Options,
+    nodes: int,
+    pods: int,
+    hours: float,
+    callers: int,
+    store: str | None,
+    redis_server: str,
+    seed: int,
+) -> int:
+    """Let a day's changes pass through a server as fast as they go, and see what they leave behind.
+
+    New revisions, jobs, namespaces, nodes that come and go, and a zone that fails and returns, with
+    callers beside them. The exit code is 1 when memory or the store grows, when what the server
+    followed is not what a fresh one loads, when selectors or label sets of what is gone are kept,
+    when a revision is missing, or when a call fails.
+    """
+    from topospread.cli.bench.processes import require_proc
+    from topospread.cli.bench.soak.run import Entry, Soak
+
+    require_proc()
+    with ExitStack() as stack:
+        stored: Callable[[], float] | None = None
+        if store is None:
+            store, stored = _own_store(stack, redis_server)
+        entry = Entry(
+            store,
+            stored,
+            f"soak-{secrets.token_hex(4)}",
+            nodes,
+            pods,
+            round(hours * 60),
+            callers,
+            seed,
+        )
+        progress = stack.enter_context(printing.progress("minutes"))
+        found = Soak(entry, progress).run()
+    plain = found.plain()
+    for line in plain["broken"]:
+        printing.note(f"broken: {line}")
+    if options.output in ("json", "yaml"):
+        printing.structure(plain, options.output)
+    else:
+        show(plain)
+    return BROKEN if plain["broken"] else DONE
+
+
+def show(plain: dict[str, Any]) -> None:
+    """Print the figures for people."""
+    calls = plain.pop("calls")
+    printing.fields((name, _shown(value)) for name, value in plain.items())
+    printing.table(
+        ("CALL", "#COUNT", "#P50 MS", "#P99 MS"),
+        [(name, *figures.values()) for name, figures in calls.items()],
+    )
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return " ".join(_shown(each) if isinstance(each, dict) else f"{each}" for each in value)
+    return value
+
+
+def _own_store(stack: ExitStack, redis_server: str) -> tuple[str, Callable[[], float]]:
+    """The address of a store for one soak, and what tells how much it holds."""
+    from topospread.cli.bench.soak.sizes import redis_megabytes, sqlite_megabytes
+    from topospread.cli.bench.stores import program_of, redis_store, sqlite_file
+
+    if program := program_of(redis_server):
+        address = stack.enter_context(redis_store(program))
+        return address, partial(redis_megabytes, address)
+    file = stack.enter_context(sqlite_file())
+    return f"sqlite://{file}", partial(sqlite_megabytes, file)

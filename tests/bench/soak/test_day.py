@@ -1,0 +1,140 @@
+"""What a day is made of: the same each time, of one piece, and as much as it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from topospread.cli.bench.soak.day import DAY, Day, Outage
+from topospread.cli.bench.soak.templates import JOB, UNREACHABLE, ZONES
+from topospread_client.answers import Kind
+
+if TYPE_CHECKING:
+    from topospread.cli.bench.soak.fleet import Written
+    from topospread_proto.v1.cluster_state_pb2 import Object
+
+NODES, PODS = 100, 1000
+
+Place = tuple[Kind, str, str]
+
+
+class World:
+    """What was written so far; refuses what no cluster would do."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Place, Object] = {}
+        self.ever: Counter[Place] = Counter()
+        self.newest = 0
+
+    def take(self, written: Written) -> None:
+        """First what is gone, then what is there."""
+        for gone in written.gone:
+            del self.objects[gone.kind, gone.namespace, gone.name]
+        versions = [int(gone.resource_version) for gone in written.gone]
+        for made in written.there:
+            field = made.WhichOneof("object")
+            assert field is not None
+            meta = getattr(made, field).metadata
+            place = (Kind[field.upper()], meta.namespace, meta.name)
+            self.ever[place] += place not in self.objects
+            self.objects[place] = made
+            versions.append(int(meta.resource_version))
+            if field == "pod" and made.pod.spec.node_name:
+                assert (Kind.NODE, "", made.pod.spec.node_name) in self.objects or (
+                    made.pod.metadata.HasField("deletion_timestamp")
+                )
+        assert len(set(versions)) == len(written)
+        assert min(versions, default=self.newest + 1) > self.newest
+        self.newest = max(versions, default=self.newest)
+
+    def of(self, kind: Kind) -> list[Object]:
+        return [made for (each, _, _), made in self.objects.items() if each is kind]
+
+    @property
+    def running(self) -> list[Object]:
+        return [
+            made
+            for made in self.of(Kind.POD)
+            if made.pod.status.phase == "Running"
+            and not made.pod.metadata.HasField("deletion_timestamp")
+        ]
+
+
+def lived(day: Day) -> tuple[World, int]:
+    """The world after it, and how many changes it had."""
+    world = World()
+    for written in day.first():
+        world.take(written)
+    changes = 0
+    for passing in (day.through(), day.last()):
+        for written in passing:
+            world.take(written)
+            changes += len(written)
+    return world, changes
+
+
+def test_a_seed_decides_everything() -> None:
+    def told(seed: int) -> list[Written]:
+        day = Day(NODES, PODS, 60, seed)
+        return [*day.first(), *day.through(), *day.last()]
+
+    assert told(1) == told(1)
+    assert told(1) != told(2)
+
+
+def test_a_day_has_as_many_changes_as_it_says() -> None:
+    _, changes = lived(Day(300, 3000, DAY, 1))
+    assert changes == pytest.approx(470_000 * 3000 / 50_000, rel=0.1)
+
+
+@pytest.mark.parametrize("minutes", [30, 60, 600])
+def test_afterwards_all_is_as_it_was_but_for_names(minutes: int) -> None:
+    day = Day(NODES, PODS, minutes, 3)
+    world, _ = lived(day)
+    assert len(world.of(Kind.NODE)) == NODES
+    assert len(world.running) == len(world.of(Kind.POD)) == pytest.approx(PODS, rel=0.02)
+    assert not any(made.node.spec.taints for made in world.of(Kind.NODE))
+    assert {made.pod.metadata.namespace.partition("-")[0] for made in world.running} == {"team"}
+    apps = {(t.namespace, t.name) for t in day.templates()}
+    assert {
+        (s.service.metadata.namespace, s.service.metadata.name) for s in world.of(Kind.SERVICE)
+    } == apps
+    assert len(apps) <= len(world.of(Kind.REPLICA_SET)) <= 2 * len(apps)
+    assert set(world.ever.values()) == {1}, "no name comes twice"
+
+
+def test_labels_namespaces_and_nodes_come_and_go() -> None:
+    world, _ = lived(Day(NODES, PODS, DAY, 1))
+    gone = world.ever.keys() - world.objects.keys()
+    assert any(kind is Kind.NODE for kind, _, _ in gone)
+    assert any(namespace.startswith("preview-") for _, namespace, _ in gone)
+    assert any(name.startswith("job-") for _, _, name in gone)
+    revisions = {made.pod.metadata.labels["pod-template-hash"] for made in world.running}
+    assert revisions == {"r2"}, "each application was rolled once"
+    assert not any(JOB in made.pod.metadata.labels for made in world.running)
+
+
+def test_a_zone_that_does_not_answer_loses_its_pods_and_gets_new_ones_later() -> None:
+    minutes = 240
+    outage, world, day = Outage.of(minutes), World(), Day(NODES, PODS, minutes, 1)
+    for written in day.first():
+        world.take(written)
+    for minute, written in enumerate(day.through()):
+        world.take(written)
+        lost = {
+            made.node.metadata.name
+            for made in world.of(Kind.NODE)
+            if any(taint.key == UNREACHABLE for taint in made.node.spec.taints)
+        }
+        there = sum(made.pod.spec.node_name in lost for made in world.running)
+        if outage.begins <= minute < outage.ends:
+            assert len(lost) >= NODES // len(ZONES) * 0.9
+        else:
+            assert not lost
+        if minute == outage.begins:
+            assert there > PODS / len(ZONES) * 0.8
+        if outage.evicted <= minute < outage.ends:
+            assert not there
+            assert len(world.running) > PODS * 0.95

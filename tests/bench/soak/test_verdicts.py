@@ -1,0 +1,131 @@
+"""A soak says what is broken: each thing that it looks at, fed with what must not be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from topospread.cli.bench.soak.callers import Tally
+from topospread.cli.bench.soak.found import Found, Kept
+from topospread.cli.bench.soak.levels import Bound, Levels
+from topospread.cli.bench.soak.witness import Compared, Recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def levels(*samples: float) -> Levels:
+    return Levels("memory", "MB", Bound(share=0.05, more=10.0), list(samples))
+
+
+def well() -> Found:
+    """A soak after which all is as it should be."""
+    found = Found(began=10, changes=100, seconds=2.0, asked=3)
+    found.memory.samples = [100.0 + number % 3 for number in range(48)]
+    found.stored.samples = [5.0] * 24
+    found.kept = [Kept(7, 20, 100.0)] * 24
+    found.compared = [Compared(9, 5, 50, 20, 7, [])]
+    found.tally = Tally({"evaluate": [0.001, 0.002]}, conflicts=4)
+    found.recorded = Recorded(12, 12, 110, "")
+    found.left = found.anew = Kept(0, 20, 100.0)
+    return found
+
+
+def leaks(found: Found) -> None:
+    found.memory.samples = [100.0 + number for number in range(48)]
+
+
+def fills(found: Found) -> None:
+    found.stored.samples = [5.0 + 4 * number for number in range(24)]
+
+
+def misses(found: Found) -> None:
+    found.recorded = Recorded(0, 12, 110, "revision 7 follows 5")
+
+
+def lags(found: Found) -> None:
+    found.recorded = Recorded(11, 12, 110, "")
+
+
+def loses_entries(found: Found) -> None:
+    found.recorded = Recorded(12, 12, 109, "")
+
+
+def miscounts(found: Found) -> None:
+    found.compared.append(Compared(10, 5, 50, 20, 7, ["node n: not the same"]))
+
+
+def answers_otherwise(found: Found) -> None:
+    found.unlike.append("Evaluate team-1/web-1")
+
+
+def keeps_label_sets(found: Found) -> None:
+    found.left = Kept(0, 21, 100.0)
+
+
+def keeps_groups(found: Found) -> None:
+    found.left = Kept(1, 20, 100.0)
+
+
+def keeps_places(found: Found) -> None:
+    found.overdue = 1
+
+
+def fails(found: Found) -> None:
+    found.tally.failed = Counter({"Unavailable": 2})
+
+
+def loses_changes(found: Found) -> None:
+    found.useless = Counter({"ignored stale": 3})
+
+
+def test_nothing_is_broken_when_all_is_well() -> None:
+    assert list(well().broken()) == []
+    plain = well().plain()
+    assert plain["changesPerSecond"] == 50
+    assert plain["calls"]["evaluate"]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (leaks, "the server's memory: 117.5 MB in the second quarter, 141.5 in the last one"),
+        (fills, "the store: "),
+        (misses, "revisions: revision 7 follows 5"),
+        (lags, "revisions: 11 were recorded, the head is 12"),
+        (loses_entries, "110 changes were written, 109 recorded"),
+        (miscounts, "index at revision 10: node n: not the same"),
+        (answers_otherwise, "Evaluate team-1/web-1"),
+        (keeps_label_sets, "21 label sets are kept at the end, by a fresh server 20"),
+        (keeps_groups, "1 selectors are kept"),
+        (keeps_places, "1 places are held"),
+        (fails, "2 calls failed with Unavailable"),
+        (loses_changes, "3 changes came to nothing: ignored stale"),
+    ],
+)
+def test_each_thing_that_must_not_be_is_said(happens: Callable[[Found], None], said: str) -> None:
+    found = well()
+    happens(found)
+    (line,) = found.broken()
+    assert said in line
+    assert found.plain()["broken"] == [line]
+
+
+def test_what_warms_up_or_peaks_does_not_grow() -> None:
+    warming = [50.0, 80.0, 95.0, *[100.0] * 9]
+    peaking = [*[100.0] * 7, 400.0, *[100.0] * 4]
+    for samples in (warming, peaking):
+        assert levels(*samples).flat
+        assert levels(*samples).parts() == samples
+
+
+@pytest.mark.parametrize(("last", "flat"), [(115.0, True), (115.1, False), (20.0, True)])
+def test_the_bound_is_a_share_and_something_more(last: float, flat: bool) -> None:
+    assert levels(1.0, 100.0, 1.0, last).flat is flat
+
+
+def test_too_few_samples_have_no_quarters() -> None:
+    with pytest.raises(ValueError, match="3 samples"):
+        _ = levels(1.0, 2.0, 3.0).flat
