@@ -14,7 +14,7 @@ PROJECT := $(VENV)/.stamp-project
 PROTO := $(VENV)/.stamp-proto
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve test test-faults fuzz sbom lint bench bench-gate docs proto lock redis clean
+.PHONY: help setup demo serve test test-faults fuzz audit sbom lint bench bench-gate docs proto lock redis clean
 
 ARGS ?=
 
@@ -58,6 +58,15 @@ docs: setup ## write the pages of docs/ that say what the code says
 redis: setup ## make sure that tests find a redis-server
 	@tools/ensure-redis
 
+audit: setup ## check what is locked (ONLINE=1: known vulnerabilities, too)
+	@$(BIN)/python -m tools.audit
+	@echo 'audit: the locks are whole$(if $(ONLINE),,; nobody was asked for known vulnerabilities)'
+ifneq ($(ONLINE),)
+	@test -x .tools/audit/bin/pip-audit || $(PYTHON) -m venv .tools/audit
+	@.tools/audit/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/audit.lock
+	@.tools/audit/bin/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r requirements/server.lock
+endif
+
 sbom: setup ## print what a server is made of (CycloneDX JSON, from the lock)
 	@$(BIN)/python -m tools.sbom
 
@@ -90,6 +99,7 @@ lock: ## resolve pyproject.toml into requirements/ again (UPGRADE=1: newest vers
 	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra dev -o requirements/dev.lock
 	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra server --extra sync \
 	  --constraint requirements/dev.lock -o requirements/server.lock
+	@echo pip-audit | $(COMPILE) --custom-compile-command 'make lock' - -o requirements/audit.lock
 	@git diff --stat -- requirements
 
 clean: ## remove what was built, and .venv
