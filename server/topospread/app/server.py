@@ -279,13 +279,17 @@ class Server:
             (self._tracing, self.metrics),
             self._pools,
         )
+        ended = self.metrics.http_ended
         pages = make_http(
-            self.settings, self.version, self.metrics.expose, self.ready, self._doors, extender
+            *(self.settings, self.version, self.metrics.expose, self.ready, self._doors),
+            *(ended, extender),
         )
         if pages is not None:
             made.callback(pages.stop)
             self._http_port = pages.port
-        own = make_extender_http(self.settings, extender, self._doors, reuse_port=self._reuse_port)
+        own = make_extender_http(
+            self.settings, extender, self._doors, ended, reuse_port=self._reuse_port
+        )
         if own is not None:
             made.callback(own.stop)
             self._extender_port = own.port

@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import time
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
@@ -65,6 +66,7 @@ class Supervisor:
         self._http: HttpServer | None = None
         self._pauses: dict[int, float] = {}
         self._due: dict[int, float] = {}
+        self._ended: Counter[tuple[str, ...]] = Counter()
         self._told = 0
         self._stopping = False
         self._read_bell, self._bell = os.pipe()
@@ -133,7 +135,8 @@ class Supervisor:
             closing.callback(self._doors.close)
             self._doors.start()
             self._http = make_http(
-                self.settings, self.version, self._metrics, self._readiness, self._doors
+                *(self.settings, self.version, self._metrics, self._readiness, self._doors),
+                self._count_ended,
             )
             if self._http is not None:
                 closing.callback(self._http.stop)
@@ -243,8 +246,12 @@ class Supervisor:
     def _metrics(self, accept: str) -> tuple[bytes, str]:
         del accept  # there is one format that can be merged
         live, ended = self._crew.expositions()
-        own = exposition(self._crew.size, self._crew.ready, self._crew.restarts)
+        own = exposition(self._crew.size, self._crew.ready, self._crew.restarts, self._ended.copy())
         return merge_expositions([*live, own], ended), CONTENT_TYPE_LATEST
+
+    def _count_ended(self, why: str) -> None:
+        """Called in the thread of HTTP, and in no other."""
+        self._ended[why,] += 1
 
     def _readiness(self) -> Readiness:
         return (False, ("stopping",)) if self._told else self._crew.readiness()

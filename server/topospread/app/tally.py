@@ -9,22 +9,27 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from topospread.telemetry.families import ended_family
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from prometheus_client.core import Metric
 
 
-def exposition(configured: int, ready: int, restarts: int) -> bytes:
+def exposition(
+    configured: int, ready: int, restarts: int, ended: Mapping[tuple[str, ...], float]
+) -> bytes:
     """The families of a supervisor, in Prometheus' text format.
 
     Args:
         configured: workers that should serve.
         ready: workers that do.
         restarts: workers that were started to replace one that ended.
+        ended: HTTP connections by why they were ended.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Tally(configured, ready, restarts))
+    registry.register(_Tally((*families(configured, ready, restarts), ended_family(ended))))
     return generate_latest(registry)
 
 
@@ -46,9 +51,9 @@ def families(configured: int, ready: int, restarts: int) -> Iterator[Metric]:
 
 
 class _Tally(Collector):
-    def __init__(self, *numbers: int) -> None:
-        self._numbers = numbers
+    def __init__(self, read: Iterable[Metric]) -> None:
+        self._read = read
 
     @override
-    def collect(self) -> Iterator[Metric]:
-        return families(*self._numbers)
+    def collect(self) -> Iterable[Metric]:
+        return self._read

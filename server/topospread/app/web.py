@@ -9,6 +9,8 @@ from topospread.transports.http.routes import http_app
 from topospread.transports.http.server import HttpServer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp
 
     from topospread.app.doors import Doors
@@ -22,6 +24,7 @@ def make_http(
     metrics: Exposition,
     ready: Health,
     doors: Doors,
+    ended: Callable[[str], None],
     extender: ASGIApp | None = None,
 ) -> HttpServer | None:
     """The server of metrics and health, and of an extender beside them; None when that is off.
@@ -32,6 +35,7 @@ def make_http(
         metrics: what /metrics shows.
         ready: what /readyz shows.
         doors: who may come in, and by which certificates.
+        ended: told why, of each connection that is ended for what its peer does.
         extender: the scheduler extender, served here if it has no address of its own.
 
     Raises:
@@ -54,13 +58,19 @@ def make_http(
         *(app, settings.http.host, settings.http.port),
         tls=tls,
         max_connections=settings.max_connections,
+        ended=ended,
     )
     doors.renew(server)
     return server
 
 
 def make_extender_http(
-    settings: ServerSettings, extender: ASGIApp | None, doors: Doors, *, reuse_port: bool
+    settings: ServerSettings,
+    extender: ASGIApp | None,
+    doors: Doors,
+    ended: Callable[[str], None],
+    *,
+    reuse_port: bool,
 ) -> HttpServer | None:
     """A server of the extender alone; None when it has no address of its own.
 
@@ -78,6 +88,7 @@ def make_extender_http(
         reuse_port=reuse_port,
         flag="--extender-listen",
         max_connections=settings.max_connections,
+        ended=ended,
     )
     doors.renew(server)
     return server

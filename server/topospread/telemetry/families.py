@@ -182,6 +182,17 @@ def call_families(calls: Series) -> Iterator[Metric]:
     )
 
 
+def ended_family(ended: Mapping[tuple[str, ...], float]) -> CounterMetricFamily:
+    """HTTP connections by why they were ended."""
+    return counter(
+        "topospread_http_connections_ended",
+        "HTTP connections that were ended for what the peer did: crowded, handshake, malformed"
+        " or slow.",
+        ("reason",),
+        ended,
+    )
+
+
 def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
     """How the clusters are followed."""
     clusters = list(clusters)

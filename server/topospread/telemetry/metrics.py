@@ -27,6 +27,7 @@ from topospread.telemetry.families import (
     call_families,
     cluster_families,
     counter,
+    ended_family,
     histogram,
     pool_families,
     scheduler_families,
@@ -145,6 +146,7 @@ class Metrics:
         self._placements = _ByLabels(Tally)
         self._conflicts = _ByLabels(Tally)
         self._unknown_nodes = _ByLabels(Tally)
+        self._ended = _ByLabels(Tally)
         self._config = (1, True)
         self._files = {"access": True, "certificates": True}
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
@@ -186,6 +188,10 @@ class Metrics:
     def unknown_nodes(self, cluster: str) -> None:
         """A scheduler named nodes that are not in the cluster's state."""
         self._unknown_nodes[(cluster,)].add_one()
+
+    def http_ended(self, why: str) -> None:
+        """An HTTP connection was ended for what its peer did, for example ``malformed``."""
+        self._ended[(why,)].add_one()
 
     def rejection(self, pool: str) -> None:
         """A call was refused because a pool's queue was full."""
@@ -255,6 +261,7 @@ class Metrics:
             ("cluster",),
             _read(self._unknown_nodes.known()),
         )
+        yield ended_family(_read(self._ended.known()))
         yield from self._config_families()
         yield from cluster_families(self._clusters())
         yield from pool_families(self._pools())

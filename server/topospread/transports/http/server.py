@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from typing_extensions import override
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from topospread.access.gate import NO_NAMES, Names
 from topospread.errors import ConfigError
-from topospread.transports.http.guard import NAMES, certificate_names
+from topospread.transports.http.protocol import KEEP_ALIVE, Protocol
 
 if TYPE_CHECKING:
-    import asyncio
     import ssl
+    from collections.abc import Callable
 
     from starlette.types import ASGIApp
 
     from topospread.config.certificates import PemFiles
 
-KEEP_ALIVE: Final = 120
-"""Seconds that an idle connection stays open. Longer than the 90 s of Go's clients, so that it is
-they who close it: a request that crosses the server's closing is lost, and a POST is not repeated.
-"""
+HANDSHAKE_SECONDS: Final = 10.0
+"""For TLS: far above the time that any network takes."""
 
-REQUEST_SECONDS: Final = 30.0
-"""In which a request must have come as a whole: many times what the largest body takes."""
+NO_FILE_SECONDS: Final = 1.0
+"""How long no connection is accepted after the system had no file descriptor for one."""
+
+CROWDED: Final = "crowded"
+HANDSHAKE: Final = "handshake"
+"""Why a connection never began, beside what :class:`Protocol` ends them for."""
+
+
+def _untold(why: str) -> None:
+    """Of connections that nobody counts."""
 
 
 class HttpServer:
@@ -42,7 +47,10 @@ class HttpServer:
         tls: None serves plain text.
         reuse_port: share the port with other processes that ask for the same.
         flag: what the address was configured by, for errors.
-        max_connections: open at once; others are closed at once.
+        max_connections: open at once, those that are at their handshake included; others are
+            closed at once.
+        ended: told why, each time that a connection is ended for what its peer does: ``crowded``,
+            ``handshake``, ``malformed`` or ``slow``.
 
     Raises:
         ConfigError: the address cannot be bound or a TLS file cannot be used.
@@ -58,6 +66,7 @@ class HttpServer:
         reuse_port: bool = False,
         flag: str = "--http",
         max_connections: int = 4096,
+        ended: Callable[[str], None] = _untold,
     ) -> None:
         self._tls = tls
         self._context = self._newest = None if tls is None else tls.context()
@@ -66,7 +75,7 @@ class HttpServer:
         self._socket = _bound(flag, host, port, reuse_port=reuse_port)
         config = uvicorn.Config(
             app,
-            http=partial(_Protocol, max_connections),  # type: ignore[arg-type] # any maker will do
+            http=partial(Protocol, ended),  # type: ignore[arg-type] # any maker will do
             ws="none",
             lifespan="off",
             access_log=False,
@@ -75,7 +84,7 @@ class HttpServer:
             timeout_keep_alive=KEEP_ALIVE,
             ssl_context_factory=None if self._context is None else lambda *_: self._tls_context(),
         )
-        self._server = _Server(config)
+        self._server = _Server(config, max_connections, ended)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     @property
@@ -128,63 +137,79 @@ class HttpServer:
             self._server.accepting.set()
 
 
-class _Protocol(HttpToolsProtocol):
-    """Tells the application the names in the client's certificate."""
-
-    def __init__(self, most: int, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self._most = most
-        self._names: Names = NO_NAMES
-        self._patience: asyncio.TimerHandle | None = None
-
-    @override
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        super().connection_made(transport)
-        if len(self.connections) > self._most:
-            transport.abort()
-            return
-        self._await_request()
-        tls = transport.get_extra_info("ssl_object")
-        if tls is not None:
-            self._names = certificate_names(tls.getpeercert())
-
-    @override
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._request_came()
-        super().connection_lost(exc)
-
-    def _await_request(self) -> None:
-        self._request_came()
-        self._patience = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
-
-    def _request_came(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-
-    @override
-    def on_message_complete(self) -> None:
-        self._request_came()
-        super().on_message_complete()
-
-    @override
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._await_request()
-        self.scope["state"][NAMES] = self._names
-
-
 class _Server(uvicorn.Server):
-    """Says when it accepts connections."""
+    """Accepts connections itself, so that those at their handshake are bounded as well.
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    Attributes:
+        accepting: set when it does.
+    """
+
+    def __init__(self, config: uvicorn.Config, most: int, ended: Callable[[str], None]) -> None:
         super().__init__(config)
         self.accepting = threading.Event()
+        self._most = most
+        self._ended = ended
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._listening: list[asyncio.Task[None]] = []
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await self.lifespan.startup()
+        self.servers = []
+        for bound in sockets or ():
+            bound.setblocking(False)
+            bound.listen(self.config.backlog)
+            self._listening.append(asyncio.create_task(self._accept(bound)))
+        self.started = True
         self.accepting.set()
+
+    @override
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ended = [*self._listening, *self._beginning]
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    async def _accept(self, bound: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(bound)
+            except ConnectionError:
+                continue
+            except OSError:
+                await asyncio.sleep(NO_FILE_SECONDS)
+                continue
+            if len(self.server_state.connections) + len(self._beginning) >= self._most:
+                connection.close()
+                self._ended(CROWDED)
+            else:
+                task = loop.create_task(self._begin(connection))
+                self._beginning.add(task)
+                task.add_done_callback(self._beginning.discard)
+            # While more are waiting, accepting does not: others get their turn.
+            await asyncio.sleep(0)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        tls = self.config.ssl
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol,
+                connection,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+            )
+        except OSError:
+            connection.close()
+            self._ended(HANDSHAKE)
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg] # is bound
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
 
 def _bound(flag: str, host: str, port: int, *, reuse_port: bool) -> socket.socket:
