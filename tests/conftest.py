@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# No deadline anywhere: a machine's mood is not a property of the code. HYPOTHESIS_PROFILE or
-# --hypothesis-profile choose another; `thorough` is for a run by hand.
-settings.register_profile("dev", deadline=None, max_examples=100)
-settings.register_profile("ci", deadline=None, max_examples=200, derandomize=True, print_blob=True)
+# No deadline anywhere, nor a time to draw in: a machine's mood is not a property of the code.
+# HYPOTHESIS_PROFILE or --hypothesis-profile choose another; `thorough` is for a run by hand.
 settings.register_profile(
-    "thorough",
-    deadline=None,
-    max_examples=20_000,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    "dev", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile(
+    "ci", settings.get_profile("dev"), max_examples=200, derandomize=True, print_blob=True
+)
+settings.register_profile(
+    "thorough", settings.get_profile("dev"), max_examples=20_000, print_blob=True
 )
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") == "true" else "dev")

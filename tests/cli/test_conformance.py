@@ -260,8 +260,17 @@ def test_a_store_may_be_named(bare, recording, tmp_path):
     assert "mysql" in wrong.err
 
 
+@pytest.fixture
+def heard():
+    """Programs hear Ctrl-C, also where the tests were started in a shell's background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_interrupted_it_drops_its_clusters(number):
+def test_interrupted_it_drops_its_clusters(number, heard):
+    del heard
     with serving("--store", "memory:", "--http", "off") as (_, address), Client(address) as client:
         command = [*TOPOSPREAD, "conformance", "--address", address, "--jobs", "3"]
         process = subprocess.Popen(
@@ -270,8 +279,6 @@ def test_interrupted_it_drops_its_clusters(number):
             stderr=subprocess.PIPE,
             text=True,
             env=environment(),
-            # Whoever is started in a shell's background would ignore it, as it should.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         with process:
             while not _throw_away(client):

@@ -14,6 +14,7 @@ from topospread.cli.bench.kubernetes.server import ApiServer, Asked, Fault
 from topospread_client.answers import Kind
 from topospread_client.client import Client
 from topospread_client.errors import NotFound
+from topospread_client.requests import Consistency
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +69,8 @@ def test_every_kind_is_listed_and_decisions_rest_on_it(state: State) -> None:
         "labelSelector": {"matchLabels": {"app": "web"}},
     }
     asked = pod("web-2", topologySpreadConstraints=[constraint])
-    assert state.client.evaluate(asked).feasible == 3
+    newest = Consistency(fully_consistent=True)
+    assert state.client.evaluate(asked, consistency=newest).feasible == 3
 
 
 def test_changes_are_followed(state: State, objects: Objects) -> None:

@@ -149,7 +149,7 @@ def test_standing_in_line_ends_at_the_deadline(placer: Placer):
 
     holding = Holding(placer.engine, placer.world.store, entering_wait=entering_wait)
     with pytest.raises(DeadlineExceeded, match="'default'"):
-        wait_in_line(placer, holding, 0.2)
+        wait_in_line(placer, holding, 1.0)
     assert left == ["lent", "back"]
     assert placer.held() == {}
     # Nobody seeks a place for whoever has gone.

@@ -67,7 +67,7 @@ def test_a_pod_is_judged_without_what_is_held_for_it(placer: Placer):
 
 
 def test_placing_again_renews(placer: Placer):
-    first = placer.place(named("a", BY_ZONE), lifetime=1000)
+    first = placer.place(named("a", BY_ZONE), lifetime=60_000)
     again = placer.place(named("a", BY_ZONE), lifetime=3_600_000)
 
     assert again.node == first.node

@@ -73,7 +73,7 @@ def test_without_a_lifetime_it_is_never_due(store):
 
 
 def test_writing_it_again_renews_it_and_is_not_relevant(store):
-    first = store.apply(CLUSTER, [reserve(lifetime=1000)])
+    first = store.apply(CLUSTER, [reserve(lifetime=60_000)])
     second = store.apply(CLUSTER, [reserve(lifetime=HOUR)])
 
     assert second.outcomes == (Outcome.UPDATED,)
