@@ -388,7 +388,7 @@ def test_http_tells_certificates_by_their_names(tmp_path):
             mine.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "mine.pem"))
             context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
             context.load_cert_chain(str(tmp_path / "mine.pem"))
-            with httpx.Client(verify=context, trust_env=False) as browser:
+            with httpx.Client(verify=context, trust_env=False, timeout=PATIENCE) as browser:
                 answer = browser.get(f"https://{server.http_address}/metrics", timeout=PATIENCE)
             assert answer.status_code == status
 

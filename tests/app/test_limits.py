@@ -138,7 +138,12 @@ def test_calls_of_one_caller(tmp_path):
         for _ in range(10):
             health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
         headers = {"authorization": access.bearer("other")[0][1]}
-        with httpx.Client(base_url=f"http://{server.http_address}", headers=headers) as browser:
+        with httpx.Client(
+            base_url=f"http://{server.http_address}",
+            headers=headers,
+            trust_env=False,
+            timeout=PATIENCE,
+        ) as browser:
             said = [browser.get("/metrics") for _ in range(5)]
             # One call was made over gRPC.
             assert [answer.status_code for answer in said] == [200] * 4 + [429]
@@ -214,7 +219,11 @@ def test_connections_past_the_limit_are_closed_and_others_served(kind):
     with served(max_connections=20, http="127.0.0.1:0") as server, ExitStack() as stack:
         peer = stack.enter_context(Peer(server.address))
         peer.apply(*two_zones())
-        browser = stack.enter_context(httpx.Client(base_url=f"http://{server.http_address}"))
+        browser = stack.enter_context(
+            httpx.Client(
+                base_url=f"http://{server.http_address}", trust_env=False, timeout=PATIENCE
+            )
+        )
         assert browser.get("/livez").status_code == 200
         address = server.address if kind == "grpc" else server.http_address
         idle = opened(stack, address, 100)

@@ -102,7 +102,9 @@ def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):
         peer.apply(*two_zones())
         args = {"Pod": incoming(), "NodeNames": ["a1", "a2", "b1"]}
         for _ in range(10):
-            answer = httpx.post(f"{server.extender}/filter", json=args, trust_env=False)
+            answer = httpx.post(
+                f"{server.extender}/filter", json=args, trust_env=False, timeout=PATIENCE
+            )
             assert answer.json()["NodeNames"] == ["b1"]
         calls = {"method": "Extender/filter", "code": "OK"}
         metrics = server.get("/metrics")[1].encode()

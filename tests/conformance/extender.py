@@ -10,6 +10,7 @@ import httpx
 
 from tests.conformance.cases import Decision, Json
 from tests.conformance.reconfigured import Reconfigured, configured_server
+from tests.servers import PATIENCE
 from topospread.app.server import Server
 from topospread.kube.fit_message import error_message, fit_message
 
@@ -22,7 +23,9 @@ def over_extender() -> Iterator["OverExtender"]:
     """A server of its own, behind its extender."""
     with (
         configured_server(http="127.0.0.1:0") as (server, channel, file),
-        httpx.Client(base_url=f"http://{server.http_address}", trust_env=False) as client,
+        httpx.Client(
+            base_url=f"http://{server.http_address}", trust_env=False, timeout=PATIENCE
+        ) as client,
     ):
         evaluator = OverExtender(channel, server, file, client)
         yield evaluator

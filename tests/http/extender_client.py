@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from tests.servers import ZONE, Peer
+from tests.servers import PATIENCE, ZONE, Peer
 from topospread_client.manifests import object_from_manifest
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Scheduler:
     def __init__(self, server: Server) -> None:
         address = server.extender_address or server.http_address
         self.peer = Peer(server.address)
-        self.http = httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=30.0)
+        self.http = httpx.Client(base_url=f"http://{address}", trust_env=False, timeout=PATIENCE)
 
     def __enter__(self) -> Self:
         return self

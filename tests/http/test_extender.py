@@ -485,6 +485,7 @@ def test_a_call_needs_the_role_decide_for_its_cluster(tmp_path, listening):
                 content=sample("cached-filter"),
                 headers=dict(access.bearer(name)) if name else {},
                 trust_env=False,
+                timeout=PATIENCE,
             )
             assert answer.status_code == status
 
@@ -549,7 +550,9 @@ def test_the_extender_may_have_an_address_of_its_own():
         scheduler.write(*nodes())
         assert scheduler.ask("filter", spreading("a"), NAMES)["NodeNames"] == NAMES
         assert scheduler.http.get("/metrics").status_code == 404
-        beside = httpx.post(f"http://{server.http_address}/extender/v1/filter", trust_env=False)
+        beside = httpx.post(
+            f"http://{server.http_address}/extender/v1/filter", trust_env=False, timeout=PATIENCE
+        )
         assert beside.status_code == 404
 
 
