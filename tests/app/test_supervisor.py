@@ -63,6 +63,14 @@ def replaced(server: ServerProcess, known: set[int]) -> bool:
     return len(workers) == 2 and workers != known and server.get("/readyz") == (200, "ok\n")
 
 
+def until_told(server: ServerProcess, name: str, expected: float, **labels: str) -> None:
+    """Until its metrics say so: what a worker does not answer in time is missing once."""
+    until(
+        lambda: value(server.get("/metrics")[1].encode(), name, **labels) == expected,
+        f"{name} is {expected}",
+    )
+
+
 def evaluate(address: str) -> int:
     """Over a connection of its own."""
     with Peer(address) as peer:
@@ -81,7 +89,7 @@ def test_all_workers_serve_on_the_one_port(server):
         assert evaluate(server.address) == 1
     # Each has said how far it follows; the sum of both is what was asked.
     calls = {"method": "SpreadEngine/Evaluate", "code": "OK"}
-    assert value(server.get("/metrics")[1].encode(), "topospread_calls_total", **calls) == 20
+    until_told(server, "topospread_calls_total", 20, **calls)
 
 
 def test_all_workers_serve_the_expander_on_an_address_of_its_own(store):
@@ -92,8 +100,7 @@ def test_all_workers_serve_the_expander_on_an_address_of_its_own(store):
             with grpc.insecure_channel(server.expander) as channel:
                 assert best(channel, sample()).options
         calls = {"method": "Expander/BestOptions", "code": "OK"}
-        metrics = server.get("/metrics")[1].encode()
-        assert value(metrics, "topospread_calls_total", **calls) == 10
+        until_told(server, "topospread_calls_total", 10, **calls)
 
 
 def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):
@@ -107,8 +114,7 @@ def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):
             )
             assert answer.json()["NodeNames"] == ["b1"]
         calls = {"method": "Extender/filter", "code": "OK"}
-        metrics = server.get("/metrics")[1].encode()
-        assert value(metrics, "topospread_calls_total", **calls) == 10
+        until_told(server, "topospread_calls_total", 10, **calls)
         # The supervisor's own address serves no calls.
         assert server.get("/extender/v1/filter")[0] == 404
 
@@ -137,8 +143,7 @@ def test_a_worker_that_ends_is_replaced_while_the_others_serve(server, number):
             assert client.evaluate(incoming()).feasible == 1
     until(partial(replaced, server, set(known)), "it is replaced")
     assert known[1] in server.workers()
-    metrics = server.get("/metrics")[1].encode()
-    assert value(metrics, "topospread_worker_restarts_total") == 1
+    until_told(server, "topospread_worker_restarts_total", 1)
     assert server.end() == 0
 
 
@@ -246,13 +251,7 @@ def test_running_calls_end_first_and_a_second_signal_does_not_wait(server):
         request = evaluate_request(consistency=ahead(token, 1))
         call = peer.engine.Evaluate.future(request, timeout=PATIENCE)
         waiting = {"pool": "decisions"}
-        until(
-            lambda: (
-                value(server.get("/metrics")[1].encode(), "topospread_waiting_calls", **waiting)
-                == 1
-            ),
-            "it waits",
-        )
+        until_told(server, "topospread_waiting_calls", 1, **waiting)
         server.process.terminate()
         until(lambda: server.get("/readyz")[0] == 503, "it is not ready any more")
         assert not call.done()

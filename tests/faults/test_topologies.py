@@ -82,7 +82,7 @@ def test_a_cluster_of_three_masters_loses_one_and_has_it_back(start_redis, serve
     names = [f"c-{number}" for number in range(9)]
 
     def client(number: int, name: str) -> Client:
-        return Client(two[number].address, cluster=name, timeout=10)
+        return Client(two[number].address, cluster=name, timeout=30)
 
     for name in names:
         with client(0, name) as at:
