@@ -69,6 +69,7 @@ def measure_visibility(plan: Plan, figures: Figures) -> None:
                     if waits:
                         _add(figures, "waiting", name, waited)
                     else:
+                        views.append(onlooker.run(reach, written[-1].number))
                         figures.add(f"written_per_s_{name}", len(written) / plan.seconds)
                         _add(figures, "seen", name, _delays(written, views))
 
@@ -105,9 +106,15 @@ class Onlooker:
             done.set()
             return views, [] if waited is None else waited.result()
 
+    def reach(self, number: int) -> tuple[int, float]:
+        """(revision, when) of a view that has a revision, which may come after the look."""
+        while (view := self._replica.loaded()).revision.number < number:
+            time.sleep(_LOOK)
+        return view.revision.number, view.published_at
+
     def _call(self, done: threading.Event) -> list[float]:
-        waited = []
-        while not done.wait(_OWN):
+        waited: list[float] = []
+        while not (done.wait(_OWN) and waited):
             applied = self._store.apply(CLUSTER, [next(self._changes)])
             token = Token(self._replica.loaded().identity, applied.revision)
             acknowledged = time.monotonic()
@@ -122,6 +129,11 @@ def look(
 ) -> tuple[list[tuple[int, float]], list[float]]:
     """In a child: see Onlooker.look."""
     return onlooker.look(seconds, waits)
+
+
+def reach(onlooker: Onlooker, number: int) -> tuple[int, float]:
+    """In a child: see Onlooker.reach."""
+    return onlooker.reach(number)
 
 
 def _delays(written: list[Written], views: list[tuple[int, float]]) -> list[float]:
