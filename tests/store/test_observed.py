@@ -84,6 +84,11 @@ def test_it_answers_what_the_store_answers(store, real, observer, operation):
     assert observer.inside == 0
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What is said of the store, and not what others say meanwhile."""
+    return [record for record in caplog.records if record.name == ObservedStore.__module__]
+
+
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_failure_is_told_and_logged_when_it_begins(store, real, observer, caplog, operation):
     real.apply("c", CHANGES)
@@ -100,7 +105,7 @@ def test_each_failure_is_told_and_logged_when_it_begins(store, real, observer, c
             ask(store)
     assert observer.failed == [operation] * 3
     assert observer.inside == 0
-    (record,) = caplog.records
+    (record,) = logged(caplog)
     assert record.levelno == logging.WARNING
     assert f"{operation}: the store is closed" in record.getMessage()
 
@@ -126,7 +131,7 @@ def test_that_it_works_again_is_logged_once(tmp_path, observer, caplog):
             store.apply("c", CHANGES)
     store.close()
     other.close()
-    said = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    said = [record.getMessage().partition(": ")[2] for record in logged(caplog)]
     assert [text.partition(" (")[0] for text in said] == [
         "apply: another process holds the store's write lock; retry",
         "apply works again",
