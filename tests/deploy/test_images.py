@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.deploy.files import FOLDER, ROOT, instructions, parsed
-from topospread.config.settings import DEFAULT_HTTP, DEFAULT_LISTEN
+from topospread.config.listeners import DEFAULT_HTTP, DEFAULT_LISTEN
 
 SERVER = ROOT / "Dockerfile"
 LOAD = FOLDER / "load" / "Dockerfile"

@@ -25,8 +25,8 @@ from topospread.app.ports import check_free
 from topospread.app.stores import open_store
 from topospread.app.web import make_extender_http, make_http
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
+from topospread.config.following import ALL_CLUSTERS
 from topospread.config.reloading import Loaded, Reloading
-from topospread.config.settings import ALL_CLUSTERS, ServerSettings
 from topospread.config.values import Address
 from topospread.errors import TopospreadError
 from topospread.replica.replicas import seconds_from_now
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
+    from topospread.config.settings import ServerSettings
     from topospread.store.api import Store
     from topospread.transports.http.server import HttpServer
 
