@@ -19,6 +19,7 @@ from topospread_client import (
     rpcs,
     simulating,
     state,
+    writing,
 )
 from topospread_client.aio_stream import AsyncEvaluateStream
 from topospread_client.connection import (
@@ -146,9 +147,9 @@ class AsyncClient:
     evaluate = _awaited(engine.evaluate)
     batch_evaluate = _awaited(engine.batch_evaluate)
     explain = _awaited(explaining.explain)
-    apply = _awaited(state.apply)
-    delete = _awaited(state.delete)
-    replace = _awaited(state.replace)
+    apply = _awaited(writing.apply)
+    delete = _awaited(writing.delete)
+    replace = _awaited(writing.replace)
     get = _awaited(state.get)
     list = _paged(state.list_objects)
     list_page = _awaited(state.list_page)

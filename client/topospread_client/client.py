@@ -18,6 +18,7 @@ from topospread_client import (
     rpcs,
     simulating,
     state,
+    writing,
 )
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
@@ -142,9 +143,9 @@ class Client:
     evaluate = _blocking(engine.evaluate)
     batch_evaluate = _blocking(engine.batch_evaluate)
     explain = _blocking(explaining.explain)
-    apply = _blocking(state.apply)
-    delete = _blocking(state.delete)
-    replace = _blocking(state.replace)
+    apply = _blocking(writing.apply)
+    delete = _blocking(writing.delete)
+    replace = _blocking(writing.replace)
     get = _blocking(state.get)
     list = _paged(state.list_objects)
     list_page = _blocking(state.list_page)

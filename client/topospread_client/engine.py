@@ -64,8 +64,8 @@ def pre_filter(
         pod_ref=subject.pod_ref,
         add_pods=requests.pods_on_nodes(add_pods),
         remove_pods=requests.pods_on_nodes(remove_pods),
-        settings=settings.message() if settings else None,
-        consistency=consistency.message() if consistency else None,
+        settings=requests.carried(settings),
+        consistency=requests.carried(consistency),
         validate=validate,
         with_counts=with_counts,
     )
@@ -122,8 +122,8 @@ def filter_nodes(
         remove_pods=requests.pods_on_nodes(remove_pods),
         nodes=requests.selection(nodes),
         node_table=held.id if held else "",
-        settings=settings.message() if settings else None,
-        consistency=consistency.message() if consistency else None,
+        settings=requests.carried(settings),
+        consistency=requests.carried(consistency),
         validate=validate,
     )
     reply = yield from call(rpcs.FILTER, request, timeout, traceparent)
@@ -192,8 +192,8 @@ def score(
         remove_pods=requests.pods_on_nodes(remove_pods),
         nodes=requests.selection(nodes),
         node_table=held.id if held else "",
-        settings=settings.message() if settings else None,
-        consistency=consistency.message() if consistency else None,
+        settings=requests.carried(settings),
+        consistency=requests.carried(consistency),
         validate=validate,
     )
     reply = yield from call(rpcs.SCORE, request, timeout, traceparent)
@@ -257,8 +257,8 @@ def evaluate(
         add_pods=requests.pods_on_nodes(add_pods),
         remove_pods=requests.pods_on_nodes(remove_pods),
         nodes=requests.selection(nodes),
-        settings=settings.message() if settings else None,
-        consistency=consistency.message() if consistency else None,
+        settings=requests.carried(settings),
+        consistency=requests.carried(consistency),
         validate=validate,
     )
     reply = yield from call(rpcs.EVALUATE, request, timeout, traceparent)
@@ -301,8 +301,8 @@ def batch_evaluate(
         cluster=cluster or session.cluster,
         pods=[requests.pod_message(pod) for pod in pods],
         top_k=top_k,
-        settings=settings.message() if settings else None,
-        consistency=consistency.message() if consistency else None,
+        settings=requests.carried(settings),
+        consistency=requests.carried(consistency),
         validate=validate,
     )
     reply = yield from call(rpcs.BATCH_EVALUATE, request, timeout, traceparent)

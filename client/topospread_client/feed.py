@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
-from google.protobuf.duration_pb2 import Duration
-
-from topospread_client import rpcs
+from topospread_client import requests, rpcs
 from topospread_client.answers import Lease
 from topospread_client.operations import Operation, Session, call
 from topospread_proto.v1 import feed_pb2 as pb
@@ -37,9 +33,9 @@ def hold(
     Raises:
         TopospreadClientError: the call failed.
     """
-    lasting = Duration()
-    lasting.FromTimedelta(timedelta(seconds=lifetime))
-    request = pb.HoldRequest(cluster=cluster or session.cluster, holder=holder, lifetime=lasting)
+    request = pb.HoldRequest(
+        cluster=cluster or session.cluster, holder=holder, lifetime=requests.duration(lifetime)
+    )
     reply = yield from call(rpcs.HOLD, request, timeout, traceparent)
     found = reply.message
     return Lease(

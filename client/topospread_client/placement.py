@@ -5,10 +5,7 @@ All may be repeated: a pod has one place at most, and asking again for it renews
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-
-from google.protobuf.duration_pb2 import Duration
 
 from topospread_client import places, requests, rpcs
 from topospread_client.operations import Operation, Session, call
@@ -71,8 +68,8 @@ def place(
         pod_ref=subject.pod_ref,
         candidates=requests.selection(candidates),
         fit=fit or pb.FIT_UNSPECIFIED,
-        ttl=_duration(ttl),
-        settings=settings.message() if settings else None,
+        ttl=requests.duration(ttl),
+        settings=requests.carried(settings),
         seed=seed,
         validate=validate,
     )
@@ -114,8 +111,8 @@ def reserve(
         pod=subject.pod,
         pod_ref=subject.pod_ref,
         node=node,
-        ttl=_duration(ttl),
-        settings=settings.message() if settings else None,
+        ttl=requests.duration(ttl),
+        settings=requests.carried(settings),
         validate=validate,
     )
     reply = yield from call(rpcs.RESERVE, request, timeout, traceparent)
@@ -193,11 +190,3 @@ def reservations(
         traceparent=reply.traceparent,
         reservations=tuple(map(places.reservation, found)),
     )
-
-
-def _duration(seconds: float | None) -> Duration | None:
-    if seconds is None:
-        return None
-    duration = Duration()
-    duration.FromTimedelta(timedelta(seconds=seconds))
-    return duration

@@ -178,7 +178,7 @@ def rank_for_deletion(
         cluster=cluster or session.cluster,
         namespace=namespace,
         label_selector=selector,
-        consistency=consistency.message() if consistency else None,
+        consistency=requests.carried(consistency),
         constraints=[_constraint(each) for each in constraints],
         delete=delete,
         strategy=_strategy(strategy),

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.duration_pb2 import Duration
-
-from topospread_client import rpcs
+from topospread_client import requests, rpcs
 from topospread_client.answers import Answer
 from topospread_client.errors import InvalidRequest
 from topospread_client.operations import Operation, Session, call
@@ -204,17 +201,14 @@ def plan_rebalance(
         cluster=cluster or session.cluster,
         namespace=namespace,
         label_selector=_labels(selector),
-        consistency=consistency.message() if consistency else None,
-        settings=settings.message() if settings else None,
+        consistency=requests.carried(consistency),
+        settings=requests.carried(settings),
         include_soft=include_soft,
         filters=_filters(filters or Filters()),
         budgets=_budgets(budgets or Budgets()),
+        search_time=requests.duration(search_time),
         excluded_namespaces=excluded_namespaces,
     )
-    if search_time is not None:
-        duration = Duration()
-        duration.FromTimedelta(timedelta(seconds=search_time))
-        request.search_time.CopyFrom(duration)
     reply = yield from call(rpcs.PLAN_REBALANCE, request, timeout, traceparent)
     return _plan(reply.message, reply.traceparent)
 

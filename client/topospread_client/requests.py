@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
@@ -46,6 +46,15 @@ _FIELDS: Final = {
     kube.StatefulSet: "stateful_set",
 }
 _T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class Carried(Protocol[_T_co]):
+    """What a request carries as a message."""
+
+    def message(self) -> _T_co:
+        """As the request carries it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +77,11 @@ class Consistency:
             raise InvalidRequest(
                 "consistency: at_least_as_fresh and fully_consistent exclude each other"
             )
-        message = common.Consistency()
+        message = common.Consistency(max_staleness=duration(self.max_staleness))
         if self.fully_consistent:
             message.fully_consistent = True
         elif self.at_least_as_fresh:
             message.at_least_as_fresh = self.at_least_as_fresh
-        if self.max_staleness is not None:
-            duration = Duration()
-            duration.FromTimedelta(timedelta(seconds=self.max_staleness))
-            message.max_staleness.CopyFrom(duration)
         return message
 
 
@@ -129,6 +134,20 @@ class Subject:
 
     pod: kube.Pod | None = None
     pod_ref: common.PodReference | None = None
+
+
+def carried(given: Carried[_T] | None) -> _T | None:
+    """The message of what was given; None leaves the field to the server."""
+    return None if given is None else given.message()
+
+
+def duration(seconds: float | None) -> Duration | None:
+    """Seconds as requests carry them; None leaves the field to the server."""
+    if seconds is None:
+        return None
+    message = Duration()
+    message.FromTimedelta(timedelta(seconds=seconds))
+    return message
 
 
 def subject(pod: PodLike | None) -> Subject:

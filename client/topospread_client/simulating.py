@@ -75,8 +75,8 @@ def simulate(
     request = pb.SimulateRequest(
         cluster=cluster or session.cluster,
         pods=[each.message(f"pods[{number}]") for number, each in enumerate(given)],
-        settings=settings.message() if settings else None,
-        consistency=consistency.message() if consistency else None,
+        settings=requests.carried(settings),
+        consistency=requests.carried(consistency),
         changes=detail.SupposedChanges(
             add_nodes=[
                 group.message(f"changes.addNodes[{number}]")

@@ -1,172 +1,26 @@
-"""The operations of the ClusterState: what the server knows of a cluster."""
+"""The operations of the ClusterState that read, and those about whole clusters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from topospread_client import decoding, requests, rpcs
-from topospread_client.answers import (
-    Changes,
-    Kind,
-    NodeTable,
-    Page,
-    Replaced,
-    ServerStatus,
-    Stored,
-    Written,
-)
 from topospread_client.operations import Ask, Operation, Pages, Session, Subscription, call
 from topospread_proto.v1 import cluster_state_pb2 as state
 from topospread_proto.v1 import kubernetes_pb2 as kube
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable
 
-    from topospread_client.requests import Consistency, ObjectLike, Reference
-
-
-def apply(
-    session: Session,
-    objects: Iterable[ObjectLike],
-    *,
-    cluster: str | None = None,
-    force: bool = False,
-    fence: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-    timeout: float | None = None,
-    traceparent: str | None = None,
-) -> Operation[Written]:
-    """Write objects, in atomic steps of at most 500.
-
-    Args:
-        session: what the client's operations share.
-        objects: messages or manifests of the kinds that a server keeps.
-        cluster: None takes the client's.
-        force: write also what is older than the stored version.
-        fence: of one's lease to feed the cluster; 0 for whoever is no feeder.
-        progress: called after each step with the objects written so far and all there are.
-        timeout: seconds for each step; None takes the client's.
-        traceparent: parent of the server's spans.
-
-    Returns:
-        One result for each object, in order, and the revision that contains them all.
-
-    Raises:
-        InvalidRequest: an object that cannot be stored; the steps before it are written.
-        Fenced: another feeds the cluster now.
-        Unavailable: the store is out of reach.
-        TopospreadClientError: any other failure of a call.
-    """
-    messages = [requests.object_message(given) for given in objects]
-    revision, trace, done = "", None, 0
-    results: list[state.ObjectResult] = []
-    for piece in requests.pieces(messages):
-        request = state.ApplyRequest(
-            cluster=cluster or session.cluster, objects=piece, force=force, fence=fence
-        )
-        reply = yield from call(rpcs.APPLY, request, timeout, traceparent)
-        revision, trace = reply.message.revision, reply.traceparent
-        results.extend(reply.message.results)
-        done += len(piece)
-        if progress is not None:
-            progress(done, len(messages))
-    return Written(revision=revision, traceparent=trace, results=decoding.object_results(results))
-
-
-def delete(
-    session: Session,
-    references: Iterable[Reference],
-    *,
-    cluster: str | None = None,
-    force: bool = False,
-    fence: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-    timeout: float | None = None,
-    traceparent: str | None = None,
-) -> Operation[Written]:
-    """Remove objects, in atomic steps of at most 500; absent ones are reported, not refused.
-
-    Args:
-        session: what the client's operations share.
-        references: what to remove.
-        cluster: None takes the client's.
-        force: remove also what is newer than the given version.
-        fence: as for `apply`.
-        progress: as for `apply`.
-        timeout: seconds for each step; None takes the client's.
-        traceparent: parent of the server's spans.
-
-    Raises:
-        Unavailable: the store is out of reach.
-        TopospreadClientError: any other failure of a call.
-    """
-    messages = [reference.message() for reference in references]
-    revision, trace, done = "", None, 0
-    results: list[state.ObjectResult] = []
-    for piece in requests.pieces(messages):
-        request = state.DeleteRequest(
-            cluster=cluster or session.cluster, objects=piece, force=force, fence=fence
-        )
-        reply = yield from call(rpcs.DELETE, request, timeout, traceparent)
-        revision, trace = reply.message.revision, reply.traceparent
-        results.extend(reply.message.results)
-        done += len(piece)
-        if progress is not None:
-            progress(done, len(messages))
-    return Written(revision=revision, traceparent=trace, results=decoding.object_results(results))
-
-
-def replace(
-    session: Session,
-    kind: Kind,
-    objects: Iterable[ObjectLike],
-    *,
-    cluster: str | None = None,
-    resource_version: str = "",
-    force: bool = False,
-    fence: int = 0,
-    timeout: float | None = None,
-    traceparent: str | None = None,
-) -> Operation[Replaced]:
-    """Make these the full content of one kind; it converges, but is not one transaction.
-
-    Args:
-        session: what the client's operations share.
-        kind: of all the objects.
-        objects: messages or manifests.
-        cluster: None takes the client's.
-        resource_version: the list's own; what is stored with a newer version stays, and
-            nothing else when it is empty.
-        force: write also what is older than the stored version.
-        fence: of one's lease to feed the cluster; 0 for whoever is no feeder.
-        timeout: seconds for all of it; None takes the client's for bulk work.
-        traceparent: parent of the server's span.
-
-    Raises:
-        InvalidRequest: an object of another kind, or one that cannot be stored.
-        Unavailable: the store is out of reach.
-        TopospreadClientError: any other failure of the call.
-    """
-    header = state.ReplaceHeader(
-        cluster=cluster or session.cluster,
-        kind=requests.kind_message(kind),
-        resource_version=resource_version,
-        force=force,
-        fence=fence,
+    from topospread_client.answers import (
+        Changes,
+        Kind,
+        NodeTable,
+        Page,
+        ServerStatus,
+        Stored,
     )
-    # Not within the stream: an error there would reach the caller as a mere cancellation.
-    messages = [requests.object_message(given) for given in objects]
-    stream = _replace_stream(header, messages)
-    reply = yield from call(rpcs.REPLACE, stream, timeout, traceparent, bulk=True)
-    return decoding.replaced(reply.message, reply.traceparent)
-
-
-def _replace_stream(
-    header: state.ReplaceHeader, objects: list[state.Object]
-) -> Iterator[state.ReplaceRequest]:
-    yield state.ReplaceRequest(header=header)
-    for piece in requests.pieces(objects):
-        yield state.ReplaceRequest(objects=piece)
+    from topospread_client.requests import Consistency
 
 
 def get(
@@ -201,7 +55,7 @@ def get(
         kind=requests.kind_message(kind),
         namespace=namespace,
         name=name,
-        consistency=consistency.message() if consistency else None,
+        consistency=requests.carried(consistency),
     )
     reply = yield from call(rpcs.GET, request, timeout, traceparent)
     return decoding.stored(reply.message, reply.traceparent)
@@ -244,7 +98,7 @@ def list_page(
         label_selector=label_selector,
         page_size=page_size,
         page_token=page_token,
-        consistency=consistency.message() if consistency else None,
+        consistency=requests.carried(consistency),
     )
     reply = yield from call(rpcs.LIST, request, timeout, traceparent)
     return decoding.page(reply.message, reply.traceparent)
@@ -349,9 +203,7 @@ def node_table(
         TopospreadClientError: the call failed.
     """
     cluster = cluster or session.cluster
-    request = state.NodeTableRequest(
-        cluster=cluster, consistency=consistency.message() if consistency else None
-    )
+    request = state.NodeTableRequest(cluster=cluster, consistency=requests.carried(consistency))
     reply = yield from call(rpcs.NODE_TABLE, request, timeout, traceparent)
     table = decoding.node_table(reply.message, reply.traceparent)
     session.tables[cluster] = table
