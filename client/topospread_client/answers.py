@@ -322,23 +322,6 @@ class Page(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """Who may feed a cluster, and until when.
-
-    Attributes:
-        held: the one who asked has it.
-        fence: its token, which grows with each new holder; the writes of its holder name it.
-        holder: who has it.
-        left: seconds until it ends unless it is renewed.
-    """
-
-    held: bool
-    fence: int
-    holder: str
-    left: float
-
-
-@dataclass(frozen=True, slots=True)
 class Event:
     """One change; ``object`` is None for a deletion."""
 

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from topospread_client import requests, rpcs
-from topospread_client.answers import Lease
 from topospread_client.operations import Operation, Session, call
 from topospread_proto.v1 import feed_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may feed a cluster, and until when.
+
+    Attributes:
+        held: the one who asked has it.
+        fence: its token, which grows with each new holder; the writes of its holder name it.
+        holder: who has it.
+        left: seconds until it ends unless it is renewed.
+    """
+
+    held: bool
+    fence: int
+    holder: str
+    left: float
 
 
 def hold(
