@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from topospread.access.callers import Role
 from topospread.app import parts
 from topospread.transports.expander.best_options import METHOD, SERVICE, BestOptions
-from topospread.transports.grpc.calls import Call, Frame, Method, Unary
+from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread.transports.grpc.credentials import Credentials, credentials
+from topospread.transports.grpc.frame import Frame
 from topospread.transports.grpc.server import GrpcServer, ServerOptions
 from topospread_proto.v1 import expander_pb2 as pb
 

@@ -38,7 +38,7 @@ def make_extender(
         tracing,
         metrics,
         Workplaces(
-            decide=_submit(pools.decisions, "decisions", metrics),
+            decide=_submit(pools.extender, "extender", metrics),
             wait=_submit(pools.state, "state", metrics),
         ),
         places=settings.extender == "place",

@@ -10,6 +10,7 @@ from topospread.service.engine import Limits
 from topospread.service.write import WriteLimits, Writes
 from topospread.telemetry.families import ClusterGauges
 from topospread.transports.grpc.credentials import Credentials, credentials
+from topospread.transports.grpc.direct import DirectCalls, supported
 from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
 from topospread.transports.grpc.pool import lend_place
 from topospread.transports.grpc.server import OTHER_QUEUE, OTHER_THREADS, Pools, ServerOptions
@@ -26,14 +27,18 @@ EXPANDER_THREADS: Final = 2
 
 EXPANDER_QUEUE: Final = 2
 
+EXTENDER_THREADS: Final = 2
+"""kube-scheduler asks for one pod after the other; a second thread is for a second scheduler."""
+
 
 def make_pools(settings: ServerSettings) -> Pools:
     """The threads that carry out calls."""
     waiting = settings.max_waiting
+    decisions = DirectCalls if settings.direct_calls and supported() else BoundedExecutor
+    deciding = (settings.decision_threads, settings.decision_queue, waiting)
     return Pools(
-        decisions=BoundedExecutor(
-            "decide", settings.decision_threads, settings.decision_queue, waiting
-        ),
+        decisions=decisions("decide", *deciding),
+        extender=BoundedExecutor("extend", EXTENDER_THREADS, *deciding[1:]),
         state=BoundedExecutor("state", settings.state_threads, settings.state_queue, waiting),
         planner=BoundedExecutor(
             "planner", settings.planner_threads, settings.planner_queue, waiting

@@ -45,10 +45,10 @@ from topospread.telemetry.metrics import Metrics
 from topospread.transports.expander import best_options
 from topospread.transports.grpc import cluster_state, feed, placement, rank, spread_engine
 from topospread.transports.grpc.auditing import audited
-from topospread.transports.grpc.calls import Frame
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
 from topospread.transports.grpc.explain import ExplainServicer
 from topospread.transports.grpc.feed import FeedServicer
+from topospread.transports.grpc.frame import Frame
 from topospread.transports.grpc.observe import Observer
 from topospread.transports.grpc.placement import PlacementServicer
 from topospread.transports.grpc.pool import away, lend_place

@@ -48,9 +48,20 @@ class WorkSettings:
             values.whole(1, 64),
             "threads a process",
             "Threads for PreFilter, Filter, Score, Evaluate.",
-            "Decisions are pure CPU: a third thread only contends for the interpreter.",
+            "Decisions are pure CPU: a second thread only contends for the interpreter. While one"
+            " takes long, others join by themselves.",
         ),
-    ] = 2
+    ] = 1
+    direct_calls: Annotated[
+        bool,
+        About(
+            values.switch(),
+            "",
+            "Answer PreFilter, Filter, Score, Evaluate, BatchEvaluate on the threads that take"
+            " them from gRPC.",
+            "Saves half of a decision's cost; off to serve them by grpcio's own threads.",
+        ),
+    ] = True
     state_threads: Annotated[
         int,
         About(

@@ -83,7 +83,7 @@ def test_an_idle_conversation_does_not_hold_up_the_servers_end(server, peer):
 
 
 def test_a_conversation_outlives_the_time_that_a_single_call_has(server, peer, monkeypatch):
-    monkeypatch.setattr("topospread.transports.grpc.calls.DEFAULT_DEADLINE", 0.0)
+    monkeypatch.setattr("topospread.transports.grpc.frame.DEFAULT_DEADLINE", 0.0)
     conversation = Conversation(peer)
     assert [conversation.ask() for _ in range(3)] == [1, 1, 1]
     conversation.end()

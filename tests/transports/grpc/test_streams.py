@@ -177,7 +177,7 @@ def test_each_question_may_ask_for_its_own_freshness(news, running):
 
 def test_a_question_has_time_however_long_its_stream_is_open(monkeypatch, news, running):
     """A stream without a deadline has not that of a call without one."""
-    monkeypatch.setattr("topospread.transports.grpc.calls.DEFAULT_DEADLINE", 0.0)
+    monkeypatch.setattr("topospread.transports.grpc.frame.DEFAULT_DEADLINE", 0.0)
     stream = Stream(running.peer, timeout=None)
     assert stream.answer().response.feasible == 1
     news.clear()

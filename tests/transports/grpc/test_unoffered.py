@@ -12,7 +12,7 @@ from tests.servers import PATIENCE, settings
 from topospread.app import parts
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.grpc.calls import Frame
+from topospread.transports.grpc.frame import Frame
 from topospread.transports.grpc.server import GrpcServer
 from topospread.transports.grpc.unoffered import completed
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.cli.bench import questions
 from topospread.cli.bench.collector import collector, tracing
-from topospread.cli.bench.echo import echo_server
+from topospread.cli.bench.echo import DIRECT, GRPCIO, echo_server
 from topospread.cli.bench.figures import Figures
 from topospread.cli.bench.ghz import ghz_rate
 from topospread.cli.bench.load import Round, ask, converse, numbered
@@ -32,7 +32,10 @@ USUAL: Final = 10
 """Calls under way where a figure says nothing else."""
 
 RATIOS: Final = ("evaluate", "evaluate_memo", "unconstrained")
-"""Cases that are compared with the echo of as many calls under way."""
+"""Cases that are compared with the echoes of as many calls under way."""
+
+ECHOES: Final = ("echo", "direct_echo")
+"""The empty call on grpcio's own threads, and on the way that decisions take."""
 
 WARM_SECONDS: Final = 0.5
 
@@ -61,18 +64,20 @@ class Case:
 
 
 def measure(plan: Plan) -> Figures:
-    """Echo, Evaluate without and with a memo of results, the single stages, and plain pods."""
+    """Echoes, Evaluate without and with a memo of results, the single stages, and plain pods."""
     figures = Figures()
     with ExitStack() as opened:
         plan.say("making the cluster")
         store = opened.enter_context(filled_store(plan.size))
         sink = opened.enter_context(collector())
-        echo = opened.enter_context(echo_server(store))
+        echo = opened.enter_context(echo_server(store, GRPCIO))
+        direct = opened.enter_context(echo_server(store, DIRECT))
         traced = tracing(sink, 0.01)
         forgetful = {**traced, "TOPOSPREAD_REMEMBER_RESULTS": "false"}
         bare = opened.enter_context(server(store, environ=forgetful))
         memo = opened.enter_context(server(store, environ=traced))
-        cases = [c for c in _cases(echo, bare, memo) if not plan.only or c.figure("") in plan.only]
+        every = _cases((echo, direct), bare, memo)
+        cases = [c for c in every if not plan.only or c.figure("") in plan.only]
         for case in cases:
             case.run(WARM_SECONDS)
         for number in range(plan.rounds):
@@ -85,11 +90,12 @@ def measure(plan: Plan) -> Figures:
     return figures
 
 
-def _cases(echo: Running, bare: Running, memo: Running) -> Iterator[Case]:
+def _cases(echoes: tuple[Running, Running], bare: Running, memo: Running) -> Iterator[Case]:
     pods = questions.incoming()
     evaluates = questions.evaluates(pods)
     for concurrency in CONCURRENCY:
-        yield _unary("echo", echo, "Evaluate", evaluates, concurrency)
+        for name, echo in zip(ECHOES, echoes, strict=True):
+            yield _unary(name, echo, "Evaluate", evaluates, concurrency)
         yield _unary("evaluate", bare, "Evaluate", evaluates, concurrency)
         yield _unary("evaluate_memo", memo, "Evaluate", evaluates, concurrency)
     for name, asked in (("stream", bare), ("stream_memo", memo)):
@@ -156,9 +162,10 @@ def _round(cases: Sequence[Case], seconds: float, figures: Figures) -> None:
         figures.add(case.figure("p50_ms"), done.latency(0.5) * 1e3)
         figures.add(case.figure("p99_ms"), done.latency(0.99) * 1e3)
     for case in cases:
-        echo = rates.get(f"echo{case.mark}")
-        if case.name in RATIOS and echo is not None:
-            figures.add(case.figure("ratio"), rates[case.figure("")] / echo)
+        for name, ratio in zip(ECHOES, ("ratio", "direct_ratio"), strict=True):
+            echo = rates.get(f"{name}{case.mark}")
+            if case.name in RATIOS and echo is not None:
+                figures.add(case.figure(ratio), rates[case.figure("")] / echo)
 
 
 def _ghz(plan: Plan, echo: Running, bare: Running, figures: Figures) -> None:

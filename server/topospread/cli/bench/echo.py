@@ -1,4 +1,4 @@
-"""The yardstick: a server set up like ours whose Evaluate takes bytes and answers none.
+"""The yardsticks: servers set up like ours whose Evaluate takes bytes and answers none.
 
 `python -m topospread.cli.bench.echo` is a process as `topospread serve` makes it, with the same
 settings, clusters and thread pools. Only the handler is bare: no span, no metrics, no parsing.
@@ -9,30 +9,47 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from typing_extensions import override
 
+from topospread.access.callers import ANYBODY
 from topospread.app import parts
 from topospread.app.server import Server
 from topospread.app.told import Told
 from topospread.cli.bench.processes import started
 from topospread.config.loading import load_settings
-from topospread.transports.grpc.calls import Call, Frame, Unary
+from topospread.transports.grpc.calls import Call, Unary
+from topospread.transports.grpc.frame import Frame
 from topospread.transports.grpc.server import GrpcServer
 from topospread.transports.grpc.spread_engine import SERVICE
 from topospread_proto.v1 import spread_engine_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
+    from topospread.access.callers import Caller
     from topospread.cli.bench.processes import Running
+    from topospread.transports.grpc.direct_call import Answers, DirectCall
 
 
-def echo_server(store: str) -> AbstractContextManager[Running]:
-    """Start one in a process of its own, on the store that the measured server follows."""
-    return started(("-m", __name__), {"TOPOSPREAD_STORE": store})
+GRPCIO: Final = {"TOPOSPREAD_DIRECT_CALLS": "false", "TOPOSPREAD_DECISION_THREADS": "2"}
+"""Calls are served by grpcio's own threads; two are the fastest there."""
+
+DIRECT: Final = {"TOPOSPREAD_DIRECT_CALLS": "true"}
+"""Calls take the way that decisions take."""
+
+
+def echo_server(store: str, way: Mapping[str, str]) -> AbstractContextManager[Running]:
+    """Start one in a process of its own, on the store that the measured server follows.
+
+    Args:
+        store: its URL.
+        way: how calls are served, :data:`GRPCIO` or :data:`DIRECT`.
+    """
+    return started(("-m", __name__), {"TOPOSPREAD_STORE": store, **way})
 
 
 class _Bare(Frame):
@@ -47,6 +64,25 @@ class _Bare(Frame):
 
         empty.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
         return grpc.unary_unary_rpc_method_handler(empty)
+
+    @override
+    def direct(self, *arguments: Any, **named: Any) -> Answers:
+        return _Empty()
+
+
+class _Empty:
+    """Answers nothing, without looking."""
+
+    guarded = False
+
+    def admit(self, call: DirectCall) -> Caller:
+        return ANYBODY
+
+    def respond(self, *arguments: Any) -> bytes:
+        return b""
+
+    def rejected(self) -> None:
+        raise NotImplementedError("the bench asks for no more than a line takes")
 
 
 def _nothing(request: pb.EvaluateRequest, call: Call) -> bytes:

@@ -36,14 +36,18 @@ each connection one call after the other, over four connections, or with `_c1` o
 are those of the decisions above; with `gzip` answers are packed. `place` reserves a node in a
 SQLite file at each call.""",
     "decide": """\
-`echo` is a server process set up as ours, with the same settings, cluster and thread pools, whose
-handler takes the same request bytes and answers none: no span, no metrics. It bounds what any
-handler can reach. Evaluate's 20 pod shapes take turns, with a new pod name each call; 1 % of the
-calls are traced and exported to a collector; metrics are on. Results are remembered (which is the
-default) only where a figure says `memo`: each app's pods come back unchanged here, so that is the
-best case, and a change to the app ends it. Figures without `_c` are for 10 calls under way; 10
-and 50 calls come over 8 connections. `cpu_us` is CPU of the whole server process, from /proc, for
-each call; `others_cores` is what programs that have nothing to do with the measurement took of
+`echo` is a server process set up as ours, with the same settings and cluster, whose handler takes
+the same request bytes and answers none: no span, no metrics. Its calls are served by grpcio's own
+threads (`--no-direct-calls`, with the two threads that are fastest there): what any Python server
+that stands on grpcio can reach. `direct_echo` is the same empty handler on the way that decisions
+take since [direct calls](decisions/0018-direct-calls.md): what is left there to win. `ratio`s are
+to the former, `direct_ratio`s to the latter. Evaluate's 20 pod shapes take turns, with a new pod
+name each call; 1 % of the calls are traced and exported to a collector; metrics are on. Results are
+remembered (which is the default) only where a figure says `memo`: each app's pods come back
+unchanged here, so that is the best case, and a change to the app ends it. Figures without `_c` are
+for 10 calls under way; 10 and 50 calls come over 8 connections. `cpu_us` is CPU of the whole server
+process, from /proc, for each call; `others_cores` is what programs that have nothing to do with the
+measurement took of
 the machine meanwhile. PreFilter, Filter and Score carry the pod and the current node table;
 `batch` is a BatchEvaluate of the twenty pods. The client writes HTTP/2 frames by itself; figures
 of `ghz` are beside it where it was at hand.""",

@@ -17,9 +17,8 @@ from topospread_proto.v1 import cluster_state_pb2, frames_pb2
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    import grpc
-
     from topospread.access.gate import Gate
+    from topospread.transports.grpc.context import Context
 
 ClusterOf = Callable[[bytes], str]
 """From a request's bytes to the name of its cluster; empty when it names none."""
@@ -118,7 +117,7 @@ def need_of(service: str, method: str) -> Need:
     return Need(role, _ELSEWHERE.get(f"/{service}/{method}", _named))
 
 
-def caller_of(gate: Gate | None, context: grpc.ServicerContext) -> Caller:
+def caller_of(gate: Gate | None, context: Context) -> Caller:
     """Who makes a call; without a gate anybody may.
 
     Raises:
@@ -133,12 +132,12 @@ def caller_of(gate: Gate | None, context: grpc.ServicerContext) -> Caller:
     )
 
 
-def known_as(caller: Caller, context: grpc.ServicerContext) -> Hashable:
+def known_as(caller: Caller, context: Context) -> Hashable:
     """What tells a caller from others: what it is known by, or else the machine it calls from."""
     return caller.proof or address_of(context)
 
 
-def address_of(context: grpc.ServicerContext) -> str:
+def address_of(context: Context) -> str:
     """The address that a call comes from, without the port."""
     kind, _, address = context.peer().partition(":")
     # gRPC writes the brackets of IPv6 as a URI does.

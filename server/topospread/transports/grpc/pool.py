@@ -43,6 +43,7 @@ class Worker(threading.Thread):
         away_since: when it went away, on the monotonic clock; None while it is here.
         cancel: ends the call whose message it waits for.
         patient: that message may take its time.
+        turns: what it has done so far.
     """
 
     def __init__(self, pool: Pool, name: str, work: Callable[[Worker], None]) -> None:
@@ -53,6 +54,7 @@ class Worker(threading.Thread):
         self.away_since: float | None = None
         self.cancel: Callable[[], object] | None = None
         self.patient = False
+        self.turns = 0
         self._work = work
 
     @override

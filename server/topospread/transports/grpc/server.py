@@ -12,7 +12,9 @@ import grpc
 from topospread.errors import ConfigError
 from topospread.telemetry.families import PoolGauges
 from topospread.transports.grpc import health
-from topospread.transports.grpc.calls import Frame, Method, Unoffered, handlers
+from topospread.transports.grpc.calls import Method, Unary, UnaryBytes, Unoffered
+from topospread.transports.grpc.direct import DirectCalls
+from topospread.transports.grpc.frame import Frame, handlers
 from topospread.transports.grpc.health import Health
 from topospread.transports.grpc.pool import end_silent
 from topospread.transports.grpc.reflection import reflection_handlers
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topospread.transports.grpc.credentials import Credentials
+    from topospread.transports.grpc.direct_call import Answers
     from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
     from topospread.transports.grpc.pool import Pool
 
@@ -46,6 +49,7 @@ class Pools:
 
     Attributes:
         decisions: PreFilter, Filter, Score, Evaluate, BatchEvaluate.
+        extender: the same over HTTP.
         state: ClusterState's calls, which wait for the store.
         planner: Explain and the Planner's calls, which compute for long.
         expander: cluster-autoscaler's calls, whose messages are large.
@@ -53,7 +57,8 @@ class Pools:
         other: health, and calls that are not offered.
     """
 
-    decisions: BoundedExecutor
+    decisions: BoundedExecutor | DirectCalls
+    extender: BoundedExecutor
     state: BoundedExecutor
     planner: BoundedExecutor
     expander: BoundedExecutor
@@ -64,6 +69,7 @@ class Pools:
         """All by name."""
         return {
             "decisions": self.decisions,
+            "extender": self.extender,
             "state": self.state,
             "planner": self.planner,
             "expander": self.expander,
@@ -71,8 +77,8 @@ class Pools:
             "other": self.other,
         }
 
-    def unary(self) -> tuple[BoundedExecutor, ...]:
-        """Those of calls with one message and one answer."""
+    def unary(self) -> tuple[BoundedExecutor | DirectCalls, ...]:
+        """Those of gRPC's calls with one message and one answer."""
         return self.decisions, self.state, self.planner, self.expander, self.other
 
     def gauges(self) -> list[PoolGauges]:
@@ -149,9 +155,20 @@ class GrpcServer:
             maximum_concurrent_rpcs=options.max_calls or None,
         )
         by_name = pools.named()
+        direct: dict[str, Answers] = {}
         for service, methods in services.items():
-            framed = [(name, m, by_name[pool], pool) for name, (m, pool) in methods.items()]
+            framed: list[tuple[str, Method, Pool, str]] = []
+            for name, (method, pool) in methods.items():
+                if isinstance(by_name[pool], DirectCalls) and isinstance(
+                    method, Unary | UnaryBytes
+                ):
+                    direct[f"/{service}/{name}"] = frame.direct(service, name, method, pool)
+                else:
+                    framed.append((name, method, by_name[pool], pool))
             self._server.add_generic_rpc_handlers((handlers(frame, service, framed),))
+        self._direct = pools.decisions if direct else None
+        if isinstance(self._direct, DirectCalls):
+            self._direct.attach(self._server, direct)
         standard: list[grpc.GenericRpcHandler] = [self._health.handlers(pools.other)]
         if options.reflection:
             described = (*offered, health.SERVICE)
@@ -183,6 +200,8 @@ class GrpcServer:
     def start(self) -> None:
         """Begin to accept calls; health says NOT_SERVING until :meth:`ready`."""
         self._server.start()
+        if isinstance(self._direct, DirectCalls):
+            self._direct.begin()
 
     def ready(self) -> None:
         """Tell balancers that calls are welcome."""

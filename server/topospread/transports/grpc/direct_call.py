@@ -1,0 +1,212 @@
+"""One call that is answered by the thread that took it from gRPC; see DirectCalls."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from contextvars import Context as Variables
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
+
+from topospread.access.callers import ANYBODY
+from topospread.errors import TopospreadError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import grpc
+
+    from topospread.access.callers import Caller
+
+LOG: Final = logging.getLogger(__name__)
+
+_NO_FLAGS: Final = 0
+
+
+class Answers(Protocol):
+    """What answers the calls of one method; see :class:`~topospread.transports.grpc.frame.Frame`.
+
+    Attributes:
+        guarded: whether callers must be admitted.
+    """
+
+    guarded: bool
+
+    def admit(self, call: DirectCall) -> Caller:
+        """Who calls, before anything is read.
+
+        Raises:
+            TopospreadError: nobody who may.
+        """
+        ...
+
+    def respond(
+        self, call: DirectCall, caller: Caller, raw: bytes | None, refused: TopospreadError | None
+    ) -> bytes:
+        """The serialized answer, or :meth:`DirectCall.abort` was called.
+
+        Args:
+            call: stands in for grpcio's context.
+            caller: as admitted.
+            raw: the request; None: the caller sends none.
+            refused: why the call is not to be carried out.
+        """
+        ...
+
+    def rejected(self) -> None:
+        """Count a call that found the line full."""
+        ...
+
+
+class _AbortedError(Exception):
+    """Leaves the answering of a call that ends with a status."""
+
+
+class Reception(Protocol):
+    """Where calls come in.
+
+    Attributes:
+        awaited: calls whose message has not come, the longest silent first.
+    """
+
+    awaited: dict[DirectCall, None]
+
+    def note(self, call: DirectCall, answers: Answers) -> None:
+        """A call came in.
+
+        Raises:
+            LimitExceeded: the line is full.
+        """
+        ...
+
+
+class DirectCall:
+    """A call under way; the frame's :class:`~topospread.transports.grpc.context.Context`.
+
+    What is handed to gRPC as an event's tag is a bound method of the call, so the call lives until
+    its last event: gRPC cancels calls that nobody holds.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_caller",
+        "_code",
+        "_details",
+        "_event",
+        "_raw",
+        "_reception",
+        "_trailers",
+    )
+
+    def __init__(self, reception: Reception, answers: Answers, event: Any) -> None:
+        """Take a call from gRPC.
+
+        Args:
+            reception: where it came in.
+            answers: of its method.
+            event: that brought it.
+        """
+        self._reception = reception
+        self._answers = answers
+        self._event = event
+        self._caller = ANYBODY
+        self._raw: bytes | None = None
+        self._trailers: tuple[tuple[str, str | bytes], ...] | None = None
+        self._code = 0
+        self._details = b""
+
+    # ------------------------------ its way
+
+    def begin(self) -> None:
+        """See whether the call may be made, and have its message brought."""
+        answers = self._answers
+        try:
+            self._reception.note(self, answers)
+            if answers.guarded:
+                # Before anything is read: strangers learn nothing, and send nothing.
+                self._caller = answers.admit(self)
+        except TopospreadError as refused:
+            self._reception.awaited.pop(self, None)
+            self.answer(refused)
+            return
+        receive = (cygrpc.ReceiveMessageOperation(_NO_FLAGS),)
+        self._event.call.start_server_batch(receive, self.received)
+
+    def received(self, event: Any) -> DirectCall:
+        """The message came, or will not come; whoever took the event is to answer."""
+        self._reception.awaited.pop(self, None)
+        self._raw = event.batch_operations[0].message()
+        return self
+
+    def carry_out(self) -> None:
+        """Answer the call; what goes wrong outside the frame ends the call, and no thread."""
+        try:
+            self.answer()
+        except Exception:
+            LOG.exception("a call was dropped")
+            self.cancel()
+
+    def answer(self, refused: TopospreadError | None = None) -> None:
+        """Carry out the call and send what comes of it."""
+        respond = self._answers.respond
+        message: tuple[Any, ...] = ()
+        with suppress(_AbortedError):
+            payload = Variables().run(respond, self, self._caller, self._raw, refused)
+            message = (cygrpc.SendMessageOperation(payload, _NO_FLAGS),)
+        self._event.call.start_server_batch(
+            (
+                *message,
+                cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS),
+                cygrpc.SendStatusFromServerOperation(
+                    self._trailers, self._code, self._details, _NO_FLAGS
+                ),
+                cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),
+            ),
+            self.ended,
+        )
+
+    def ended(self, event: Any) -> None:
+        """The status is sent, or nobody is there to take it."""
+
+    # ------------------------------ what the frame asks
+
+    def is_active(self) -> bool:
+        """Whether the caller may still be waiting, as far as its deadline tells."""
+        return self.time_remaining() > 0
+
+    def time_remaining(self) -> float:
+        """Seconds until the caller's deadline."""
+        left: float = self._event.call_details.deadline - time.time()
+        return max(left, 0.0)
+
+    def cancel(self) -> object:
+        """End the call from this side."""
+        return self._event.call.cancel()
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        """What came along with the call."""
+        metadata: Sequence[tuple[str, str | bytes]] = self._event.invocation_metadata
+        return metadata
+
+    def peer(self) -> str:
+        """Where the call comes from, as gRPC writes it."""
+        peer: bytes = self._event.call.peer()
+        return peer.decode()
+
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]:
+        """What TLS knows of the caller."""
+        known = cygrpc.auth_context(self._event.call) or {}
+        return {key.decode(): values for key, values in known.items()}
+
+    def set_trailing_metadata(
+        self, trailing_metadata: tuple[tuple[str, str | bytes], ...], /
+    ) -> None:
+        """What goes back with the status."""
+        self._trailers = trailing_metadata
+
+    def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
+        """End the call with this status."""
+        self._code, self._details = code.value[0], details.encode()
+        raise _AbortedError

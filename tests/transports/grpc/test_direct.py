@@ -1,0 +1,150 @@
+"""Calls that are answered by the threads that take them from gRPC."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.servers import PATIENCE, evaluate_request, pod, until
+from topospread.app import parts
+from topospread.config.loading import load_settings
+from topospread.service.evaluate import evaluate_batch
+from topospread.transports.grpc import direct
+from topospread.transports.grpc.direct import DirectCalls
+from topospread.transports.grpc.direct_call import DirectCall
+from topospread.transports.grpc.executor import BoundedExecutor
+from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.v1.common_pb2 import NodeSelection
+
+CODE = grpc.StatusCode
+
+
+def questions() -> list[tuple[str, Any]]:
+    """One of each method that takes this way, good and bad."""
+    incoming = evaluate_request().pod
+    return [
+        ("PreFilter", pb.PreFilterRequest(pod=incoming, with_counts=True)),
+        ("Filter", pb.FilterRequest(pod=incoming)),
+        ("Score", pb.ScoreRequest(pod=incoming)),
+        ("Evaluate", pb.EvaluateRequest(pod=incoming)),
+        ("BatchEvaluate", pb.BatchEvaluateRequest(pods=[incoming, pod("web-9", "b1").pod])),
+        ("Evaluate", pb.EvaluateRequest()),
+        ("Evaluate", pb.EvaluateRequest(pod=incoming, cluster="nowhere")),
+        ("Filter", pb.FilterRequest(cycle="unknown")),
+        ("Score", pb.ScoreRequest(pod=incoming, nodes=NodeSelection(names=["nowhere"]))),
+    ]
+
+
+def answered(running, name: str, request: Any) -> Any:
+    """The answer without what differs between any two servers, or the status."""
+    try:
+        answer = getattr(running.peer.engine, name)(request, timeout=PATIENCE)
+    except grpc.RpcError as failed:
+        return failed.code(), failed.details()
+    for field in ("revision", "cycle", "node_table"):
+        if field in answer.DESCRIPTOR.fields_by_name:
+            answer.ClearField(field)
+    for result in answer.results if name == "BatchEvaluate" else ():
+        result.response.ClearField("revision")
+    return answer
+
+
+def test_answers_are_those_of_grpcios_own_threads(run):
+    straight, handed = run(), run(direct_calls=False)
+    assert isinstance(straight.server._pools.decisions, DirectCalls)
+    assert isinstance(handed.server._pools.decisions, BoundedExecutor)
+    for name, request in questions():
+        assert answered(straight, name, request) == answered(handed, name, request)
+
+
+def test_without_what_it_needs_of_grpcio_calls_are_served_as_everywhere(monkeypatch):
+    settings = load_settings({"store": "memory:"}, {})
+    monkeypatch.setattr(direct, "_NEEDED", ("NoSuchThing",))
+    pools = parts.make_pools(settings)
+    try:
+        assert isinstance(pools.decisions, BoundedExecutor)
+    finally:
+        pools.shutdown()
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Batches take until this is set."""
+    go_on = threading.Event()
+
+    def patient(*arguments):
+        assert go_on.wait(PATIENCE)
+        return evaluate_batch(*arguments)
+
+    monkeypatch.setattr("topospread.transports.grpc.spread_engine.evaluate_batch", patient)
+    yield go_on
+    go_on.set()
+
+
+def long_call(running) -> grpc.Future:
+    """A call that keeps the only thread busy."""
+    request = pb.BatchEvaluateRequest(pods=[evaluate_request().pod])
+    call: grpc.Future = running.peer.engine.BatchEvaluate.future(request, timeout=PATIENCE)
+    until(lambda: running.server._pools.decisions.busy == 1, "it is carried out")
+    return call
+
+
+def test_a_long_call_holds_up_no_other(run, held):
+    running = run(decision_threads=1)
+    long = long_call(running)
+    for _ in range(3):
+        assert running.peer.evaluate().feasible == 1
+    assert not long.done()
+    held.set()
+    assert len(long.result(PATIENCE).results) == 1
+    assert running.peer.evaluate().feasible == 1
+
+
+def test_a_call_under_way_is_answered_before_its_server_ends(run, held):
+    running = run(grace="10m")
+    long = long_call(running)
+    stopping = threading.Thread(target=running.server.stop, daemon=True)
+    stopping.start()
+    until(lambda: running.server.ready() == (False, ("stopping",)), "it stops")
+    held.set()
+    assert len(long.result(PATIENCE).results) == 1
+    stopping.join(PATIENCE)
+    assert not stopping.is_alive()
+
+
+def test_of_too_many_callers_that_say_nothing_the_longest_silent_goes(run, monkeypatch):
+    monkeypatch.setattr(direct, "MAX_SILENT", 3)
+    running = run()
+    awaited = running.server._pools.decisions.awaited
+    method = "/topospread.v1.SpreadEngine/Evaluate"
+    calls = [running.peer.silent_call(method) for _ in range(3)]
+    until(lambda: len(awaited) == 3, "they are taken")
+    longest = next(iter(awaited))
+    calls.append(running.peer.silent_call(method))
+    until(lambda: longest not in awaited, "one gives way")
+    until(lambda: sum(call.done() for call in calls) == 1, "its caller is told")
+    assert [call.code() for call in calls if call.done()] == [CODE.CANCELLED]
+    assert running.peer.evaluate().feasible == 1
+    for call in calls:
+        call.cancel()
+
+
+def test_what_goes_wrong_in_one_call_ends_no_thread(run, monkeypatch, caplog):
+    running = run(decision_threads=1)
+    ended = threading.Event()
+
+    def broken(*_):
+        ended.set()
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DirectCall, "answer", broken)
+        call = running.peer.engine.Evaluate.future(evaluate_request(), timeout=PATIENCE)
+        assert ended.wait(PATIENCE)
+        # Nobody holds the call any more, so gRPC ends it.
+        until(call.done, "the caller is told")
+    assert running.peer.evaluate().feasible == 1
+    assert "a call was dropped" in caplog.text
