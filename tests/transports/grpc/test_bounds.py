@@ -99,6 +99,7 @@ def test_a_wait_ends_with_the_callers_deadline(run):
 def test_a_wait_for_what_will_never_be_does_not_outlive_its_cluster(run):
     running = run()
     peer = running.peer
+    assert peer.evaluate().feasible == 1  # loaded: the next one waits for the revision
     request = evaluate_request(consistency=ahead(running.revision, 1))
     call = peer.engine.Evaluate.future(request, timeout=PATIENCE)
     until(
