@@ -7,14 +7,60 @@ import json
 from typing import Any
 
 import grpc
+import httpx
 import pytest
 
 from tests.access.callers import AccessFile
-from tests.servers import PATIENCE, Peer, evaluate_request, incoming, node, served, two_zones
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    evaluate_request,
+    incoming,
+    node,
+    served,
+    two_zones,
+)
+from tests.upgrade.descriptors import current
+from tests.upgrade.story import SERVED, Api, Teller, told_to
+from topospread.access.callers import ANYBODY
+from topospread.access.refusals import LINES_OF_ALL, LINES_OF_ONE, SECONDS_OF_ONE, Refusals
+from topospread.errors import NotFound, PermissionDenied, RateExceeded, Unauthenticated
 from topospread.telemetry.logs import start_logging
 from topospread_client.manifests import pod_from_manifest
 from topospread_proto.v1 import cluster_state_pb2 as pb
 from topospread_proto.v1 import placement_pb2, placement_pb2_grpc
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+
+CHANGES = {
+    "ClusterState/Apply": True,
+    "ClusterState/Delete": True,
+    "ClusterState/Replace": True,
+    "ClusterState/Get": False,
+    "ClusterState/List": False,
+    "ClusterState/Watch": False,
+    "ClusterState/NodeTable": False,
+    "ClusterState/ListClusters": False,
+    "ClusterState/DropCluster": True,
+    "ClusterState/AcceptStore": True,
+    "Feed/Hold": True,
+    "Feed/Leave": True,
+    "Placement/Place": True,
+    "Placement/Reserve": True,
+    "Placement/Release": True,
+    "Placement/ListReservations": False,
+    "Planner/Simulate": False,
+    "Planner/RankForDeletion": False,
+    "Planner/PlanRebalance": False,
+    "SpreadEngine/PreFilter": False,
+    "SpreadEngine/Filter": False,
+    "SpreadEngine/Score": False,
+    "SpreadEngine/Evaluate": False,
+    "SpreadEngine/EvaluateStream": False,
+    "SpreadEngine/BatchEvaluate": False,
+    "SpreadEngine/Explain": False,
+    "Expander/BestOptions": False,
+}
+"""All calls: whether each changes something, so that it has a line, or reads only."""
 
 
 @pytest.fixture
@@ -91,3 +137,179 @@ def test_nothing_but_names_of_what_is_written_is_told(lines):
         peer.apply(secret)
     (line,) = lines()
     assert "zone-of-secrets" not in json.dumps(line)
+
+
+def test_all_calls_that_change_something_have_a_line_and_no_others(lines):
+    story = told_to(current())
+    with served(**SERVED) as server, Peer(server.address) as peer:
+        answers = Teller(peer.channel, Api(current())).tell(story)
+    made = [step.call.rpartition(".")[2] for step in story]
+    assert set(made) == set(CHANGES)
+    assert all("failed" not in answer[0] for answer in answers)
+    assert [line["call"] for line in lines()] == [call for call in made if CHANGES[call]]
+
+
+def test_a_filter_that_holds_a_node_says_which(lines):
+    with (
+        served(http="127.0.0.1:0") as server,
+        Peer(server.address) as peer,
+        httpx.Client(trust_env=False, timeout=PATIENCE) as scheduler,
+    ):
+        peer.await_revision(peer.apply(*two_zones()))
+        args = {"Pod": incoming(), "NodeNames": ["a1", "b1"]}
+        url = f"http://{server.http_address}/extender/v1"
+        assert scheduler.post(f"{url}/place", json=args).json()["NodeNames"] == ["b1"]
+        assert scheduler.post(f"{url}/filter", json=args).status_code == 200
+        assert scheduler.post(f"{url}/place", content=b"[").status_code == 400
+    _, held, failed = lines()
+    assert (held["call"], held["caller"], held["code"]) == ("Extender/filter", "anybody", "OK")
+    assert (held["pod"], held["node"], held["status"]) == ("default/incoming", "b1", 0)
+    assert (held["cluster"], held["already_bound"]) == ("default", False)
+    assert held["revision"]
+    assert (failed["call"], failed["code"]) == ("Extender/filter", "INVALID_ARGUMENT")
+
+
+# ------------------------------ who is not let in
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A server with an access file, and a channel to it."""
+    access = AccessFile(tmp_path / "access.yaml", reader=["read"], ours=["admin@ours"])
+    with (
+        served(access_file=str(access), http="127.0.0.1:0", extender="place") as server,
+        Peer(server.address) as peer,
+    ):
+        yield server, peer, access
+
+
+def refused(peer: Peer, path: str, metadata: Any, *raws: bytes) -> grpc.StatusCode:
+    """How a call ends, or the first question of a stream."""
+    method: Any = peer.channel.stream_stream(path)
+    call = method(iter(raws), timeout=PATIENCE, metadata=metadata)
+    try:
+        answer = next(call)
+    except grpc.RpcError:
+        code: grpc.StatusCode = call.code()
+        return code
+    call.cancel()
+    number = engine_pb.EvaluateStreamResponse.FromString(answer).error.code
+    return next(code for code in grpc.StatusCode if code.value[0] == number)
+
+
+APPLY = "/topospread.v1.ClusterState/Apply"
+REPLACE = "/topospread.v1.ClusterState/Replace"
+ASK = "/topospread.v1.SpreadEngine/EvaluateStream"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+ELSEWHERE = {
+    APPLY: pb.ApplyRequest(cluster="theirs"),
+    REPLACE: pb.ReplaceRequest(header=pb.ReplaceHeader(cluster="theirs")),
+    ASK: engine_pb.EvaluateStreamRequest(id=1, request=evaluate_request(cluster="theirs")),
+}
+
+
+def test_calls_that_are_refused_have_one_line_each(guarded, lines):
+    _, peer, access = guarded
+    denied = grpc.StatusCode.PERMISSION_DENIED
+    stranger = (("authorization", "Bearer tsp_0000000000000000_secret"),)
+    for path in (APPLY, ASK, REFLECTION, "/made.Up/Method"):
+        assert refused(peer, path, stranger, b"") is grpc.StatusCode.UNAUTHENTICATED
+    for path, request in ELSEWHERE.items():
+        raw = request.SerializeToString()
+        assert refused(peer, path, access.bearer("reader"), raw) is denied
+        assert refused(peer, path, access.bearer("ours"), raw) is denied
+    told = [(line["call"], line["caller"], line["code"]) for line in lines()]
+    assert told[:4] == [
+        ("ClusterState/Apply", "stranger", "UNAUTHENTICATED"),
+        ("SpreadEngine/EvaluateStream", "stranger", "UNAUTHENTICATED"),
+        ("reflection", "stranger", "UNAUTHENTICATED"),
+        ("unknown", "stranger", "UNAUTHENTICATED"),
+    ]
+    assert told[4:] == [
+        (path.rpartition(".")[2], caller, "PERMISSION_DENIED")
+        for path in ELSEWHERE
+        for caller in ("reader", "ours")
+    ]
+    reasons = [line.get("reason") for line in lines()]
+    assert reasons[:6] == [
+        *[None] * 4,
+        "the role write is missing",
+        "the role write is missing for cluster 'theirs'",
+    ]
+    assert "secret" not in json.dumps(lines())
+
+
+def test_who_may_not_ask_about_the_expanders_cluster_has_a_line(tmp_path, lines):
+    access = AccessFile(tmp_path / "access.yaml", ours=["decide@ours"])
+    with (
+        served(access_file=str(access), expander_cluster="theirs") as server,
+        Peer(server.address) as peer,
+    ):
+        path = "/grpcplugin.Expander/BestOptions"
+        code = refused(peer, path, access.bearer("ours"), b"")
+    assert code is grpc.StatusCode.PERMISSION_DENIED
+    (line,) = lines()
+    assert (line["call"], line["caller"]) == ("Expander/BestOptions", "ours")
+
+
+def test_pages_that_are_refused_have_one_line_each(guarded, lines):
+    server, _, access = guarded
+    with httpx.Client(base_url=f"http://{server.http_address}", trust_env=False) as browser:
+        bearer = dict(access.bearer("ours"))
+        for path in ("/metrics", "/made/up", "/extender/v1/filter", "/livez"):
+            browser.get(path, timeout=PATIENCE)
+        browser.get("/metrics", headers=bearer, timeout=PATIENCE)
+        browser.post("/extender/v1/theirs/filter", headers=bearer, json={}, timeout=PATIENCE)
+    assert [(line["call"], line["caller"], line["code"]) for line in lines()] == [
+        ("HTTP /metrics", "stranger", "UNAUTHENTICATED"),
+        ("HTTP other", "stranger", "UNAUTHENTICATED"),
+        ("Extender", "stranger", "UNAUTHENTICATED"),
+        ("HTTP /metrics", "ours", "PERMISSION_DENIED"),
+        ("Extender", "ours", "PERMISSION_DENIED"),
+    ]
+
+
+def test_calls_past_the_rate_have_a_line(lines):
+    with (
+        served(rate_limit=0.001, rate_burst=1, http="127.0.0.1:0") as server,
+        Peer(server.address) as peer,
+    ):
+        peer.apply(node("n", "a"))
+        with pytest.raises(grpc.RpcError):
+            peer.apply(node("m", "a"))
+        page = httpx.get(f"http://{server.http_address}/metrics", timeout=PATIENCE, trust_env=False)
+        assert page.status_code == 429
+    _, call, page_line = lines()
+    assert (call["call"], call["caller"]) == ("ClusterState/Apply", "anybody")
+    assert (page_line["call"], page_line["code"]) == ("HTTP /metrics", "RESOURCE_EXHAUSTED")
+    assert call["reason"].startswith("more than 0.001 calls a second")
+
+
+def test_refusals_cannot_fill_the_log(lines):
+    now = 0.0
+    refusals = Refusals(clock=lambda: now)
+
+    def flood(*addresses: str) -> int:
+        before = len(lines())
+        for address in addresses:
+            refusals.tell("Call", None, address, Unauthenticated())
+        return len(lines()) - before
+
+    assert flood(*["one"] * 1000) == LINES_OF_ONE
+    assert flood("two") == 1
+    assert lines()[-1]["left_out"] == 1000 - LINES_OF_ONE
+    # A caller who calls again and again does not hide the others for long.
+    assert flood(*map(str, range(1000))) == LINES_OF_ALL - LINES_OF_ONE - 1
+    now += SECONDS_OF_ONE
+    assert flood(*["one"] * 1000) == 1
+    assert flood("two") == 1
+
+
+def test_only_what_is_refused_is_told_and_never_at_length(lines):
+    refusals = Refusals()
+    refusals.tell("Call", ANYBODY, "a", NotFound("no such thing"))
+    refusals.tell("Call", ANYBODY, "a", PermissionDenied("x" * 100_000))
+    refusals.tell("Call", ANYBODY, "a", RateExceeded("too often", 1.0))
+    first, second = lines()
+    assert len(first["reason"]) == 200
+    assert second["code"] == "RESOURCE_EXHAUSTED"

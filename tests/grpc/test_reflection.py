@@ -10,8 +10,10 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from topospread.access.refusals import Refusals
 from topospread.transports.grpc.executor import StreamExecutor
 from topospread.transports.grpc.reflection import reflection_handlers
+from topospread.transports.grpc.standard import Door
 from topospread_proto.v1 import spread_engine_pb2
 
 SERVICE = spread_engine_pb2.DESCRIPTOR.services_by_name["SpreadEngine"].full_name
@@ -21,7 +23,9 @@ SERVICE = spread_engine_pb2.DESCRIPTOR.services_by_name["SpreadEngine"].full_nam
 def ask():
     server = grpc.server(ThreadPoolExecutor(2))
     streams = StreamExecutor("stream", 4)
-    server.add_generic_rpc_handlers((reflection_handlers([SERVICE], streams),))
+    server.add_generic_rpc_handlers(
+        (reflection_handlers([SERVICE], streams, Door(None, Refusals())),)
+    )
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -1,5 +1,7 @@
 """The audit log: a line for each call that changes something, by whom, from where, and what of it.
 
+Calls that are refused at the door have theirs from :mod:`topospread.access.refusals`.
+
 Lines are logged at info by the logger ``topospread.audit``; the fields are the line's own. They
 hold names and numbers, never contents.
 """
@@ -24,11 +26,11 @@ def audit(
 
     Args:
         call: its name, for example ``ClusterState/Apply``.
-        caller: who made it; one without a name is anybody.
+        caller: who made it; one without a name is anybody, None a stranger to the access file.
         address: where it came from.
         code: how it ended, for example ``OK``.
         what: cluster, revision, and what else there is to say.
     """
-    name = "" if caller is None else caller.name
-    fields = {"call": call, "caller": name or "anybody", "address": address, "code": code}
+    name = "stranger" if caller is None else caller.name or "anybody"
+    fields = {"call": call, "caller": name, "address": address, "code": code}
     LOG.info("%s %s", call, code, extra={**fields, **what})

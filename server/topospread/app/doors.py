@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from topospread.access.file import read_access
 from topospread.access.gate import Gate
 from topospread.access.rates import Rates
+from topospread.access.refusals import Refusals
 from topospread.config.certificates import Pem, PemFiles
 from topospread.config.reloading import Loaded, Reloading
 
@@ -42,6 +43,7 @@ class Doors:
     Attributes:
         gate: tells callers; None lets anybody in.
         rates: how often each may call; None: as often as it likes.
+        refusals: tells the audit log of who was not let in.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -58,6 +60,7 @@ class Doors:
         self._certificates: Reloading[Pem] | None = None
         self.gate: Gate | None = None
         self.rates: Rates | None = None
+        self.refusals = Refusals()
         if settings.rate_limit:
             self.rates = Rates(settings.rate_limit, settings.rate_burst)
         if path := settings.access_file:

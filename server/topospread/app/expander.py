@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.access.callers import Role
 from topospread.app import parts
+from topospread.errors import PermissionDenied
 from topospread.transports.expander.best_options import METHOD, SERVICE, BestOptions
 from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread.transports.grpc.credentials import Credentials, credentials
@@ -34,7 +35,11 @@ def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, tupl
 
     def serve(request: pb.BestOptionsRequest, call: Call) -> pb.BestOptionsResponse:
         # The request does not say whose state it is about.
-        call.caller.check(Role.DECIDE, best.cluster)
+        try:
+            call.caller.check(Role.DECIDE, best.cluster)
+        except PermissionDenied as refused:
+            call.tell_refused(refused)
+            raise
         return best.serve(request, time.monotonic() + call.left(), call.span)
 
     return {METHOD: (Unary(pb.BestOptionsRequest, serve), "expander")}

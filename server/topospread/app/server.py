@@ -316,8 +316,9 @@ class Server:
             feed.SERVICE: FeedServicer(self._feeders).methods(),
         }
         expander = {best_options.SERVICE: expander_methods(settings, self._engine)}
+        doors = self._doors
         return GrpcServer(
-            Frame(self._tracing, self.metrics, self._doors.gate, self._doors.rates),
+            Frame(self._tracing, self.metrics, doors.gate, doors.rates, doors.refusals),
             completed(audited(offered), self.version) | expander,
             self._pools,
             parts.grpc_options(settings, reuse_port=self._reuse_port),

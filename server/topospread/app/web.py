@@ -52,6 +52,7 @@ def make_http(
         gate=doors.gate,
         extender=None if settings.extender_listen else extender,
         rates=doors.rates,
+        refusals=doors.refusals,
     )
     tls = doors.http_files if settings.tls else None
     server = HttpServer(
@@ -81,7 +82,7 @@ def make_extender_http(
     if address is None or extender is None:
         return None
     server = HttpServer(
-        guarded(extender, doors.gate, doors.rates),
+        guarded(extender, doors.gate, doors.rates, doors.refusals, open_paths=frozenset()),
         address.host,
         address.port,
         tls=doors.http_files if settings.tls else None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import DecodeError
 
 from topospread.access.audit import LOG, audit
+from topospread.access.refusals import REFUSED
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.transports.grpc.calls import Call, Method, StreamIn, Unary
@@ -73,6 +74,16 @@ def _accepted(request: Any, answer: Any) -> What:
     return {}
 
 
+def _leased(request: Any, answer: Any) -> What:
+    what: What = {"holder": request.holder}
+    return what if answer is None else what | {"held": answer.held, "fence": answer.fence}
+
+
+def _left(request: Any, answer: Any) -> What:
+    del answer
+    return {"holder": request.holder}
+
+
 AUDITED: Final[Mapping[str, Mapping[str, Says]]] = {
     "topospread.v1.ClusterState": {
         "Apply": _applied,
@@ -81,6 +92,7 @@ AUDITED: Final[Mapping[str, Mapping[str, Says]]] = {
         "DropCluster": _dropped,
         "AcceptStore": _accepted,
     },
+    "topospread.v1.Feed": {"Hold": _leased, "Leave": _left},
     "topospread.v1.Placement": {"Place": _held, "Reserve": _held, "Release": _released},
 }
 
@@ -142,15 +154,19 @@ def _telling_of_first(
 
         answer = None
         code = "OK"
+        refused = False
         try:
             answer = serve(noted(), call)
         except Exception as error:
             code = code_of(error).name
+            refused = isinstance(error, REFUSED)
             raise
         finally:
-            first = seen[0] if seen else None
-            cluster = "" if first is None else first.header.cluster
-            _tell(label, cluster, call, code, (first, answer), says)
+            # The frame tells of who was not let in.
+            if not refused:
+                first = seen[0] if seen else None
+                cluster = "" if first is None else first.header.cluster
+                _tell(label, cluster, call, code, (first, answer), says)
         return answer
 
     return told

@@ -18,6 +18,7 @@ from topospread.errors import InvalidRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from topospread.errors import TopospreadError
     from topospread.telemetry.tracing import CallSpan
 
 DEFAULT_DEADLINE: Final = 30.0
@@ -42,6 +43,7 @@ class Call:
         question: starts the span of one question of a stream.
         caller: who makes it.
         address: where it comes from, without the port.
+        tell_refused: tells the audit log that the caller was refused what it asked for.
         permit: raises when the caller may not ask one question of a stream; takes its bytes.
     """
 
@@ -52,6 +54,7 @@ class Call:
     caller: Caller = ANYBODY
     permit: Callable[[bytes], None] | None = None
     address: Callable[[], str] = str
+    tell_refused: Callable[[TopospreadError], None] = lambda _: None
 
     def left(self) -> float:
         """Seconds that may be spent on an answer, never below a millisecond: a last try is made.

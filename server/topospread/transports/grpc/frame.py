@@ -14,6 +14,7 @@ import grpc
 from google.protobuf.message import Message
 
 from topospread.access.callers import ANYBODY, Caller
+from topospread.access.refusals import REFUSED, Refusals
 from topospread.errors import (
     CallerGone,
     DeadlineExceeded,
@@ -66,6 +67,7 @@ class Frame:
         metrics: counts calls.
         gate: tells who calls; without one anybody may do anything.
         rates: how often each caller may call; None: as often as it likes.
+        refusals: told of who was not let in.
 
     Attributes:
         stopping: open streams are to end.
@@ -77,11 +79,13 @@ class Frame:
         metrics: Metrics,
         gate: Gate | None = None,
         rates: Rates | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._tracing = tracing
         self._metrics = metrics
         self.gate = gate
         self.rates = rates
+        self.refusals = refusals or Refusals()
         self.stopping = False
 
     def wrap(
@@ -151,7 +155,7 @@ class _Direct:
             if refused is None:
                 if raw is None:
                     raise _silence(call)
-                self._framed.check(caller, raw)
+                self._framed.check(caller, raw, call)
         except TopospreadError as error:
             refused = error
         return self._framed.carry_out(self._method, (caller, raw or b"", refused), iter(()), call)
@@ -163,7 +167,8 @@ class _Framed:
     def __init__(self, frame: Frame, service: str, name: str, pool_name: str) -> None:
         self._frame = frame
         self._method = f"/{service}/{name}"
-        self._meter = frame.meter(f"{service.rsplit('.')[-1]}/{name}")
+        self._label = f"{service.rsplit('.')[-1]}/{name}"
+        self._meter = frame.meter(self._label)
         self._pool_name = pool_name
         self._need = need_of(service, name)
 
@@ -241,7 +246,9 @@ class _Framed:
             if self._frame.stopping:
                 raise Unavailable("the server is going away: try another one")
             if not self._stands(caller):
-                raise Unauthenticated
+                gone = Unauthenticated()
+                self._tell(caller, context, gone)
+                raise gone
         except GeneratorExit:
             # The caller went away while an answer was sent.
             self._end(failure_of(_gone(context)), None, span, started)
@@ -258,7 +265,7 @@ class _Framed:
             caller = self.admit(context)
             raw = self._first(method, raws, context)
             if not isinstance(method, StreamIn | StreamBoth):
-                self.check(caller, raw)
+                self.check(caller, raw, context)
         except TopospreadError as refused:
             return caller, b"", refused
         return caller, raw, None
@@ -270,21 +277,29 @@ class _Framed:
             Unauthenticated, PermissionDenied, RateExceeded: nobody, not this, or too often.
         """
         caller, frame = ANYBODY, self._frame
-        if frame.gate is not None:
-            caller = caller_of(frame.gate, context)
-            caller.clusters(self._need.role)
-        if frame.rates is not None:
-            frame.rates.take(known_as(caller, context))
+        try:
+            if frame.gate is not None:
+                caller = caller_of(frame.gate, context)
+                caller.clusters(self._need.role)
+            if frame.rates is not None:
+                frame.rates.take(known_as(caller, context))
+        except REFUSED as refused:
+            self._tell(caller, context, refused)
+            raise
         return caller
 
-    def check(self, caller: Caller, raw: bytes) -> None:
+    def check(self, caller: Caller, raw: bytes, context: Context) -> None:
         """See whether this caller may send this request.
 
         Raises:
             PermissionDenied, InvalidRequest: see :meth:`Need.check`.
         """
         if self._frame.gate is not None:
-            self._need.check(caller, raw)
+            try:
+                self._need.check(caller, raw)
+            except REFUSED as refused:
+                self._tell(caller, context, refused)
+                raise
 
     def _first(self, method: Method, raws: Iterator[bytes], context: Context) -> bytes:
         if overloaded():
@@ -304,9 +319,18 @@ class _Framed:
 
     def _permit(self, caller: Caller, context: Context, raw: bytes) -> None:
         """For what comes in on a stream: its first message, or each of its questions."""
-        if self._frame.rates is not None:
-            self._frame.rates.take(known_as(caller, context))
-        self._need.check(caller, raw)
+        try:
+            if self._frame.rates is not None:
+                self._frame.rates.take(known_as(caller, context))
+            self._need.check(caller, raw)
+        except REFUSED as refused:
+            self._tell(caller, context, refused)
+            raise
+
+    def _tell(self, caller: Caller, context: Context, refused: TopospreadError) -> None:
+        """Tell the audit log of a call that was refused."""
+        who = None if isinstance(refused, Unauthenticated) else caller
+        self._frame.refusals.tell(self._label, who, address_of(context), refused)
 
     def _goes_on(self, caller: Caller, context: Context) -> bool:
         return context.is_active() and not self._frame.stopping and self._stands(caller)
@@ -337,6 +361,7 @@ class _Framed:
             caller=caller,
             permit=permit,
             address=partial(address_of, context),
+            tell_refused=partial(self._tell, caller, context),
         )
 
     def _done(self, span: CallSpan, context: Context, started: float) -> None:

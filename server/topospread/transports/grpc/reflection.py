@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pool
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from topospread.access.callers import Role
-from topospread.transports.grpc.standard import admit, next_message
+from topospread.transports.grpc.standard import Door, next_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,26 +22,23 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import FileDescriptor
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    from topospread.access.gate import Gate
     from topospread.transports.grpc.pool import Pool
 
 
-def reflection_handlers(
-    services: Iterable[str], pool: Pool, gate: Gate | None = None
-) -> grpc.GenericRpcHandler:
+def reflection_handlers(services: Iterable[str], pool: Pool, door: Door) -> grpc.GenericRpcHandler:
     """Describes services, by full name, to whoever asks and may read.
 
     Args:
         services: that are offered.
         pool: whose threads the streams hold.
-        gate: tells who asks; without one anybody may.
+        door: in front of it.
     """
     names = (*services, reflection.SERVICE_NAME)
     symbols = cast("DescriptorPool", _Symbols(descriptor_pool.Default()))
     servicer = reflection.ReflectionServicer(names, symbols)
 
     def describe(raws: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[Any]:
-        admit(gate, Role.READ, context)
+        door.admit("reflection", Role.READ, context)
         kind = reflection_pb2.ServerReflectionRequest
         asked = iter(lambda: next_message(kind, raws, context), None)
         yield from servicer.ServerReflectionInfo(asked, context)

@@ -18,7 +18,7 @@ from topospread.transports.grpc.frame import Frame, handlers
 from topospread.transports.grpc.health import Health
 from topospread.transports.grpc.pool import end_silent
 from topospread.transports.grpc.reflection import reflection_handlers
-from topospread.transports.grpc.standard import Unknown
+from topospread.transports.grpc.standard import Door, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,12 +169,13 @@ class GrpcServer:
         self._direct = pools.decisions if direct else None
         if isinstance(self._direct, DirectCalls):
             self._direct.attach(self._server, direct)
+        door = Door(frame.gate, frame.refusals)
         standard: list[grpc.GenericRpcHandler] = [self._health.handlers(pools.other)]
         if options.reflection:
             described = (*offered, health.SERVICE)
-            standard.append(reflection_handlers(described, pools.streams, frame.gate))
+            standard.append(reflection_handlers(described, pools.streams, door))
         if frame.gate is not None:
-            standard.append(Unknown(frame.gate, pools.other))
+            standard.append(Unknown(door, pools.other))
         self._server.add_generic_rpc_handlers(standard)
 
     def listen(self, address: str, credentials: Credentials | None, flag: str = "--listen") -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
@@ -9,43 +10,63 @@ from google.protobuf.message import DecodeError, Message
 from typing_extensions import override
 
 from topospread.errors import PermissionDenied, Unauthenticated
-from topospread.transports.grpc.needs import caller_of
+from topospread.transports.grpc.failures import code_of
+from topospread.transports.grpc.needs import address_of, caller_of
 from topospread.transports.grpc.pool import away, overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread.access.callers import Role
+    from topospread.access.callers import Caller, Role
     from topospread.access.gate import Gate
+    from topospread.access.refusals import Refusals
     from topospread.transports.grpc.pool import Pool
 
 _Request = TypeVar("_Request", bound=Message)
 
 
-def admit(gate: Gate | None, role: Role | None, context: grpc.ServicerContext) -> None:
-    """End the call unless its caller is known and has the role somewhere."""
-    try:
-        caller = caller_of(gate, context)
-        if role is not None:
-            caller.clusters(role)
-    except Unauthenticated as refused:
-        context.abort(grpc.StatusCode.UNAUTHENTICATED, str(refused))
-    except PermissionDenied as refused:
-        context.abort(grpc.StatusCode.PERMISSION_DENIED, str(refused))
+@dataclass(frozen=True, slots=True)
+class Door:
+    """In front of the calls that are not framed.
+
+    Attributes:
+        gate: tells who calls; without one anybody may.
+        refusals: told of who was not let in.
+    """
+
+    gate: Gate | None
+    refusals: Refusals
+
+    def admit(self, label: str, role: Role | None, context: grpc.ServicerContext) -> None:
+        """End the call unless its caller is known and has the role somewhere.
+
+        Args:
+            label: what the audit log calls it.
+            role: None for anybody who is known.
+            context: of the call.
+        """
+        caller: Caller | None = None
+        try:
+            caller = caller_of(self.gate, context)
+            if role is not None:
+                caller.clusters(role)
+        except (Unauthenticated, PermissionDenied) as refused:
+            self.refusals.tell(label, caller, address_of(context), refused)
+            context.abort(code_of(refused), str(refused))
 
 
 class Unknown(grpc.GenericRpcHandler):
     """Behind all other handlers: strangers are not told which methods there are.
 
     Args:
-        gate: tells who calls.
+        door: in front of them.
         pool: the calls are ended on.
     """
 
-    def __init__(self, gate: Gate, pool: Pool) -> None:
+    def __init__(self, door: Door, pool: Pool) -> None:
         def end(raws: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             del raws
-            admit(gate, None, context)
+            door.admit("unknown", None, context)
             # What grpcio itself says.
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.requests import HTTPConnection
@@ -51,6 +51,7 @@ class Answer:
         code: gRPC's name for how the call ended, which metrics count by.
         is_packed: the body is gzip.
         traceparent: of the call; empty where none was begun.
+        what: the audit log says of a place.
     """
 
     status: int
@@ -58,6 +59,7 @@ class Answer:
     code: str = "OK"
     is_packed: bool = False
     traceparent: str = ""
+    what: Mapping[str, object] = field(default_factory=dict)
 
 
 class Submit(Protocol):
@@ -141,7 +143,8 @@ class Extender:
                 status, body = failed(target.verb, failure, error)
             answer = Answer(status, body, failure.code)
         meter.done(answer.code, time.perf_counter() - started)
-        if target is not None and target.places:
+        # The guard tells of who was not let in.
+        if target is not None and target.places and answer.code != "PERMISSION_DENIED":
             _tell(target, answer, scope)
         await send(_start(answer))
         await send({"type": "http.response.body", "body": answer.body})
@@ -167,18 +170,20 @@ class Extender:
         verb, headers = call.target.verb, call.headers
         span = self._tracing.start(f"extender {verb.value}", _trace(headers))
         span.set("topospread.cluster", call.target.cluster)
+        what: dict[str, object] = {}
         try:
             encoding = headers.get(b"content-encoding", b"")
             body = unpacked(call.body, encoding, self._max_body_bytes)
-            found = self._verbs.serve(Asked(call.target, body, call.deadline, span))
+            asked = Asked(call.target, body, call.deadline, span, what)
+            found = self._verbs.serve(asked)
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             failure = failure_of(error)
             status, found = failed(verb, failure, error)
             span.end_http(failure.status, error)
-            return Answer(status, found, failure.code, traceparent=span.traceparent)
+            return Answer(status, found, failure.code, traceparent=span.traceparent, what=what)
         span.end_http(200)
         found, is_packed = packed(found, headers.get(b"accept-encoding", b""))
-        return Answer(200, found, is_packed=is_packed, traceparent=span.traceparent)
+        return Answer(200, found, is_packed=is_packed, traceparent=span.traceparent, what=what)
 
 
 def _start(answer: Answer) -> Message:
@@ -208,7 +213,7 @@ def _trace(headers: Mapping[bytes, bytes]) -> Sequence[tuple[str, str]]:
 
 def _tell(target: Target, answer: Answer, scope: Scope) -> None:
     """The audit log tells of filters that hold a node."""
-    what = {"cluster": target.cluster}
+    what = {"cluster": target.cluster, **answer.what}
     if answer.traceparent:
         what["trace_id"] = answer.traceparent.split("-")[1]
     caller, address = caller_of(HTTPConnection(scope)), (scope["client"] or ("",))[0]

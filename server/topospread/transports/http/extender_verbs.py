@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from topospread.errors import InvalidRequest, PermissionDenied, Unauthenticated
+from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.asks import Ask
 from topospread.service.extend import Judged, filter_candidates, place_candidate, prioritize
 from topospread.service.victims import PodsByUid, helped
@@ -48,12 +49,14 @@ class Asked:
         body: of the request, unpacked.
         deadline: on the monotonic clock.
         span: of the call.
+        what: filled with what the audit log says of a place.
     """
 
     target: Target
     body: bytes
     deadline: float
     span: CallSpan
+    what: dict[str, object] = field(default_factory=dict)
 
 
 class Verbs:
@@ -109,13 +112,19 @@ class Verbs:
 
     def _placed(self, args: messages.ExtenderArgs, asked: Asked) -> Judged:
         ask = Ask(deadline=asked.deadline, cluster=asked.target.cluster)
-        encoded = args.pod.message().SerializeToString()
+        pod = args.pod.message()
+        encoded, meta = pod.SerializeToString(), pod.metadata
+        asked.what["pod"] = f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"
         wanted = self._holding.wanted(ask, encoded, self._lifetime)
         with self._conflicts_counted(wanted):
             judged = place_candidate(self._holding, wanted, args.names, _traced(asked))
         if (held := judged.held) is not None:
             result = "bound" if held.already_bound else "held" if held.node else "refused"
             self._metrics.placement(PLACED_BY, result)
+            asked.what["revision"] = held.token
+            asked.what["node"] = held.node
+            asked.what["status"] = held.status.code.value
+            asked.what["already_bound"] = held.already_bound
         return judged
 
     @contextmanager

@@ -9,16 +9,18 @@ rates, callers that ask for anything but health too often get 429.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import PlainTextResponse
 
 from topospread.access.callers import ANYBODY, Caller, Role
 from topospread.access.gate import NO_NAMES, Names
-from topospread.errors import PermissionDenied, RateExceeded, Unauthenticated
+from topospread.access.refusals import Refusals
+from topospread.errors import PermissionDenied, RateExceeded, TopospreadError, Unauthenticated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from starlette.requests import HTTPConnection
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -33,16 +35,36 @@ READ_EVERYWHERE: Final = frozenset({"/", "/metrics"})
 
 CALLER: Final = "topospread_caller"
 NAMES: Final = "topospread_names"
-"""Keys of a request's state; the second is set by the server, from the client's certificate."""
+REFUSED: Final = "topospread_refused"
+"""Keys of a request's state. The second is set by the server, from the client's certificate; the
+third is whom to tell of a refusal.
+"""
 
 
 class Guard:
-    """An application behind a gate, if there is one, and within rates, if there are any."""
+    """An application behind a gate, if there is one, and within rates, if there are any.
 
-    def __init__(self, app: ASGIApp, gate: Gate | None, rates: Rates | None) -> None:
+    Args:
+        app: the application.
+        gate: tells who asks.
+        rates: how often each may ask.
+        refusals: told of who was not let in.
+        open_paths: what strangers may ask for.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        gate: Gate | None,
+        rates: Rates | None,
+        refusals: Refusals,
+        open_paths: Collection[str],
+    ) -> None:
         self._app = app
         self._gate = gate
         self._rates = rates
+        self._refusals = refusals
+        self._open = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, 403 or 429, or let the application answer."""
@@ -50,28 +72,33 @@ class Guard:
             await self._app(scope, receive, send)
             return
         path: str = scope["path"]
-        state = scope.setdefault("state", {})
+        state, address = scope.setdefault("state", {}), (scope["client"] or ("",))[0]
+        tell = partial(self._refusals.tell, _label(path))
+        caller: Caller | None = None
         try:
             caller = self._caller(scope)
-            state[CALLER] = caller
-            if self._rates is not None and path not in OPEN:
-                self._rates.take(caller.proof or (scope["client"] or ("",))[0])
+            state[CALLER], state[REFUSED] = caller, partial(tell, caller, address)
+            if self._rates is not None and path not in self._open:
+                self._rates.take(caller.proof or address)
             if path in READ_EVERYWHERE:
                 caller.check_everywhere(Role.READ)
-            elif path not in OPEN:
+            elif path not in self._open:
                 caller.clusters(Role.DECIDE)
         except Unauthenticated as refused:
             state[CALLER] = None
-            if path not in OPEN:
+            if path not in self._open:
+                tell(None, address, refused)
                 challenge = {"www-authenticate": "Bearer"}
                 answer = PlainTextResponse(f"{refused}\n", 401, headers=challenge)
                 await answer(scope, receive, send)
                 return
         except RateExceeded as refused:
+            tell(caller, address, refused)
             later = {"retry-after": str(math.ceil(refused.retry_after))}
             await PlainTextResponse(f"{refused}\n", 429, headers=later)(scope, receive, send)
             return
         except PermissionDenied as refused:
+            tell(caller, address, refused)
             await PlainTextResponse(f"{refused}\n", 403)(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -82,9 +109,18 @@ class Guard:
         return self._gate.caller(_shown(scope), lambda: scope["state"].get(NAMES, NO_NAMES))
 
 
-def guarded(app: ASGIApp, gate: Gate | None, rates: Rates | None) -> ASGIApp:
-    """An application behind what there is of both."""
-    return app if gate is None and rates is None else Guard(app, gate, rates)
+def guarded(
+    app: ASGIApp,
+    gate: Gate | None,
+    rates: Rates | None,
+    refusals: Refusals | None = None,
+    *,
+    open_paths: Collection[str] = OPEN,
+) -> ASGIApp:
+    """An application behind what there is of a gate and rates; see :class:`Guard`."""
+    if gate is None and rates is None:
+        return app
+    return Guard(app, gate, rates, refusals or Refusals(), open_paths)
 
 
 def caller_of(request: HTTPConnection) -> Caller | None:
@@ -109,7 +145,12 @@ def permit(request: HTTPConnection, role: Role, cluster: str) -> None:
     caller = caller_of(request)
     if caller is None:
         raise Unauthenticated
-    caller.check(role, cluster)
+    try:
+        caller.check(role, cluster)
+    except PermissionDenied as refused:
+        tell: Callable[[TopospreadError], None] = getattr(request.state, REFUSED)
+        tell(refused)
+        raise
 
 
 def certificate_names(certificate: dict[str, Sequence[Sequence[Sequence[str]]]] | None) -> Names:
@@ -122,6 +163,13 @@ def certificate_names(certificate: dict[str, Sequence[Sequence[Sequence[str]]]] 
         tuple(str(value) for key, value in subject if key == "commonName"),
         tuple(str(pair[1]) for pair in alternative),
     )
+
+
+def _label(path: str) -> str:
+    """What the audit log calls a path: none that a stranger made up."""
+    if path in READ_EVERYWHERE or path in OPEN:
+        return f"HTTP {path}"
+    return "Extender" if path.startswith("/extender/") else "HTTP other"
 
 
 def _shown(scope: Scope) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from topospread.access.gate import Gate
     from topospread.access.rates import Rates
+    from topospread.access.refusals import Refusals
 
 Health = Callable[[], tuple[bool, Sequence[str]]]
 """Whether all is well, and if not, why: a line each."""
@@ -50,6 +51,7 @@ def http_app(
     gate: Gate | None = None,
     extender: ASGIApp | None = None,
     rates: Rates | None = None,
+    refusals: Refusals | None = None,
 ) -> ASGIApp:
     """The application.
 
@@ -63,6 +65,7 @@ def http_app(
         gate: tells who asks; None lets anybody in.
         extender: answers what begins with ``/extender/``, and bounds its bodies by itself.
         rates: how often each may ask; None: as often as it likes.
+        refusals: told of who was not let in.
     """
 
     async def scrape(request: Request) -> Response:
@@ -85,7 +88,7 @@ def http_app(
     )
     if extender is not None:
         app = _beside(app, extender)
-    return guarded(app, gate, rates)
+    return guarded(app, gate, rates, refusals)
 
 
 def _beside(pages: ASGIApp, extender: ASGIApp) -> ASGIApp:
