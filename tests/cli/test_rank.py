@@ -110,7 +110,7 @@ def test_a_selector_that_matches_nothing_says_so(loaded):
         (("-l", "app=web", "--constraint", ""), "--constraint"),
         (("-l", "app=web", "--constraint", "zone="), "--constraint"),
         (("-l", "app=web", "--constraint", "a b"), "constraints[0].topologyKey"),
-        (("-l", "app=web", "--constraint", ZONE, "--constraint", ZONE), "constraints[1]"),
+        (("-l", "app=web", "--constraint", ZONE, "--constraint", ZONE), f"{ZONE} is named already"),
         (("-l", "app=web=db"), "--selector"),
         (("-f", "-"), "several workloads"),
     ],

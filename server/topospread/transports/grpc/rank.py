@@ -11,7 +11,7 @@ from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.selectors import EVERYTHING, SelectorError, compile_selector
-from topospread.kube.violations import duplicate, invalid, required
+from topospread.kube.violations import DUPLICATE, invalid, required
 from topospread.replica.replicas import NEWEST_AT_HAND
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.service.rank import KeptSpread, RankAsk
@@ -148,7 +148,8 @@ def _constraints(
             wrong.append(invalid(f"{path}.maxSkew", constraint.max_skew, "must not be negative"))
         same = constraint.topology_key, frozenset(constraint.limited_values), constraint.max_skew
         if same in seen:
-            wrong.append(duplicate(path, _shown(constraint)))
+            text = f"{_shown(constraint)} is named already"
+            wrong.append(FieldViolation(path, text, DUPLICATE, _shown(constraint)))
         seen.add(same)
     return tuple(
         KeptSpread(each.topology_key, tuple(each.limited_values), each.max_skew)
