@@ -1,6 +1,6 @@
 """All campaigns, each against a server of its own, with their figures.
 
-    python -m tests.fuzz --requests 100000 --files 20000 --seed 1
+    python -m tests.fuzz --requests 100000 --files 20000 --stored 1000 --seed 1
 
 Ends with 1 when anything was found.
 """
@@ -10,14 +10,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.files import Files
+from tests.fuzz.found import Found
+from tests.fuzz.stored import in_redis, in_sqlite
+from tests.redis_server import RedisProcess, default_redis_binary
 from tests.servers import served
-
-if TYPE_CHECKING:
-    from tests.fuzz.found import Found
 
 
 def requests(many: int, seed: int) -> Found:
@@ -32,7 +33,18 @@ def files(many: int, seed: int) -> Found:
         return Files(server.address, seed).run(many)
 
 
-CAMPAIGNS = ((requests, 100_000), (files, 20_000))
+def stored(many: int, seed: int) -> Found:
+    """Damage to a SQLite file and to a Redis, half each."""
+    found = Found()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "state.db"
+        found.add(in_sqlite(path, seed, many - many // 2))
+        with RedisProcess(Path(folder) / "redis", binary=default_redis_binary()) as server:
+            found.add(in_redis(server.url, seed, many // 2))
+    return found
+
+
+CAMPAIGNS = ((requests, 100_000), (files, 20_000), (stored, 1000))
 """Each with how many inputs it tries; 0 leaves it out."""
 
 

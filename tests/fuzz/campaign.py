@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from topospread.app.server import Server
+
+SAMPLES: Final = Path(__file__).parents[1] / "samples"
+"""What a real kube-scheduler and a real cluster-autoscaler sent."""
 
 FILES: Final = (
     spread_engine_pb2,
@@ -122,7 +126,7 @@ class Campaign:
         path += random.choice(
             ("", "", "?cluster=x", "?place=true", "/%00", "/../x", "?" + "a" * 3000)
         )
-        body = _changed_json(_ARGUMENTS, random)
+        body = _changed_json(random.choice(_ARGUMENTS), random)
         if random.random() < 0.3:
             body = mutated_bytes(body, random)
         headers = {"content-type": "application/json"}
@@ -158,11 +162,11 @@ class Campaign:
             self.found.faults.append(f"untouched: {answer.feasible} of {answer.nodes} nodes")
 
 
-_ARGUMENTS: Final[dict[str, Any]] = {
-    "Pod": incoming(),
-    "Nodes": None,
-    "NodeNames": ["a1", "a2", "b1"],
-}
+_ARGUMENTS: Final[tuple[dict[str, Any], ...]] = (
+    {"Pod": incoming(), "Nodes": None, "NodeNames": ["a1", "a2", "b1"]},
+    *(json.loads(path.read_bytes()) for path in sorted(SAMPLES.glob("extender-*.raw"))),
+)
+_OPTIONS: Final = (SAMPLES / "expander-request-real-ca.bin").read_bytes()
 
 
 def _example(kind: type[Message], random: Random) -> Message:
@@ -179,6 +183,7 @@ def _example(kind: type[Message], random: Random) -> Message:
         "ScoreRequest": spread_engine_pb2.ScoreRequest(pod=given),
         "BatchEvaluateRequest": spread_engine_pb2.BatchEvaluateRequest(pods=[given, given]),
         "ExplainRequest": spread_engine_pb2.ExplainRequest(pod=given),
+        "BestOptionsRequest": expander_pb2.BestOptionsRequest.FromString(_OPTIONS),
         "EvaluateStreamRequest": spread_engine_pb2.EvaluateStreamRequest(
             id=random.getrandbits(8), request=evaluate_request()
         ),

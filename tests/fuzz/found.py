@@ -29,6 +29,13 @@ class Found:
     faults: list[str] = field(default_factory=list)
     grown: int = 0
 
+    def add(self, other: Found) -> None:
+        """Take in another campaign."""
+        self.sent += other.sent
+        self.codes += other.codes
+        self.faults += other.faults
+        self.grown += other.grown
+
     def told(self, name: str, seconds: float) -> str:
         """The figures in a few lines."""
         lines = [

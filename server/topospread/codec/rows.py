@@ -63,7 +63,8 @@ class ChangeDecoder:
         """A write or, with None, a deletion.
 
         Raises:
-            CorruptValue: the payload cannot be read, or the kind is none of the cluster's objects.
+            CorruptValue: the payload cannot be read or is another node's, or the kind is none of
+                the cluster's objects.
         """
         if key.kind is Kind.POD:
             row = None if stored is None else self.pod(stored.payload)
@@ -72,7 +73,10 @@ class ChangeDecoder:
             held = None if stored is None else reservation_row(stored)
             return ReservationChange(key.namespace, key.name, held)
         if key.kind is Kind.NODE:
-            return NodeChange(key.name, None if stored is None else decode_node(stored.payload))
+            node = None if stored is None else decode_node(stored.payload)
+            if node is not None and node.name != key.name:
+                raise CorruptValue(f"the payload is that of the node {node.name!r:.80}")
+            return NodeChange(key.name, node)
         kind, _ = _workload(key.kind)
         workload = None if stored is None else decode_workload(key.kind, stored.payload)
         return WorkloadChange(kind, key.namespace, key.name, workload)

@@ -5,6 +5,7 @@ The Lua script of the Redis backend states the same rules; a property test compa
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Fenced
@@ -116,6 +117,9 @@ def fenced(cluster: str) -> Fenced:
     )
 
 
+_MARK: Final = re.compile(r"[0-9]{1,20}:[0-9]{1,20}")
+
+
 def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int]:
     """Whether the log is due for trimming after a transaction.
 
@@ -135,7 +139,8 @@ def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tup
     grain = max(1, limit // GRAINS)
     if before // grain == total // grain:
         return marks, 0
-    kept = [*marks.split(), f"{number}:{total}"]
+    # What is no mark is left out: it only makes the log longer for a while.
+    kept = [*filter(_MARK.fullmatch, marks.split()), f"{number}:{total}"]
     last = 0
     while int(kept[0].partition(":")[2]) <= total - limit:
         last = int(kept.pop(0).partition(":")[0])

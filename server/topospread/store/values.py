@@ -28,6 +28,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from topospread.errors import StoreUnavailable
 from topospread.store.api import Key, Kind, LogEntry, StoredObject
 
 if TYPE_CHECKING:
@@ -141,6 +142,14 @@ def vouched(text: str) -> dict[Kind, int]:
         if kind in _KINDS and at.isdigit():
             found[_KINDS[kind]] = int(at)
     return found
+
+
+def unreadable(cluster: str, what: str) -> StoreUnavailable:
+    """What is said of something that the store notes of a cluster, beside its objects."""
+    return StoreUnavailable(
+        f"what the store notes of cluster {cluster!r} cannot be read ({what}): put it right, or "
+        "drop the cluster and load it again"
+    )
 
 
 def join(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:

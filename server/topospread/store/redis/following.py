@@ -11,6 +11,7 @@ from topospread.store import values
 from topospread.store.api import LogEntry, Revision, Transaction
 from topospread.store.redis import keys
 from topospread.store.redis.format import check_format
+from topospread.store.redis.reading import number_of, word_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,9 +70,10 @@ class Tail:
             ("XRANGE", stream, begin, "+", "COUNT", ask),
         )
         check_format(head[0])
-        _check_identity(head[1], identity)
+        _check_identity(word_of(cluster, "identity", head[1]), identity)
         found = _transactions(reply, limit)
-        _check_chain(after, found, int(head[2] or 0), (head[3] or b"").decode())
+        newest = Revision(number_of(cluster, "number", head[2]), word_of(cluster, "tag", head[3]))
+        _check_chain(after, found, newest)
         self._note(cluster, found)
         while len(reply) == ask and (missing := limit - _changes(found)) > 0:
             ask = self._expected(cluster, missing)
@@ -93,15 +95,15 @@ class Tail:
             self._sizes[cluster] = max(1.0, _changes(found) / len(found))
 
 
-def _check_chain(after: Revision, found: Sequence[Transaction], number: int, tag: str) -> None:
+def _check_chain(after: Revision, found: Sequence[Transaction], head: Revision) -> None:
     """Refuse a log that was cut after ``after``, or that is of another history; head as in meta."""
     if found:
         trimmed = found[0].revision.number != after.number + 1
         if not trimmed and found[0].previous_tag == after.tag:
             return
     else:
-        trimmed = number > after.number
-        if Revision(number, tag) == after:
+        trimmed = head.number > after.number
+        if head == after:
             return
     if trimmed:
         raise RevisionUnavailable(f"the log was trimmed past revision {after.number}: list again")
@@ -133,7 +135,7 @@ def _transactions(reply: Reply, limit: int) -> list[Transaction]:
 
 
 def _transaction(number: int, fields: list[bytes]) -> Transaction:
-    if fields[0:4:2] != [b"t", b"p"]:
+    if fields[0:4:2] != [b"t", b"p"] or not (fields[1] + fields[3]).isascii():
         raise RevisionUnavailable(f"log entry {number} cannot be read: list again")
     entries: list[LogEntry] = []
     for at in range(4, len(fields), 2):
@@ -144,9 +146,9 @@ def _transaction(number: int, fields: list[bytes]) -> Transaction:
     return Transaction(revision, fields[3].decode(), tuple(entries))
 
 
-def _check_identity(found: bytes | None, wanted: str) -> None:
-    if found is None or found.decode() != wanted:
-        what = "does not exist" if found is None else "has another identity"
+def _check_identity(found: str, wanted: str) -> None:
+    if not found or found != wanted:
+        what = "has another identity" if found else "does not exist"
         raise IdentityChanged(
             f"the cluster {what} in this store: it is not the one followed so far"
         )

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 DROPPED_KEPT: Final = 8
 DROPPED_MILLISECONDS: Final = 86_400_000
 
+LONGEST_NUMBER: Final = 20
+"""Digits of a stream's largest number, which has 64 bits."""
+
 
 def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
     """The newest revision, from the cluster's meta."""
@@ -30,16 +33,42 @@ def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
         (seconds, micros), reply = wire.together(("TIME",), ask, timeout=timeout)
         at = int(seconds) * 1000 + int(micros) // 1000
     check_format(reply[0])
-    identity, number, tag, oldest, dropped, dropped_at, vouched = (
-        (word or b"").decode() for word in reply[1:]
+    identity, tag, dropped, vouched = (
+        word_of(cluster, fields[place], reply[place]) for place in (1, 3, 5, 7)
+    )
+    number, oldest, dropped_at = (
+        number_of(cluster, fields[place], reply[place]) for place in (2, 4, 6)
     )
     gone: tuple[str, ...] = ()
-    if dropped and time.time_ns() // 1_000_000 - int(dropped_at or 0) < DROPPED_MILLISECONDS:
+    if dropped and time.time_ns() // 1_000_000 - dropped_at < DROPPED_MILLISECONDS:
         gone = tuple(dropped.split())
     if not identity:
         return Head("", Revision(), 0, gone, values.vouched(vouched), at)
-    revision = Revision(int(number or 0), tag)
-    return Head(identity, revision, int(oldest or 1), gone, values.vouched(vouched))
+    return Head(identity, Revision(number, tag), oldest or 1, gone, values.vouched(vouched))
+
+
+def word_of(cluster: str, field: str, found: bytes | None) -> str:
+    """A text of the cluster's meta; empty where there is none.
+
+    Raises:
+        StoreUnavailable: it is none of ours.
+    """
+    word = found or b""
+    if not word.isascii():
+        raise values.unreadable(cluster, f"{field} is {word[:20]!r}")
+    return word.decode()
+
+
+def number_of(cluster: str, field: str, found: bytes | None) -> int:
+    """A number of the cluster's meta; 0 where there is none.
+
+    Raises:
+        StoreUnavailable: it is none.
+    """
+    word = found or b"0"
+    if not word.isdigit() or len(word) > LONGEST_NUMBER:
+        raise values.unreadable(cluster, f"{field} is {word[:20]!r}")
+    return int(word)
 
 
 def get(wire: Wire, cluster: str, key: Key) -> StoredObject | None:

@@ -49,7 +49,8 @@
 -- lifetimes are counted from, identity, namespace/name of each reservation that ended without being among the
 -- changes ...}, {"OK", count} for drop, {"OK"} for vouch,
 -- {"OK", holder, fence, milliseconds left} for lease,
--- {"FENCED"}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number}.
+-- {"FENCED"}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number},
+-- {"UNREADABLE", what, what stands there}: what is noted in meta or touched is none of ours.
 
 local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -126,6 +127,12 @@ local function load()
     found.identity = ''
     return found
   end
+  for i, name in pairs({[3] = 'number', [5] = 'total', [6] = 'oldest'}) do
+    if meta[i] and not string.match(meta[i], '^%d+$') then return nil, {'UNREADABLE', name, meta[i]} end
+  end
+  for i, name in pairs({[2] = 'identity', [4] = 'tag'}) do
+    if meta[i] and string.find(meta[i], '[^ -~]') then return nil, {'UNREADABLE', name, meta[i]} end
+  end
   return {
     identity = meta[2], number = meta[3] or '0', tag = meta[4] or '',
     total = tonumber(meta[5] or '0'), oldest = meta[6] or '1',
@@ -154,6 +161,9 @@ local function changed(cluster, scopes)
   if #scopes == 0 then return nil end
   local last = call('HMGET', TOUCHED, unpack(scopes))
   for i, at in ipairs(scopes) do
+    if last[i] and (not string.match(last[i], '^%d+$') or older(cluster.number, last[i])) then
+      return {'UNREADABLE', 'touched ' .. at, last[i]}
+    end
     if last[i] and older(number, last[i]) then return {'CONFLICT', at, last[i]} end
   end
   return nil
@@ -464,7 +474,7 @@ end
 -- the dropped identities, with one more in front; meta holds those so far, and since when
 local function dropped_with(identity, before, at, now)
   local kept = {identity}
-  if before and now - tonumber(at) < tonumber(ARGV[4]) then
+  if before and now - (tonumber(at) or 0) < tonumber(ARGV[4]) then
     for other in string.gmatch(before, '%S+') do
       if other ~= identity and #kept < tonumber(ARGV[3]) then table.insert(kept, other) end
     end

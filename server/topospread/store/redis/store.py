@@ -137,7 +137,7 @@ class RedisStore:
         if reply[0] == b"FENCED":
             raise rules.fenced(cluster)
         if reply[0] != b"OK":
-            _refuse(reply, precondition)
+            _refuse(cluster, reply, precondition)
         return _applied(reply)
 
     def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
@@ -146,7 +146,7 @@ class RedisStore:
         words = self._apply_words((), None, "", force=False)
         reply = self._script.run(cluster, ("purge", *words[1:]), timeout=timeout)
         if reply[0] != b"OK":
-            _refuse(reply, None)
+            _refuse(cluster, reply, None)
         return _applied(reply)
 
     def drop(self, cluster: str, *, identity: str = "") -> int:
@@ -157,7 +157,7 @@ class RedisStore:
         words = ("drop", values.FORMAT, *kept, identity)
         reply = self._script.run(cluster, words, repeat=False)
         if reply[0] != b"OK":
-            _refuse(reply, None)
+            _refuse(cluster, reply, None)
         self._sleepers.notify(cluster)
         return int(reply[1])
 
@@ -175,7 +175,7 @@ class RedisStore:
         words = ("vouch", values.FORMAT, *kept, identity, instead_of)
         reply = self._script.run(cluster, (*words, *(kind.value for kind in kinds)))
         if reply[0] != b"OK":
-            _refuse(reply, None)
+            _refuse(cluster, reply, None)
 
     def lease(
         self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
@@ -186,7 +186,7 @@ class RedisStore:
         words = ("lease", values.FORMAT, holder, lifetime)
         reply = self._script.run(cluster, words, timeout=timeout)
         if reply[0] != b"OK":
-            _refuse(reply, None)
+            _refuse(cluster, reply, None)
         _, found, fence, left = reply
         return Lease(found.decode(), int(fence), int(left))
 
@@ -247,21 +247,21 @@ def _put_words(put: Put) -> tuple[Word, ...]:
 
 
 def _applied(reply: Reply) -> Applied:
-    texts = (word.decode() for word in reply)
+    texts = (word.decode(errors="replace") for word in reply)
     _, number, tag, before, before_tag, outcomes, at, identity, *ended = texts
     return Applied(
         Revision(int(number), tag),
         Revision(int(before), before_tag),
         tuple(_OUTCOMES[letter] for letter in outcomes),
-        tuple(Key(Kind.RESERVATION, *name.split("/", 1)) for name in ended),
+        tuple(Key(Kind.RESERVATION, *name.split("/", 1)) for name in ended if "/" in name),
         int(at),
         identity,
     )
 
 
-def _refuse(reply: Reply, precondition: Unchanged | None) -> None:
+def _refuse(cluster: str, reply: Reply, precondition: Unchanged | None) -> None:
     """Raise the error for a refusal of the script."""
-    reason, *rest = (word.decode() for word in reply)
+    reason, *rest = (word.decode(errors="replace") for word in reply)
     number = precondition.revision.number if precondition else 0
     match reason:
         case "FORMAT":
@@ -281,4 +281,6 @@ def _refuse(reply: Reply, precondition: Unchanged | None) -> None:
             raise Conflict(
                 f"{rest[0]!r} changed at revision {rest[1]}, after {number}: evaluate again"
             )
+        case "UNREADABLE":
+            raise values.unreadable(cluster, f"{rest[0]} is {rest[1]!r:.20}")
     raise AssertionError(f"store.lua answered {reason!r}")

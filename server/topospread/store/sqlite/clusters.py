@@ -57,10 +57,42 @@ class Cluster:
 _SELECT: Final = f"SELECT {', '.join(each.name for each in fields(Cluster))} FROM cluster"
 
 
-def load(connection: sqlite3.Connection, name: str) -> Cluster | None:
-    """The row of a cluster; it may be one without an identity."""
+_TYPES: Final = tuple({"int": int, "str": str}[str(each.type)] for each in fields(Cluster))
+_MENDED: Final = {int: 0, str: "?"}
+
+
+def load(connection: sqlite3.Connection, name: str, *, mended: bool = False) -> Cluster | None:
+    """The row of a cluster; it may be one without an identity.
+
+    Args:
+        connection: to the file.
+        name: of the cluster.
+        mended: take what cannot be read for something else, to be rid of the cluster.
+
+    Raises:
+        StoreUnavailable: a column holds something of another type, which SQLite lets be.
+    """
     row = connection.execute(f"{_SELECT} WHERE name = ?", (name,)).fetchone()
-    return None if row is None else Cluster(*row)
+    if row is None:
+        return None
+    if tuple(map(type, row)) != _TYPES:
+        if not mended:
+            wrong = [
+                each.name
+                for each, found, right in zip(fields(Cluster), row, _TYPES, strict=True)
+                if type(found) is not right
+            ]
+            raise values.unreadable(name, ", ".join(wrong))
+        row = [
+            found if type(found) is right else _MENDED[right]
+            for found, right in zip(row, _TYPES, strict=True)
+        ]
+    return Cluster(*row)
+
+
+def blob(found: object) -> bytes:
+    """A stored value; empty, which none is, where the column holds something of another type."""
+    return found if isinstance(found, bytes) else b""
 
 
 def check_identity(cluster: Cluster | None, wanted: str) -> None:
@@ -109,6 +141,8 @@ def check_unchanged(
         row = connection.execute(
             "SELECT number FROM touched WHERE cluster = ? AND scope = ?", (cluster.id, scope)
         ).fetchone()
+        if row is not None and not (isinstance(row[0], int) and row[0] <= cluster.number):
+            raise values.unreadable(cluster.name, f"touched {scope} is {row[0]!r:.20}")
         if row is not None and row[0] > precondition.revision.number:
             raise Conflict(
                 f"{scope!r} changed at revision {row[0]}, after {precondition.revision.number}: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from topospread.errors import RevisionUnavailable
 from topospread.store import values
 from topospread.store.api import Revision, Transaction
 from topospread.store.sqlite import clusters
@@ -80,9 +81,11 @@ def _after(
         (cluster.id, after.number),
     )
     for number, tag, previous, blob in rows:
+        if not (isinstance(number, int) and isinstance(tag, str) and isinstance(previous, str)):
+            raise RevisionUnavailable(f"log entry {number!r} cannot be read: list again")
         entries = tuple(
             entry
-            for field, value in values.split(blob)
+            for field, value in values.split(clusters.blob(blob))
             if (entry := values.entry(field, value)) is not None
         )
         found.append(Transaction(Revision(number, tag), previous, entries))

@@ -40,8 +40,15 @@ def scan(
         if not rows:
             return
         yield [
-            values.unpack(Key(_KINDS[kind], namespace, name), value)
+            _object(_KINDS[kind], namespace, name, value)
             for kind, namespace, name, value in rows
             if kind in _KINDS
         ]
         last = rows[-1][:3]
+
+
+def _object(kind: Kind, namespace: object, name: object, value: object) -> StoredObject:
+    if isinstance(namespace, str) and isinstance(name, str):
+        return values.unpack(Key(kind, namespace, name), clusters.blob(value))
+    # Not written by us; the caller counts and skips it.
+    return StoredObject(Key(kind, "", repr(name)), clusters.blob(value), b"")

@@ -86,7 +86,7 @@ class SqliteStore:
             ).fetchone()
         if row is None:
             return None
-        found = values.unpack(key, row[0])
+        found = values.unpack(key, clusters.blob(row[0]))
         if not found.digest:
             name = values.name_of(key)
             raise CorruptValue(f"the stored value of {name} cannot be read: write it anew")

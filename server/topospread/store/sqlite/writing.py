@@ -119,7 +119,7 @@ def purge(
 def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) -> int:
     """Delete all of a cluster but the mark that it was dropped."""
     _forget_marks(connection, now)
-    cluster = clusters.load(connection, name)
+    cluster = clusters.load(connection, name, mended=True)
     if identity:
         clusters.check_identity(cluster, identity)
     feeders.void(connection, name)
@@ -228,6 +228,7 @@ class _Writer:
             return
         rows = self._connection.execute(
             "SELECT namespace, name FROM expiry WHERE cluster = ? AND at <= ? "
+            "AND typeof(namespace) = 'text' AND typeof(name) = 'text' "
             "ORDER BY at, namespace || '/' || name LIMIT ?",
             (self.cluster.id, self._now, MAX_PURGED),
         ).fetchall()
@@ -361,7 +362,7 @@ class _Writer:
         row = self._connection.execute(
             f"SELECT value FROM object WHERE {_OBJECT}", self._where(key)
         ).fetchone()
-        return None if row is None else row[0]
+        return None if row is None else clusters.blob(row[0])
 
     def _tombstone(self, key: Key) -> str:
         """Version of the tombstone that still stands for a key, or empty."""
@@ -371,7 +372,7 @@ class _Writer:
             "SELECT version FROM tombstone WHERE cluster = ? AND name = ? AND at > ?",
             (self.cluster.id, values.name_of(key), self._expired),
         ).fetchone()
-        return "" if row is None else row[0]
+        return row[0] if row is not None and isinstance(row[0], str) else ""
 
     def _trim(self, cluster: Cluster, number: int, total: int) -> tuple[str, int]:
         marks, last = rules.trimmed(

@@ -1,0 +1,172 @@
+"""What a store notes of a cluster, damaged: told, refused before a write begins, and dropped."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+import redis
+
+from tests.store.backends import (
+    CLUSTER,
+    RedisBackend,
+    SqliteBackend,
+    follow_all,
+    node,
+    objects,
+    pod,
+    put,
+)
+from topospread.errors import CorruptValue, RevisionUnavailable, StoreUnavailable
+from topospread.store.api import Unchanged
+
+UNREADABLE = "what the store notes of cluster 'prod' cannot be read"
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A SQLite store with two objects, and a way past it."""
+    path = tmp_path / "state.db"
+    store = SqliteBackend(f"sqlite:///{path}").open()
+    store.apply(CLUSTER, [put(node()), put(pod())])
+    past = sqlite3.connect(path, isolation_level=None, timeout=30)
+    yield store, past.execute
+    past.close()
+    store.close()
+
+
+@pytest.fixture
+def hashes(redis_url):
+    """The same in a Redis."""
+    store = RedisBackend(redis_url).open()
+    store.apply(CLUSTER, [put(node()), put(pod())])
+    with redis.Redis.from_url(redis_url) as past:
+        yield store, past
+    store.close()
+
+
+def check_refused_until_dropped(store) -> None:
+    before = len(objects(store)) if healthy(store) else 2
+    with pytest.raises(StoreUnavailable, match=UNREADABLE):
+        store.apply(CLUSTER, [put(pod("more"))])
+    assert before == 2
+    store.drop(CLUSTER)
+    store.apply(CLUSTER, [put(pod("anew"))])
+    assert list(objects(store)) == [pod("anew")]
+
+
+def healthy(store) -> bool:
+    try:
+        store.head(CLUSTER)
+    except StoreUnavailable as error:
+        assert UNREADABLE in str(error)  # noqa: PT017
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        *(("number", b"\xff"), ("number", "x"), ("tag", b"x"), ("identity", b"x")),
+        *(("total", "x"), ("oldest", b""), ("marks", b"7"), ("dropped_at", "x"), ("vouched", b"x")),
+    ],
+)
+def test_a_column_of_another_type(file, column, found):
+    store, execute = file
+    execute(f"UPDATE cluster SET {column} = ?", (found,))
+    check_refused_until_dropped(store)
+
+
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        *(
+            ("number", b"x"),
+            ("number", b""),
+            ("number", b"-1"),
+            ("total", b":"),
+            ("oldest", b"1e9"),
+        ),
+        *(("identity", b"\xff"), ("tag", b"\xff")),
+    ],
+)
+def test_a_field_that_is_none_of_ours(hashes, field, found):
+    store, past = hashes
+    past.hset(f"ts:{{{CLUSTER}}}:meta", field, found)
+    log = past.xlen(f"ts:{{{CLUSTER}}}:log")
+    with pytest.raises(StoreUnavailable, match=UNREADABLE):
+        store.apply(CLUSTER, [put(pod("more"))])
+    # Redis undoes nothing, so nothing may have been begun.
+    assert past.xlen(f"ts:{{{CLUSTER}}}:log") == log
+    check_refused_until_dropped(store)
+
+
+@pytest.mark.parametrize("field", ["number", "tag", "oldest", "dropped_at", "vouched", "dropped"])
+def test_a_head_that_is_no_text(hashes, field):
+    store, past = hashes
+    past.hset(f"ts:{{{CLUSTER}}}:meta", field, b"\xff\xfe")
+    assert not healthy(store)
+    past.hset(f"ts:{{{CLUSTER}}}:meta", "dropped_at", b"x")
+    store.drop(CLUSTER)
+    assert store.head(CLUSTER).identity == ""
+
+
+def test_a_change_that_is_noted_for_the_future_is_no_conflict_without_end(file, hashes):
+    for store, damage in (
+        (file[0], lambda: file[1]("UPDATE touched SET number = 99")),
+        (hashes[0], lambda: hashes[1].hset(f"ts:{{{CLUSTER}}}:touched", "nodes/", "99")),
+    ):
+        head = store.head(CLUSTER).revision
+        damage()
+        with pytest.raises(StoreUnavailable, match=UNREADABLE):
+            store.apply(
+                CLUSTER, [put(pod("more"))], precondition=Unchanged(head, scopes=("nodes/",))
+            )
+
+
+@pytest.mark.parametrize("marks", ["7", "x:y", ": 1:", "1:" + "9" * 30])
+def test_marks_that_are_none_trim_nothing(tmp_path, marks):
+    path = tmp_path / "state.db"
+    store = SqliteBackend(f"sqlite:///{path}").open()
+    store.apply(CLUSTER, [put(node())])
+    with sqlite3.connect(path, timeout=30) as past:
+        past.execute("UPDATE cluster SET marks = ?", (marks,))
+    past.close()
+    for number in range(2000):
+        store.apply(CLUSTER, [put(pod(f"p-{number}"))])
+    assert len(follow_all(store)) == 2001
+    store.close()
+
+
+def test_values_and_names_of_another_type_are_unreadable_and_written_anew(file):
+    store, execute = file
+    execute("UPDATE object SET value = 'text' WHERE kind = 1")
+    execute("UPDATE object SET name = ? WHERE kind = 2", (b"\xff",))
+    assert [stored.digest for stored in objects(store).values()] == [b"", b""]
+    with pytest.raises(CorruptValue, match="write it anew"):
+        store.get(CLUSTER, node())
+    store.apply(CLUSTER, [put(node())])
+    assert store.get(CLUSTER, node()) is not None
+
+
+@pytest.mark.parametrize("column", ["tag", "previous"])
+def test_a_log_of_another_type_is_listed_again(file, column):
+    store, execute = file
+    execute(f"UPDATE log SET {column} = ?", (b"\xff",))
+    with pytest.raises(RevisionUnavailable, match="list again"):
+        follow_all(store)
+
+
+def test_a_log_entry_that_is_no_text_is_listed_again(hashes):
+    store, past = hashes
+    past.xadd(f"ts:{{{CLUSTER}}}:log", {"t": b"\xff", "p": b"\xfe"}, id="2-0")
+    with pytest.raises(RevisionUnavailable, match="list again"):
+        follow_all(store)
+
+
+def test_what_is_due_under_no_name_is_not_ended_for_ever(file):
+    store, execute = file
+    execute("INSERT INTO expiry SELECT id, 'default', ?, 1 FROM cluster", (b"\xff",))
+    head = store.head(CLUSTER).revision
+    store.purge(CLUSTER)
+    assert store.head(CLUSTER).revision == head
