@@ -5,27 +5,31 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from tests.service.places import Placer, bound, named, untraced
 from tests.service.world import CLUSTER, World, constraint
 from topospread.errors import DeadlineExceeded, LimitExceeded
-from topospread.replica.replicas import seconds_from_now
+from topospread.replica.replica import ReplicaOptions
+from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.service.asks import Ask
+from topospread.service.cycles import Cycles
+from topospread.service.engine import Engine
 from topospread.service.holding import MOST, Holding
 from topospread.service.place import Preference, place
+from topospread.service.rules_book import RulesBook
 from topospread.service.wanted import Held
 from topospread.store.api import Revision, StoredObject
 from topospread_client.manifests import pod_from_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from topospread.service.wanted import Line
-    from topospread.store.api import Transaction
+    from topospread.store.api import Store, Transaction
 
 BY_ZONE = constraint()
 
@@ -130,6 +134,38 @@ def test_a_move_frees_its_old_place_for_the_next_in_line(placer: Placer):
 
     # With a's place in zone c gone, only that zone takes b.
     assert answers[1].node == "n-c"
+
+
+class SlowStore:
+    """A store whose objects can be listed once somebody waits for them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._wanted = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def entering_wait(self) -> Callable[[], None]:
+        self._wanted.set()
+        return lambda: None
+
+    def scan(self, cluster: str, page: int = 2000) -> Iterator[Sequence[StoredObject]]:
+        self._wanted.wait(30.0)
+        return self._store.scan(cluster, page)
+
+
+def test_they_wait_for_a_cluster_that_is_being_loaded(three_zones: World):
+    """Those behind the first, who was told to try again, ended in an error of the server."""
+    slow = SlowStore(three_zones.store)
+    source = cast("Store", slow)
+    with closing(Replicas(source, ReplicaOptions(), entering_wait=slow.entering_wait)) as replicas:
+        replicas._started(CLUSTER)
+        placer = Placer(three_zones, Engine(replicas, source, RulesBook(), Cycles()))
+        with in_line(placer, [named(name, BY_ZONE) for name in "abc"]) as answers:
+            pass
+        assert len(placer.held()) == 3
+    assert all(answer.node for answer in answers)
 
 
 def wait_in_line(placer: Placer, holding: Holding, seconds: float) -> Held:

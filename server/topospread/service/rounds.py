@@ -100,7 +100,8 @@ class Rounds:
         """Fetch what came before this server's last write here, lest its absence is a conflict."""
         number = line.behind.pop(wanted.place, 0)
         replica = self._engine.replicas.at_hand(wanted.ask.cluster)
-        if replica is not None and replica.loaded().revision.number < number:
+        view = None if replica is None else replica.view
+        if replica is not None and view is not None and view.revision.number < number:
             with suppress(StoreUnavailable, RevisionUnavailable, IdentityChanged):
                 replica.pull()
 
