@@ -11,6 +11,11 @@ from topospread.cli.main import root
 SHORT = ("--nodes", "30", "--pods", "200", "--hours", "0.5", "--callers", "3", "--seed", "7")
 
 
+def test_a_store_that_others_cannot_open_is_refused() -> None:
+    said = CliRunner().invoke(root, ["bench", "soak", "--store", "memory:"], standalone_mode=False)
+    assert "--store" in str(said.exception)
+
+
 def test_half_an_hour_of_a_small_cluster_leaves_nothing_behind(monkeypatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("REDIS_SERVER", raising=False)
@@ -26,4 +31,4 @@ def test_half_an_hour_of_a_small_cluster_leaves_nothing_behind(monkeypatch) -> N
     assert found["comparedAnswers"] > 0
     assert found["calls"]["evaluate"]["count"] > 0
     assert found["labelSetsAtEnd"] == found["labelSetsOfFreshServer"] > 0
-    assert len(found["memoryMegabytes"]["samples"]) == 12
+    assert len(found["parts"]) == 12

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from topospread.cli.bench.soak.callers import Tally
+from topospread.cli.bench.soak.command import show
 from topospread.cli.bench.soak.found import Found, Kept
-from topospread.cli.bench.soak.levels import Bound, Levels
+from topospread.cli.bench.soak.levels import Bound, Levels, parts
 from topospread.cli.bench.soak.witness import Compared, Recorded
 
 if TYPE_CHECKING:
@@ -86,6 +87,24 @@ def test_nothing_is_broken_when_all_is_well() -> None:
     plain = well().plain()
     assert plain["changesPerSecond"] == 50
     assert plain["calls"]["evaluate"]["count"] == 2
+    assert [each["groups"] for each in plain["parts"]] == [7] * 12
+
+
+def test_what_nobody_can_tell_is_left_out() -> None:
+    found = well()
+    found.stored.samples = []
+    plain = found.plain()
+    assert plain["storeMegabytes"] is None
+    assert not plain["broken"]
+    assert plain["parts"][0].keys() == {"memoryMegabytes", "groups", "labelSets"}
+
+
+def test_people_are_shown_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    show(well().plain())
+    shown = capsys.readouterr().out
+    assert "secondQuarter 101.0, lastQuarter 101.0" in shown
+    assert "evaluate" in shown
+    assert "LABELSETS" in shown
 
 
 @pytest.mark.parametrize(
@@ -118,7 +137,7 @@ def test_what_warms_up_or_peaks_does_not_grow() -> None:
     peaking = [*[100.0] * 7, 400.0, *[100.0] * 4]
     for samples in (warming, peaking):
         assert levels(*samples).flat
-        assert levels(*samples).parts() == samples
+        assert parts(samples) == samples
 
 
 @pytest.mark.parametrize(("last", "flat"), [(115.0, True), (115.1, False), (20.0, True)])

@@ -46,6 +46,11 @@ class Recorder:
         """How many transactions there were so far."""
         return len(self._revisions)
 
+    @property
+    def going_on(self) -> bool:
+        """Whether more may be recorded: nothing is missing so far."""
+        return self._thread.is_alive()
+
     def finish(self) -> int:
         """Go on up to the present head; returns how many transactions there were.
 

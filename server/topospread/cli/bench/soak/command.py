@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topospread.cli import printing
-from topospread.cli.complaints import DONE
+from topospread.cli.complaints import DONE, BadInput
 from topospread.cli.options import Options, output_option, pass_options
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def command(
     from topospread.cli.bench.soak.run import Entry, Soak
 
     require_proc()
+    if store == "memory:":
+        raise BadInput("--store: the processes of a soak share a store: name a file or a Redis")
     with ExitStack() as stack:
         stored: Callable[[], float] | None = None
         if store is None:
@@ -81,31 +83,31 @@ def command(
         )
         progress = stack.enter_context(printing.progress("minutes"))
         found = Soak(entry, progress).run()
-    plain = found.plain()
-    for line in plain["broken"]:
+    broken = list(found.broken())
+    for line in broken:
         printing.note(f"broken: {line}")
     if options.output in ("json", "yaml"):
-        printing.structure(plain, options.output)
+        printing.structure(found.plain(), options.output)
     else:
-        show(plain)
-    return BROKEN if plain["broken"] else DONE
+        show(found.plain())
+    return BROKEN if broken else DONE
 
 
 def show(plain: dict[str, Any]) -> None:
     """Print the figures for people."""
-    calls = plain.pop("calls")
+    calls = [{"call": name, **each} for name, each in plain.pop("calls").items()]
+    tables = (calls, plain.pop("comparedIndexes"), plain.pop("parts"))
+    del plain["broken"]  # told beside the answer
     printing.fields((name, _shown(value)) for name, value in plain.items())
-    printing.table(
-        ("CALL", "#COUNT", "#P50 MS", "#P99 MS"),
-        [(name, *figures.values()) for name, figures in calls.items()],
-    )
+    for rows in tables:
+        click.echo()
+        columns = [name if name == "call" else f"#{name}" for name in rows[0]]
+        printing.table([name.upper() for name in columns], [list(row.values()) for row in rows])
 
 
 def _shown(value: Any) -> Any:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(each)}" for name, each in value.items())
-    if isinstance(value, list):
-        return " ".join(_shown(each) if isinstance(each, dict) else f"{each}" for each in value)
+        return ", ".join(f"{name} {each}" for name, each in value.items())
     return value
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.cli.bench.soak.callers import Tally
-from topospread.cli.bench.soak.levels import Bound, Levels
+from topospread.cli.bench.soak.levels import Bound, Levels, parts
 from topospread.cli.bench.soak.witness import Recorded
 
 if TYPE_CHECKING:
@@ -115,20 +115,27 @@ class Found:
             "memoryMegabytes": _levels(memory),
             "freshMegabytes": round(self.anew.resident, 1),
             "storeMegabytes": _levels(self.stored) if self.stored.samples else None,
-            "groups": [each.groups for each in self.kept],
             "groupsAtEnd": self.left.groups,
-            "labelSets": [each.label_sets for each in self.kept],
             "labelSetsAtEnd": self.left.label_sets,
             "labelSetsOfFreshServer": self.anew.label_sets,
-            "comparedIndexes": [
-                {"revision": each.revision, "pods": each.pods, "groups": each.groups}
-                for each in self.compared
-            ],
             "comparedAnswers": self.asked,
             "conflicts": self.tally.conflicts,
-            "failed": dict(self.tally.failed),
+            "failed": self.tally.failed.total(),
             "calls": {name: _call(seconds) for name, seconds in self.tally.seconds.items()},
+            "comparedIndexes": [_compared(each) for each in self.compared],
+            "parts": self._parts(),
         }
+
+    def _parts(self) -> list[dict[str, float]]:
+        """What the server and the store held in each part of the run."""
+        columns = {
+            "memoryMegabytes": parts(self.memory.samples),
+            "storeMegabytes": parts(self.stored.samples),
+            "groups": parts([each.groups for each in self.kept]),
+            "labelSets": parts([each.label_sets for each in self.kept]),
+        }
+        known = {name: column for name, column in columns.items() if column}
+        return [dict(zip(known, row, strict=True)) for row in zip(*known.values(), strict=True)]
 
 
 def _levels(levels: Levels) -> dict[str, Any]:
@@ -136,7 +143,17 @@ def _levels(levels: Levels) -> dict[str, Any]:
         "secondQuarter": round(levels.steady, 1),
         "lastQuarter": round(levels.last, 1),
         "most": round(levels.bound.most(levels.steady), 1),
-        "samples": levels.parts(),
+    }
+
+
+def _compared(each: Compared) -> dict[str, int]:
+    return {
+        "revision": each.revision,
+        "nodes": each.nodes,
+        "pods": each.pods,
+        "labelSets": each.label_sets,
+        "groups": each.groups,
+        "differences": len(each.unlike),
     }
 
 

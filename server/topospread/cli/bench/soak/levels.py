@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PARTS: Final = 12
 """Into how many parts a run is divided when its samples are shown."""
@@ -74,16 +78,6 @@ class Levels:
         """Whether the last quarter's is within the bound."""
         return self.last <= self.bound.most(self.steady)
 
-    def parts(self) -> list[float]:
-        """The levels of equal parts of the run, for people to look at."""
-        count = len(self.samples)
-        cuts = [count * number // PARTS for number in range(PARTS + 1)]
-        return [
-            round(statistics.median(self.samples[cuts[n] : cuts[n + 1]]), 1)
-            for n in range(PARTS)
-            if cuts[n] < cuts[n + 1]
-        ]
-
     @property
     def growth(self) -> str:
         """How much the level grew, and how much it might."""
@@ -92,3 +86,14 @@ class Levels:
             f"{self.name}: {self.steady:.1f} {self.unit} in the second quarter, {self.last:.1f} in "
             f"the last one, where at most {most:.1f} are allowed"
         )
+
+
+def parts(samples: Sequence[float]) -> list[float]:
+    """The middle of the samples in each of some equal parts of the run, for people to look at."""
+    count = len(samples)
+    cuts = [count * number // PARTS for number in range(PARTS + 1)]
+    return [
+        round(statistics.median(samples[first:last]), 1)
+        for first, last in pairwise(cuts)
+        if first < last
+    ]

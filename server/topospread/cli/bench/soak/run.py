@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from topospread.cli.bench.children import Child, child
 from topospread.cli.bench.processes import Running, server
-from topospread.cli.bench.soak import answers, callers, witness
+from topospread.cli.bench.soak import answers, callers, templates, witness
 from topospread.cli.bench.soak.callers import Callers
 from topospread.cli.bench.soak.day import Day
+from topospread.cli.bench.soak.feeder import PATIENCE, Feeder
 from topospread.cli.bench.soak.found import Found, Kept
 from topospread.cli.bench.soak.witness import Witness
-from topospread_client.answers import ClusterStatus, Outcome
 from topospread_client.client import Client
 
 if TYPE_CHECKING:
@@ -26,29 +26,30 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from topospread.cli.bench.soak.fleet import Written
-    from topospread_client.answers import Written as Done
+    from topospread_client.answers import ClusterStatus
 
 SEGMENTS: Final = 24
 """Parts of a run: hours of a day. After each, callers hear what is there now."""
 
-CHECKED: Final = (6, 13, 18)
-"""After which of them, and at the end, all stands still and is compared: 13 is amid the outage."""
+AMID: Final = 13
+"""After which of them the outage is at its height."""
+
+CHECKED: Final = (6, AMID, 18)
+"""After which of them, and at the end, all stands still and indexes are compared."""
 
 COMPARED: Final = 40
 """Templates about whose pods two servers are asked the same."""
 
-LEAD: Final = 10_000
-"""Changes that may be ahead of the recorder: far fewer than the log keeps."""
+WARMING: Final = range(1, 7)
+SHAPES: Final = 750
+"""In these segments twice so many pods of no workload's shape are asked about: more than a server
+remembers, so that what it remembers grows no more after the first quarter."""
 
 IDLE: Final = 3.0
-"""Seconds after which the server lets go of selectors that nobody uses: some half an hour of a day
-that passes in minutes."""
-
-PATIENCE: Final = 60.0
-"""Seconds that a write may take, and that what is to end may take to end."""
+"""Seconds after which the server lets go of cycles, and of selectors that nobody uses: some half an
+hour of a day that passes in minutes."""
 
 _LOOK: Final = 0.2
-_USELESS: Final = (Outcome.IGNORED_STALE, Outcome.NOT_FOUND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,7 @@ class Soak:
         self._progress = progress
         self._day = Day(entry.nodes, entry.pods, entry.minutes, entry.seed)
         self._found = Found()
-        self._passed = self._ahead = 0
-        self._watching: Child | None = None
+        self._passed = self._shapes = 0
 
     def run(self) -> Found:
         """Live through the day.
@@ -102,13 +102,16 @@ class Soak:
             running = stack.enter_context(self._server())
             client = stack.enter_context(self._client(running))
             first = self._day.first()
-            found.began = self._write(client, next(first))
+            # There must be a cluster for the witness to follow.
+            nodes = client.apply(next(first).there, timeout=PATIENCE)
             # Closed before the servers go: dropped while somebody can be asked to.
             stack.callback(client.drop_cluster, entry.cluster)
-            self._watching = watching = stack.enter_context(
-                child(Witness, entry.store, dict(os.environ), entry.cluster)
-            )
-            found.began += sum(self._write(client, each) for each in first)
+            watching = stack.enter_context(child(Witness, entry.store, entry.cluster))
+            feeder = Feeder(client, partial(watching.run, witness.catch_up))
+            for written in first:
+                feeder.write(written)
+            found.began = len(nodes.results) + feeder.changes
+            feeder.changes = 0
             client.node_table()  # loads it
             asking = stack.enter_context(
                 child(Callers, running.address, entry.cluster, entry.callers, entry.seed, over)
@@ -119,58 +122,65 @@ class Soak:
                 over.clear()
                 asked = pool.submit(asking.run, callers.ask, self._day.templates())
                 try:
-                    self._live(segment, minutes, client, running)
+                    self._live(segment, minutes, feeder, running)
                 finally:
                     over.set()
                     found.tally.add(asked.result())
                 if segment in CHECKED:
                     self._compare(client, watching)
-            found.changes += sum(self._write(client, each) for each in self._day.last())
+                if segment == AMID:
+                    self._ask_anew(client)
+            for written in self._day.last():
+                feeder.write(written)
+            found.changes, found.useless = feeder.changes, feeder.useless
             self._compare(client, watching)
+            self._ask_anew(client)
             self._end(client, running)
             found.recorded = watching.run(witness.finish)
         return found
 
     def _live(
-        self, segment: int, minutes: Iterable[Written], client: Client, running: Running
+        self, segment: int, minutes: Iterable[Written], feeder: Feeder, running: Running
     ) -> None:
         """The changes of one segment."""
         found, until = self._found, self._entry.minutes * segment // SEGMENTS
+        if segment in WARMING:
+            self._warm(feeder.client)
         began = time.monotonic()
         for written in islice(minutes, until - self._passed):
-            found.changes += self._write(client, written)
+            feeder.write(written)
             found.memory.add(running.resident())
             self._passed += 1
             self._progress(self._passed, self._entry.minutes)
         found.seconds += time.monotonic() - began
-        found.kept.append(self._kept(client, running))
+        found.kept.append(self._kept(feeder.client, running))
         if self._entry.stored is not None:
             found.stored.add(self._entry.stored())
 
-    def _write(self, client: Client, written: Written) -> int:
-        """Write; returns how many changes that were."""
-        self._tell(client.delete(written.gone, timeout=PATIENCE))
-        left = iter(written.there)
-        while some := list(islice(left, LEAD)):
-            self._tell(client.apply(some, timeout=PATIENCE))
-        return len(written)
-
-    def _tell(self, done: Done) -> None:
-        """Look what became of changes, and do not run away from who records them."""
-        for outcome, count in done.counts().items():
-            if outcome in _USELESS:
-                self._found.useless[outcome.label] += count
-        self._ahead += len(done.results)
-        if self._ahead >= LEAD and self._watching is not None:
-            self._watching.run(witness.catch_up)
-            self._ahead = 0
+    def _warm(self, client: Client) -> None:
+        """Ask about pods of so many shapes that older ones are forgotten."""
+        about = self._day.templates()
+        # The day of a small cluster is over before callers fill anything.
+        some = min(SHAPES, self._entry.pods // 20)
+        for _ in range(2):
+            pods = []
+            for number in range(self._shapes, self._shapes + some):
+                pod = templates.incoming(about[number % len(about)], number)
+                pod.metadata.labels["build"] = str(number)
+                pods.append(pod)
+            client.batch_evaluate(pods)
+            self._shapes += some
 
     def _compare(self, client: Client, watching: Child) -> None:
-        """All stands still: look whether what was followed is what there is."""
-        found, about = self._found, self._day.templates()
+        """Let all stand still, and look whether what was followed is what there is."""
+        found = self._found
         _await(lambda: not self._status(client).reservations)
         found.overdue += self._status(client).reservations
-        found.compared.append(watching.run(witness.compare, about))
+        found.compared.append(watching.run(witness.compare, self._day.templates()))
+
+    def _ask_anew(self, client: Client) -> None:
+        """All stands still: look whether a server that starts now answers the same."""
+        found, about = self._found, self._day.templates()
         some = about[:: max(1, len(about) // COMPARED)]
         old = answers.answers(client, some)
         with self._server() as fresh, self._client(fresh) as other:
@@ -193,7 +203,10 @@ class Soak:
         return next(each for each in client.clusters().clusters if each.name == name)
 
     def _server(self) -> AbstractContextManager[Running]:
-        return server(self._entry.store, "--max-group-idle", f"{IDLE:g}s", preload="all")
+        idle = f"{IDLE:g}s"
+        return server(
+            self._entry.store, "--max-group-idle", idle, "--cycle-ttl", idle, preload="all"
+        )
 
     def _client(self, running: Running) -> Client:
         return Client(running.address, cluster=self._entry.cluster, timeout=PATIENCE)

@@ -5,6 +5,7 @@ It lives in a process of its own. A recorder beside it follows the log from revi
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from topospread.replica.replicas import Consistency, Freshness, Replicas, second
 from topospread.spread.topology import GroupKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from topospread.cli.bench.soak.templates import Template
     from topospread.replica.view import View
@@ -71,15 +72,14 @@ class Witness:
 
     Args:
         address: of the store.
-        environ: variables that may hold its password.
         cluster: its name.
     """
 
-    def __init__(self, address: str, environ: Mapping[str, str], cluster: str) -> None:
+    def __init__(self, address: str, cluster: str) -> None:
         self._cluster = cluster
         self._changes = 0
         self._opened = ExitStack()
-        self._store = open_store(address, environ)
+        self._store = open_store(address, os.environ)
         self._opened.callback(self._store.close)
         self._replicas = Replicas(self._store, ReplicaOptions())
         self._opened.callback(self._replicas.close)
@@ -94,7 +94,8 @@ class Witness:
         """Wait until what is in the store now is recorded, or will never be."""
         head = self._store.head(self._cluster).revision.number
         ends = time.monotonic() + _LOAD_SECONDS
-        while self._recorder.recorded < head and time.monotonic() < ends:
+        recorder = self._recorder
+        while recorder.recorded < head and recorder.going_on and time.monotonic() < ends:
             time.sleep(_LOOK)
 
     def compare(self, about: Iterable[Template]) -> Compared:
