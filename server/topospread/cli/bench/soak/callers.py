@@ -5,9 +5,9 @@ They ask at a pace, not as fast as they can: the machine is for the changes.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from random import Random
@@ -88,23 +88,16 @@ class Callers:
 
     def ask(self, about: Sequence[Template]) -> Tally:
         """Ask about pods of these templates until it is over, each caller at least once."""
-        tallies = [Tally() for _ in self._clients]
-        threads = [
-            threading.Thread(target=self._call, args=(caller, about, tally))
-            for caller, tally in enumerate(tallies)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
         total = Tally()
-        for tally in tallies:
-            total.add(tally)
+        with ThreadPoolExecutor(len(self._clients)) as threads:
+            callers = range(len(self._clients))
+            for tally in threads.map(lambda caller: self._call(caller, about), callers):
+                total.add(tally)
         return total
 
-    def _call(self, caller: int, about: Sequence[Template], tally: Tally) -> None:
+    def _call(self, caller: int, about: Sequence[Template]) -> Tally:
         client, random = self._clients[caller], self._randoms[caller]
-        over = False
+        tally, over = Tally(), False
         while not over:
             self._asked[caller] += 1
             number = self._asked[caller] * len(self._clients) + caller
@@ -116,6 +109,7 @@ class Callers:
                 tally.failed[type(error).__name__] += 1
                 tally.said = [*tally.said, str(error)][:SHOWN]
             over = self._over.wait(PAUSE)
+        return tally
 
     def _once(
         self, client: Client, template: Template, number: int, way: float, tally: Tally
