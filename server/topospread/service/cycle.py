@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topospread.spread.each import scores_of_each, verdicts_of_each
+from topospread.spread.each import CellScores, scores_of_each, verdicts_of_each
 from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
 from topospread.spread.scoring import Scores, score
 from topospread.spread.verdicts import FITS, SKIP, Code, Status
@@ -94,7 +94,7 @@ class Cycle:
         """Success; Skip without soft constraints or nodes; Error when one does not parse."""
         return self.judgeable.pre_score if self.view.snapshot.node_count else SKIP
 
-    def feasible_and_scores(self) -> tuple[NDArray[np.intp], Scores | None]:
+    def feasible_and_scores(self) -> tuple[NDArray[np.intp], Scores | CellScores | None]:
         """[feasible] positions in the node table of the nodes that pass, and their scores.
 
         No scores where there are no such nodes, or where PreScore is not Success.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from topospread.service.asks import Ask
     from topospread.service.engine import Engine, Resolved
+    from topospread.spread.each import CellScores
     from topospread.spread.scoring import Scores
 
 
@@ -29,7 +30,7 @@ class ScoreAnswer:
     resolved: Resolved
     status: Status
     positions: NDArray[np.intp] | None
-    scores: Scores | None
+    scores: Scores | CellScores | None
 
 
 def score(engine: Engine, ask: Ask) -> ScoreAnswer:
@@ -45,7 +46,7 @@ def score(engine: Engine, ask: Ask) -> ScoreAnswer:
         status = cycle.pre_filter_status
     started = engine.clock()
     positions: NDArray[np.intp] | None = None
-    scores = None
+    scores: Scores | CellScores | None = None
     if ask.nodes is None:
         positions, scores = cycle.feasible_and_scores()
     else:

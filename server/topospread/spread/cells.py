@@ -32,6 +32,7 @@ class Cells:
 
     __slots__ = (
         "_counts",
+        "_every",
         "_members",
         "_of_nodes",
         "_partition",
@@ -66,6 +67,7 @@ class Cells:
         # Filled by whoever asks first; threads that ask at once find the same.
         self._members: dict[tuple[int, int], list[int]] = {}
         self._of_nodes: NDArray[np.intp] | None = None
+        self._every: NDArray[np.intp] | None = None
 
     @property
     def of_nodes(self) -> NDArray[np.intp]:
@@ -78,6 +80,13 @@ class Cells:
                 cell += self._counts[order]
             self._of_nodes = cell
         return self._of_nodes
+
+    @property
+    def every(self) -> NDArray[np.intp]:
+        """[nodes] all positions in the order of the names."""
+        if self._every is None:
+            self._every = np.arange(self.of_nodes.size)
+        return self._every
 
     def members(self, number: int, own: int, count: int) -> list[int]:
         """The first slots of a cell, by name.

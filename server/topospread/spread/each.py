@@ -6,6 +6,7 @@ by each node's cell.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,15 +20,18 @@ from topospread.spread.classes import (
     raw_score,
     weigh,
 )
-from topospread.spread.scoring import Scores
 from topospread.spread.verdicts import TOO_SKEWED, VERDICTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from topospread.spread.cells import Cells
+    from topospread.spread.classes import ClassFit
     from topospread.spread.filtering import Verdicts
     from topospread.spread.plans import Plan
-    from topospread.spread.topology import Topology
+    from topospread.spread.topology import Ints, Topology
 
 MAX_CELLS: Final = 512
 """Past it, arrays over all nodes are quicker."""
@@ -46,7 +50,33 @@ def verdicts_of_each(plan: Plan, topology: Topology) -> Verdicts:
     return table.ravel()[cells.of_nodes]
 
 
-def scores_of_each(plan: Plan, topology: Topology) -> tuple[NDArray[np.intp], Scores | None] | None:
+@dataclass(frozen=True, slots=True, eq=False)
+class CellScores:
+    """Scores of candidates by cell.
+
+    Attributes:
+        raw_of, normalized_of: [cells] as in :class:`~topospread.spread.scoring.Scores`.
+        cell: [candidates] each one's cell.
+    """
+
+    raw_of: Ints
+    normalized_of: Ints
+    cell: NDArray[np.intp]
+
+    @property
+    def raw(self) -> Ints:
+        """[candidates] upstream's score."""
+        return self.raw_of[self.cell]
+
+    @property
+    def normalized(self) -> Ints:
+        """[candidates] 0 to 100."""
+        return self.normalized_of[self.cell]
+
+
+def scores_of_each(
+    plan: Plan, topology: Topology
+) -> tuple[NDArray[np.intp], CellScores | None] | None:
     """The nodes that pass, and their scores.
 
     Returns:
@@ -54,24 +84,37 @@ def scores_of_each(plan: Plan, topology: Topology) -> tuple[NDArray[np.intp], Sc
         constraints or passing nodes); None in all when there are too many cells to be quick.
     """
     cells = cells_of(plan, topology)
-    if len(cells.rows) * cells.width > MAX_CELLS:
+    width = cells.width
+    if len(cells.rows) * width > MAX_CELLS:
         return None
     criteria = [criterion(term, topology, cells) for term in plan.hard]
     fits = list(passing(criteria, cells, [0] * len(VERDICTS)))
     scale = weigh(plan, topology, fits)
-    shape = (len(cells.rows), cells.width)
-    passes = np.zeros(shape, dtype=np.bool_)
-    raw, normalized = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    raw = [0] * (len(cells.rows) * width)
+    normalized = list(raw)
     for fit in fits:
-        passes[fit.number, : fit.last + 1] = True
         if scale is None or plan.ignored[fit.number]:
             continue
         for own in range(fit.first, fit.last + 1):
             score = raw_score(fit, own)
-            raw[fit.number, own] = score
-            normalized[fit.number, own] = normalized_score(scale, score)
-    positions = np.flatnonzero(passes.ravel()[cells.of_nodes])
+            raw[fit.number * width + own] = score
+            normalized[fit.number * width + own] = normalized_score(scale, score)
+    positions, chosen = _passing_nodes(fits, cells)
     if not plan.soft or not positions.size:
         return positions, None
-    chosen = cells.of_nodes[positions]
-    return positions, Scores(raw.ravel()[chosen], normalized.ravel()[chosen])
+    return positions, CellScores(
+        np.array(raw, dtype=np.int64), np.array(normalized, dtype=np.int64), chosen
+    )
+
+
+def _passing_nodes(
+    fits: Sequence[ClassFit], cells: Cells
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """[passing] their positions in the order of the names, and their cells."""
+    if sum([fit.nodes for fit in fits]) == cells.of_nodes.size:
+        return cells.every, cells.of_nodes
+    passes = np.zeros((len(cells.rows), cells.width), dtype=np.bool_)
+    for fit in fits:
+        passes[fit.number, : fit.last + 1] = True
+    positions = np.flatnonzero(passes.ravel()[cells.of_nodes])
+    return positions, cells.of_nodes[positions]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
+from topospread.spread.each import CellScores
 from topospread.spread.verdicts import VERDICTS, Status
 from topospread_proto.v1 import common_pb2, spread_engine_pb2
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from topospread.service.filter import FilterAnswer
     from topospread.service.pre_filter import PreFilterAnswer
     from topospread.service.score import ScoreAnswer
+    from topospread.spread.scoring import Scores
+    from topospread.spread.topology import Ints
 
 _LENGTH_DELIMITED: Final = 2
 _TABLES_KEPT: Final = 8
@@ -143,13 +146,13 @@ class Encoder:
             else:
                 names = nodes.sorted_names
                 message.names.extend([names[position] for position in positions.tolist()])
-        if int(scores.raw.min()) < 0:  # only a maxSkew below 1 makes such
+        raw, normalized, at = _columns(scores)
+        if int(raw.min()) < 0:  # only a maxSkew below 1 makes such
             message.raw.extend(scores.raw.tolist())
-            raw = b""
+            written = b""
         else:
-            raw = packed(_RAW, scores.raw)
-        normalized = packed(_NORMALIZED, scores.normalized)
-        return message.SerializeToString() + where + raw + normalized
+            written = packed(_RAW, raw, at)
+        return message.SerializeToString() + where + written + packed(_NORMALIZED, normalized, at)
 
     def evaluation(self, answer: Evaluation) -> bytes:
         """Evaluate's answer, put together from parts that mostly have been written before."""
@@ -206,36 +209,51 @@ def stream_answer(identifier: int, answer: bytes, error: bytes) -> bytes:
     return b"\x08" + varint(identifier) + result if identifier else result
 
 
-def packed(field: int, values: NDArray[np.unsignedinteger[Any]] | NDArray[np.int64]) -> bytes:
-    """A packed field of integers that are not negative; `field` at most 15."""
-    if not values.size:
+def _columns(scores: Scores | CellScores) -> tuple[Ints, Ints, NDArray[np.intp] | None]:
+    """Raw and normalized scores, and where in them each node's stand; None: one after the other."""
+    if isinstance(scores, CellScores):
+        return scores.raw_of, scores.normalized_of, scores.cell
+    return scores.raw, scores.normalized, None
+
+
+def packed(
+    field: int,
+    values: NDArray[np.unsignedinteger[Any]] | NDArray[np.int64],
+    at: NDArray[np.intp] | None = None,
+) -> bytes:
+    """A packed field of integers that are not negative; `field` at most 15.
+
+    All are written in the width of the largest, 1, 2, 4 or 8 bytes: protobuf's numbers may be
+    longer than they need to be, and all of one width are written in a few steps.
+
+    Args:
+        field: its number.
+        values: the integers.
+        at: [numbers] where in `values` each number stands; None: one after the other.
+    """
+    if not (values if at is None else at).size:
         return b""
+    written = _varints(values)
+    if written is None:
+        numbers = values if at is None else values[at]
+        return delimited(field, b"".join(map(varint, numbers.tolist())))
+    return delimited(field, (written if at is None else written.take(at)).tobytes())
+
+
+def _varints(values: NDArray[Any]) -> NDArray[Any] | None:
+    """Each number as the bytes of a varint, in one little-endian integer; None: too large."""
     highest = int(values.max())
-    if highest < 0x80:
-        return delimited(field, values.astype(np.uint8, copy=False).tobytes())
-    # One row a byte of the longest number, in the narrowest integers that hold a row; the rows'
-    # bytes of shorter ones are left out.
-    width = (highest.bit_length() + 6) // 7
-    if width > 8:
-        return delimited(field, b"".join(map(varint, values.tolist())))
-    kind = np.uint16 if width <= 2 else np.uint32 if width <= 4 else np.uint64
-    narrow: NDArray[np.unsignedinteger[Any]] = values.astype(kind)
-    written = narrow & 0x7F
-    for byte in range(1, width):
-        longer = narrow >= 1 << 7 * byte
-        written |= longer.astype(narrow.dtype) << (8 * byte - 1)
-        written |= (narrow >> 7 * byte & 0x7F) << 8 * byte
-    rows = written.astype(written.dtype.newbyteorder("<"), copy=False).view(np.uint8)
-    rows = rows.reshape(values.size, -1)[:, :width]
-    if int(values.min()) >= 1 << 7 * (width - 1):
-        return delimited(field, rows.tobytes())
-    there = narrow[:, np.newaxis] >= _least(width).astype(narrow.dtype)
-    return delimited(field, rows[there].tobytes())
-
-
-def _least(width: int) -> NDArray[np.uint64]:
-    """[width] the smallest number that has that byte; all have the first."""
-    return np.array([0, *(1 << 7 * byte for byte in range(1, width))], dtype=np.uint64)
+    if highest < 1 << 7:
+        return values.astype(np.uint8, copy=False)
+    for kind, width in (("<u2", 2), ("<u4", 4), ("<u8", 8)):
+        if highest < 1 << 7 * width:
+            narrow = values.astype(kind)
+            written = narrow & 0x7F
+            for byte in range(1, width):
+                written |= 1 << 8 * byte - 1  # the byte before is not the last
+                written |= (narrow >> 7 * byte & 0x7F) << 8 * byte
+            return written
+    return None
 
 
 @lru_cache(maxsize=_TABLES_KEPT)
