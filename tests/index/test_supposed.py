@@ -34,6 +34,7 @@ def test_it_is_counted_as_if_it_had_happened(first, second, joined, data: DataOb
 
     drained = {*changes.gone, *changes.emptied}
     removed = Cluster()
+    removed.nodes = cluster.nodes
     removed.pods = {
         ("", str(n)): move.row for n, move in enumerate(changes.moves) if move.delta < 0
     }
