@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,10 +25,10 @@ class Cells:
     """How the nodes of a partition fall into cells, for one version of a group's counts.
 
     Attributes:
-        rows: [classes][n] nodes that hold n matching pods.
-        nodes: [classes] all of them.
-        first, last: [classes] the emptiest and the fullest node's pods; 0 in an empty class.
-        width: length of each row.
+        held: [classes] the numbers of matching pods that nodes hold, ascending; 0 where no node is.
+        within: [classes][as held] nodes that hold at most so many.
+        nodes: [classes] all nodes.
+        width: one more than the most that any node holds.
     """
 
     __slots__ = (
@@ -36,11 +37,10 @@ class Cells:
         "_members",
         "_of_nodes",
         "_partition",
-        "first",
-        "last",
+        "held",
         "nodes",
-        "rows",
         "width",
+        "within",
     )
 
     def __init__(
@@ -53,14 +53,12 @@ class Cells:
 
         Args:
             partition: the nodes by class.
-            rows: see above.
+            rows: [classes][n] nodes that hold n matching pods.
             counts: [slots] matching pods; None: nothing is counted, all nodes hold 0.
         """
-        self.rows = rows
-        self.nodes = [sum(row) for row in rows]
-        held = [[n for n, nodes in enumerate(row) if nodes] or [0] for row in rows]
-        self.first = [numbers[0] for numbers in held]
-        self.last = [numbers[-1] for numbers in held]
+        self.held = [[n for n, nodes in enumerate(row) if nodes] or [0] for row in rows]
+        self.within = [list(accumulate([nodes for nodes in row if nodes])) or [0] for row in rows]
+        self.nodes = [within[-1] for within in self.within]
         self.width = max(map(len, rows), default=1)
         self._partition = partition
         self._counts = counts

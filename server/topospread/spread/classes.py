@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -139,8 +140,8 @@ def criterion(term: Term, topology: Topology, cells: Cells) -> Criterion:
     enough = term.size and term.size >= constraint.min_domains
     if term.per_node:
         if enough and not term.counts_nothing:
-            both = zip(cells.first, term.eligible, strict=True)
-            minimum = min([first for first, counted in both if counted])
+            both = zip(cells.held, term.eligible, strict=True)
+            minimum = min([held[0] for held, counted in both if counted])
     else:
         pods, fewest = _domains(term, topology)
         if enough:
@@ -153,22 +154,24 @@ class ClassFit:
 
     Attributes:
         number: of the class.
-        row: row[n] nodes hold n matching pods; cut off at the limit.
-        nodes: all of them.
+        held: the numbers of matching pods that nodes of the class hold, ascending.
+        count: how many of these pass, from the front.
+        nodes: that pass.
         first, last: the emptiest and the fullest node's pods.
         matching: matching pods over the hard constraints' domains, without a node's own.
         own: how often a node's own pods are added to that.
         parts: what the raw score is added up from; empty when scoring passes the class over.
     """
 
-    __slots__ = ("first", "last", "matching", "nodes", "number", "own", "parts", "row")
+    __slots__ = ("count", "first", "held", "last", "matching", "nodes", "number", "own", "parts")
 
-    def __init__(self, number: int, row: Sequence[int], nodes: int, first: int, last: int) -> None:
+    def __init__(self, number: int, held: Sequence[int], count: int, nodes: int) -> None:
         self.number = number
-        self.row = row
+        self.held = held
+        self.count = count
         self.nodes = nodes
-        self.first = first
-        self.last = last
+        self.first = held[0]
+        self.last = held[count - 1]
         self.matching = 0
         self.own = 0
         self.parts: list[_Part] = []
@@ -214,18 +217,17 @@ def class_verdict(criteria: Sequence[Criterion], number: int) -> ClassVerdict:
 
 def passing(criteria: Sequence[Criterion], cells: Cells, verdicts: list[int]) -> Iterator[ClassFit]:
     """The classes with nodes that pass; the others' nodes are added to the verdicts."""
-    for number, nodes in enumerate(cells.nodes):
+    for number, held in enumerate(cells.held):
         failure, limit, matching, own = class_verdict(criteria, number)
-        row, last = cells.rows[number], cells.last[number]
-        if limit < last:
-            row = row[: max(limit, -1) + 1]
-            within = sum(row)
+        nodes, count = cells.nodes[number], len(held)
+        if limit < held[-1]:
+            count = bisect_right(held, limit)
+            within = cells.within[number][count - 1] if count else 0
             verdicts[TOO_SKEWED] += nodes - within
             nodes = within
-            last = next((n for n in reversed(range(len(row))) if row[n]), 0)
         verdicts[failure] += nodes
         if nodes and not failure:
-            fit = ClassFit(number, row, nodes, cells.first[number], last)
+            fit = ClassFit(number, held, count, nodes)
             fit.matching, fit.own = matching, own
             yield fit
 
@@ -297,7 +299,7 @@ def normalized_score(scale: Scale, raw: int) -> int:
 # ------------------------------ names
 
 _Cell = tuple[int, int, int, int, int, ClassFit]
-"""Smaller is better: score, matching pods; class and own pods make it unique; raw score."""
+"""Smaller is better: score, matching pods; class and place in `held` make it unique; raw score."""
 
 
 def _names(
@@ -309,29 +311,27 @@ def _names(
 ) -> list[tuple[int, int, int]]:
     """The best nodes: by score, then fewest matching pods in the hard domains, then by name."""
 
-    def cell(fit: ClassFit, own: int) -> _Cell:
-        raw = score = 0
+    def cell(fit: ClassFit, place: int) -> _Cell:
+        raw, score, own = 0, 0, fit.held[place]
         if scale is not None and not plan.ignored[fit.number]:
             raw = raw_score(fit, own)
             score = normalized_score(scale, raw)
-        return (-score, fit.matching + fit.own * own, fit.number, own, raw, fit)
+        return (-score, fit.matching + fit.own * own, fit.number, place, raw, fit)
 
     named: list[tuple[int, int, int]] = []
-    queue = [cell(fit, fit.first) for fit in fits]
+    queue = [cell(fit, 0) for fit in fits]
     heapq.heapify(queue)
     while queue and len(named) < top_k:
         front = queue[0][:2]
         tied: list[tuple[int, int, int]] = []
         several = 0
         while queue and queue[0][:2] == front:
-            minus_score, _, number, own, raw, fit = heapq.heappop(queue)
-            tied += [(slot, raw, -minus_score) for slot in cells.members(number, own, top_k)]
+            minus_score, _, number, place, raw, fit = heapq.heappop(queue)
+            members = cells.members(number, fit.held[place], top_k)
+            tied += [(slot, raw, -minus_score) for slot in members]
             several += 1
-            following = own + 1
-            while following <= fit.last and not fit.row[following]:
-                following += 1
-            if following <= fit.last:
-                heapq.heappush(queue, cell(fit, following))
+            if place + 1 < fit.count:
+                heapq.heappush(queue, cell(fit, place + 1))
         if several > 1:
             rank = plan.partition.rank
             tied.sort(key=lambda node: int(rank[node[0]]))

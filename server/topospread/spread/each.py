@@ -41,8 +41,8 @@ def verdicts_of_each(plan: Plan, topology: Topology) -> Verdicts:
     """[nodes] verdicts, in the order of the node names."""
     cells = cells_of(plan, topology)
     criteria = [criterion(term, topology, cells) for term in plan.hard]
-    table = np.zeros((len(cells.rows), cells.width), dtype=np.uint8)
-    for number in range(len(cells.rows)):
+    table = np.zeros((len(cells.held), cells.width), dtype=np.uint8)
+    for number in range(len(cells.held)):
         seen = class_verdict(criteria, number)
         table[number] = seen.failure
         if seen.limit < cells.width:
@@ -85,17 +85,17 @@ def scores_of_each(
     """
     cells = cells_of(plan, topology)
     width = cells.width
-    if len(cells.rows) * width > MAX_CELLS:
+    if len(cells.held) * width > MAX_CELLS:
         return None
     criteria = [criterion(term, topology, cells) for term in plan.hard]
     fits = list(passing(criteria, cells, [0] * len(VERDICTS)))
     scale = weigh(plan, topology, fits)
-    raw = [0] * (len(cells.rows) * width)
+    raw = [0] * (len(cells.held) * width)
     normalized = list(raw)
     for fit in fits:
         if scale is None or plan.ignored[fit.number]:
             continue
-        for own in range(fit.first, fit.last + 1):
+        for own in fit.held[: fit.count]:
             score = raw_score(fit, own)
             raw[fit.number * width + own] = score
             normalized[fit.number * width + own] = normalized_score(scale, score)
@@ -113,7 +113,7 @@ def _passing_nodes(
     """[passing] their positions in the order of the names, and their cells."""
     if sum([fit.nodes for fit in fits]) == cells.of_nodes.size:
         return cells.every, cells.of_nodes
-    passes = np.zeros((len(cells.rows), cells.width), dtype=np.bool_)
+    passes = np.zeros((len(cells.held), cells.width), dtype=np.bool_)
     for fit in fits:
         passes[fit.number, : fit.last + 1] = True
     positions = np.flatnonzero(passes.ravel()[cells.of_nodes])
