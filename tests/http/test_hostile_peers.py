@@ -154,6 +154,7 @@ def test_an_answer_that_nobody_takes_is_given_up(monkeypatch, run, ending):
         until(lambda: bool(run.ended), "it is given up")
         until(run.idle, "the connection is closed")
     assert run.ended == {"slow": 1}
+    monkeypatch.undo()
     assert run.works()
 
 
@@ -229,6 +230,7 @@ def test_a_handshake_that_does_not_end_is_given_up(monkeypatch, pem, begin):
         with suppress(ConnectionError):
             assert not raw.recv(100)
         until(lambda: run.ended == {"handshake": 1}, "it is counted")
+        monkeypatch.undo()
         assert greeted(run, pem) == "ok\n"
 
 
