@@ -130,7 +130,7 @@ class Day:
         yield self._fleet.written()
 
     def through(self) -> Iterator[Written]:
-        """What is written about each minute; at the end all is as it was, but for names."""
+        """What is written about each minute."""
         for minute in range(self.minutes):
             self._fleet.settle()
             self._nodes(minute)
@@ -142,7 +142,7 @@ class Day:
             yield self._fleet.written()
 
     def last(self) -> Iterator[Written]:
-        """What is under way comes to its end, and what passes is gone."""
+        """What is under way comes to its end; then all is as it was, but for names."""
         for app in list(self._rolling):
             self._fleet.roll(app, len(app.pods))
         for _, app in self._grown:
