@@ -35,7 +35,7 @@ test: setup redis ## run the tests (ARGS="-k skew -x")
 test-faults: setup redis ## run the tests that kill and pause servers for long
 	@$(BIN)/python -m pytest -m faults $(ARGS)
 
-fuzz: setup redis ## try mutated requests and files, and damaged stores (ARGS="--requests 2000 --seed 7")
+fuzz: setup redis ## try mutated requests and files, damaged stores, crowds (ARGS="--requests 2000 --seed 7")
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: setup ## ruff, mypy and the import contracts; all of them, whichever fails

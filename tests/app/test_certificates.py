@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import trustme
 
 from tests.servers import PATIENCE, Peer, ServerProcess, served, until
 from tests.telemetry.expositions import value
+from topospread.transports.grpc import server as grpc_server
 from topospread_proto.v1 import cluster_state_pb2 as pb
 
 if TYPE_CHECKING:
@@ -284,6 +285,21 @@ def test_handshakes_that_break_off_hold_nobody_up(mint):
         assert asked(server.address, mint.authority, (None, None)) is CODE.OK
         said = browsed(server.http_address, mint.authority, mint.client(), Path(mint.cert).parent)
         assert said == "ok"
+
+
+def test_a_handshake_that_never_ends_is_ended_by_grpc(mint, monkeypatch):
+    monkeypatch.setattr(grpc_server, "HANDSHAKE_MS", 300)
+    with served(tls_cert=mint.cert, tls_key=mint.key) as server, ExitStack() as opened:
+        host, _, port = server.address.rpartition(":")
+        for begin in (b"", b"\x16\x03\x01\x02\x00\x01", b"\x16\x03\x01\x02\x00\x01" + bytes(100)):
+            raw = opened.enter_context(
+                socket.create_connection((host, int(port)), timeout=PATIENCE)
+            )
+            raw.sendall(begin)
+            with suppress(ConnectionError):
+                while raw.recv(4096):
+                    pass
+        assert asked(server.address, mint.authority, (None, None)) is CODE.OK
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")

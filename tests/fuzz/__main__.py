@@ -1,6 +1,6 @@
 """All campaigns, each against a server of its own, with their figures.
 
-    python -m tests.fuzz --requests 100000 --files 20000 --stored 1000 --seed 1
+    python -m tests.fuzz --requests 100000 --files 20000 --stored 1000 --peers 10000
 
 Ends with 1 when anything was found.
 """
@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.files import Files
 from tests.fuzz.found import Found
+from tests.fuzz.peers import crowded
 from tests.fuzz.stored import in_redis, in_sqlite
 from tests.redis_server import RedisProcess, default_redis_binary
 from tests.servers import served
@@ -44,7 +45,13 @@ def stored(many: int, seed: int) -> Found:
     return found
 
 
-CAMPAIGNS = ((requests, 100_000), (files, 20_000), (stored, 1000))
+def peers(many: int, seed: int) -> Found:
+    """Idle connections and resets, of each kind so many; nothing in it is random."""
+    del seed
+    return crowded(many)
+
+
+CAMPAIGNS = ((requests, 100_000), (files, 20_000), (stored, 1000), (peers, 10_000))
 """Each with how many inputs it tries; 0 leaves it out."""
 
 

@@ -57,6 +57,20 @@ def test_headers_without_end_are_refused(server, count):
         assert peer.evaluate().feasible == 1
 
 
+def test_a_packed_message_is_bounded_by_what_it_unpacks_to(server):
+    # An unknown field of bytes, so that it would parse.
+    bomb = b"\x82\x7d" + b"\x80\x80\x80\x20" + bytes(64 << 20)
+    with (
+        grpc.insecure_channel(server.address, compression=grpc.Compression.Gzip) as channel,
+        Peer(server.address) as peer,
+    ):
+        call: Any = channel.unary_unary("/topospread.v1.SpreadEngine/Evaluate")
+        with pytest.raises(grpc.RpcError) as refused:
+            call(bomb, timeout=PATIENCE)
+        assert refused.value.code() is CODE.RESOURCE_EXHAUSTED
+        assert peer.evaluate().feasible == 1
+
+
 def test_a_token_with_a_nul_is_no_request(server):
     host, _, port = server.http_address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as raw:
@@ -87,6 +101,16 @@ def test_garbage_on_a_connection_ends_that_connection_alone(server):
         preface + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01" + bytes(1000),
         preface + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" * 2000,
         preface + b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + bytes(8),
+        # Headers that go on in frames without end.
+        preface
+        + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+        + b"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x83"
+        + (
+            b"\x00\x40\x00\x09\x00\x00\x00\x00\x01"
+            + b"\x00\x01a\x01b\x00" * 2730
+            + b"\x00\x01a\x00"
+        )
+        * 100,
     ]
     with Peer(server.address) as peer:
         for piece in frames * 5:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
+from random import Random
 
 import pytest
 import redis
@@ -17,7 +19,12 @@ from tests.store.backends import (
     pod,
     put,
 )
-from topospread.errors import CorruptValue, RevisionUnavailable, StoreUnavailable
+from topospread.errors import (
+    CorruptValue,
+    RevisionUnavailable,
+    StoreUnavailable,
+    TopospreadError,
+)
 from topospread.store.api import Unchanged
 
 UNREADABLE = "what the store notes of cluster 'prod' cannot be read"
@@ -170,3 +177,29 @@ def test_what_is_due_under_no_name_is_not_ended_for_ever(file):
     head = store.head(CLUSTER).revision
     store.purge(CLUSTER)
     assert store.head(CLUSTER).revision == head
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_file_with_changed_bytes_is_read_or_refused(tmp_path, seed):
+    path, random = tmp_path / "state.db", Random(seed)
+    backend = SqliteBackend(f"sqlite:///{path}")
+    store = backend.open()
+    store.apply(CLUSTER, [put(pod(f"p-{number}"), payload=bytes(100)) for number in range(200)])
+    store.close()
+    content = bytearray(path.read_bytes())
+    for _ in range(30):
+        content[random.randrange(len(content))] = random.randrange(256)
+    path.write_bytes(content if seed % 4 else content[: random.randrange(len(content))])
+    with suppress(TopospreadError):
+        damaged = backend.open()
+        try:
+            for look in (
+                lambda: objects(damaged),
+                lambda: follow_all(damaged),
+                lambda: damaged.apply(CLUSTER, [put(pod("more"))]),
+                lambda: damaged.drop(CLUSTER),
+            ):
+                with suppress(TopospreadError):
+                    look()
+        finally:
+            damaged.close()

@@ -31,6 +31,9 @@ def as_unavailable() -> Iterator[None]:
         yield
     except sqlite3.ProgrammingError as error:
         raise StoreUnavailable("the store is closed") from error
+    except UnicodeDecodeError as error:
+        # The driver's own, of texts and even of error texts in a damaged file.
+        raise StoreUnavailable(_TEXTS[sqlite3.SQLITE_CORRUPT]) from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_NOTADB:
