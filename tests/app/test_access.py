@@ -30,6 +30,7 @@ from topospread_client.connection import Connection
 from topospread_client.errors import BadConnection, NotPermitted
 from topospread_proto.v1 import (
     cluster_state_pb2,
+    feed_pb2,
     frames_pb2,
     placement_pb2,
     planner_pb2,
@@ -37,12 +38,13 @@ from topospread_proto.v1 import (
 )
 
 CODE = grpc.StatusCode
-FILES = (spread_engine_pb2, cluster_state_pb2, placement_pb2, planner_pb2)
+FILES = (spread_engine_pb2, cluster_state_pb2, placement_pb2, planner_pb2, feed_pb2)
 ROLES = {
     "SpreadEngine": "decide",
     "Planner": "decide",
     "Placement": "decide",
     "Placement/ListReservations": "read",
+    "Feed": "write",
     "ClusterState": "read",
     "ClusterState/Apply": "write",
     "ClusterState/Delete": "write",

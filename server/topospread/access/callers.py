@@ -89,6 +89,10 @@ class Caller:
         clusters = self.allowed.get(role, _NOWHERE)
         return clusters is None or cluster in clusters
 
+    def may_everywhere(self, role: Role) -> bool:
+        """Whether a role is bound to no cluster."""
+        return self.allowed.get(role, _NOWHERE) is None
+
 
 def allowed(grants: Iterable[tuple[Role, str | None]]) -> dict[Role, frozenset[str] | None]:
     """What a caller may do where.

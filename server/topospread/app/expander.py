@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,8 @@ MAX_REQUEST_BYTES: Final = 128 << 20
 """What cluster-autoscaler itself takes; a pod comes with every option that would help it."""
 
 FLAG: Final = "--expander-listen"
+
+LOG: Final = logging.getLogger(__name__)
 
 
 def expander_methods(settings: ServerSettings, engine: Engine) -> dict[str, tuple[Method, str]]:
@@ -54,6 +57,13 @@ def expander_server(
     reuse_port: bool,
 ) -> GrpcServer:
     """A gRPC server of the expander alone, for callers that show neither token nor certificate."""
+    own = settings.expander_listen
+    if settings.access_file and own is not None and not own.loopback:
+        LOG.warning(
+            "%s: whoever reaches %s may ask about cluster %s, without a token: let nobody but "
+            "cluster-autoscaler reach it",
+            *(FLAG, own, settings.expander_cluster),
+        )
     options = ServerOptions(
         max_request_bytes=MAX_REQUEST_BYTES,
         max_response_bytes=settings.max_response_bytes,

@@ -210,6 +210,8 @@ class ClusterStateServicer:
         generation, error = self._facts.config()
         started = Timestamp()
         started.FromMicroseconds(int(self._facts.started * 1e6))
+        # These tell of all clusters: where they are, and what their configuration names.
+        all_of_it = call.caller.may_everywhere(Role.READ)
         return pb.ListClustersResponse(
             clusters=[
                 _cluster_status(followed)
@@ -217,10 +219,10 @@ class ClusterStateServicer:
                 if call.caller.may(Role.READ, followed.name)
             ],
             server_version=self._facts.version,
-            store=self._facts.store,
+            store=self._facts.store if all_of_it else "",
             started_at=started,
             config_generation=generation,
-            config_error=error,
+            config_error=error if all_of_it else "",
         )
 
 

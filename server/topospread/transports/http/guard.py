@@ -132,7 +132,7 @@ def caller_of(request: HTTPConnection) -> Caller | None:
 def may(request: HTTPConnection, role: Role) -> bool:
     """Whether the caller has a role in all clusters."""
     caller = caller_of(request)
-    return caller is not None and caller.allowed.get(role, "") is None
+    return caller is not None and caller.may_everywhere(role)
 
 
 def permit(request: HTTPConnection, role: Role, cluster: str) -> None:
