@@ -402,10 +402,11 @@ class Replica:
         while not self._stopping.is_set():
             view = self.loaded()
             transactions = self._next(view.identity, view.revision, wait)
-            self._heard(view.revision, transactions)
+            behind = self._heard(view.revision, transactions)
             if transactions:
                 self._take_in(transactions)
-                self._gather()
+                if not behind:
+                    self._gather()
             wait = min(FOLLOW_WAIT, self._purge_due(), self._release_unused())
 
     def _take_in(self, transactions: Iterable[Transaction]) -> None:
@@ -459,14 +460,20 @@ class Replica:
         self.view = view
         return view
 
-    def _heard(self, revision: Revision, transactions: Sequence[Transaction]) -> None:
-        """The store answered: note how far ahead it is, and when it was not."""
+    def _heard(self, revision: Revision, transactions: Sequence[Transaction]) -> bool:
+        """The store answered: note how far ahead it is, and when it was not.
+
+        Returns:
+            Whether more is there already than one answer holds.
+        """
         self._contact.heard()
-        if sum(len(transaction.entries) for transaction in transactions) < BATCH:
+        behind = sum(len(transaction.entries) for transaction in transactions) >= BATCH
+        if behind:
+            self._seen = self._source.head(self.cluster).revision.number
+        else:
             self._seen = transactions[-1].revision.number if transactions else revision.number
             self._contact.confirmed()
-        else:
-            self._seen = self._source.head(self.cluster).revision.number
+        return behind
 
     def _gather(self) -> None:
         """Let changes come together while nobody waits for one."""
