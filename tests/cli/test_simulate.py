@@ -147,3 +147,12 @@ def test_mistakes(simulate, arguments, complaint):
     said = simulate(*arguments)
     assert (said.code, said.out) == (2, "")
     assert complaint in said.err
+
+
+def test_what_a_manifest_says_moves_no_cursor(simulate, tmp_path):
+    odd = DEPLOYMENT.replace("topologyKey: kubernetes.io/hostname", 'topologyKey: "\\x1b[2J\\0"')
+    (tmp_path / "deployment.yaml").write_text(odd)
+    said = simulate("--no-validate")
+    assert "\\x1b[2J\\x00" in said.out
+    assert "\x1b" not in said.out + said.err
+    assert "\0" not in said.out + said.err

@@ -121,7 +121,10 @@ def _heap(random: Random) -> bytes:
     elif kind == 5:
         text = "kind: Pod\nmetadata: {name: " + "ab" * many + "}\nspec: {nodeName: 5}\n"
     elif kind == 6:
-        text = random.choice(("{}", "---\n", "[]\n", '{"kind":"Pod"}\n', "#\n")) * many
+        # A pod is a call each: so many would only take their time.
+        text = random.choice(
+            ("{}" * many, "---\n" * many, "[]\n" * many, "#\n" * many, '{"kind":"Pod"}\n' * width)
+        )
     else:
         text = "kind: Pod\nspec:\n" + "".join(
             " " * depth + "a:\n" for depth in range(min(many, 2000))

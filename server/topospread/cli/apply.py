@@ -90,7 +90,7 @@ def _print_written(written: Written, form: str, skipped: Mapping[str, int]) -> N
     elif form == "name":
         for result in written.results:
             path = path_of(result.kind, result.namespace, result.name)
-            click.echo(f"{path} {result.outcome.label}")
+            printing.say(f"{path} {result.outcome.label}")
     else:
         results = [_structure(result) for result in written.results]
         printing.structure(
@@ -145,7 +145,7 @@ def _print_replaced(answers: Mapping[Kind, Replaced], form: str) -> None:
         printing.fields([("revision", revision)])
     elif form == "name":
         for kind in rows:
-            click.echo(kind.label.lower())
+            printing.say(kind.label.lower())
     else:
         kinds = {kind.label: row for kind, row in rows.items()}
         printing.structure({"revision": revision, "kinds": kinds}, form)

@@ -79,7 +79,7 @@ def _print(written: Written, form: str, *, ignore_not_found: bool) -> int:
         printing.structure(value, form)
     else:
         for path, outcome in results:
-            click.echo(f"{path} {outcome.label}")
+            printing.say(f"{path} {outcome.label}")
     if form == "table" and results:
         printing.fields([("revision", written.revision), ("trace", written.trace_id)])
     return BAD_INPUT if missing and not ignore_not_found else DONE

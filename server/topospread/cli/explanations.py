@@ -95,7 +95,7 @@ def _print(told: Told) -> None:
     source = f"  ({told.source})" if told.source else ""
     click.secho(f"{told.label}{source}", bold=True)
     if not found.constraints:
-        click.echo("no constraint holds for it")
+        printing.say("no constraint holds for it")
     for constraint in found.constraints:
         click.echo()
         _print_constraint(constraint, defaulted=found.defaulted)
@@ -107,7 +107,7 @@ def _print(told: Told) -> None:
             click.echo()
             click.secho(title, bold=True)
             for line in lines:
-                click.echo(f"  - {line}")
+                printing.say(f"  - {line}")
     click.echo()
     printing.fields(
         [

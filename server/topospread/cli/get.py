@@ -59,7 +59,7 @@ def command(
     if options.output == "name":
         for kind, each in found:
             metadata = getattr(each, kind.field).metadata
-            click.echo(path_of(kind, metadata.namespace, metadata.name))
+            printing.say(path_of(kind, metadata.namespace, metadata.name))
     elif options.output == "table":
         _print(kinds, found)
     else:

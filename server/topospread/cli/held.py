@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import click
-
 from topospread.cli import printing
 from topospread.cli.complaints import DONE, BadInput
 
@@ -39,7 +37,7 @@ def show(
         found = tuple(by_name[name] for name in names)
     if options.output == "name":
         for each in found:
-            click.echo(path_of(each.namespace, each.name))
+            printing.say(path_of(each.namespace, each.name))
     elif options.output != "table":
         items = [_structure(each) for each in found]
         printing.structure({"cluster": options.cluster, "items": items}, options.output)

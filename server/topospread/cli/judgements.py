@@ -60,7 +60,7 @@ def show(found: Sequence[Judgement], form: str, cluster: str) -> None:
             _print(judgement)
     elif form == "name":
         for judgement in found:
-            click.echo(judgement.evaluation.best or printing.NONE)
+            printing.say(judgement.evaluation.best or printing.NONE)
     else:
         items = [_structure(judgement) for judgement in found]
         printing.structure({"cluster": cluster, "items": items}, form)
@@ -75,7 +75,7 @@ def _print(judgement: Judgement) -> None:
         rows = [[_shown(cell) for cell in each.values()] for each in constraints]
         printing.table(_CONSTRAINT_COLUMNS, rows)
     else:
-        click.echo("no hard constraints, and none of its own: defaults may score it")
+        printing.say("no hard constraints, and none of its own: defaults may score it")
     click.echo()
     counts = [
         (counted.nodes, counted.status.code.label, ", ".join(counted.status.reasons))

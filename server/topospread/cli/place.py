@@ -128,7 +128,7 @@ def _refuse_workloads(questions: Sequence[Question]) -> None:
 def _show(found: Sequence[tuple[Question, Placed]], options: Options) -> None:
     if options.output == "name":
         for _, placed in found:
-            click.echo(placed.node or printing.NONE)
+            printing.say(placed.node or printing.NONE)
     elif options.output == "table":
         rows = [
             [question.label, placed.node, _until(placed), ", ".join(placed.not_modelled)]
@@ -137,7 +137,7 @@ def _show(found: Sequence[tuple[Question, Placed]], options: Options) -> None:
         printing.table(["POD", "NODE", "HELD UNTIL", "NOT LOOKED AT"], rows)
         for question, placed in found:
             if not placed.node:
-                click.echo(f"{question.label}: {placed.message or placed.status.reasons[0]}")
+                printing.say(f"{question.label}: {placed.message or placed.status.reasons[0]}")
     else:
         items = [_structure(question, placed) for question, placed in found]
         printing.structure({"cluster": options.cluster, "items": items}, options.output)

@@ -95,6 +95,11 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
         click.echo(f"{name + ':':<{width + 1}} {printable(str(value))}")
 
 
+def say(text: str) -> None:
+    """Print a line of the answer."""
+    click.echo(printable(text))
+
+
 def note(text: str) -> None:
     """Say something beside the answer."""
     for line in text.split("\n"):

@@ -17,7 +17,7 @@ def show(ranked: Ranked, form: str, cluster: str) -> None:
     if form == "name":
         several = len({pod.namespace for pod in ranked.pods}) > 1
         for pod in ranked.pods:
-            click.echo(f"{pod.namespace}/{pod.name}" if several else pod.name)
+            printing.say(f"{pod.namespace}/{pod.name}" if several else pod.name)
     elif form == "table":
         _print(ranked)
     else:

@@ -16,7 +16,7 @@ def show(plan: RebalancePlan, form: str, cluster: str) -> None:
     """Print a plan in the form asked for."""
     if form == "name":
         for each in plan.evictions:
-            click.echo(f"{each.namespace}/{each.name}")
+            printing.say(f"{each.namespace}/{each.name}")
     elif form == "table":
         _print(plan)
     else:
@@ -31,7 +31,7 @@ def _print(plan: RebalancePlan) -> None:
         )
         click.echo()
         for number, group in enumerate(plan.groups, 1):
-            click.echo(f"{number}: {_summary(group)}")
+            printing.say(f"{number}: {_summary(group)}")
         click.echo()
     if plan.evictions:
         steps = [

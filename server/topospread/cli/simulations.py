@@ -38,9 +38,9 @@ def show(found: Simulation, labels: Sequence[str], form: str, cluster: str) -> N
         _print(found, labels)
     elif form == "name":
         for placement in found.placements:
-            click.echo(placement.node)
+            printing.say(placement.node)
         for _ in range(found.pending):
-            click.echo(printing.NONE)
+            printing.say(printing.NONE)
     else:
         printing.structure(_structure(found, labels, cluster), form)
 
@@ -51,10 +51,10 @@ def _print(found: Simulation, labels: Sequence[str]) -> None:
     _print_nodes(found)
     for pending in found.pending_pods:
         click.echo()
-        click.echo(f"pending: {_some(pending)}")
-        click.echo(f"  {pending.message or ', '.join(pending.status.reasons)}")
+        printing.say(f"pending: {_some(pending)}")
+        printing.say(f"  {pending.message or ', '.join(pending.status.reasons)}")
         for suggestion in pending.explanation.suggestions if pending.explanation else ():
-            click.echo(f"  the first would fit with {suggestion.text}")
+            printing.say(f"  the first would fit with {suggestion.text}")
     if found.spread:
         click.echo()
         printing.table(
@@ -85,7 +85,7 @@ def _print_nodes(found: Simulation) -> None:
     if shown:
         printing.table(("NODE", "JOINS FROM", "#PODS"), [(*node, n) for node, n in shown])
     if len(counts) > ROWS:
-        click.echo(f"… and {len(counts) - ROWS} more (-o json has all)")
+        printing.say(f"… and {len(counts) - ROWS} more (-o json has all)")
 
 
 def _some(pending: PendingPods) -> str:

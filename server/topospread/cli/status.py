@@ -27,7 +27,7 @@ def command(options: Options) -> int:
         _print(status)
     elif options.output == "name":
         for cluster in status.clusters:
-            click.echo(cluster.name)
+            printing.say(cluster.name)
     else:
         printing.structure(_structure(status), options.output)
     return DONE
@@ -45,7 +45,7 @@ def _print(status: ServerStatus) -> None:
         ]
     )
     if not status.clusters:
-        click.echo("no cluster yet: `topospread apply -f PATH` makes one")
+        printing.say("no cluster yet: `topospread apply -f PATH` makes one")
         return
     columns = ["CLUSTER", "STATE", "#NODES", "#PODS", "#WORKLOADS", "#GROUPS", "#LAG", "REVISION"]
     rows = [
