@@ -161,3 +161,34 @@ def test_ghz_asks_for_a_call_that_exists_with_data_that_fits():
     text = (FOLDER / "load" / "evaluate.json").read_text()
     assert Parse(text, engine.EvaluateRequest()).pod.metadata.namespace == "shop"
     assert command[-1] == "balancer:7946"
+
+
+HARDENED = {*SERVERS, *ONE_SHOT, "balancer", "otel-collector"}
+"""All but those whose images are made to write to their own file systems."""
+
+
+@pytest.mark.parametrize("name", sorted(HARDENED))
+def test_what_needs_no_rights_has_none(name):
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "user" not in service or not service["user"].startswith(("0", "root"))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_nothing_is_given_more_of_the_machine_than_others_have(name):
+    more = {"privileged", "cap_add", "devices", "network_mode", "pid", "ipc", "userns_mode"}
+    assert not more & set(SERVICES[name])
+    # Of this repository, or volumes by name: not the engine's socket, and no folder of the host.
+    for volume in SERVICES[name].get("volumes", ()):
+        assert not volume.startswith(("/", "~", ".."))
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_no_command_of_it_needs_a_shell(name):
+    service = SERVICES[name]
+    for command in (service.get("command", []), service.get("entrypoint", [])):
+        assert isinstance(command, list)
+    probe = service.get("healthcheck", {}).get("test", ["CMD"])
+    assert probe[0] == "CMD"

@@ -92,3 +92,21 @@ def test_the_load_generator_is_the_one_that_the_documents_name():
     version = line.rpartition("cmd/ghz@v")[2]
     image = parsed(ROOT / "docker-compose.yml")["services"]["ghz"]["image"]
     assert image.endswith(f":{version}")
+
+
+@pytest.mark.parametrize("dockerfile", [SERVER, LOAD], ids=["server", "load"])
+def test_nothing_is_fetched_or_kept_that_is_not_named(dockerfile):
+    """No ADD, which fetches addresses; no secrets among arguments; the last stage only copies."""
+    assert not arguments_of(dockerfile, "ADD")
+    names = " ".join([*arguments_of(dockerfile, "ARG"), *arguments_of(dockerfile, "ENV")])
+    assert not re.search(r"TOKEN|SECRET|PASSWORD|KEY", names, re.IGNORECASE)
+    copied = [rest for word, rest in last_stage(dockerfile) if word == "COPY"]
+    assert copied
+    assert all(rest.startswith("--from=build ") for rest in copied)
+
+
+def test_the_server_writes_to_its_state_alone():
+    stage = last_stage(SERVER)
+    assert [rest for word, rest in stage if word == "VOLUME"] == ["/var/lib/topospread"]
+    owned = [rest for word, rest in stage if word == "COPY" and "--chown" in rest]
+    assert owned == ["--from=build --chown=65532:65532 /state /var/lib/topospread"]

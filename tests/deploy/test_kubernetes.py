@@ -245,3 +245,7 @@ def test_the_pod_may_do_nothing_that_it_needs_not() -> None:
     assert own["readOnlyRootFilesystem"]
     assert not own["allowPrivilegeEscalation"]
     assert own["capabilities"] == {"drop": ["ALL"]}
+    assert POD["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert POD["spec"]["securityContext"]["runAsUser"] == 65532
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(POD["spec"])
+    assert not [volume for volume in POD["spec"]["volumes"] if "hostPath" in volume]
