@@ -227,8 +227,12 @@ class DirectCalls(Pool):
 
     def _start_helper(self) -> None:
         with self._lock:
-            if not self._closed and self._line:
+            if self._line and self._may_grow():
                 self.start_worker(self._help, lent=True)
+
+    def _may_grow(self) -> bool:
+        """Whether one more thread may join to relieve the others; under the lock."""
+        return not self._closed and len(self._workers) < self._count + self._waiting + MAX_RELIEF
 
     def _leave(self, worker: Worker) -> None:
         with self._lock:
@@ -269,7 +273,9 @@ class DirectCalls(Pool):
             ready = _handled(event.tag, event)
             if ready is not None:
                 self._line.append(ready)
-        if self._line and len(self._workers) < self._count + MAX_RELIEF:
+        with self._lock:
+            relieved = bool(stuck) and bool(self._line) and self._may_grow()
+        if relieved:
             self._lend(stuck[0])
         return turns
 
