@@ -299,7 +299,11 @@ def test_a_handshake_that_never_ends_is_ended_by_grpc(mint, monkeypatch):
             with suppress(ConnectionError):
                 while raw.recv(4096):
                     pass
-        assert asked(server.address, mint.authority, (None, None)) is CODE.OK
+        # A handshake that does go on may be late as well, on a busy machine.
+        until(
+            lambda: asked(server.address, mint.authority, (None, None)) is CODE.OK,
+            "others are served",
+        )
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")

@@ -123,9 +123,9 @@ def test_what_has_no_end_is_refused(run, pieces):
 
 def test_a_body_in_small_chunks_is_read(run):
     chunks = [b"64\r\n" + b"a" * 100 + b"\r\n"] * 20_000
-    with run.connect() as raw:
-        raw.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"".join(chunks) + b"0\r\n\r\n")
-        assert raw.recv(4096).endswith(b"\r\n\r\n2000000")
+    head = HEAD + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+    said = answers(run, head + b"".join(chunks) + b"0\r\n\r\n")
+    assert said.endswith(b"\r\n\r\n2000000")
     assert not run.ended
 
 
@@ -158,7 +158,8 @@ def test_an_answer_that_nobody_takes_is_given_up(monkeypatch, run, ending):
     assert run.works()
 
 
-def test_an_answer_that_is_taken_slowly_but_in_time_is_whole(run):
+def test_an_answer_that_is_taken_slowly_but_in_time_is_whole(monkeypatch, run):
+    monkeypatch.setattr(protocol, "ANSWER_SECONDS", 10 * PATIENCE)
     with run.connect() as raw:
         raw.sendall(b"GET /long HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         size = 0
@@ -234,7 +235,8 @@ def test_a_handshake_that_does_not_end_is_given_up(monkeypatch, pem, begin):
         assert greeted(run, pem) == "ok\n"
 
 
-def test_handshakes_count_as_connections(pem):
+def test_handshakes_count_as_connections(monkeypatch, pem):
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 10 * PATIENCE)
     with tls_run(pem, max_connections=5) as run, ExitStack() as opened:
         for _ in range(30):
             opened.enter_context(run.connect())
