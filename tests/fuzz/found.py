@@ -41,10 +41,16 @@ class Found:
         lines = [
             f"{name}: {self.sent} in {seconds:.0f} s, {len(self.faults)} findings",
             "  " + ", ".join(f"{code} {count}" for code, count in self.codes.most_common()),
-            f"  memory grew by {self.grown / 2**20:.0f} MiB in the second half",
+            *self._growth(),
             *(fault[:CHARACTERS] for fault in self.faults[:SHOWN]),
         ]
         return "\n".join(lines) + "\n"
+
+    def _growth(self) -> list[str]:
+        """Of campaigns whose server is in this process."""
+        if not self.grown:
+            return []
+        return [f"  memory grew by {self.grown / 2**20:.0f} MiB in the second half"]
 
 
 def resident() -> int:
