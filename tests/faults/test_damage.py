@@ -58,7 +58,7 @@ def test_damaged_values_are_left_out_and_told_and_the_rest_is_served(two, durabl
         redis.hset("ts:{default}:pod", "default/web-3", b"\x07damaged")
         redis.hset("ts:{default}:pod", "no name at all", b"")
         redis.hset("ts:{default}:node", "n-b", b"\x00" * 9 + b"\x00\xff\xff\xff")
-        redis.hset("ts:{default}:workload", "99/default/what", b"x")
+        redis.hset("ts:{default}:workload", "3/default/what", b"x")
     late = serve(durable.url, "--http", "127.0.0.1:0")
     client = call(late)
 
