@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import grpc
 import pytest
 
-from tests.servers import PATIENCE, evaluate_request, pod, until
+from tests.servers import PATIENCE, Peer, evaluate_request, pod, served, until
 from topospread.app import parts
 from topospread.config.loading import load_settings
 from topospread.service.evaluate import evaluate_batch
-from topospread.transports.grpc import direct
+from topospread.transports.grpc import direct, pool
 from topospread.transports.grpc.direct import DirectCalls
 from topospread.transports.grpc.direct_call import DirectCall
 from topospread.transports.grpc.executor import BoundedExecutor
+from topospread.transports.grpc.pool import lend_place
 from topospread_proto.v1 import spread_engine_pb2 as pb
 from topospread_proto.v1.common_pb2 import NodeSelection
 
@@ -148,3 +150,63 @@ def test_what_goes_wrong_in_one_call_ends_no_thread(run, monkeypatch, caplog):
         until(call.done, "the caller is told")
     assert running.peer.evaluate().feasible == 1
     assert "a call was dropped" in caplog.text
+
+
+def test_calls_whose_messages_come_all_at_once_stand_in_a_bounded_line(run):
+    running = run(decision_threads=1, decision_queue=2)
+    decisions = running.server._pools.decisions
+    said = threading.Event()
+
+    def late() -> Any:
+        assert said.wait(PATIENCE)
+        yield evaluate_request().SerializeToString()
+
+    method: Any = running.peer.channel.stream_unary("/topospread.v1.SpreadEngine/Evaluate")
+    with decisions.paused():
+        calls = [method.future(late(), timeout=PATIENCE) for _ in range(5)]
+        until(lambda: len(decisions.awaited) == 5, "their headers are there")
+        said.set()
+        until(lambda: sum(call.done() for call in calls) == 3, "three are refused")
+        assert decisions.depth == 2
+    codes = sorted(call.code().name for call in calls)
+    assert codes == ["OK", "OK", *["RESOURCE_EXHAUSTED"] * 3]
+
+
+def _awaits(decisions: DirectCalls, calls: int) -> bool:
+    return len(decisions.awaited) == calls
+
+
+def test_a_server_ends_beside_callers_that_say_nothing():
+    for _ in range(3):
+        with served(grace="0s") as server, Peer(server.address) as peer:
+            for _ in range(40):
+                peer.silent_call("/topospread.v1.SpreadEngine/Evaluate")
+            decisions = server._pools.decisions
+            assert isinstance(decisions, DirectCalls)
+            until(partial(_awaits, decisions, 40), "all are there")
+            server.stop()
+
+
+def test_a_call_that_outlives_its_server_ends_nothing(run, monkeypatch):
+    """What a thread still computes when all is over is sent nowhere."""
+    go_on, ended = threading.Event(), threading.Event()
+
+    def patient(*arguments):
+        leave = lend_place()
+        assert go_on.wait(PATIENCE)
+        leave()
+        ended.set()
+        return evaluate_batch(*arguments)
+
+    monkeypatch.setattr("topospread.transports.grpc.spread_engine.evaluate_batch", patient)
+    monkeypatch.setattr(pool, "JOIN_SECONDS", 0.0)
+    running = run(grace="0s")
+    request = pb.BatchEvaluateRequest(pods=[evaluate_request().pod])
+    call = running.peer.engine.BatchEvaluate.future(request, timeout=PATIENCE)
+    decisions = running.server._pools.decisions
+    until(lambda: decisions.waiting == 1, "it waits")
+    running.server.stop()
+    assert call.code() in (CODE.CANCELLED, CODE.UNAVAILABLE)
+    go_on.set()
+    assert ended.wait(PATIENCE)
+    until(lambda: not decisions.busy, "its thread is done")

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from typing_extensions import override
 
-from topospread.errors import LimitExceeded
 from topospread.transports.grpc.direct_call import DirectCall
 from topospread.transports.grpc.executor import PATIENCE
-from topospread.transports.grpc.pool import DEFAULT_WAITING, JOIN_SECONDS, Pool, Worker
+from topospread.transports.grpc.pool import DEFAULT_WAITING, Pool, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +39,6 @@ MAX_SILENT: Final = 4096
 MAX_RELIEF: Final = 16
 """Threads that join while others compute for long or wait for the store."""
 
-_CLOSE_PAUSE: Final = 0.005
 
 _NEEDED: Final = (
     *("CompletionQueue", "ReceiveMessageOperation", "ReceiveCloseOnServerOperation"),
@@ -93,6 +91,9 @@ class DirectCalls(Pool):
         self._methods: list[_Method] = []
         self._events = cygrpc.CompletionQueue()
         self._server: Any = None
+        # gRPC's core aborts the process when something is begun on a queue that is shut.
+        self._beginning = threading.Lock()
+        self._shut = False
         self._line: deque[DirectCall] = deque()
         self._paused = False
         self._minding = False
@@ -108,6 +109,7 @@ class DirectCalls(Pool):
 
     def attach(self, server: grpc.Server, methods: Mapping[str, Answers]) -> None:
         """Take these methods' calls, by /service/name; before the server starts."""
+        assert self._server is None, "the calls are one server's"
         self._server = server._cy_server  # type: ignore[attr-defined] # noqa: SLF001 - see above
         self._server.register_completion_queue(self._events)
         for path, answers in methods.items():
@@ -125,30 +127,41 @@ class DirectCalls(Pool):
 
     def request(self, method: _Method) -> None:
         """Ask gRPC for the method's next call."""
-        try:
-            self._server.request_registered_call(self._events, self._events, method.path, method)
-        except ValueError:
-            # The server stops, and says so in no other way.
-            LOG.debug("no more calls of %s", method.path)
+        with self._beginning:
+            if self._shut:
+                return
+            try:
+                failed = self._server.request_registered_call(
+                    self._events, self._events, method.path, method
+                )
+            except ValueError:
+                # The server stops, and says so in no other way.
+                return
+        if failed:
+            LOG.error("gRPC brings no more calls of %s: error %s", method.path, failed)
 
-    def note(self, call: DirectCall, answers: Answers) -> None:
-        """A call came in.
+    def start(self, call: Any, operations: tuple[Any, ...], tag: Callable[[Any], object]) -> bool:
+        """Have gRPC do something for a call, unless all is over; `tag` is told when it is done."""
+        with self._beginning:
+            if self._shut:
+                return False
+            call.start_server_batch(operations, tag)
+        return True
 
-        Raises:
-            LimitExceeded: the line is full.
-        """
+    def note(self, call: DirectCall) -> bool:
+        """A call came in; returns whether there is room for it."""
         self.arrived += 1
         if not self._minding:
             self._minding = True
             self._wanted.set()
         if len(self._line) >= self._bound:
-            answers.rejected()
-            raise LimitExceeded("too many decisions calls at once: try again later")
+            return False
         self.awaited[call] = None
         if len(self.awaited) > MAX_SILENT:
             for longest in tuple(self.awaited)[:1]:
                 self.awaited.pop(longest, None)
                 longest.cancel()
+        return True
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -162,7 +175,7 @@ class DirectCalls(Pool):
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads; after the server has stopped, so that no call is under way."""
+        """End the threads; after the server has stopped. Calls that still compute send nothing."""
         del cancel_futures
         with self._lock:
             if self._closed:
@@ -170,14 +183,12 @@ class DirectCalls(Pool):
             self._closed = True
         self._closing.set()
         self._wanted.set()
-        until = time.monotonic() + JOIN_SECONDS
-        # gRPC aborts the process when a call is answered on a queue that is shut.
-        while (busy := self.busy) and time.monotonic() < until:
-            time.sleep(_CLOSE_PAUSE)
-        if not busy:
+        with self._beginning:
+            self._shut = True
+            # What was begun is told to the end, and then to each thread that there is no more.
             self._events.shutdown()
-            if wait:
-                self.join_workers()
+        if wait:
+            self.join_workers()
 
     @override
     def _lend(self, worker: Worker) -> None:
@@ -190,7 +201,7 @@ class DirectCalls(Pool):
     # ------------------------------ threads
 
     def _serve(self, worker: Worker) -> None:
-        while not worker.lent and not self._closed:
+        while not worker.lent:
             if self._line and not self._paused:
                 self._answer_next(worker)
                 continue
@@ -203,13 +214,19 @@ class DirectCalls(Pool):
             event = None
             if ready is not None:
                 if self._paused:
-                    self._line.append(ready)
+                    self._stand_in_line(ready)
                 else:
                     ready.carry_out()
                 ready = None
             worker.busy = False
             worker.turns += 1
         self._leave(worker)
+
+    def _stand_in_line(self, call: DirectCall) -> None:
+        if len(self._line) >= self._bound:
+            call.turn_away()
+        else:
+            self._line.append(call)
 
     def _answer_next(self, worker: Worker) -> None:
         """Carry out the call that stands first in line, if there still is one."""
@@ -246,7 +263,7 @@ class DirectCalls(Pool):
             turns: Mapping[Worker, int] = {}
             arrived = -1
             while not self._closing.wait(PATIENCE):
-                if arrived == self.arrived and not self._line and not self.busy:
+                if arrived == self.arrived and not (self.awaited or self._line or self.busy):
                     # In this order: a call that comes in between is seen here or wakes us again.
                     self._minding = False
                     if arrived == self.arrived:
@@ -272,7 +289,7 @@ class DirectCalls(Pool):
         while (event := self._events.poll(time.time())).tag is not None:
             ready = _handled(event.tag, event)
             if ready is not None:
-                self._line.append(ready)
+                self._stand_in_line(ready)
         with self._lock:
             relieved = bool(stuck) and bool(self._line) and self._may_grow()
         if relieved:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from grpc._cython import cygrpc  # type: ignore[attr-defined]
 
 from topospread.access.callers import ANYBODY
-from topospread.errors import TopospreadError
+from topospread.errors import LimitExceeded, TopospreadError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import grpc
 
@@ -73,12 +73,12 @@ class Reception(Protocol):
 
     awaited: dict[DirectCall, None]
 
-    def note(self, call: DirectCall, answers: Answers) -> None:
-        """A call came in.
+    def note(self, call: DirectCall) -> bool:
+        """A call came in; returns whether there is room for it."""
+        ...
 
-        Raises:
-            LimitExceeded: the line is full.
-        """
+    def start(self, call: Any, operations: tuple[Any, ...], tag: Callable[[Any], object]) -> bool:
+        """Have gRPC do something for a call, unless all is over; `tag` is told when it is done."""
         ...
 
 
@@ -122,8 +122,10 @@ class DirectCall:
     def begin(self) -> None:
         """See whether the call may be made, and have its message brought."""
         answers = self._answers
+        if not self._reception.note(self):
+            self.turn_away()
+            return
         try:
-            self._reception.note(self, answers)
             if answers.guarded:
                 # Before anything is read: strangers learn nothing, and send nothing.
                 self._caller = answers.admit(self)
@@ -131,8 +133,17 @@ class DirectCall:
             self._reception.awaited.pop(self, None)
             self.answer(refused)
             return
+        except Exception:
+            self._reception.awaited.pop(self, None)
+            self.cancel()
+            raise
         receive = (cygrpc.ReceiveMessageOperation(_NO_FLAGS),)
-        self._event.call.start_server_batch(receive, self.received)
+        self._reception.start(self._event.call, receive, self.received)
+
+    def turn_away(self) -> None:
+        """Tell the caller that the line is full."""
+        self._answers.rejected()
+        self.answer(LimitExceeded("too many decisions calls at once: try again later"))
 
     def received(self, event: Any) -> DirectCall:
         """The message came, or will not come; whoever took the event is to answer."""
@@ -155,7 +166,8 @@ class DirectCall:
         with suppress(_AbortedError):
             payload = Variables().run(respond, self, self._caller, self._raw, refused)
             message = (cygrpc.SendMessageOperation(payload, _NO_FLAGS),)
-        self._event.call.start_server_batch(
+        self._reception.start(
+            self._event.call,
             (
                 *message,
                 cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS),

@@ -107,7 +107,8 @@ class ServerOptions:
         max_connection_age: seconds after which callers connect anew; 0 for never.
         reflection: whether to describe the services to whoever asks.
         reuse_port: share the port with other processes that ask for the same.
-        max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take.
+        max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take. Direct
+            calls are not among them: their line is bounded.
         max_connections: open at once.
         max_calls_per_connection: clients hold more back.
     """
