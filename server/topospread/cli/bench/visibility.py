@@ -58,6 +58,8 @@ def measure_visibility(plan: Plan, figures: Figures) -> None:
             filled(address, plan.size)
             author = opened.enter_context(child(Author, address, plan.size))
             subjects[name] = author, opened.enter_context(child(Onlooker, address, plan.size))
+        for _, onlooker in subjects.values():
+            onlooker.run(look, 0.0, False)  # loaded before anything is written
         writing = opened.enter_context(ThreadPoolExecutor(1))
         for number in range(plan.rounds):
             plan.say(f"changes: looking, round {number + 1} of {plan.rounds}")
