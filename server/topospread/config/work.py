@@ -59,7 +59,8 @@ class WorkSettings:
             "",
             "Answer PreFilter, Filter, Score, Evaluate, BatchEvaluate on the threads that take"
             " them from gRPC.",
-            "Saves half of a decision's cost; off to serve them by grpcio's own threads.",
+            "An empty call costs a third of what it costs on grpcio's own threads; off to serve"
+            " decisions by those.",
         ),
     ] = True
     state_threads: Annotated[

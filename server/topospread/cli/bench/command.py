@@ -13,6 +13,7 @@ from topospread.cli import printing
 from topospread.cli.bench.race.command import command as race
 from topospread.cli.bench.sizes import command as sizes
 from topospread.cli.bench.soak.command import command as soak
+from topospread.cli.bench.where import redis_server_option
 from topospread.cli.options import Options, output_option, pass_options
 
 if TYPE_CHECKING:
@@ -43,12 +44,7 @@ def bench_options(command: _C) -> _C:
     """The options that all benches have."""
     for option in (
         click.option("--ghz", default="", metavar="PROGRAM", help="ghz  [default: on PATH]"),
-        click.option(
-            "--redis-server",
-            default="",
-            metavar="PROGRAM",
-            help="redis-server  [default: $REDIS_SERVER, or on PATH]",
-        ),
+        redis_server_option,
         click.option(
             "--recorded",
             default="",

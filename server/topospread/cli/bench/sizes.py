@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topospread.cli import printing
+from topospread.cli.bench.where import redis_server_option
 from topospread.cli.complaints import BadInput
 from topospread.cli.options import Options, output_option, pass_options
 
@@ -32,12 +33,7 @@ TOGETHER: Final = 20
     show_default=True,
     help="Written to fill the log, which keeps the newest 100,000 or a few more.",
 )
-@click.option(
-    "--redis-server",
-    default="",
-    metavar="PROGRAM",
-    help="redis-server  [default: $REDIS_SERVER, or on PATH]",
-)
+@redis_server_option
 @output_option
 @pass_options
 def command(options: Options, nodes: int, pods: int, changes: int, redis_server: str) -> None:

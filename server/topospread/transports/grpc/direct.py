@@ -17,7 +17,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from grpc._cython import cygrpc  # type: ignore[attr-defined]
+from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 from typing_extensions import override
 
 from topospread.transports.grpc.direct_call import DirectCall
@@ -43,7 +43,7 @@ MAX_RELIEF: Final = 16
 _NEEDED: Final = (
     *("CompletionQueue", "ReceiveMessageOperation", "ReceiveCloseOnServerOperation"),
     *("SendInitialMetadataOperation", "SendMessageOperation", "SendStatusFromServerOperation"),
-    *("auth_context", "StatusCode"),
+    *("auth_context",),
 )
 
 
@@ -140,13 +140,11 @@ class DirectCalls(Pool):
         if failed:
             LOG.error("gRPC brings no more calls of %s: error %s", method.path, failed)
 
-    def start(self, call: Any, operations: tuple[Any, ...], tag: Callable[[Any], object]) -> bool:
+    def start(self, call: Any, operations: tuple[Any, ...], tag: Callable[[Any], object]) -> None:
         """Have gRPC do something for a call, unless all is over; `tag` is told when it is done."""
         with self._beginning:
-            if self._shut:
-                return False
-            call.start_server_batch(operations, tag)
-        return True
+            if not self._shut:
+                call.start_server_batch(operations, tag)
 
     def note(self, call: DirectCall) -> bool:
         """A call came in; returns whether there is room for it."""

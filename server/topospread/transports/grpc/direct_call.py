@@ -8,7 +8,7 @@ from contextlib import suppress
 from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
-from grpc._cython import cygrpc  # type: ignore[attr-defined]
+from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 
 from topospread.access.callers import ANYBODY
 from topospread.errors import LimitExceeded, TopospreadError
@@ -77,7 +77,7 @@ class Reception(Protocol):
         """A call came in; returns whether there is room for it."""
         ...
 
-    def start(self, call: Any, operations: tuple[Any, ...], tag: Callable[[Any], object]) -> bool:
+    def start(self, call: Any, operations: tuple[Any, ...], tag: Callable[[Any], object]) -> None:
         """Have gRPC do something for a call, unless all is over; `tag` is told when it is done."""
         ...
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topospread.cli import printing
+from topospread.cli.bench.where import redis_server_option, store_option
 from topospread.cli.complaints import DONE, BadInput
 from topospread.cli.options import Options, output_option, pass_options
 
@@ -30,17 +31,8 @@ BROKEN: Final = 1
     help="Of the day that are lived through.",
 )
 @click.option("--callers", type=click.IntRange(1, 64), default=4, show_default=True)
-@click.option(
-    "--store",
-    metavar="URL",
-    help="Where the state is.  [default: a redis-server of its own, or a SQLite file]",
-)
-@click.option(
-    "--redis-server",
-    default="",
-    metavar="PROGRAM",
-    help="redis-server  [default: $REDIS_SERVER, or on PATH]",
-)
+@store_option
+@redis_server_option
 @click.option("--seed", type=int, default=1, show_default=True, help="Of all that happens.")
 @output_option
 @pass_options
