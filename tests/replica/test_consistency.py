@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import current_thread
@@ -11,7 +13,7 @@ import pytest
 
 from tests.replica.servers import CLUSTER, NEWEST, PATIENCE, Server, at_least
 from tests.store.conftest import SETTINGS
-from topospread.errors import DeadlineExceeded, NotFound, RevisionUnavailable
+from topospread.errors import DeadlineExceeded, NotFound, RevisionUnavailable, TopospreadError
 from topospread.replica.replicas import NEWEST_AT_HAND, Freshness
 from topospread.replica.view import Token
 from topospread.store.api import Kind, Revision
@@ -23,6 +25,15 @@ def changed(token: str, *, identity: str = "", number: int = 0, tag: str = "") -
     real = Token.decode(token)
     revision = Revision(real.revision.number + number, tag or real.revision.tag)
     return Token(identity or real.identity, revision).encode()
+
+
+@pytest.fixture
+def eager_threads():
+    """Threads that interrupt one another almost anywhere."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 def test_who_writes_anywhere_can_read_it_everywhere(here, there):
@@ -169,6 +180,21 @@ def test_an_unknown_cluster_is_not_found(here):
             here.view(demand)
     here.apply("a")
     assert here.nodes(NEWEST_AT_HAND) == ["a"]
+
+
+def test_an_unknown_cluster_is_not_found_by_any_who_ask_at_once(here, eager_threads):
+    """Those who wait for the first load are not told that following it stopped, but why."""
+    del eager_threads
+
+    def ask(_: int) -> type[Exception]:
+        try:
+            here.view(NEWEST_AT_HAND)
+        except TopospreadError as refused:
+            return type(refused)
+        raise AssertionError("there is nothing to see")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert Counter(pool.map(ask, range(6000))) == {NotFound: 6000}
 
 
 def test_an_empty_list_makes_a_cluster_without_anything(here, there):

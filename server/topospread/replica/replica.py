@@ -543,9 +543,10 @@ class Replica:
 
     def _end(self, cause: Exception) -> None:
         """There is nothing to follow any more."""
-        self._stopping.set()
         with self._changed:
+            # At once, or whoever waits would see a replica that stopped for no reason.
             self.gone = True
+            self._stopping.set()
             self._fail(cause)
         self._on_gone(self)
 
