@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.kubernetes.feeding import ZONE, fed, node, pod, small_cluster
 from tests.servers import until
+from topospread.cli.bench.kubernetes.objects import RESOURCES as REAL
 from topospread.cli.bench.kubernetes.objects import Objects
 from topospread.cli.bench.kubernetes.server import ApiServer, Asked, Fault
+from topospread.transports.kubernetes.resources import RESOURCES
 from topospread_client.answers import Kind
 from topospread_client.client import Client
 from topospread_client.errors import NotFound
@@ -334,3 +338,47 @@ def test_lag_grows_while_the_api_server_is_away(tmp_path: Path, objects: Objects
         assert len(state.pods()) == 2, "the state answers on"
     finally:
         config.__exit__(None, None, None)
+
+
+def test_an_outage_of_the_api_server_is_one_line_and_its_end_another(
+    tmp_path: Path, objects: Objects, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    kinds = [resource.name for resource in RESOURCES]
+
+    def failures(server: Any) -> list[float]:
+        return [metric(server, "topospread_sync_failures_total", kind=kind) for kind in kinds]
+
+    def said() -> list[str]:
+        names = ("topospread.transports.kubernetes", "urllib3")
+        return [one.getMessage() for one in caplog.records if one.name.startswith(names)]
+
+    with ExitStack() as first:
+        api = first.enter_context(ApiServer(objects))
+        with fed(tmp_path, api) as (state, server):
+            until(lambda: server.ready()[0], "all kinds listed")
+            until(lambda: all(api.watches(one.plural) for one in REAL), "all watches")
+            port = int(api.url.rpartition(":")[2])
+            caplog.clear()
+            first.close()
+            until(lambda: min(failures(server)) >= 4, "four attempts of each kind")
+            (line,) = said()
+            assert "is out of reach" in line
+            assert api.url in line
+            caplog.clear()
+            with ApiServer(objects, port=port) as again:
+                until(lambda: all(again.watches(one.plural) for one in REAL), "all watches again")
+                objects.put(pod("web-2", "b1"))
+                until(lambda: "web-2" in state.pods(), "a change after it")
+                (line,) = said()
+                assert "answers again after" in line
+
+
+def test_a_refusal_that_lasts_is_one_line(
+    tmp_path: Path, api: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.faults += [Fault(of("services", watch=False), status=403) for _ in range(5)]
+    with fed(tmp_path, api) as (_, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        assert metric(server, "topospread_sync_failures_total", kind="Service") == 5
+    assert caplog.text.count("the API server answers 403") == 1

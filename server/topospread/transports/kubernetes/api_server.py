@@ -7,8 +7,11 @@ large list costs many times what reading the JSON does.
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
     from urllib3.response import BaseHTTPResponse
 
+LOG: Final = logging.getLogger(__name__)
+
 GONE: Final = 410
 
 _AHEAD: Final = "Too large resource version"
@@ -32,6 +37,9 @@ _AHEAD: Final = "Too large resource version"
 CONNECT_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
 """How long the API server may be silent while it makes one page of a list; its own limit."""
+
+REMINDER_SECONDS: Final = 60.0
+"""Between log lines that say that the API server is out of reach."""
 
 _CHUNK: Final = 1 << 16
 
@@ -51,6 +59,56 @@ class Access:
 
     kubeconfig: str = ""
     context: str = ""
+
+
+class NoAnswer(ClusterUnavailable):
+    """No whole answer came.
+
+    Attributes:
+        logged: as the outage that it is a part of.
+    """
+
+    logged = False
+
+
+class Reach:
+    """Whether the API server can be reached: logged when that changes, and as a reminder.
+
+    All that ask it share one, so that an outage is one line, however many ask meanwhile.
+
+    Args:
+        address: of the API server.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._lost_at: float | None = None
+        self._logged_at = -math.inf
+
+    def missed(self, error: NoAnswer) -> None:
+        """A request was not answered."""
+        now = time.monotonic()
+        with self._lock:
+            if self._lost_at is None:
+                self._lost_at = now
+            if now - self._logged_at < REMINDER_SECONDS:
+                return
+            self._logged_at = now
+            seconds = now - self._lost_at
+        lasted = f" (for {seconds:.0f} s by now)" if seconds >= 1.0 else ""
+        LOG.warning("API server %s is out of reach%s: %s", self._address, lasted, error)
+
+    def answered(self) -> None:
+        """A request was answered, whatever the answer is."""
+        with self._lock:
+            lost_at, self._lost_at = self._lost_at, None
+            # The end of an outage is logged if the outage was.
+            if lost_at is None or self._logged_at < lost_at:
+                return
+        LOG.info(
+            "API server %s answers again after %.1f s", self._address, time.monotonic() - lost_at
+        )
 
 
 class Lines(Protocol):
@@ -84,8 +142,11 @@ class ApiServer:
         _load(access, self._configuration)
         # A peer that vanished without a word is noticed although nothing is sent.
         self._configuration.keep_alive = True
+        # Whoever asks tries again by himself, and urllib3 would log each of its own attempts.
+        self._configuration.retries = False
         self._client: Any = ApiClient(self._configuration)
         self.address: str = self._configuration.host
+        self._reach = Reach(self.address)
 
     def list_page(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """One page of a list.
@@ -95,11 +156,12 @@ class ApiServer:
             ClusterUnavailable: no answer, or a refusal.
         """
         response = self._get(path, query, LIST_SECONDS)
-        with _failures(path):
-            try:
-                answer = orjson.loads(response.data)
-            except orjson.JSONDecodeError as error:
-                raise ClusterUnavailable(f"{path}: the answer is no JSON: {error}") from error
+        with self._noticing(), _failures(path):
+            content = response.data
+        try:
+            answer = orjson.loads(content)
+        except orjson.JSONDecodeError as error:
+            raise ClusterUnavailable(f"{path}: the answer is no JSON: {error}") from error
         if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
             raise ClusterUnavailable(f"{path}: the answer is no list of Kubernetes objects")
         return answer
@@ -128,7 +190,7 @@ class ApiServer:
     def _request(self, path: str, query: Mapping[str, str], silence: float) -> BaseHTTPResponse:
         headers = {"Accept": "application/json", "User-Agent": "topospread"}
         url = f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
-        with _failures(path):
+        with self._noticing(), _failures(path):
             # Asked for anew each time: tokens change while we run.
             for setting in self._configuration.auth_settings().values():
                 if setting["in"] == "header" and setting["value"]:
@@ -136,8 +198,19 @@ class ApiServer:
             made = self._client.rest_client.request(
                 "GET", url, headers=headers, _request_timeout=(CONNECT_SECONDS, silence)
             )
+        self._reach.answered()
         response: BaseHTTPResponse = made.response
         return response
+
+    @contextmanager
+    def _noticing(self) -> Generator[None]:
+        """Log that no answer came, if it is to be logged."""
+        try:
+            yield
+        except NoAnswer as error:
+            self._reach.missed(error)
+            error.logged = True
+            raise
 
     def _checked(self, path: str, response: BaseHTTPResponse) -> BaseHTTPResponse:
         if 200 <= response.status < 300:
@@ -196,10 +269,10 @@ def _failures(path: str) -> Generator[None]:
     try:
         yield
     except HTTPError as error:
-        raise ClusterUnavailable(f"{path}: the API server is out of reach: {error}") from error
+        raise NoAnswer(f"{path}: the API server is out of reach: {error}") from error
     except (ApiException, ConfigException, OSError) as error:
         # Bad certificates; a program that makes tokens and failed.
-        raise ClusterUnavailable(f"{path}: cannot ask the API server: {error}") from error
+        raise NoAnswer(f"{path}: cannot ask the API server: {error}") from error
 
 
 def _load(access: Access, configuration: Any) -> None:

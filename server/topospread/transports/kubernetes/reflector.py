@@ -20,7 +20,7 @@ from topospread.errors import (
     TopospreadError,
 )
 from topospread.telemetry.feeding import KindGauges, KindTallies
-from topospread.transports.kubernetes.api_server import failure
+from topospread.transports.kubernetes.api_server import REMINDER_SECONDS, NoAnswer, failure
 from topospread.transports.kubernetes.facts import (
     Absence,
     Fact,
@@ -106,6 +106,7 @@ class Reflector:
         self._list_because: Reason | None = "first"
         self._contact = time.monotonic()
         self._failures = 0
+        self._logged = ("", 0.0)
 
     # ------------------------------ life
 
@@ -131,7 +132,7 @@ class Reflector:
                 if self._told.is_set():
                     return
                 self._tallies.failures.add_one()
-                LOG.warning("%s: %s", self.resource.name, error)
+                self._log_failure(error)
                 self._pause()
 
     def list_again(self) -> None:
@@ -155,6 +156,19 @@ class Reflector:
             objects=len(self._known),
             tallies=self._tallies,
         )
+
+    def _log_failure(self, error: TopospreadError) -> None:
+        """One line for each thing that goes wrong, and a reminder while it does not change."""
+        if isinstance(error, NoAnswer) and (error.logged or not self._failures):
+            # The outage has its one line; a watch that broke off once is nothing to look at.
+            LOG.debug("%s: %s", self.resource.name, error)
+            return
+        text, now = str(error), time.monotonic()
+        last, at = self._logged
+        if self._failures and text == last and now - at < REMINDER_SECONDS:
+            return
+        self._logged = (text, now)
+        LOG.warning("%s: %s", self.resource.name, error)
 
     def _pause(self) -> None:
         seconds = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
@@ -251,7 +265,7 @@ class Reflector:
         if self._contact - began > LASTING:
             self._failures = 0
         elif told_nothing and self._list_because is None and not self._told.is_set():
-            raise ClusterUnavailable(f"{self.resource.path}: the watch ended at once")
+            raise NoAnswer(f"{self.resource.path}: the watch ended at once")
 
     def _take_in(self, line: bytes) -> None:
         try:

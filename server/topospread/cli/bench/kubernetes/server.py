@@ -77,6 +77,7 @@ class ApiServer:
         bookmark_seconds: between bookmarks of a watch that wants them.
         token: the bearer token that callers must show; empty asks for none.
         tls: None serves plain HTTP.
+        port: to listen on; 0 for one that the system chooses.
 
     Attributes:
         asked: the requests that came, oldest first.
@@ -91,6 +92,7 @@ class ApiServer:
         bookmark_seconds: float = 60.0,
         token: str = "",
         tls: ssl.SSLContext | None = None,
+        port: int = 0,
     ) -> None:
         self.objects = objects
         self.page = page
@@ -101,7 +103,7 @@ class ApiServer:
         self.pages: dict[str, tuple[int, list[Stored]]] = {}
         self.page_numbers = itertools.count(1)
         self.closing = False
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.api = self
         self._scheme = "http" if tls is None else "https"
         if tls is not None:
