@@ -123,6 +123,14 @@ def pod(name: str, on: str, app: str = "web") -> state_pb.Object:
     return _object(_pod(name, app, nodeName=on))
 
 
+def replacement(*objects: state_pb.Object, **start: Any) -> list[state_pb.ReplaceRequest]:
+    """The messages of a Replace: a start, one batch, unless the list is empty, and a commit."""
+    begin = state_pb.ReplaceRequest(start=state_pb.ReplaceStart(**start))
+    batches = [state_pb.ReplaceRequest(batch=state_pb.ReplaceBatch(objects=objects))]
+    commit = state_pb.ReplaceCommit(object_count=len(objects))
+    return [begin, *(batches if objects else []), state_pb.ReplaceRequest(commit=commit)]
+
+
 def incoming(**constraint: Any) -> dict[str, Any]:
     """The manifest of a pod that is to be placed, with a hard constraint over zones."""
     spread = {

@@ -14,6 +14,7 @@ The tree::
     ├── RevisionUnavailable     the change log no longer reaches back to that revision: list again
     ├── LimitExceeded           a queue, batch or table of the server is full
     ├── Conflict                others changed what the write rests on: retry after ``retry_after``
+    │   └── ReplaceIncomplete   a list that did not arrive as a whole; nothing was changed
     ├── DeadlineExceeded        no answer within the time-out
     ├── Unavailable             no server there, or one that cannot answer now
     ├── NotPermitted            the caller is not known or may not do this
@@ -146,6 +147,12 @@ class Conflict(TopospreadClientError):
     ) -> None:
         super().__init__(message, traceparent=traceparent)
         self.retry_after = retry_after
+
+
+class ReplaceIncomplete(Conflict):
+    """A list ended without its commit. Nothing was changed. Send the whole list again."""
+
+    reason: ClassVar[str] = "REPLACE_INCOMPLETE"
 
 
 class DeadlineExceeded(TopospreadClientError):

@@ -95,6 +95,11 @@ def _error(
         return kind(message, traceparent=traceparent)
     if code is grpc.StatusCode.ABORTED:
         retry_after = _retry_after(details)
+        info = _find(details, common_pb2.ErrorInfo())
+        if info is not None and info.reason == errors.ReplaceIncomplete.reason:
+            return errors.ReplaceIncomplete(
+                message, retry_after=retry_after, traceparent=traceparent
+            )
         return errors.Conflict(message, retry_after=retry_after, traceparent=traceparent)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         retry_after = _retry_after(details)

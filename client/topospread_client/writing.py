@@ -130,6 +130,9 @@ def replace(
 ) -> Operation[Replaced]:
     """Make these the full content of one kind; it converges, but is not one transaction.
 
+    All objects are read before the first is sent. A call that fails before all of them have arrived
+    (an error of `objects`, a time-out, a lost connection) changes nothing.
+
     Args:
         session: what the client's operations share.
         kind: of all the objects.
@@ -144,10 +147,11 @@ def replace(
 
     Raises:
         InvalidRequest: an object of another kind, or one that cannot be stored.
+        ReplaceIncomplete: the list did not arrive as a whole.
         Unavailable: the store is out of reach.
         TopospreadClientError: any other failure of the call.
     """
-    header = state.ReplaceHeader(
+    start = state.ReplaceStart(
         cluster=cluster or session.cluster,
         kind=requests.kind_message(kind),
         resource_version=resource_version,
@@ -156,14 +160,16 @@ def replace(
     )
     # Not within the stream: an error there would reach the caller as a mere cancellation.
     messages = [requests.object_message(given) for given in objects]
-    stream = _replace_stream(header, messages)
+    stream = _replace_stream(start, messages)
     reply = yield from call(rpcs.REPLACE, stream, timeout, traceparent, bulk=True)
     return decoding.replaced(reply.message, reply.traceparent)
 
 
 def _replace_stream(
-    header: state.ReplaceHeader, objects: list[state.Object]
+    start: state.ReplaceStart, objects: list[state.Object]
 ) -> Iterator[state.ReplaceRequest]:
-    yield state.ReplaceRequest(header=header)
+    yield state.ReplaceRequest(start=start)
     for piece in requests.pieces(objects):
-        yield state.ReplaceRequest(objects=piece)
+        yield state.ReplaceRequest(batch=state.ReplaceBatch(objects=piece))
+    # Last: what ends before it, for whatever reason, is no list to the server.
+    yield state.ReplaceRequest(commit=state.ReplaceCommit(object_count=len(objects)))

@@ -19,6 +19,7 @@ The tree (each transport maps it to its own statuses in one place)::
     ├── PermissionDenied        the caller lacks a role, which the text names
     ├── NotOffered              a call of the API that this version does not have
     ├── Conflict                a precondition did not hold and retries ran out
+    │   └── ReplaceIncomplete   a list ended before its sender said that it was whole
     ├── Unavailable             state not loaded, too stale, or the server is going away
     │   ├── StoreUnavailable    the store cannot be reached or refused to answer
     │   └── ClusterUnavailable  the cluster's API server cannot be reached or refused to answer
@@ -153,6 +154,12 @@ class Conflict(TopospreadError):
     def __init__(self, message: str, retry_after: float = 0.05) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class ReplaceIncomplete(Conflict):
+    """A Replace ended without its commit. Nothing was changed. Send the whole list again."""
+
+    reason = "REPLACE_INCOMPLETE"
 
 
 class Unavailable(TopospreadError):

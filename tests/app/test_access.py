@@ -20,6 +20,7 @@ from tests.servers import (
     ServerProcess,
     evaluate_request,
     node,
+    replacement,
     served,
     two_zones,
     until,
@@ -118,8 +119,7 @@ def answered(call) -> bool:
 def about(path: str, cluster: str) -> bytes:
     """A request about a cluster, and otherwise empty."""
     if path.endswith("/Replace"):
-        header = cluster_state_pb2.ReplaceHeader(cluster=cluster)
-        return cluster_state_pb2.ReplaceRequest(header=header).SerializeToString()
+        return replacement(cluster=cluster)[0].SerializeToString()
     if path.endswith("/Watch"):
         # One that ends at once.
         request = cluster_state_pb2.WatchRequest(cluster=cluster, revision="none")

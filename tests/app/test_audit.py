@@ -17,6 +17,7 @@ from tests.servers import (
     evaluate_request,
     incoming,
     node,
+    replacement,
     served,
     two_zones,
 )
@@ -107,10 +108,10 @@ def test_each_change_has_a_line(lines, tmp_path):
         release = placement_pb2.ReleaseRequest(name="incoming")
         assert made(places.Release, release)[1]["released"] is True
         made(peer.state.AcceptStore, pb.AcceptStoreRequest())
-        header = pb.ReplaceHeader(kind=pb.KIND_NODE)
-        content = pb.ReplaceRequest(header=header, objects=[node("only", "a")])
-        _, line = made(peer.state.Replace, iter([content]))
+        content = replacement(node("only", "a"), kind=pb.KIND_NODE)
+        _, line = made(peer.state.Replace, iter(content))
         assert (line["kind"], line["outcomes"]) == ("node", {"created": 1, "deleted": 3})
+        assert (line["objects"], line["committed"]) == (1, True)
         assert made(peer.state.DropCluster, pb.DropClusterRequest())[1]["objects"] == 3
 
 
@@ -203,7 +204,7 @@ ASK = "/topospread.v1.SpreadEngine/EvaluateStream"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 ELSEWHERE = {
     APPLY: pb.ApplyRequest(cluster="theirs"),
-    REPLACE: pb.ReplaceRequest(header=pb.ReplaceHeader(cluster="theirs")),
+    REPLACE: replacement(cluster="theirs")[0],
     ASK: engine_pb.EvaluateStreamRequest(id=1, request=evaluate_request(cluster="theirs")),
 }
 

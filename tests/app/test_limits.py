@@ -20,6 +20,7 @@ from tests.servers import (
     evaluate_request,
     node,
     pod,
+    replacement,
     served,
     two_zones,
     until,
@@ -55,11 +56,10 @@ def test_objects_of_a_replace_are_not_gathered_without_end():
     read = []
 
     def endless():
-        header = pb.ReplaceHeader(kind=pb.KIND_NODE)
-        yield pb.ReplaceRequest(header=header)
+        yield replacement(kind=pb.KIND_NODE)[0]
         for number in range(1000):
             read.append(number)
-            yield pb.ReplaceRequest(objects=[node(f"n{number}", "a")])
+            yield replacement(node(f"n{number}", "a"))[1]
 
     with served(max_replace_objects=10) as server, Peer(server.address) as peer:
         error = refused(peer.state.Replace, endless())
@@ -75,8 +75,8 @@ def test_clusters_that_writes_make():
         error = refused(peer.state.Apply, pb.ApplyRequest(cluster="three", objects=two_zones()))
         assert error.code() is CODE.RESOURCE_EXHAUSTED
         assert error.details() == "there are 2 clusters already (--max-clusters)"
-        header = pb.ReplaceRequest(header=pb.ReplaceHeader(cluster="three", kind=pb.KIND_NODE))
-        assert "2 clusters already" in refused(peer.state.Replace, iter([header])).details()
+        empty = replacement(cluster="three", kind=pb.KIND_NODE)
+        assert "2 clusters already" in refused(peer.state.Replace, iter(empty)).details()
         peer.apply(pod("p", "n"), cluster="one")
         peer.state.DropCluster(pb.DropClusterRequest(cluster="two"), timeout=PATIENCE)
         peer.apply(node("n", "a"), cluster="three")

@@ -112,6 +112,18 @@ def test_replace_refuses_objects_of_another_kind(client):
         client.replace(Kind.NODE, [pod("web-0")])
 
 
+def test_an_error_among_the_objects_of_a_replace_changes_nothing(client):
+    client.apply([node("a1", "a"), node("b1", "b")])
+
+    def broken():
+        yield node("c1", "c")
+        raise KeyError("gone")
+
+    with pytest.raises(KeyError, match="gone"):
+        client.replace(Kind.NODE, broken())
+    assert {found.node.metadata.name for found in client.list(Kind.NODE)} == {"a1", "b1"}
+
+
 def test_watch_sends_changes_in_order(client):
     start = client.apply(TWO_ZONES).revision
     client.apply([pod("web-9", "b1")])

@@ -255,10 +255,11 @@ def replacement(
     cluster: str, kind: state.Kind.ValueType, objects: Sequence[state.Object]
 ) -> Iterator[state.ReplaceRequest]:
     """The messages of a Replace."""
-    header = state.ReplaceHeader(cluster=cluster, kind=kind)
-    yield state.ReplaceRequest(header=header)
+    yield state.ReplaceRequest(start=state.ReplaceStart(cluster=cluster, kind=kind))
     for first in range(0, len(objects), PIECE):
-        yield state.ReplaceRequest(objects=objects[first : first + PIECE])
+        batch = state.ReplaceBatch(objects=objects[first : first + PIECE])
+        yield state.ReplaceRequest(batch=batch)
+    yield state.ReplaceRequest(commit=state.ReplaceCommit(object_count=len(objects)))
 
 
 def what_ifs(ops: list[Json]) -> tuple[list[common.PodOnNode], list[common.PodOnNode]]:

@@ -14,6 +14,9 @@ from google.protobuf.descriptor_pb2 import (
 
 from tests.upgrade.descriptors import current, released
 
+MEANT = ["topospread.v1.ReplaceHeader: gone"]
+"""A Replace without a commit could be cut and be taken for a whole list: it is refused now."""
+
 
 def broken(before: FileDescriptorSet, after: FileDescriptorSet) -> list[str]:
     """What a program of the release before would stumble over."""
@@ -99,7 +102,7 @@ def _methods(file: FileDescriptorProto) -> dict[str, object]:
 
 def test_what_was_released_still_means_the_same():
     assert _all(released(), "method"), "there is something to compare with"
-    assert broken(released(), current()) == []
+    assert broken(released(), current()) == MEANT
 
 
 def test_each_kind_of_break_is_found():

@@ -45,6 +45,7 @@ from topospread.telemetry.metrics import Metrics
 from topospread.transports.expander import best_options
 from topospread.transports.grpc import cluster_state, feed, placement, rank, spread_engine
 from topospread.transports.grpc.auditing import audited
+from topospread.transports.grpc.budget import MemoryBudget
 from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
 from topospread.transports.grpc.explain import ExplainServicer
 from topospread.transports.grpc.feed import FeedServicer
@@ -300,7 +301,8 @@ class Server:
         settings = self.settings
         facts = ServerFacts(self.version, self._store.address, self._started, self._config_state)
         reads = Reads(self._store, self._replicas)
-        state = ClusterStateServicer(reads, self._writes, facts)
+        lists = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")
+        state = ClusterStateServicer(reads, self._writes, facts, lists)
         observer = Observer(self.metrics)
         decisions = SpreadEngineServicer(self._engine, observer)
         explains = ExplainServicer(self._engine, observer)

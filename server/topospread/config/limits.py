@@ -58,6 +58,16 @@ class LimitSettings:
             "Twice the pods of the largest clusters; all are in memory until the last has come.",
         ),
     ] = 500_000
+    max_replace_bytes: Annotated[
+        int,
+        About(
+            values.size(1 << 20),
+            "bytes a process",
+            "Memory for the objects that all Replaces under way have received; past it"
+            " RESOURCE_EXHAUSTED.",
+            "Room for 400,000 usual pods: each counts as it is stored, and a KiB more.",
+        ),
+    ] = 512 * _MIB
     max_clusters: Annotated[
         int,
         About(

@@ -10,7 +10,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.servers import PATIENCE, Peer, evaluate_request, pod, served, two_zones
+from tests.servers import PATIENCE, Peer, evaluate_request, pod, replacement, served, two_zones
 from tests.telemetry.expositions import samples
 from topospread_proto.v1 import (
     cluster_state_pb2,
@@ -79,16 +79,22 @@ def test_a_call_without_a_message_is_an_invalid_argument(peer, service, name):
     if name in {"ServerReflectionInfo", "EvaluateStream"}:
         # No questions, no answers.
         assert call.code() is CODE.OK
+    elif name == "Replace":
+        assert call.code() is CODE.ABORTED
+        assert "without a commit" in call.details()
     else:
         assert call.code() is CODE.INVALID_ARGUMENT
         assert "message" in call.details()
 
 
 def test_a_stream_that_turns_into_garbage_changes_nothing(peer):
-    header = cluster_state_pb2.ReplaceRequest()
-    header.header.kind = cluster_state_pb2.KIND_POD
-    more = cluster_state_pb2.ReplaceRequest(objects=[pod("new", "a1")])
-    raws = (header.SerializeToString(), more.SerializeToString(), b"\xff")
+    start, batch, commit = replacement(pod("new", "a1"), kind=cluster_state_pb2.KIND_POD)
+    raws = (
+        start.SerializeToString(),
+        batch.SerializeToString(),
+        b"\xff",
+        commit.SerializeToString(),
+    )
     call = ended(peer, "topospread.v1.ClusterState", "Replace", *raws)
     assert call.code() is CODE.INVALID_ARGUMENT
     assert peer.evaluate().feasible == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import logging
 import secrets
@@ -19,6 +18,7 @@ from tests.servers import (
     evaluate_request,
     incoming,
     pod,
+    replacement,
     served,
     two_zones,
     until,
@@ -88,12 +88,8 @@ def unary(method: str, request: Any) -> Callable[[Peer, Any], Any]:
 
 
 def replace(peer: Peer, metadata: Any) -> Any:
-    header = state_pb.ReplaceRequest()
-    header.header.kind = state_pb.KIND_POD
-    pods = state_pb.ReplaceRequest(objects=[pod("only", "a1")])
-    _, call = peer.state.Replace.with_call(
-        iter([header, pods]), timeout=PATIENCE, metadata=metadata
-    )
+    messages = replacement(pod("only", "a1"), kind=state_pb.KIND_POD)
+    _, call = peer.state.Replace.with_call(iter(messages), timeout=PATIENCE, metadata=metadata)
     return call
 
 
@@ -224,12 +220,11 @@ def test_a_batch_counts_its_pods_by_result(receiver, peer):
 
 
 def test_a_replace_in_pieces_has_a_span_for_each(receiver, peer):
-    header = state_pb.ReplaceRequest()
-    header.header.kind = state_pb.KIND_POD
-    pods = [state_pb.ReplaceRequest(objects=[pod(f"p{n}", "a1")]) for n in range(1001)]
+    pods = [pod(f"p{n}", "a1") for n in range(1001)]
+    messages = replacement(*pods, kind=state_pb.KIND_POD)
     trace = Traced()
     _, call = peer.state.Replace.with_call(
-        itertools.chain([header], pods), timeout=PATIENCE, metadata=trace.metadata
+        iter(messages), timeout=PATIENCE, metadata=trace.metadata
     )
     # Three pods that were there before go, so there are 1,004 changes, 500 a piece.
     server, *pieces = trace.spans(receiver, call, 3)

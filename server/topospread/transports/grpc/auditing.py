@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
@@ -40,7 +41,7 @@ def _applied(request: Any, answer: Any) -> What:
 def _replaced(request: Any, answer: Any) -> What:
     if request is None:
         return {}
-    kind = request.header.kind
+    kind = request.start.kind
     known = kind in cluster_state_pb2.Kind.values()
     name = cluster_state_pb2.Kind.Name(kind) if known else str(kind)
     what: What = {"kind": name.removeprefix("KIND_").lower()}
@@ -141,15 +142,20 @@ def _telling(
 def _telling_of_first(
     label: str, serve: Callable[[Iterator[Any], Call], Any], says: Says
 ) -> Callable[[Iterator[Any], Call], Any]:
-    """For a stream whose first message says what it is about."""
+    """For Replace: its first message says what it is about, its last one that it is whole."""
 
     def told(requests: Iterator[Any], call: Call) -> Any:
         seen: list[Any] = []
+        objects = 0
+        committed = False
 
         def noted() -> Iterator[Any]:
+            nonlocal objects, committed
             for request in requests:
                 if not seen:
                     seen.append(request)
+                objects += len(request.batch.objects)
+                committed = request.HasField("commit")
                 yield request
 
         answer = None
@@ -165,17 +171,27 @@ def _telling_of_first(
             # The frame tells of who was not let in.
             if not refused:
                 first = seen[0] if seen else None
-                cluster = "" if first is None else first.header.cluster
-                _tell(label, cluster, call, code, (first, answer), says)
+                cluster = "" if first is None else first.start.cluster
+                # A list without its commit was cut, and has changed nothing.
+                what: What = {"objects": objects, "committed": committed}
+                _tell(label, cluster, call, code, (first, answer), says, what)
         return answer
 
     return told
 
 
-def _tell(label: str, cluster: str, call: Call, code: str, both: Sequence[Any], says: Says) -> None:
+def _tell(
+    label: str,
+    cluster: str,
+    call: Call,
+    code: str,
+    both: Sequence[Any],
+    says: Says,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> None:
     if not LOG.isEnabledFor(logging.INFO):
         return
-    what: What = {"cluster": cluster or DEFAULT_CLUSTER}
+    what: What = {"cluster": cluster or DEFAULT_CLUSTER, **more}
     if revision := getattr(both[1], "revision", ""):
         what["revision"] = revision
     audit(label, call.caller, call.address(), code, what | says(*both))

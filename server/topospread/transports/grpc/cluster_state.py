@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -13,7 +12,7 @@ from topospread.access.callers import Role
 from topospread.codec.oddities import oddities
 from topospread.codec.pods import selector_from_proto
 from topospread.codec.stored import ends_reservation, object_from_stored, stored
-from topospread.errors import CorruptValue, FieldViolation, InvalidRequest
+from topospread.errors import CorruptValue, FieldViolation, InvalidRequest, ReplaceIncomplete
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.selectors import SelectorError, compile_selector
 from topospread.replica.replicas import NEWEST_AT_HAND, Consistency
@@ -31,8 +30,12 @@ if TYPE_CHECKING:
 
     from topospread.service.read import Followed, Reads
     from topospread.telemetry.tracing import Attribute
+    from topospread.transports.grpc.budget import MemoryBudget
 
 SERVICE: Final = "topospread.v1.ClusterState"
+
+OBJECT_BYTES: Final = 1024
+"""Memory that an object of a Replace takes beside its stored form, at most."""
 
 _OUTCOMES: Final = {outcome: pb.Outcome.Value(f"OUTCOME_{outcome.name}") for outcome in Outcome}
 
@@ -53,12 +56,22 @@ class ServerFacts:
 
 
 class ClusterStateServicer:
-    """Each method takes a request and a call, and raises what the use case raises."""
+    """Each method takes a request and a call, and raises what the use case raises.
 
-    def __init__(self, reads: Reads, writes: Writes, facts: ServerFacts) -> None:
+    Args:
+        reads: the use cases that read.
+        writes: those that write.
+        facts: what ListClusters says of the server.
+        lists: what all Replaces may keep until their commits have come.
+    """
+
+    def __init__(
+        self, reads: Reads, writes: Writes, facts: ServerFacts, lists: MemoryBudget
+    ) -> None:
         self._reads = reads
         self._writes = writes
         self._facts = facts
+        self._lists = lists
 
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The methods by name, with the pool that each runs on."""
@@ -108,22 +121,22 @@ class ClusterStateServicer:
     def replace(self, requests: Iterator[pb.ReplaceRequest], call: Call) -> pb.ReplaceResponse:
         """ClusterState.Replace."""
         first = next(requests, None)
-        if first is None or not first.HasField("header"):
-            raise InvalidRequest("header: the first message of a Replace must have it")
-        header = first.header
-        objects = chain.from_iterable(
-            _incoming(message.objects) for message in chain((first,), requests)
-        )
-        replaced = self._writes.replace(
-            header.cluster or DEFAULT_CLUSTER,
-            kind_of(header.kind, "header.kind"),
-            objects,
-            resource_version=header.resource_version,
-            force=header.force,
-            timeout=call.left(),
-            traced=traced(call, header.cluster),
-            fence=header.fence,
-        )
+        if first is None:
+            raise _incomplete(0)
+        if not first.HasField("start"):
+            raise InvalidRequest("start: the first message of a Replace must have it")
+        start = first.start
+        with self._lists.share() as take:
+            replaced = self._writes.replace(
+                start.cluster or DEFAULT_CLUSTER,
+                kind_of(start.kind, "start.kind"),
+                _listed(requests, take),
+                resource_version=start.resource_version,
+                force=start.force,
+                timeout=call.left(),
+                traced=traced(call, start.cluster),
+                fence=start.fence,
+            )
         counts = replaced.outcomes
         return pb.ReplaceResponse(
             revision=replaced.token,
@@ -267,6 +280,58 @@ def _incoming(objects: Iterable[pb.Object]) -> list[Incoming]:
     if violations:
         raise InvalidRequest.of(violations)
     return incoming
+
+
+def _listed(
+    requests: Iterator[pb.ReplaceRequest], take: Callable[[int], None]
+) -> Iterator[Incoming]:
+    """The objects of a list between its start and its commit, which must be the last message.
+
+    Args:
+        requests: the messages after the start.
+        take: told of the memory of each batch before it is kept.
+
+    Raises:
+        ReplaceIncomplete: there was no commit.
+        InvalidRequest: a message that does not belong there, or not as many objects as it has.
+    """
+    count = 0
+    for message in requests:
+        if message.HasField("batch"):
+            batch = _incoming(message.batch.objects)
+            count += len(batch)
+            take(sum(map(_memory_of, batch)))
+            yield from batch
+        elif message.HasField("commit"):
+            said = message.commit.object_count
+            break
+        elif message.HasField("start"):
+            raise InvalidRequest("start: only the first message of a Replace may have it")
+        else:
+            raise InvalidRequest(
+                "step: each message of a Replace needs one that this server knows: start, batch or"
+                " commit"
+            )
+    else:
+        raise _incomplete(count)
+    if next(requests, None) is not None:
+        raise InvalidRequest("commit: it must be in the last message of a Replace")
+    if said != count:
+        raise InvalidRequest(
+            f"commit.objectCount: it says {said}, but {count} objects have arrived: nothing was"
+            " changed: send the whole list again"
+        )
+
+
+def _memory_of(incoming: Incoming) -> int:
+    return OBJECT_BYTES + len(incoming.object.payload) + sum(map(len, incoming.warnings))
+
+
+def _incomplete(count: int) -> ReplaceIncomplete:
+    return ReplaceIncomplete(
+        f"the list ended after {count} objects without a commit: nothing was changed: send the"
+        " whole list again"
+    )
 
 
 def _removals(request: pb.DeleteRequest) -> list[Remove]:

@@ -23,6 +23,7 @@ from topospread.errors import (
     PermissionDenied,
     PreconditionFailed,
     RateExceeded,
+    ReplaceIncomplete,
     RevisionUnavailable,
     TopospreadError,
     Unauthenticated,
@@ -107,7 +108,10 @@ def _details(error: Exception) -> list[Message]:
     if isinstance(error, Conflict | Unavailable | RateExceeded):
         delay = Duration()
         delay.FromNanoseconds(int(error.retry_after * 1e9))
-        return [common_pb2.RetryInfo(retry_delay=delay)]
+        retry = common_pb2.RetryInfo(retry_delay=delay)
+        if isinstance(error, ReplaceIncomplete):
+            return [common_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN), retry]
+        return [retry]
     return []
 
 

@@ -425,6 +425,9 @@ def _messages(
     """The messages of a stream, as they come; after the first, a patient one lets them wait.
 
     The first one says what the stream is about, and must be permitted.
+
+    That there are no more does not mean that the caller has sent all it wanted to: a call that was
+    cut can look the same. A method for which that matters wants to be told by a message.
     """
     idle = False
     while True:
@@ -432,6 +435,9 @@ def _messages(
             with away(context.cancel, patient=idle):
                 raw = next(raws)
         except StopIteration:
+            # The end of what the caller has sent, or of the call: gRPC does not always tell which.
+            if not context.is_active():
+                raise _gone(context) from None
             return
         except grpc.RpcError as cause:
             raise _gone(context) from cause

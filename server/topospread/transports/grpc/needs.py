@@ -69,12 +69,12 @@ def _named(raw: bytes) -> str:
     return frames_pb2.ClusterFrame.FromString(raw).cluster
 
 
-def _in_header(raw: bytes) -> str:
-    return cluster_state_pb2.ReplaceRequest.FromString(raw).header.cluster
+def _in_start(raw: bytes) -> str:
+    return cluster_state_pb2.ReplaceRequest.FromString(raw).start.cluster
 
 
 _ELSEWHERE: Final[Mapping[str, ClusterOf | None]] = {
-    "/topospread.v1.ClusterState/Replace": _in_header,
+    "/topospread.v1.ClusterState/Replace": _in_start,
     # Its answer leaves out what the caller may not see.
     "/topospread.v1.ClusterState/ListClusters": None,
     # Its cluster is configured, and checked where that is known.
