@@ -3,11 +3,15 @@
 Writers of one process take turns on a lock of ours, and those of several processes ask every few
 milliseconds, because SQLite's own waiting sleeps for up to 100 ms between tries. A database in
 memory belongs to one connection, which everybody shares under that lock.
+
+When another file is at the path, all connections are opened anew, on that one; what it holds is
+judged by whoever names an identity or a revision, as with a Redis that was exchanged.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import random
 import sqlite3
@@ -16,15 +20,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.sqlite import schema
 from topospread.store.sqlite.failures import as_unavailable
+from topospread.store.sqlite.files import EXCHANGED, LEFT_BEHIND, PARTED, Files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from topospread.store.urls import SqliteURL
+
+LOG: Final = logging.getLogger(__name__)
 
 _PRAGMAS: Final = (
     # Bounds what a burst leaves behind; the log is checkpointed every 1,000 pages.
@@ -36,6 +44,19 @@ _PRAGMAS: Final = (
 _LOCK_PAUSE: Final = (0.0005, 0.003)
 """Seconds between tries, at random so that processes do not keep step."""
 
+_OPENINGS: Final = 3
+"""Times that a file may be replaced while it is opened, before that is refused."""
+
+
+class Connection(sqlite3.Connection):
+    """A connection that knows which file it has open.
+
+    Attributes:
+        opening: a number that is another one for each file.
+    """
+
+    opening = 0
+
 
 class Connections:
     """The connections of one store object; safe for use from several threads, not across a fork."""
@@ -44,20 +65,14 @@ class Connections:
         self._url = url
         self._timeout = timeout
         self._turn = Lock()
-        self._readers: list[sqlite3.Connection] = []
+        self._readers: list[Connection] = []
         self._readers_lock = Lock()
+        self._opening = 0
         self.closed = False
         if url.path:
             _make_file(Path(url.path))
         with as_unavailable():
-            self._writer = self._connect()
-            try:
-                if url.path:
-                    self._use_wal(self._writer)
-                schema.prepare(self._writer)
-            except BaseException:
-                self._writer.close()
-                raise
+            self._writer, self._files = self._open("rwc")
 
     @property
     def in_memory(self) -> bool:
@@ -65,10 +80,12 @@ class Connections:
         return not self._url.path
 
     @contextmanager
-    def writing(self, timeout: float | None = None) -> Iterator[sqlite3.Connection]:
+    def writing(self, timeout: float | None = None) -> Iterator[Connection]:
         """One write transaction: committed at the end, rolled back on any error."""
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-        with self._my_turn(deadline) as connection, as_unavailable():
+        with self._my_turn(deadline), as_unavailable():
+            self._settle()
+            connection = self._writer
             _begin(connection, deadline)
             try:
                 schema.check_format(connection)
@@ -77,17 +94,20 @@ class Connections:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
+            # A commit into a file without a name is kept by nobody, so it is not acknowledged.
+            if not self._same():
+                raise StoreUnavailable(EXCHANGED)
 
     @contextmanager
-    def reading(self, timeout: float | None = None) -> Iterator[sqlite3.Connection]:
+    def reading(self, timeout: float | None = None) -> Iterator[Connection]:
         """A connection outside any transaction; ``timeout`` bounds the wait for a shared one."""
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         if self.in_memory:
-            deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
-            with self._my_turn(deadline) as connection, as_unavailable():
-                yield connection
+            with self._my_turn(deadline), as_unavailable():
+                yield self._writer
             return
         with as_unavailable():
-            connection = self._reader()
+            connection = self._reader(deadline)
             try:
                 schema.check_format(connection)
                 yield connection
@@ -100,20 +120,29 @@ class Connections:
             self._give_back(connection)
 
     @contextmanager
-    def snapshot(self) -> Iterator[sqlite3.Connection]:
+    def snapshot(self) -> Iterator[Connection]:
         """A short read transaction: everything read in it is of one moment."""
         with self.reading() as connection, moment(connection):
             yield connection
 
     @contextmanager
     def watch(self) -> Iterator[Callable[[], int]]:
-        """A number that changes whenever another connection has written to the file."""
+        """A number that changes whenever another connection has written to the file.
+
+        It is negative from then on that another file was found at the path, or none.
+        """
         if self.in_memory:
             yield lambda: 0
             return
         with self.reading() as connection:
             statement = "PRAGMA data_version"
-            yield lambda: int(connection.execute(statement).fetchone()[0])
+
+            def version() -> int:
+                if connection.opening != self._opening or not self._same():
+                    return -1
+                return int(connection.execute(statement).fetchone()[0])
+
+            yield version
 
     def close(self) -> None:
         """Close what is idle; what is in use is closed when it is given back."""
@@ -123,41 +152,138 @@ class Connections:
                 connection.close()
             self._readers.clear()
         with self._turn:
+            with suppress(StoreUnavailable, sqlite3.Error):
+                if self._files is not None and self._files.left_behind():
+                    self._leave(self._files)
             self._writer.close()
 
     @contextmanager
-    def _my_turn(self, deadline: float) -> Iterator[sqlite3.Connection]:
+    def _my_turn(self, deadline: float) -> Iterator[None]:
         if not self._turn.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise StoreUnavailable("other writes of this process hold the store; retry")
         try:
             if self.closed:
                 raise StoreUnavailable("the store is closed")
-            yield self._writer
+            yield
         finally:
             self._turn.release()
 
-    def _reader(self) -> sqlite3.Connection:
-        with self._readers_lock:
-            if self.closed:
-                raise StoreUnavailable("the store is closed")
-            if self._readers:
-                return self._readers.pop()
-        return self._connect()
+    # ------------------------------ the files
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _same(self) -> bool:
+        """Whether what is open is what is at the path."""
+        return self._files is None or self._files.same()
+
+    def _settle(self) -> None:
+        """See to it that what is open is what is at the path; for whoever has the turn.
+
+        Raises:
+            StoreUnavailable: nothing is at the path, or it cannot be opened now.
+        """
+        files = self._files
+        if files is None or files.same():
+            return
+        if not files.replaced():
+            if files.log_is_lost():
+                # What was acknowledged is in a log without a name: write it into the database.
+                self._writer.execute("PRAGMA wal_checkpoint(FULL)")
+            raise StoreUnavailable(PARTED)
+        if files.left_behind():
+            self._leave(files)
+        # The old ones are closed first, so that nothing of them is shared if their file comes back.
         with self._readers_lock:
-            if self.closed:
+            left = [self._writer, *self._readers]
+            self._readers.clear()
+            self._files = Files(files.path, files.real)
+            self._opening += 1
+        for connection in left:
+            connection.close()
+        try:
+            with as_unavailable():
+                self._writer, self._files = self._open()
+        except ConfigError as wrong:
+            raise StoreUnavailable(str(wrong)) from wrong
+        LOG.warning("store: another file is at %s now, and is used from now on", files.path)
+
+    def _leave(self, files: Files) -> None:
+        """Take our log away from beside another database, once the replaced one has all of it."""
+        (busy, _, _) = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if busy:
+            raise StoreUnavailable(LEFT_BEHIND)
+        # Other processes that have the replaced file open, too, do this one at a time.
+        _begin(self._writer, time.monotonic() + self._timeout)
+        try:
+            if files.left_behind():
+                files.tidy()
+        except OSError as error:
+            raise StoreUnavailable(LEFT_BEHIND) from error
+        finally:
+            self._writer.execute("ROLLBACK")
+
+    def _open(self, mode: str = "rw") -> tuple[Connection, Files | None]:
+        """A connection that writes, with the files that it has open."""
+        path = self._url.path
+        for _ in range(_OPENINGS):
+            before = Files.at(path) if path else None
+            connection = self._connect(mode)
+            try:
+                if path:
+                    self._use_wal(connection)
+                schema.prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+            if before is None:
+                return connection, None
+            # Only these are sure to be the ones that were opened.
+            found = Files.at(path)
+            if found.complete and (found.main, found.real) == (before.main, before.real):
+                return connection, found
+            connection.close()
+        raise StoreUnavailable(EXCHANGED)
+
+    # ------------------------------ connections
+
+    def _reader(self, deadline: float) -> Connection:
+        for _ in range(_OPENINGS):
+            if not self._same():
+                with self._my_turn(deadline):
+                    self._settle()
+            with self._readers_lock:
+                if self.closed:
+                    raise StoreUnavailable("the store is closed")
+                if self._readers:
+                    return self._readers.pop()
+            connection = self._connect()
+            try:
+                schema.check_format(connection)  # opens all that there is to open
+            except BaseException:
+                connection.close()
+                raise
+            if connection.opening == self._opening and self._same():
+                return connection
+            connection.close()
+        raise StoreUnavailable(EXCHANGED)
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._readers_lock:
+            if self.closed or connection.opening != self._opening:
                 connection.close()
             else:
                 self._readers.append(connection)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, mode: str = "rw") -> Connection:
+        """A connection. Only the first makes a file: one that is gone must not come back empty."""
+        opening, path = self._opening, quote(os.fsencode(self._url.path))
         connection = sqlite3.connect(
-            self._url.path or ":memory:",
+            f"file:{path}?mode={mode}" if path else ":memory:",
+            uri=bool(path),
             timeout=self._timeout,
             isolation_level=None,
             check_same_thread=False,
+            factory=Connection,
         )
+        connection.opening = opening
         for pragma in _PRAGMAS:
             connection.execute(pragma)
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._url.full_sync else 'NORMAL'}")

@@ -44,6 +44,8 @@ class Tail:
                 if found:
                     self.expect_news(cluster)
                     return found
+                if seen < 0:
+                    return ()  # watched is a file that nobody writes to any more
                 if not self._sleep(cluster, sleeper, deadline, lambda: version() != seen):  # noqa: B023
                     return ()
 

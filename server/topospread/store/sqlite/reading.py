@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topospread.errors import StoreUnavailable
 from topospread.store import values
 from topospread.store.api import Key, Kind, StoredObject
 from topospread.store.sqlite import clusters
@@ -24,6 +25,7 @@ def scan(
     Each page is of one moment, the next one of a later.
     """
     with connections.reading() as connection:
+        opening = connection.opening
         cluster = clusters.load(connection, name)
     if cluster is None:
         return
@@ -31,6 +33,8 @@ def scan(
     last, last_kind = ((0, "", ""), max(_KINDS)) if kind is None else ((kind, "", ""), kind)
     while True:
         with connections.reading() as connection:
+            if connection.opening != opening:
+                raise StoreUnavailable("the store's file was replaced while it was read: retry")
             rows = connection.execute(
                 "SELECT kind, namespace, name, value FROM object WHERE cluster = ? "
                 "AND (kind, namespace, name) > (?, ?, ?) AND kind <= ? "

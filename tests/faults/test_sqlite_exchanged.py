@@ -1,0 +1,136 @@
+"""The SQLite file is removed or replaced under running servers."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.load import NEWEST, Load, client_of, counted_pods, pod, stored_pods, zones
+from tests.servers import until
+from topospread_client.errors import IdentityChanged, TopospreadClientError, Unavailable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LONGER = pytest.mark.faults
+CALLS = 12
+"""Calls on connections of their own, so that each of three workers has some of them."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def refusals(server) -> list[type[TopospreadClientError]]:
+    """What writes are told, each on a connection of its own; one that is acknowledged fails."""
+    found = []
+    for number in range(CALLS):
+        with client_of(server.address) as client:
+            with pytest.raises(TopospreadClientError) as refused:
+                client.apply([pod(f"lost-{number}")])
+            found.append(type(refused.value))
+    return found
+
+
+def other_file(serve, call, path: Path, *pods: str) -> Path:
+    """The file of another server, which has ended, with these pods."""
+    other = path.with_name("other.db")
+    server = serve(f"sqlite://{other}")
+    call(server).apply([*zones(), *map(pod, pods)])
+    server.end()
+    return other
+
+
+@pytest.mark.parametrize("workers", [3, pytest.param(1, marks=LONGER)])
+def test_no_write_is_acknowledged_after_the_file_was_removed(serve, call, path, workers):
+    server = serve(f"sqlite://{path}", "--workers", str(workers))
+    client = call(server)
+    client.apply([*zones(), pod("before")])
+    assert counted_pods(client) == 1
+
+    for suffix in ("", "-wal", "-shm"):
+        os.unlink(f"{path}{suffix}")
+    assert set(refusals(server)) == {Unavailable}
+    with pytest.raises(Unavailable, match="put it back, or restart the server"):
+        client.node_table(consistency=NEWEST)
+    with pytest.raises(Unavailable, match="put it back, or restart the server"):
+        client.accept_store("default")
+    with Load([server.address], writers=0) as load:
+        load.until_read()
+    assert load.unread == []
+    server.end()
+    assert not path.exists()
+    again = call(serve(f"sqlite://{path}", "--workers", str(workers)))
+    again.apply([pod("after")])
+    assert stored_pods(again) == {"after"}
+
+
+@pytest.mark.parametrize(
+    ("workers", "left"),
+    [
+        (1, False),
+        (3, True),
+        pytest.param(1, True, marks=LONGER),
+        pytest.param(3, False, marks=LONGER),
+    ],
+)
+def test_another_file_is_another_identity(serve, call, path, workers, left):
+    other = other_file(serve, call, path, "theirs")
+    server = serve(f"sqlite://{path}", "--workers", str(workers), "--http", "127.0.0.1:0")
+    client = call(server)
+    client.apply([*zones(), pod("before")])
+    assert counted_pods(client) == 1
+    if not left:
+        os.unlink(f"{path}-wal")
+        os.unlink(f"{path}-shm")
+    other.rename(path)
+
+    assert set(refusals(server)) == {IdentityChanged}
+    until(partial(changed, client), "the status says so")
+    with pytest.raises(IdentityChanged):
+        client.node_table(consistency=NEWEST)
+    with Load([server.address], writers=0) as load:
+        load.until_read()
+        client.accept_store("default")
+        for number in range(CALLS):
+            with client_of(server.address) as each:
+                until(partial(written, each, f"after-{number}"), "it is accepted")
+        load.until_read()
+    assert {type(error).__name__ for error in load.unread} <= {"Unavailable"}
+    expected = {"theirs", *(f"after-{number}" for number in range(CALLS))}
+    assert stored_pods(client) == expected
+    server.end()
+    assert stored_pods(call(serve(f"sqlite://{path}"))) == expected
+
+
+def changed(client) -> bool:
+    return any(cluster.identity_changed for cluster in client.clusters().clusters)
+
+
+def written(client, name: str) -> bool:
+    """Whether a pod was written; a worker may need a moment to hear what was accepted."""
+    try:
+        client.apply([pod(name)])
+    except (IdentityChanged, Unavailable):
+        return False
+    return True
+
+
+def test_a_removed_log_loses_nothing_that_was_acknowledged(serve, call, path):
+    server = serve(f"sqlite://{path}")
+    client = call(server)
+    client.apply([*zones(), pod("before")])
+    assert counted_pods(client) == 1
+    os.unlink(f"{path}-wal")
+
+    assert set(refusals(server)) == {Unavailable}
+    server.process.kill()
+    server.end()
+    again = call(serve(f"sqlite://{path}"))
+    assert stored_pods(again) == {"before"}
+    again.apply([pod("after")])
+    assert stored_pods(again) == {"before", "after"}
