@@ -75,11 +75,12 @@ def test_placing_again_renews(placer: Placer):
     assert placer.held() == {"default/a": first.node}
 
 
-def test_it_is_renewed_even_where_it_would_not_be_allowed_any_more(placer: Placer):
+def test_it_moves_when_it_would_not_be_allowed_any_more(placer: Placer):
     placer.place(named("a", BY_ZONE))
     placer.apply(running("w4", "n-c"), running("w5", "n-c"))
 
-    assert placer.place(named("a", BY_ZONE)).node == "n-c"
+    assert placer.place(named("a", BY_ZONE)).node == "n-b"
+    assert placer.held() == {"default/a": "n-b"}
 
 
 @pytest.mark.parametrize(
@@ -110,9 +111,9 @@ def test_a_pod_of_another_uid_takes_the_place_of_the_old_one(placer: Placer):
     placer.place(named("a", BY_ZONE, uid="u1"))
     held = placer.place(named("a", BY_ZONE, uid="u2"))
 
-    # The old one still counted: n-c has one, n-b one, n-a two.
-    assert held.node in ("n-b", "n-c")
-    assert placer.held() == {"default/a": held.node}
+    # The old one's counts no more: n-c has none, n-b one, n-a two.
+    assert held.node == "n-c"
+    assert placer.held() == {"default/a": "n-c"}
 
 
 def test_a_bound_pod_is_told_where_it_runs(placer: Placer):

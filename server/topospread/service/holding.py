@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.errors import DeadlineExceeded, InvalidRequest
 from topospread.kube.violations import required
+from topospread.service.asks import PodRef
 from topospread.service.rounds import Rounds
 from topospread.service.wanted import Choose, Held, Job, Line, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topospread.service.asks import Ask, PodRef
+    from topospread.service.asks import Ask
     from topospread.service.engine import Engine
     from topospread.service.write import Traced
     from topospread.store.api import Applied, LogEntry, Store
@@ -72,6 +73,8 @@ class Holding:
         if not subject.name:
             raise InvalidRequest.of([required("metadata.name", "name is required")])
         ask.subject = subject
+        if isinstance(pod, PodRef):
+            node = ""  # the state tells, at the moment of the judgement
         return Wanted(ask, subject, demand, node, lifetime)
 
     def hold(self, wanted: Wanted, choose: Choose, traced: Traced) -> Held:

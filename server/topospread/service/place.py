@@ -54,7 +54,7 @@ class Preference:
 
 
 def place(holding: Holding, wanted: Wanted, preference: Preference, traced: Traced) -> Held:
-    """Hold the best node for a pod; the one that is held for it already, if that still suits it.
+    """Hold the best node for a pod; the one that is held for it already, if that still fits.
 
     Raises:
         As Holding.hold; InvalidRequest and NodeTableChanged for the candidates.
@@ -79,7 +79,7 @@ def choose(
     held: ReservationRow | None = None,
     choice: NodeChoice | None = None,
 ) -> str | Refusal:
-    """The best node for a pod, or why none; the one that is held for it, if that still suits it.
+    """The best node for a pod, or why none; the one that is held for it, if that still fits.
 
     It follows from the arguments alone, so that whoever asks what Place would do asks here.
 
@@ -108,12 +108,10 @@ def choose(
     )
     there = candidates[candidates >= 0]
     suitable = there[suits.nodes[there]]
-    if held is not None and held.labels == tuple(sorted(cycle.pod.labels.items())):
-        slot = nodes.slot(held.node_name)
-        if slot in suitable:
-            # It counts already; that others came or went since does not take it away.
-            return held.node_name
     fits = suitable[cycle.verdicts[suitable] == FITS]
+    if held is not None and nodes.slot(held.node_name) in fits:
+        # That another node would be better by now does not take it away.
+        return held.node_name
     if not fits.size:
         refused = suits.reasons(there)
         _count(refused, VERDICTS[UNKNOWN_NODE], candidates.size - there.size)

@@ -36,12 +36,13 @@ def reserve(holding: Holding, wanted: Wanted, node: str, traced: Traced) -> Held
     """
 
     def choose(cycle: Cycle, held: ReservationRow | None) -> str | Refusal:
-        return _judge(cycle, held, node)
+        del held  # a renewal is judged like any other
+        return _judge(cycle, node)
 
     return holding.hold(wanted, choose, traced)
 
 
-def _judge(cycle: Cycle, held: ReservationRow | None, node: str) -> str | Refusal:
+def _judge(cycle: Cycle, node: str) -> str | Refusal:
     status = cycle.pre_filter_status
     if status.code is Code.ERROR:
         return Refusal(status, error_message(status.reasons[0]))
@@ -49,9 +50,6 @@ def _judge(cycle: Cycle, held: ReservationRow | None, node: str) -> str | Refusa
     slot = snapshot.slot(node)
     if slot < 0:
         return Refusal(VERDICTS[UNKNOWN_NODE])
-    same = held is not None and held.node_name == node
-    if same and held is not None and held.labels == tuple(sorted(cycle.pod.labels.items())):
-        return node
     verdict = verdict_of(cycle.states, snapshot, slot)
     return node if verdict == FITS else Refusal(VERDICTS[verdict])
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from topospread.codec.movable import bound_pod
 from topospread.codec.reservations import Claim, reservation_key, reservation_row
-from topospread.codec.stored import object_from_stored
 from topospread.errors import (
     Conflict,
     IdentityChanged,
@@ -21,6 +21,7 @@ from topospread.errors import (
     StoreUnavailable,
     Unavailable,
 )
+from topospread.kube.objects import TERMINAL_PHASES
 from topospread.replica.view import Token
 from topospread.service.wanted import Held, Job, Refusal
 from topospread.store.api import Key, Kind, LogEntry, Put, Transaction, Unchanged
@@ -111,7 +112,7 @@ class Rounds:
         Jobs that are not done afterwards are to be judged again.
         """
         decided: list[Decided] = []
-        refused: list[tuple[Job, Held]] = []
+        unwritten: list[tuple[Job, Held]] = []
         pods: set[str] = set()
         for job in jobs:
             if job.wanted.pod.name in pods:
@@ -124,16 +125,14 @@ class Rounds:
                 continue
             if isinstance(found, Decided):
                 decided.append(found)
-            elif found.already_bound:
-                job.answer(found)
             else:
-                refused.append((job, found))
-        if refused and not fresh and self._is_behind(refused[0][0], refused[0][1].token):
-            # Room that was made a moment ago is not to be missed.
+                unwritten.append((job, found))
+        if unwritten and not fresh and self._is_behind(unwritten[0][0], unwritten[0][1].token):
+            # Room that was made a moment ago is not to be missed, nor that a pod has ended.
             return True
         if decided and not self._write(decided, line):
             return True
-        for job, held in refused:
+        for job, held in unwritten:
             job.answer(held)
         return False
 
@@ -144,10 +143,15 @@ class Rounds:
         cycle, view = resolved.cycle, resolved.cycle.view
         if bound := self._bound(wanted, cycle, resolved.replica):
             return Held(view.token, bound, already_bound=True)
-        reservations = view.snapshot.reservations
-        held = reservations.of(wanted.namespace, cycle.name, cycle.uid)
-        if before:
-            assumed = [difference for each in before for difference in each.differences]
+        held = None
+        assumed = [difference for each in before for difference in each.differences]
+        replaced = view.snapshot.reservations.get(f"{wanted.namespace}/{cycle.name}")
+        if replaced is not None and replaced.is_for(cycle.uid):
+            held = replaced  # the cycle does not count it
+        elif replaced is not None:
+            # A predecessor's: it ends with the write of this one.
+            assumed.append((replaced, -1))
+        if assumed:
             others = view.snapshot.adjusted(wanted.namespace, assumed, cycle.judgeable.groups)
             cycle = replace(cycle, view=replace(view, snapshot=others))
         chosen = job.choose(cycle, held)
@@ -155,13 +159,12 @@ class Rounds:
             return Held(view.token, "", chosen.status, chosen.message)
         stored = self._reservation(wanted, cycle, chosen, held)
         differences = [(reservation_row(stored), 1)]
-        replaced = reservations.get(f"{wanted.namespace}/{cycle.name}")
         if replaced is not None:
             differences.append((replaced, -1))
         return Decided(job, view, stored, chosen, differences)
 
     def _bound(self, wanted: Wanted, cycle: Cycle, replica: Replica) -> str:
-        """The node that the pod runs on already; empty when it does not."""
+        """The node that the pod is bound to already and counts on; empty when there is none."""
         if wanted.node:
             return wanted.node
         if not replica.is_counted(wanted.namespace, cycle.name):
@@ -169,7 +172,9 @@ class Rounds:
         stored = self._store.get(cycle.cluster, Key(Kind.POD, wanted.namespace, cycle.name))
         if stored is None or (cycle.uid and stored.uid not in ("", cycle.uid)):
             return ""
-        return object_from_stored(stored).pod.spec.node_name
+        # The store may know of its end before the replica does.
+        pod = bound_pod(stored.payload, TERMINAL_PHASES)
+        return pod.node if pod.counted else ""
 
     def _reservation(
         self, wanted: Wanted, cycle: Cycle, node: str, held: ReservationRow | None

@@ -235,26 +235,28 @@ class _Run:
         self._preference = Preference(options.fit, options.seed)
 
     def holds_nothing(self, batch: Batch, name: str) -> bool:
-        """Whether no place is held for a pod."""
+        """Whether no place is held for a pod of the name."""
         held = self.state.reservations
-        return not held or held.of(batch.namespace, name, batch.uid) is None
+        return not held or held.get(f"{batch.namespace}/{name}") is None
 
     def place(self, batch: Batch, judgeable: Judgeable, name: str) -> tuple[Cycle, str | Refusal]:
         """Choose a node for a pod, and count it there."""
         state, namespace = self.state, batch.namespace
-        held = None
+        replaced = held = None
         if state.reservations:
-            held = state.reservations.of(namespace, name, batch.uid)
-        if held is not None:
-            # What is held for the pod is not in its own way.
-            state = state.without(namespace, held, self._groups)
+            replaced = state.reservations.get(f"{namespace}/{name}")
+        if replaced is not None:
+            # What is held for the pod is not in its own way, nor what Place would end: a
+            # predecessor's.
+            held = replaced if replaced.is_for(batch.uid) else None
+            state = state.without(namespace, replaced, self._groups)
         pod = batch.shape.pod
         view = replace(self._view, snapshot=state)
         cycle = Cycle("", pod, batch.rules, judgeable, view, name, batch.uid)
         chosen = choose(cycle, batch.demand, self._preference, held)
         if isinstance(chosen, Refusal):
             return cycle, chosen
-        if held is not None:
+        if replaced is not None:
             ended = state.reservations.changed({f"{namespace}/{name}": None})
             state = replace(state, reservations=ended)
         labels = tuple(sorted(pod.labels.items()))

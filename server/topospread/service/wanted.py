@@ -33,7 +33,7 @@ class Wanted:
         ask: about the pod; its nodes are the candidates.
         pod: the pod, as its shape.
         demand: what it takes.
-        node: that it is bound to; empty while it waits.
+        node: that the caller says it is bound to; otherwise empty.
         lifetime: milliseconds that the place is held for.
         conflicts: how often others' changes made a judgement void.
     """
@@ -65,7 +65,7 @@ class Held:
         node: the place; empty when it was refused.
         status: Success, or why it was refused.
         message: as kube-scheduler words it on a pod that fits nowhere.
-        already_bound: the pod runs there; nothing was written.
+        already_bound: the pod is bound there and counts; nothing was written.
         expires_at: milliseconds since 1970 on the store's clock.
     """
 
