@@ -53,6 +53,7 @@ GIVEN = {
     "store": ("redis://cache:6379/0", "redis://cache:6379/0"),
     "workers": ("3", 3),
     "max_request_bytes": ("8MiB", 8 << 20),
+    "max_decision_bytes": ("2MiB", 2 << 20),
     "cycle_ttl": ("2m", 120.0),
     "coalesce": ("5ms", 0.005),
     "grace": ("7", 7.0),

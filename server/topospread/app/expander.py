@@ -13,6 +13,7 @@ from topospread.transports.expander.best_options import METHOD, SERVICE, BestOpt
 from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread.transports.grpc.credentials import Credentials, credentials
 from topospread.transports.grpc.frame import Frame
+from topospread.transports.grpc.packing import RequestBytes
 from topospread.transports.grpc.server import GrpcServer, ServerOptions
 from topospread_proto.v1 import expander_pb2 as pb
 
@@ -73,7 +74,10 @@ def expander_server(
         max_calls=parts.EXPANDER_THREADS,
     )
     return GrpcServer(
-        Frame(*telemetry), {SERVICE: expander_methods(settings, engine)}, pools, options
+        Frame(*telemetry, largest=RequestBytes(MAX_REQUEST_BYTES)),
+        {SERVICE: expander_methods(settings, engine)},
+        pools,
+        options,
     )
 
 

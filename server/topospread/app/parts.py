@@ -13,7 +13,13 @@ from topospread.transports.grpc.credentials import Credentials, credentials
 from topospread.transports.grpc.direct import DirectCalls, supported
 from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
 from topospread.transports.grpc.pool import lend_place
-from topospread.transports.grpc.server import OTHER_QUEUE, OTHER_THREADS, Pools, ServerOptions
+from topospread.transports.grpc.server import (
+    OTHER_AWAY,
+    OTHER_QUEUE,
+    OTHER_THREADS,
+    Pools,
+    ServerOptions,
+)
 
 if TYPE_CHECKING:
     from topospread.app.doors import Doors
@@ -45,7 +51,7 @@ def make_pools(settings: ServerSettings) -> Pools:
         ),
         expander=BoundedExecutor("expander", EXPANDER_THREADS, EXPANDER_QUEUE, waiting),
         streams=StreamExecutor("stream", settings.stream_threads, waiting),
-        other=BoundedExecutor("other", OTHER_THREADS, OTHER_QUEUE),
+        other=BoundedExecutor("other", OTHER_THREADS, OTHER_QUEUE, waiting=0, away=OTHER_AWAY),
     )
 
 

@@ -51,6 +51,7 @@ from topospread.transports.grpc.explain import ExplainServicer
 from topospread.transports.grpc.feed import FeedServicer
 from topospread.transports.grpc.frame import Frame
 from topospread.transports.grpc.observe import Observer
+from topospread.transports.grpc.packing import RequestBytes
 from topospread.transports.grpc.placement import PlacementServicer
 from topospread.transports.grpc.pool import away, lend_place
 from topospread.transports.grpc.rank import RankServicer
@@ -320,7 +321,14 @@ class Server:
         expander = {best_options.SERVICE: expander_methods(settings, self._engine)}
         doors = self._doors
         return GrpcServer(
-            Frame(self._tracing, self.metrics, doors.gate, doors.rates, doors.refusals),
+            Frame(
+                self._tracing,
+                self.metrics,
+                doors.gate,
+                doors.rates,
+                doors.refusals,
+                RequestBytes(settings.max_request_bytes, settings.max_decision_bytes),
+            ),
             completed(audited(offered), self.version) | expander,
             self._pools,
             parts.grpc_options(settings, reuse_port=self._reuse_port),

@@ -22,6 +22,15 @@ class LimitSettings:
             "Room for an Apply of 500 pods of 20 KiB with a margin.",
         ),
     ] = 16 * _MIB
+    max_decision_bytes: Annotated[
+        int,
+        About(
+            values.size(1024),
+            "bytes",
+            "Largest request of PreFilter, Filter, Score, Evaluate, EvaluateStream.",
+            "One pod, of which no API server takes 1.5 MiB, and the pods of a node beside it.",
+        ),
+    ] = 4 * _MIB
     max_response_bytes: Annotated[
         int,
         About(

@@ -52,11 +52,20 @@ class BoundedExecutor(Pool):
         workers: threads that compute.
         queue: calls that may stand in line.
         waiting: calls that may wait at once.
+        away: threads that are added for those that are away.
     """
 
-    def __init__(self, name: str, workers: int, queue: int, waiting: int = DEFAULT_WAITING) -> None:
+    def __init__(
+        self,
+        name: str,
+        workers: int,
+        queue: int,
+        waiting: int = DEFAULT_WAITING,
+        away: int = MAX_AWAY,
+    ) -> None:
         super().__init__(name, waiting)
         self._bound = queue
+        self._away = away
         self._line: SimpleQueue[Work | None] = SimpleQueue()
         self._lent = 0
         self._paused = False
@@ -183,7 +192,7 @@ class BoundedExecutor(Pool):
         with self._lock:
             places = [worker for worker in self._workers if not worker.lent]
             away = [worker for worker in places if (left := worker.away_since) and left < since]
-            room = max(0, MAX_AWAY + self._waiting - self._lent)
+            room = max(0, self._away + self._waiting - self._lent)
         for worker in away[: min(room, wanted)]:
             self._lend(worker)
         if len(away) < len(places):

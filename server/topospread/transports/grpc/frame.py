@@ -41,6 +41,7 @@ from topospread.transports.grpc.calls import (
 )
 from topospread.transports.grpc.failures import Failure, failure_of
 from topospread.transports.grpc.needs import address_of, caller_of, known_as, need_of
+from topospread.transports.grpc.packing import RequestBytes, plain
 from topospread.transports.grpc.pool import Pool, away, overloaded
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Frame:
         gate: tells who calls; without one anybody may do anything.
         rates: how often each caller may call; None: as often as it likes.
         refusals: told of who was not let in.
+        largest: how large requests may be.
 
     Attributes:
         stopping: open streams are to end.
@@ -80,12 +82,14 @@ class Frame:
         gate: Gate | None = None,
         rates: Rates | None = None,
         refusals: Refusals | None = None,
+        largest: RequestBytes | None = None,
     ) -> None:
         self._tracing = tracing
         self._metrics = metrics
         self.gate = gate
         self.rates = rates
         self.refusals = refusals or Refusals()
+        self.largest = largest or RequestBytes()
         self.stopping = False
 
     def wrap(
@@ -155,6 +159,7 @@ class _Direct:
             if refused is None:
                 if raw is None:
                     raise _silence(call)
+                raw = plain(raw, self._framed.most)
                 self._framed.check(caller, raw, call)
         except TopospreadError as error:
             refused = error
@@ -171,6 +176,7 @@ class _Framed:
         self._meter = frame.meter(self._label)
         self._pool_name = pool_name
         self._need = need_of(service, name)
+        self.most = frame.largest.of(name)
 
     @property
     def guarded(self) -> bool:
@@ -205,7 +211,7 @@ class _Framed:
             if refused is not None:
                 raise refused
             call = self._call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
-            answer = _served(method, raw, raws, call, context)
+            answer = _served(method, raw, raws, call, context, self.most)
             if span.recording:
                 _describe_answer(span, answer)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
@@ -232,7 +238,7 @@ class _Framed:
             )
             call.question = lambda: self._frame.begin(self._method, context)
             if isinstance(method, StreamBoth):
-                asked = _messages(method.request, raws, context, patient=True)
+                asked = _messages(method.request, raws, context, self.most, patient=True)
                 answers = method.serve(asked, call)
             else:
                 request = parse(method.request, raw)
@@ -311,7 +317,8 @@ class _Framed:
             return b""
         try:
             with away(context.cancel):
-                return next(raws)
+                raw = next(raws)
+            return plain(raw, self.most)
         except StopIteration:
             raise _silence(context) from None
         except grpc.RpcError:
@@ -389,6 +396,7 @@ def _served(
     raws: Iterator[bytes],
     call: Call,
     context: Context,
+    most: int,
 ) -> Answer:
     if isinstance(method, UnaryBytes):
         return method.serve(raw, call)
@@ -398,7 +406,8 @@ def _served(
             _describe_request(call.span, request)
         return method.serve(request, call)
     assert isinstance(method, StreamIn), "what is not offered was refused"
-    return method.serve(_messages(method.request, raws, context, permit=call.permit), call)
+    asked = _messages(method.request, raws, context, most, permit=call.permit)
+    return method.serve(asked, call)
 
 
 def _describe_request(span: CallSpan, request: object) -> None:
@@ -418,6 +427,7 @@ def _messages(
     kind: type[_Request],
     raws: Iterator[bytes],
     context: Context,
+    most: int,
     *,
     patient: bool = False,
     permit: Callable[[bytes], None] | None = None,
@@ -441,6 +451,7 @@ def _messages(
             return
         except grpc.RpcError as cause:
             raise _gone(context) from cause
+        raw = plain(raw, most)
         idle = patient
         if permit is not None:
             permit(raw)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from topospread.transports.grpc.pool import Pool
 
 SERVICE: Final = health.SERVICE_NAME
+
+MAX_WATCHES: Final = 1024
+"""Open at once: strangers may watch, too, and each watch is kept until it ends."""
+
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -64,6 +68,9 @@ class Health:
             send: Callable[[health_pb2.HealthCheckResponse | None], None],
         ) -> None:
             request = first_message(health_pb2.HealthCheckRequest, raws, context)
+            if len(self._watches) >= MAX_WATCHES:
+                text = f"{MAX_WATCHES} watches are open already: try again later"
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
             self._watches.add(context)
             context.add_callback(lambda: self._watches.discard(context))
             self._servicer.Watch(request, context, send)

@@ -33,6 +33,11 @@ OTHER_THREADS: Final = 2
 
 OTHER_QUEUE: Final = 256
 
+OTHER_AWAY: Final = 2
+"""Threads more while callers of health keep their messages back. Strangers call it, and gRPC's core
+takes in a message of the largest size for each thread that waits for one.
+"""
+
 HANDSHAKE_MS: Final = 10_000
 """For TLS and the greetings of HTTP/2: far above the time that any network takes."""
 
@@ -244,6 +249,12 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     chosen = [
         ("grpc.max_receive_message_length", options.max_request_bytes),
         ("grpc.max_send_message_length", options.max_response_bytes),
+        # Requests are unpacked when they are carried out: see packing.py.
+        ("grpc.per_message_decompression", 0),
+        # What a call may send before anybody has asked for its message: 64 KiB. Core's estimate
+        # of the network would make it 4 MiB for each call of each caller, strangers included; a
+        # message that was asked for gets room for all of it at once.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.so_reuseport", int(options.reuse_port)),
         ("grpc.max_allowed_incoming_connections", options.max_connections),
         ("grpc.max_concurrent_streams", options.max_calls_per_connection),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 from typing_extensions import override
 
-from topospread.errors import PermissionDenied, Unauthenticated
+from topospread.errors import PermissionDenied, TopospreadError, Unauthenticated
 from topospread.transports.grpc.failures import code_of
 from topospread.transports.grpc.needs import address_of, caller_of
+from topospread.transports.grpc.packing import plain
 from topospread.transports.grpc.pool import away, overloaded
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from topospread.access.gate import Gate
     from topospread.access.refusals import Refusals
     from topospread.transports.grpc.pool import Pool
+
+MAX_BYTES: Final = 16 << 10
+"""Of a request of health or reflection: names of services and symbols."""
 
 _Request = TypeVar("_Request", bound=Message)
 
@@ -105,7 +109,9 @@ def next_message(
     if raw is None:
         return None
     try:
-        return kind.FromString(raw)
+        return kind.FromString(plain(raw, MAX_BYTES))
+    except TopospreadError as refused:
+        context.abort(code_of(refused), str(refused))
     except DecodeError:
         name = kind.DESCRIPTOR.full_name
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request does not parse as {name}")

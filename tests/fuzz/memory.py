@@ -1,0 +1,420 @@
+"""What callers can make a server keep: attacks on its memory, each with the peak that it reached.
+
+    python -m tests.fuzz.memory [--only NAME] [--scale 0.1] [--flag=--no-direct-calls] [--tls]
+
+Attacks of strangers show no credential to a server with an access file; the others have the role
+`decide`. A caller beside them asks all the while.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import ssl
+import sys
+import threading
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import grpc
+import trustme
+
+from tests.access.callers import AccessFile
+from tests.fuzz import attacker
+from tests.fuzz.attacker import Line
+from tests.servers import Peer, ServerProcess, evaluate_request, node, pod, two_zones
+from topospread_proto.v1 import cluster_state_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MIB: Final = 1 << 20
+CHECK: Final = "/grpc.health.v1.Health/Check"
+WATCH: Final = "/grpc.health.v1.Health/Watch"
+REFLECT: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+EVALUATE: Final = "/topospread.v1.SpreadEngine/Evaluate"
+APPLY: Final = "/topospread.v1.ClusterState/Apply"
+LIST: Final = "/topospread.v1.ClusterState/List"
+STATE_WATCH: Final = "/topospread.v1.ClusterState/Watch"
+UNKNOWN: Final = "/nothing.Nothing/Nothing"
+LONG: Final = 15 * MIB
+
+
+@dataclass
+class Target:
+    """A server under attack.
+
+    Attributes:
+        address: of gRPC.
+        http: host:port of HTTP.
+        pids: of its processes.
+        bearer: header of a caller with a role.
+        tls: to speak to it.
+    """
+
+    address: str
+    http: str
+    pids: Sequence[int]
+    bearer: tuple[bytes, bytes]
+    tls: ssl.SSLContext | None = None
+    opened: ExitStack = field(default_factory=ExitStack)
+
+    def line(self, takes: int = 2**31 - 1) -> Line:
+        """One more connection, open until the attack is over."""
+        line = Line(self.address, self.tls, takes)
+        self.opened.callback(line.close)
+        return line
+
+    def raw(self) -> socket.socket:
+        """One more connection of HTTP/1."""
+        host, _, port = self.http.rpartition(":")
+        raw = socket.create_connection((host, int(port)), 30.0)
+        if self.tls is not None:
+            raw = self.tls.wrap_socket(raw, server_hostname=host)
+        self.opened.callback(raw.close)
+        return raw
+
+    def resident(self) -> int:
+        """Bytes of memory that its processes have."""
+        return sum(_status(pid, "VmRSS") for pid in self.pids)
+
+    def peak(self) -> int:
+        """The most that they had since :meth:`forget`."""
+        return sum(_status(pid, "VmHWM") for pid in self.pids)
+
+    def forget(self) -> None:
+        """Begin anew with the peak."""
+        for pid in self.pids:
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _status(pid: int, name: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) << 10
+    raise AssertionError(f"{name} is not said of {pid}")
+
+
+# ------------------------------ attacks of strangers
+
+
+def packed_checks(target: Target, many: int) -> int:
+    """Health/Checks of 15 kB that unpack to 15 MiB."""
+    return _calls(target, CHECK, attacker.packed(LONG), many, 50)
+
+
+def long_checks(target: Target, many: int) -> int:
+    """Health/Checks with messages of 15 MiB, whose last byte does not come."""
+    return _calls(target, CHECK, attacker.plain(LONG, 1), many, 50)
+
+
+def long_calls(target: Target, many: int) -> int:
+    """Calls of all kinds with such messages."""
+    sent = 0
+    for path in (EVALUATE, APPLY, LIST, REFLECT, UNKNOWN):
+        sent += _calls(target, path, attacker.plain(LONG, 1), many // 5, 50)
+    return sent
+
+
+def watches(target: Target, many: int) -> int:
+    """Health/Watches that stay."""
+    return _calls(target, WATCH, attacker.short(), many, 1000, takes=0)
+
+
+def untaken_checks(target: Target, many: int) -> int:
+    """Health/Checks whose answers are not taken."""
+    return _calls(target, CHECK, attacker.short(), many, 1000, takes=0)
+
+
+def idle_lines(target: Target, many: int) -> int:
+    """Connections of gRPC that say hello and nothing more."""
+    for _ in range(many):
+        with suppress(OSError):
+            target.line()
+    return 0
+
+
+def idle_pages(target: Target, many: int) -> int:
+    """Connections of HTTP that ask for a page and stay."""
+    for _ in range(many):
+        with suppress(OSError):
+            target.raw().sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+    return 0
+
+
+def long_heads(target: Target, many: int) -> int:
+    """Heads of HTTP requests that do not end, of as many fields as there is room for."""
+    head = b"GET /livez HTTP/1.1\r\n" + b"a:\r\n" * 15_000
+    return _sent(target, head, many)
+
+
+def refused_bodies(target: Target, many: int) -> int:
+    """Bodies over HTTP of who shows nothing."""
+    head = b"POST /extender/default/filter HTTP/1.1\r\nhost: x\r\ncontent-length: 66060288\r\n\r\n"
+    return _sent(target, head + bytes(8 * MIB), many)
+
+
+# ------------------------------ attacks of callers with a role
+
+
+def long_bodies(target: Target, many: int) -> int:
+    """Bodies over HTTP of 63 MiB, whose last byte does not come."""
+    name, value = target.bearer
+    head = b"POST /extender/default/filter HTTP/1.1\r\nhost: x\r\n" + name + b": " + value
+    head += b"\r\ncontent-length: 66060289\r\n\r\n"
+    return _sent(target, head, many, zeros=63 * MIB)
+
+
+def long_evaluates(target: Target, many: int) -> int:
+    """Evaluates with messages of 15 MiB, whose last byte does not come."""
+    return _calls(target, EVALUATE, attacker.plain(LONG, 1), many, 50, credential=True)
+
+
+def packed_evaluates(target: Target, many: int) -> int:
+    """Evaluates of 15 kB that unpack to 15 MiB."""
+    message = evaluate_request().SerializeToString()
+    return _calls(target, EVALUATE, attacker.packed(LONG, message), many, 100, credential=True)
+
+
+def untaken_lists(target: Target, many: int) -> int:
+    """Lists of some 3 MiB that are not taken."""
+    request = pb.ListRequest(kind=pb.KIND_POD, page_size=5000).SerializeToString()
+    body = attacker.short(request)
+    return _calls(target, LIST, body, many, 800, takes=0, credential=True, seconds=60)
+
+
+def untaken_watches(target: Target, many: int) -> int:
+    """Watches of the whole state that are not taken."""
+    body = attacker.short(pb.WatchRequest().SerializeToString())
+    return _calls(target, STATE_WATCH, body, many, 100, takes=0, credential=True)
+
+
+def untaken_evaluates(target: Target, many: int) -> int:
+    """Evaluates whose answers are not taken."""
+    body = attacker.short(evaluate_request().SerializeToString())
+    return _calls(target, EVALUATE, body, many, 1000, takes=0, credential=True)
+
+
+def _calls(
+    target: Target,
+    path: str,
+    body: attacker.Body,
+    many: int,
+    each: int,
+    *,
+    takes: int = 2**31 - 1,
+    credential: bool = False,
+    seconds: float = 20.0,
+) -> int:
+    """So many calls, `each` on one connection; returns the bytes of bodies that were sent."""
+    lines = []
+    for begun in range(0, many, each):
+        with suppress(OSError):
+            line = target.line(takes)
+            for _ in range(min(each, many - begun)):
+                line.call(path, body, (target.bearer,) * credential)
+            lines.append(line)
+    attacker.pump(lines, seconds)
+    return sum(line.sent for line in lines)
+
+
+def _sent(target: Target, head: bytes, many: int, zeros: int = 0) -> int:
+    """The same bytes on so many connections, as far as they are taken."""
+    sent = 0
+    raws = []
+    for _ in range(many):
+        with suppress(OSError):
+            raw = target.raw()
+            raw.settimeout(0.2)
+            raws.append((raw, [head]))
+    if zeros:
+        raws = [(raw, [*left, *[bytes(MIB)] * (zeros // MIB)]) for raw, left in raws]
+    deadline = time.monotonic() + 25.0
+    while raws and time.monotonic() < deadline:
+        going = []
+        for raw, left in raws:
+            piece = left.pop(0)
+            try:
+                done = raw.send(piece)
+            except TimeoutError:
+                done = 0
+            except OSError:
+                continue
+            sent += done
+            if done < len(piece):
+                left.insert(0, piece[done:])
+            if left:
+                going.append((raw, left))
+        raws = going
+    return sent
+
+
+ATTACKS: Final[Sequence[tuple[Callable[[Target, int], int], int, bool]]] = (
+    (packed_checks, 500, True),
+    (long_checks, 300, True),
+    (long_calls, 500, True),
+    (watches, 20_000, True),
+    (untaken_checks, 20_000, True),
+    (idle_lines, 5000, True),
+    (idle_pages, 5000, True),
+    (long_heads, 1000, True),
+    (refused_bodies, 200, True),
+    (long_bodies, 57, False),
+    (long_evaluates, 300, False),
+    (packed_evaluates, 1000, False),
+    (untaken_lists, 4720, False),
+    (untaken_watches, 100, False),
+    (untaken_evaluates, 20_000, False),
+)
+"""Each with how much of it is tried, and whether strangers make it."""
+
+
+class Witness:
+    """A caller with a role that asks one question after the other.
+
+    Attributes:
+        answered, failed: questions.
+        slowest: seconds of the one that took longest.
+    """
+
+    def __init__(self, target: Target, channel: grpc.Channel) -> None:
+        self.answered = self.failed = 0
+        self.slowest = 0.0
+        self._over = threading.Event()
+        name, value = target.bearer
+        self._metadata = ((name.decode(), value.decode()),)
+        self._ask: Any = channel.unary_unary(EVALUATE)
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        request = evaluate_request().SerializeToString()
+        while not self._over.wait(0.1):
+            began = time.monotonic()
+            try:
+                self._ask(request, timeout=60.0, metadata=self._metadata)
+                self.answered += 1
+            except grpc.RpcError:
+                self.failed += 1
+            self.slowest = max(self.slowest, time.monotonic() - began)
+
+
+def loaded(peer: Peer, bearer: Any, pods: int = 5000) -> None:
+    """Pods with long labels, so that a page of them is large."""
+    labels = {f"label-{number}": "x" * 60 for number in range(9)}
+    objects = [node(f"n{number}", "a") for number in range(50)]
+    for number in range(pods):
+        one = pod(f"pod-{number}", f"n{number % 50}", app="other")
+        one.pod.metadata.labels.update(labels)
+        objects.append(one)
+    for at in range(0, len(objects), 500):
+        request = pb.ApplyRequest(objects=objects[at : at + 500])
+        peer.state.Apply(request, timeout=60.0, metadata=bearer)
+
+
+def attacked(
+    attack: Callable[[Target, int], int],
+    many: int,
+    *,
+    flags: Sequence[str] = (),
+    tls: bool = False,
+    settle: float = 30.0,
+    variables: dict[str, str] | None = None,
+) -> dict[str, float]:
+    """One attack on a server of its own; what it came to, in MiB and seconds."""
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        access = AccessFile(Path(folder) / "access.yaml", caller=["write", "decide"])
+        ((_, bearer),) = access.bearer("caller")
+        arguments = ["--store", "memory:", "--http", "127.0.0.1:0", "--extender", "filter"]
+        arguments += ["--access-file", str(access), "--log-level", "error", *flags]
+        context = credentials = None
+        if tls:
+            authority = trustme.CA()
+            pem = Path(folder) / "server.pem"
+            authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(pem))
+            arguments += ["--tls-cert", str(pem), "--tls-key", str(pem)]
+            context = ssl.create_default_context()
+            authority.configure_trust(context)
+            context.set_alpn_protocols(["h2"])
+            credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
+        server = stack.enter_context(ServerProcess(*arguments, **(variables or {})))
+        pids = [server.process.pid, *server.workers()]
+        http = server.http.rpartition("/")[2]
+        header = (b"authorization", bearer.encode())
+        target = Target(server.address, http, pids, header, context)
+        peer = stack.enter_context(Peer(server.address, credentials))
+        metadata = (("authorization", bearer),)
+        request = pb.ApplyRequest(objects=two_zones())
+        peer.state.Apply(request, timeout=60.0, metadata=metadata)
+        if attack in (untaken_lists, untaken_watches):
+            loaded(peer, metadata)
+        for _ in range(50):
+            peer.engine.Evaluate(evaluate_request(), timeout=60.0, metadata=metadata)
+        target.forget()
+        before = target.resident()
+        with Witness(target, peer.channel) as witness:
+            began = time.monotonic()
+            with target.opened:
+                sent = attack(target, many)
+                time.sleep(min(settle, 2.0))
+                took = time.monotonic() - began
+                held = target.resident()
+                time.sleep(settle)
+                later = target.resident()
+            time.sleep(settle)
+        return {
+            "sent": sent / MIB,
+            "before": before / MIB,
+            "peak": target.peak() / MIB,
+            "held": held / MIB,
+            "later": later / MIB,
+            "after": target.resident() / MIB,
+            "seconds": took,
+            "answered": witness.answered,
+            "failed": witness.failed,
+            "slowest": witness.slowest,
+        }
+
+
+def main() -> None:
+    """Run them and print a line for each."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.memory")
+    parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--settle", type=float, default=30.0)
+    parser.add_argument("--flag", action="append", default=[])
+    parser.add_argument("--tls", action="store_true")
+    asked = parser.parse_args()
+    for attack, many, _ in ATTACKS:
+        name = attack.__name__
+        if asked.only and name not in asked.only:
+            continue
+        came = attacked(
+            attack,
+            max(1, int(many * asked.scale)),
+            flags=asked.flag,
+            tls=asked.tls,
+            settle=asked.settle,
+        )
+        figures = ", ".join(f"{key} {value:.0f}" for key, value in came.items())
+        sys.stdout.write(f"{name}: {figures}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    main()

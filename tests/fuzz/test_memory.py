@@ -1,0 +1,22 @@
+"""What strangers can make a server keep: a small share of what `memory` tries."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz import memory
+
+MOST = 200
+"""MiB more than before."""
+
+
+@pytest.mark.parametrize(
+    ("attack", "many", "tls"),
+    [(memory.packed_checks, 200, False), (memory.long_checks, 60, True)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_strangers_cost_little_memory(attack, many, tls):
+    came = memory.attacked(attack, many, tls=tls, settle=0.5)
+    assert came["peak"] - came["before"] <= MOST
+    assert came["answered"]
+    assert not came["failed"]
