@@ -94,6 +94,8 @@ def observed() -> Metrics:
     metrics.placement("Place", "held")
     metrics.placement_conflict("Place")
     metrics.unknown_nodes("default")
+    metrics.outrun("default")
+    metrics.watch_refused("default", lambda: 0)
     metrics.http_ended("malformed")
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])

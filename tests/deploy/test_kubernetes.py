@@ -249,3 +249,16 @@ def test_the_pod_may_do_nothing_that_it_needs_not() -> None:
     assert POD["spec"]["securityContext"]["runAsUser"] == 65532
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(POD["spec"])
     assert not [volume for volume in POD["spec"]["volumes"] if "hostPath" in volume]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_waking_may_patch_the_status_of_pods_and_nothing_else(version: str) -> None:
+    component = parsed(FOLDER / "waking" / "kustomization.yaml")
+    assert component["kind"] == "Component"
+    (file,) = component["resources"]
+    role, binding = yaml.safe_load_all((FOLDER / "waking" / file).read_text())
+    for each in (role, binding):
+        kubernetes_validate.validate(each, version, strict=True)
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == OBJECTS["ClusterRoleBinding/topospread-feed"]["subjects"]

@@ -230,8 +230,11 @@ def test_a_whole_node_that_cannot_be_read_is_told(scheduler):
 
 
 def unknown_nodes(scheduler):
+    return counted(scheduler, "topospread_extender_unknown_nodes_total")
+
+
+def counted(scheduler, name):
     exposed = scheduler.http.get("/metrics").content
-    name = "topospread_extender_unknown_nodes_total"
     return value(exposed, name, cluster="default") if name.encode() + b"{" in exposed else 0
 
 
@@ -559,3 +562,29 @@ def test_the_extender_may_have_an_address_of_its_own():
 def test_the_extender_may_be_off():
     with served(http="127.0.0.1:0", extender="off") as server, Scheduler(server) as scheduler:
         assert scheduler.post("filter", sample("cached-filter")).status_code == 404
+
+
+def test_a_burst_that_outruns_the_state_is_counted_and_said_once(fresh, caplog):
+    def outruns():
+        return counted(fresh, "topospread_extender_outrun_total")
+
+    fresh.ask("filter", spreading("one"), NAMES)
+    fresh.write(pod("one", "n0000"))
+    # The one before it is there; asked again, it is its own predecessor.
+    fresh.ask("filter", spreading("two"), NAMES)
+    fresh.ask("filter", spreading("two"), NAMES)
+    assert outruns() == 0
+    # The one before them is not: where it goes is known to the scheduler alone.
+    fresh.ask("filter", spreading("three"), NAMES)
+    fresh.ask("filter", spreading("four"), NAMES)
+    assert outruns() == 2
+    lines = [one.getMessage() for one in caplog.records if "may break maxSkew" in one.getMessage()]
+    assert len(lines) == 1
+    assert "default/three" in lines[0]
+
+
+def test_places_outrun_nothing(fresh, caplog):
+    for name in ("one", "two", "three"):
+        assert len(fresh.ask("place", spreading(name), NAMES)["NodeNames"]) == 1
+    assert "may break maxSkew" not in caplog.text
+    assert counted(fresh, "topospread_extender_outrun_total") == 0

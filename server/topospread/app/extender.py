@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from topospread.config.settings import ServerSettings
     from topospread.service.engine import Engine
     from topospread.service.holding import Holding
+    from topospread.service.refused import RefusedPods
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Tracing
     from topospread.transports.grpc.executor import BoundedExecutor
@@ -25,16 +26,25 @@ if TYPE_CHECKING:
 def make_extender(
     settings: ServerSettings,
     judging: tuple[Engine, Holding],
+    refused: RefusedPods | None,
     telemetry: tuple[Tracing, Metrics],
     pools: Pools,
 ) -> Extender | None:
-    """The extender; None when that is off."""
+    """The extender; None when that is off.
+
+    Args:
+        settings: what was configured.
+        judging: what judges pods and holds places.
+        refused: remembers what is refused.
+        telemetry: what counts and traces.
+        pools: do the work.
+    """
     if settings.extender == "off":
         return None
     engine, holding = judging
     tracing, metrics = telemetry
     return Extender(
-        Verbs(engine, holding, metrics, round(settings.extender_hold * 1000)),
+        Verbs(engine, holding, metrics, round(settings.extender_hold * 1000), refused),
         tracing,
         metrics,
         Workplaces(

@@ -9,16 +9,19 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import ConfigError, InvalidRequest
+from topospread.service.refused import RefusedPods
 from topospread.store.api import Kind
 from topospread.store.checks import check_cluster
 from topospread.transports.kubernetes.api_server import Access, ApiServer
 from topospread.transports.kubernetes.feed import Feed
 from topospread.transports.kubernetes.sinks import ServiceSink
+from topospread.transports.kubernetes.waking import PodWaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topospread.config.settings import ServerSettings
+    from topospread.service.engine import Engine
     from topospread.service.feeders import Feeders
     from topospread.service.write import Writes
 
@@ -60,6 +63,26 @@ def make_feed(
         listed=listed,
         stands_by=stands_by,
     )
+
+
+def make_refused(
+    settings: ServerSettings, engine: Engine, count: Callable[[str], None]
+) -> RefusedPods | None:
+    """What wakes pods that the extender refused; None when that is off.
+
+    Args:
+        settings: where the pods' API server is.
+        engine: judges them again.
+        count: told what became of each wake.
+
+    Raises:
+        ConfigError: the API server cannot be found, or the client is not installed.
+    """
+    wake = settings.extender_wake
+    if settings.extender == "off" or wake == "off" or (wake == "auto" and not settings.sync):
+        return None
+    api = open_api_server(Access(settings.sync_kubeconfig, settings.sync_context))
+    return RefusedPods(engine, settings.sync_cluster, PodWaker(api), count)
 
 
 def feeder_name() -> str:

@@ -20,7 +20,7 @@ from topospread.app.expander import (
     expander_server,
 )
 from topospread.app.extender import make_extender
-from topospread.app.feeding import FED_KINDS, make_feed
+from topospread.app.feeding import FED_KINDS, make_feed, make_refused
 from topospread.app.ports import check_free
 from topospread.app.stores import open_store
 from topospread.app.web import make_extender_http, make_http
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from topospread.config.settings import ServerSettings
+    from topospread.service.refused import RefusedPods
     from topospread.store.api import Store
     from topospread.transports.http.server import HttpServer
 
@@ -142,6 +143,7 @@ class Server:
             )
             self._engine = self._make_engine()
             self._holding = Holding(self._engine, self._store, entering_wait=lend_place)
+            self._refused = self._refused_pods()
             self._grpc = self._grpc_server()
             self._web = self._web_servers(made)
             if not reuse_port:
@@ -153,6 +155,8 @@ class Server:
             self._expander = self._expander_server()
             if self._feed is not None:
                 made.callback(self._feed.stop)
+            if self._refused is not None:
+                made.callback(self._refused.stop)
             self._closing = made.pop_all()
         self.metrics.watch_pools(self._pools.gauges)
         if (own := self._feed) is not None:
@@ -187,6 +191,8 @@ class Server:
         self._preload()
         if self._feed is not None:
             self._feed.start()
+        if self._refused is not None:
+            self._refused.start()
         if self._feed is None or self._was_fed():
             self._begin_answering()
 
@@ -274,11 +280,21 @@ class Server:
             remembers=settings.remember_results,
         )
 
+    def _refused_pods(self) -> RefusedPods | None:
+        cluster, metrics = self.settings.sync_cluster, self.metrics
+        refused = make_refused(
+            self.settings, self._engine, lambda result: metrics.wake(cluster, result)
+        )
+        if refused is not None:
+            metrics.watch_refused(cluster, refused.__len__)
+        return refused
+
     def _web_servers(self, made: ExitStack) -> Sequence[HttpServer]:
         """Those of HTTP: metrics and health, the extender beside them or by itself."""
         extender = make_extender(
             self.settings,
             (self._engine, self._holding),
+            self._refused,
             (self._tracing, self.metrics),
             self._pools,
         )

@@ -45,6 +45,11 @@ class JsonPod(NamedTuple):
         """
         return pod_from_proto(self.message())
 
+    @property
+    def size(self) -> int:
+        """Bytes of it as JSON."""
+        return len(orjson.dumps(self.fields))
+
     def message(self) -> pb.Pod:
         """The pod as protobuf.
 

@@ -72,6 +72,18 @@ class ListenerSettings:
             "Some times what a scheduler needs to bind a pod, and a feed to tell of it.",
         ),
     ] = 60.0
+    extender_wake: Annotated[
+        str,
+        About(
+            values.choice("auto", "on", "off"),
+            "",
+            "Wake a pod that the extender refused when it fits: by a condition in the pod's status,"
+            " which kube-scheduler takes for an event. Of the cluster --sync-cluster, at the API"
+            " server of --sync-kubeconfig. `auto`: with --sync.",
+            "A scheduler that tries too early does not try again for minutes; needs patch of"
+            " pods/status, and does nothing without it.",
+        ),
+    ] = "auto"
     expander_listen: Annotated[
         Address | None,
         About(

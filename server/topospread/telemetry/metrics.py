@@ -146,6 +146,9 @@ class Metrics:
         self._placements = _ByLabels(Tally)
         self._conflicts = _ByLabels(Tally)
         self._unknown_nodes = _ByLabels(Tally)
+        self._outruns = _ByLabels(Tally)
+        self._wakes = _ByLabels(Tally)
+        self._refused: dict[str, Callable[[], int]] = {}
         self._ended = _ByLabels(Tally)
         self._config = (1, True)
         self._files = {"access": True, "certificates": True}
@@ -188,6 +191,20 @@ class Metrics:
     def unknown_nodes(self, cluster: str) -> None:
         """A scheduler named nodes that are not in the cluster's state."""
         self._unknown_nodes[(cluster,)].add_one()
+
+    def outrun(self, cluster: str) -> None:
+        """A scheduler asked about a pod before the state had the one before it."""
+        self._outruns[(cluster,)].add_one()
+
+    def wake(self, cluster: str, result: str) -> None:
+        """A pod that was refused fits, and was ``woken``; it was ``gone``, or that ``failed``."""
+        self._wakes[cluster, result].add_one()
+
+    def watch_refused(self, cluster: str, read: Callable[[], int]) -> None:
+        """Ask this at each scrape how many refused pods of a cluster are remembered."""
+        self._refused[cluster] = read
+        for result in ("woken", "gone", "failed"):
+            self._wakes[cluster, result]  # from the beginning, at 0
 
     def http_ended(self, why: str) -> None:
         """An HTTP connection was ended for what its peer did, for example ``malformed``."""
@@ -261,12 +278,38 @@ class Metrics:
             ("cluster",),
             _read(self._unknown_nodes.known()),
         )
+        yield counter(
+            "topospread_extender_outrun",
+            "Pods of mode filter that were judged before the state had the one before them: they"
+            " may break maxSkew.",
+            ("cluster",),
+            _read(self._outruns.known()),
+        )
+        yield from self._refused_families()
         yield ended_family(_read(self._ended.known()))
         yield from self._config_families()
         yield from cluster_families(self._clusters())
         yield from pool_families(self._pools())
         if feeds := list(self._feeds()):
             yield from feed_families(feeds)
+
+    def _refused_families(self) -> Iterator[Metric]:
+        if not self._refused:
+            return
+        remembered = GaugeMetricFamily(
+            "topospread_extender_refused_pods",
+            "Pods that the extender refused and that it will wake when they fit.",
+            labels=("cluster",),
+        )
+        for cluster, read in self._refused.items():
+            remembered.add_metric((cluster,), read())
+        yield remembered
+        yield counter(
+            "topospread_extender_wakes",
+            "Refused pods that fit: woken by a write to the pod, gone, or the write failed.",
+            ("cluster", "result"),
+            _read(self._wakes.known()),
+        )
 
     def _config_families(self) -> Iterator[Metric]:
         generation, accepted = self._config

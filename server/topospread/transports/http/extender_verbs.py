@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from topospread.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.asks import Ask
+from topospread.service.bursts import Bursts
 from topospread.service.extend import Judged, filter_candidates, place_candidate, prioritize
 from topospread.service.victims import PodsByUid, helped
 from topospread.spread.verdicts import Code
@@ -27,10 +29,14 @@ if TYPE_CHECKING:
     from topospread.codec.json_pods import JsonPod
     from topospread.service.engine import Engine
     from topospread.service.holding import Holding
+    from topospread.service.refused import RefusedPods
+    from topospread.service.shapes import ShapedPod
     from topospread.service.wanted import Wanted
     from topospread.service.write import Traced
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Attribute, CallSpan
+
+LOG: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -67,14 +73,25 @@ class Verbs:
         holding: holds places.
         metrics: counts what became of them.
         lifetime: milliseconds that a place is held.
+        refused: remembers what filter refuses, to wake it when it fits.
     """
 
-    def __init__(self, engine: Engine, holding: Holding, metrics: Metrics, lifetime: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        holding: Holding,
+        metrics: Metrics,
+        lifetime: int,
+        refused: RefusedPods | None = None,
+    ) -> None:
         self._engine = engine
         self._holding = holding
         self._pods = PodsByUid(holding.store)
         self._metrics = metrics
         self._lifetime = lifetime
+        self._refused = refused
+        self._bursts = Bursts()
+        self._warned = False
 
     def waits_for_nothing(self, cluster: str) -> bool:
         """Whether judging is only computing: the cluster is loaded."""
@@ -97,11 +114,14 @@ class Verbs:
 
     def _filter(self, args: messages.ExtenderArgs, asked: Asked) -> bytes:
         if asked.target.places:
-            judged = self._placed(args, asked)
+            judged, pod = self._placed(args, asked)
         else:
-            ask = self._ask(args.pod, asked)
+            pod = self._engine.shaped(args.pod)
+            ask = Ask(deadline=asked.deadline, cluster=asked.target.cluster, subject=pod)
             judged = filter_candidates(self._engine, ask, args.names, args.describe)
             self._observe(judged, ask.stages.filter)
+            self._notice_burst(judged, asked, pod)
+        self._remember(args, asked, pod, judged)
         if judged.unknown:
             self._metrics.unknown_nodes(asked.target.cluster)
         if asked.span.recording:
@@ -110,7 +130,36 @@ class Verbs:
             return messages.filter_error(judged.status.reasons[0])
         return messages.filter_result(args, judged.fit, judged.refused, judged.unresolvable)
 
-    def _placed(self, args: messages.ExtenderArgs, asked: Asked) -> Judged:
+    def _notice_burst(self, judged: Judged, asked: Asked, pod: ShapedPod) -> None:
+        """Count, and say once, that pods come faster than the state learns of them."""
+        if not judged.fit or judged.status.code is not Code.SUCCESS:
+            return
+        cluster = asked.target.cluster
+        if not self._bursts.outran(self._engine.replicas.at_hand(cluster), pod):
+            return
+        self._metrics.outrun(cluster)
+        if not self._warned:
+            self._warned = True
+            LOG.warning(
+                "cluster %s: pod %s/%s was judged before the state had the pod before it: a burst"
+                " through mode filter may break maxSkew, mode place keeps it"
+                " (docs/kube-scheduler.md); topospread_extender_outrun_total counts further ones",
+                *(cluster[:63], pod.shape.pod.namespace[:63], pod.name[:253]),
+            )
+
+    def _remember(
+        self, args: messages.ExtenderArgs, asked: Asked, pod: ShapedPod, judged: Judged
+    ) -> None:
+        """Note whether the pod waits for the state to change."""
+        refused = self._refused
+        if refused is None or asked.target.cluster != refused.cluster:
+            return
+        if judged.fit or judged.status.code is not Code.SUCCESS:
+            refused.accepted(pod)
+        else:
+            refused.refused(pod, args.names, args.pod.size)
+
+    def _placed(self, args: messages.ExtenderArgs, asked: Asked) -> tuple[Judged, ShapedPod]:
         ask = Ask(deadline=asked.deadline, cluster=asked.target.cluster)
         pod = args.pod.message()
         encoded, meta = pod.SerializeToString(), pod.metadata
@@ -125,7 +174,7 @@ class Verbs:
             asked.what["node"] = held.node
             asked.what["status"] = held.status.code.value
             asked.what["already_bound"] = held.already_bound
-        return judged
+        return judged, wanted.pod
 
     @contextmanager
     def _conflicts_counted(self, wanted: Wanted) -> Iterator[None]:

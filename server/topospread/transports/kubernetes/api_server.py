@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from topospread.errors import ClusterUnavailable, ConfigError, RevisionUnavailable
+from topospread.errors import ClusterUnavailable, ConfigError, NotFound, RevisionUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -37,6 +37,8 @@ _AHEAD: Final = "Too large resource version"
 CONNECT_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
 """How long the API server may be silent while it makes one page of a list; its own limit."""
+
+PATCH_SECONDS: Final = 5.0
 
 REMINDER_SECONDS: Final = 60.0
 """Between log lines that say that the API server is out of reach."""
@@ -180,6 +182,27 @@ class ApiServer:
         """
         return _Lines(path, self._get(path, query, silence))
 
+    def patch(self, path: str, change: Mapping[str, object]) -> None:
+        """Change an object with a strategic merge patch.
+
+        Raises:
+            NotFound: there is no such object, or the uid of the change is not its own.
+            ClusterUnavailable: no answer, or a refusal.
+        """
+        response = self._request(path, {}, PATCH_SECONDS, change)
+        with self._noticing(), _failures(path):
+            content = response.data
+        if 200 <= response.status < 300:
+            return
+        text = _status_text(content)
+        if response.status in (404, 409):
+            raise NotFound(f"{path}: {text}")
+        advice = {403: ": allow patch of pods/status with RBAC (deploy/kubernetes/waking)"}
+        raise ClusterUnavailable(
+            f"{path}: the API server answers {response.status} {text}"
+            + advice.get(response.status, "")
+        )
+
     def close(self) -> None:
         """Let go of all connections that are not in use."""
         self._client.rest_client.close()
@@ -187,16 +210,26 @@ class ApiServer:
     def _get(self, path: str, query: Mapping[str, str], silence: float) -> BaseHTTPResponse:
         return self._checked(path, self._request(path, query, silence))
 
-    def _request(self, path: str, query: Mapping[str, str], silence: float) -> BaseHTTPResponse:
+    def _request(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        silence: float,
+        patch: Mapping[str, object] | None = None,
+    ) -> BaseHTTPResponse:
+        method = "GET" if patch is None else "PATCH"
         headers = {"Accept": "application/json", "User-Agent": "topospread"}
+        if patch is not None:
+            headers["Content-Type"] = "application/strategic-merge-patch+json"
         url = f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
+        timeout = (CONNECT_SECONDS, silence)
         with self._noticing(), _failures(path):
             # Asked for anew each time: tokens change while we run.
             for setting in self._configuration.auth_settings().values():
                 if setting["in"] == "header" and setting["value"]:
                     headers[setting["key"]] = setting["value"]
             made = self._client.rest_client.request(
-                "GET", url, headers=headers, _request_timeout=(CONNECT_SECONDS, silence)
+                method, url, headers=headers, body=patch, _request_timeout=timeout
             )
         self._reach.answered()
         response: BaseHTTPResponse = made.response

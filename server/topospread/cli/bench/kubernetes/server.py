@@ -219,6 +219,17 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._bind(parts[4], parts[6], orjson.loads(body)["target"]["name"])
 
+    def do_PATCH(self) -> None:
+        asked = self._asked()
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        parts = asked.path.split("/")
+        if not self._may(asked):
+            return
+        if len(parts) != 8 or parts[5] != "pods" or parts[7] != "status":
+            self._status(404, "the server could not find the requested resource")
+            return
+        self._patch_status(parts[4], parts[6], orjson.loads(body))
+
     # ------------------------------ requests
 
     def _asked(self) -> Asked:
@@ -319,6 +330,29 @@ class _Handler(BaseHTTPRequestHandler):
             self._status(409, str(refused), "Conflict")
         else:
             self._answer(201, b'{"kind":"Status","apiVersion":"v1","status":"Success"}')
+
+    def _patch_status(self, namespace: str, name: str, patch: dict[str, Any]) -> None:
+        """A strategic merge, of which only conditions are known: they are merged by their type."""
+        api = self.server.api
+
+        def merge(manifest: dict[str, Any]) -> None:
+            wanted = patch.get("metadata", {}).get("uid", manifest["metadata"]["uid"])
+            if wanted != manifest["metadata"]["uid"]:
+                raise ValueError(f"Precondition failed: UID in precondition: {wanted}")
+            status = manifest.setdefault("status", {})
+            conditions = {one["type"]: one for one in status.get("conditions") or ()}
+            for one in patch["status"]["conditions"]:
+                conditions[one["type"]] = {**conditions.get(one["type"], {}), **one}
+            status["conditions"] = list(conditions.values())
+
+        try:
+            api.objects.change("Pod", namespace, name, merge)
+        except KeyError:
+            self._status(404, f'pods "{name}" not found')
+        except ValueError as refused:
+            self._status(409, str(refused), "Conflict")
+        else:
+            self._answer(200, orjson.dumps(api.objects.get("Pod", namespace, name)))
 
     def _status(self, code: int, message: str, reason: str = "") -> None:
         self._answer(code, orjson.dumps(_failure(code, message, reason)))

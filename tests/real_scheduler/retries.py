@@ -1,0 +1,361 @@
+"""How soon a pod that was refused is bound after room has appeared for it.
+
+    python -m tests.real_scheduler.retries --binaries DIR --trials 50
+
+DIR has etcd, kube-apiserver and kube-scheduler. Each trial has a namespace of its own and is alone
+in the cluster while it lasts: any event wakes all pods that an extender refused, so that trials
+side by side would wake one another's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from typing_extensions import override
+
+from tests.real_scheduler.cluster import SERVER, Cluster, node, pod, run, spread
+from tests.redis_server import RedisProcess, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+SETTLED = 1.0
+"""Seconds without a call of the scheduler after which a pod is left waiting."""
+
+PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One change that makes room for a pod that was refused.
+
+    Attributes:
+        prepare: makes what is there before, in a namespace; returns the waiting pod.
+        change: makes room.
+        restore: undoes it for the next trial.
+    """
+
+    prepare: Callable[[Cluster, str], dict[str, Any]]
+    change: Callable[[Cluster, str], None]
+    restore: Callable[[Cluster, str], None] = lambda cluster, namespace: None
+
+
+def pods(namespace: str, name: str = "") -> str:
+    """The path of a namespace's pods, or of one."""
+    return f"/api/v1/namespaces/{namespace}/pods" + (f"/{name}" if name else "")
+
+
+TAINTED = {"spec": {"taints": [{"key": "trial", "effect": "NoSchedule"}]}}
+
+
+def occupied(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    """Zones a and b have a pod each; the node of zone c is tainted."""
+    cluster.patch("/api/v1/nodes/node-c", TAINTED)
+    for zone in "ab":
+        cluster.call("POST", pods(namespace), pod(f"web-{zone}", f"node-{zone}"))
+    return pod("late", topologySpreadConstraints=spread())
+
+
+def short_of_a_zone(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    """Zones a and b have a pod each, and a third zone is wanted that has no node."""
+    cluster.call("DELETE", "/api/v1/nodes/node-c")
+    for zone in "ab":
+        cluster.call("POST", pods(namespace), pod(f"web-{zone}", f"node-{zone}"))
+    return pod("late", topologySpreadConstraints=spread(min_domains=3))
+
+
+def full(cluster: Cluster, namespace: str) -> dict[str, Any]:
+    """Zones a and b have a pod each; another pod takes all of the node of zone c."""
+    for zone in "ab":
+        cluster.call("POST", pods(namespace), pod(f"web-{zone}", f"node-{zone}"))
+    cluster.call("POST", pods(namespace), pod("large", "node-c", app="other", cpu="8"))
+    return pod("late", topologySpreadConstraints=spread())
+
+
+def untaint(cluster: Cluster, namespace: str) -> None:
+    """Zone c may be used."""
+    del namespace
+    cluster.patch("/api/v1/nodes/node-c", {"spec": {"taints": None}})
+
+
+def relabel(cluster: Cluster, namespace: str) -> None:
+    """The pod in zone a counts no more."""
+    cluster.patch(pods(namespace, "web-a"), {"metadata": {"labels": {"app": "former"}}})
+
+
+def join(cluster: Cluster, namespace: str) -> None:
+    """Zone c gets a node."""
+    del namespace
+    cluster.call("POST", "/api/v1/nodes", node("node-c", "c"))
+
+
+def deletion(name: str) -> Callable[[Cluster, str], None]:
+    """A pod goes."""
+
+    def delete(cluster: Cluster, namespace: str) -> None:
+        cluster.call("DELETE", pods(namespace, name) + "?gracePeriodSeconds=0")
+
+    return delete
+
+
+TRIALS = {
+    "label change": Trial(occupied, relabel, untaint),
+    "deletion": Trial(occupied, deletion("web-a"), untaint),
+    "taint gone": Trial(occupied, untaint),
+    "node joined": Trial(short_of_a_zone, join),
+    "capacity freed": Trial(full, deletion("large")),
+}
+
+FEEDERS = ("same", "other", "two")
+"""The server that is asked feeds itself; another one feeds it; two are asked in turn, one feeds."""
+
+
+class Bindings:
+    """When pods were bound, as a watch of the API server tells."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._bound: dict[tuple[str, str], float] = {}
+        self._changed = threading.Condition()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def wait(self, namespace: str, name: str, seconds: float) -> float | None:
+        """When a pod was bound; None if it is not by then."""
+        with self._changed:
+            self._changed.wait_for(lambda: (namespace, name) in self._bound, seconds)
+            return self._bound.get((namespace, name))
+
+    def _watch(self) -> None:
+        with suppress(httpx.HTTPError):  # at the end
+            self._read()
+
+    def _read(self) -> None:
+        path = "/api/v1/pods?watch=1"
+        with (
+            httpx.Client(base_url=self._cluster.url, verify=self._cluster.trust) as client,
+            client.stream("GET", path, headers=self._cluster.authorized, timeout=None) as stream,
+        ):
+            for line in stream.iter_lines():
+                found = json.loads(line)["object"]
+                if found["spec"].get("nodeName"):
+                    with self._changed:
+                        meta = found["metadata"]
+                        self._bound.setdefault((meta["namespace"], meta["name"]), time.monotonic())
+                        self._changed.notify_all()
+
+
+class Balancer:
+    """Passes each request on to the next of some servers, and notes what it was asked.
+
+    Attributes:
+        calls: the verb, the pod's name, and the nodes that were answered.
+    """
+
+    def __init__(self, opened: ExitStack, servers: Sequence[str]) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.last = time.monotonic()
+        turns = cycle(servers)
+        client = opened.enter_context(httpx.Client(timeout=10.0, trust_env=False))
+        balancer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = -1
+
+            @override
+            def log_message(self, format: str, *args: Any) -> None:
+                """Silence."""
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                answer = client.post(next(turns) + self.path, content=body)
+                balancer.note(self.path, json.loads(body), answer.json())
+                self.send_response(answer.status_code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(answer.content)))
+                self.end_headers()
+                self.wfile.write(answer.content)
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        opened.callback(server.server_close)
+        opened.callback(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{server.server_port}"
+
+    def note(self, path: str, asked: Any, answered: Any) -> None:
+        self.last = time.monotonic()
+        self.calls.append({"path": path, "args": asked, "names": answered.get("NodeNames")})
+
+
+@contextmanager
+def servers(
+    cluster: Cluster, directory: Path, mode: str, feeder: str, wake: str
+) -> Iterator[Sequence[str]]:
+    """topospread, as one of FEEDERS; yields the URLs that may be asked."""
+    with ExitStack() as opened:
+        redis = opened.enter_context(RedisProcess(directory))
+        config = cluster.kubeconfig(SERVER, "topospread")
+        urls = []
+        for number in range(1 if feeder == "same" else 2):
+            http = f"127.0.0.1:{free_port()}"
+            feeds = number == 0 or feeder == "two"
+            run(
+                opened,
+                directory,
+                f"topospread-{number}",
+                *(sys.executable, "-m", "topospread", "serve"),
+                *("--listen", "127.0.0.1:0", "--http", http, "--store", redis.url),
+                *("--extender", mode, "--extender-wake", wake, "--log-format", "text"),
+                *(("--sync",) if feeds else ()),
+                *("--sync-kubeconfig", config),
+            )
+            urls.append(f"http://{http}")
+            _await_ready(urls[-1])
+        yield urls[1:] if feeder == "other" else urls
+
+
+def _await_ready(url: str) -> None:
+    ends = time.monotonic() + 90.0
+    while time.monotonic() < ends:
+        try:
+            if httpx.get(f"{url}/readyz", trust_env=False).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.1)
+    raise RuntimeError(f"{url} is not ready")
+
+
+def woken(urls: Sequence[str]) -> int:
+    """Pods that servers have woken, as their metrics tell."""
+    name = 'topospread_extender_wakes_total{cluster="default",result="woken"} '
+    pages = [httpx.get(f"{url}/metrics", trust_env=False).text for url in urls]
+    lines = [line for page in pages for line in page.splitlines() if line.startswith(name)]
+    return sum(int(float(line.removeprefix(name))) for line in lines)
+
+
+@dataclass
+class Outcome:
+    """What became of the trials of one kind."""
+
+    seconds: list[float] = field(default_factory=list)
+    stuck: int = 0
+
+    def add(self, seconds: float | None) -> None:
+        """A pod was bound so long after the change; None: not within the limit."""
+        if seconds is None:
+            self.stuck += 1
+        else:
+            self.seconds.append(seconds)
+
+    def row(self, woken: int) -> str:
+        """For the table."""
+        total = len(self.seconds) + self.stuck
+        if not self.seconds:
+            return f"| {total} | {woken} | {self.stuck} | - | - |"
+        median, longest = statistics.median(self.seconds), max(self.seconds)
+        return f"| {total} | {woken} | {self.stuck} | {median:.2f} s | {longest:.2f} s |"
+
+
+def attempt(cluster: Cluster, bindings: Bindings, trial: Trial, name: str, limit: float) -> Any:
+    """One trial; returns the seconds from the change to the binding, None past the limit."""
+    cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    waiting = trial.prepare(cluster, name)
+    time.sleep(0.3)  # the scheduler and the state have what is there before
+    cluster.call("POST", pods(name), waiting)
+    _await_refusal(cluster, name)
+    time.sleep(SETTLED)
+    began = time.monotonic()
+    trial.change(cluster, name)
+    bound = bindings.wait(name, "late", limit)
+    trial.restore(cluster, name)
+    cluster.call("DELETE", pods(name) + "?gracePeriodSeconds=0")
+    return None if bound is None else max(0.0, bound - began)
+
+
+def _await_refusal(cluster: Cluster, name: str) -> None:
+    ends = time.monotonic() + PATIENCE
+    while time.monotonic() < ends:
+        found = cluster.call("GET", pods(name, "late"))
+        if found["spec"].get("nodeName"):
+            raise RuntimeError(f"the pod of {name} was bound at once")
+        if any(one["type"] == "PodScheduled" for one in found["status"].get("conditions", ())):
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"the scheduler did not look at the pod of {name}")
+
+
+def main() -> None:
+    """Try what was asked for, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--binaries", type=Path, required=True)
+    parser.add_argument("--trials", type=int, default=50)
+    parser.add_argument("--limit", type=float, default=2.0, help="seconds; later is too late")
+    parser.add_argument("--changes", nargs="+", choices=TRIALS, default=list(TRIALS))
+    parser.add_argument(
+        "--modes", nargs="+", choices=("place", "filter"), default=["place", "filter"]
+    )
+    parser.add_argument("--feeders", nargs="+", choices=FEEDERS, default=list(FEEDERS))
+    parser.add_argument("--wake", choices=("on", "off"), default="on")
+    parser.add_argument("--logs", type=Path, help="folder to keep the logs in")
+    options = parser.parse_args()
+    late = 0
+    print("| mode | feeder | change | trials | woken | late | median | longest |", flush=True)
+    print("|---|---|---|---|---|---|---|---|", flush=True)
+    with ExitStack() as opened:
+        directory = options.logs or Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        directory.mkdir(parents=True, exist_ok=True)
+        cluster = opened.enter_context(Cluster(options.binaries, directory))
+        for zone in "abc":
+            cluster.call("POST", "/api/v1/nodes", node(f"node-{zone}", zone))
+        bindings = Bindings(cluster)
+        for mode in options.modes:
+            for feeder in options.feeders:
+                late += _try_all(cluster, bindings, directory, mode, feeder, options)
+    if late:
+        raise SystemExit(f"{late} pods were bound later than {options.limit:g} s, or not at all")
+
+
+def _try_all(
+    cluster: Cluster,
+    bindings: Bindings,
+    directory: Path,
+    mode: str,
+    feeder: str,
+    options: argparse.Namespace,
+) -> int:
+    """All changes with one mode and feeder; returns how many were late."""
+    late = 0
+    folder = directory / f"{mode}-{feeder}"
+    folder.mkdir(exist_ok=True)
+    with ExitStack() as opened:
+        urls = opened.enter_context(servers(cluster, folder, mode, feeder, options.wake))
+        url = urls[0] if len(urls) == 1 else Balancer(opened, urls).url
+        cluster.scheduler(opened, {"urlPrefix": f"{url}/extender/v1", "filterVerb": "filter"})
+        for change in options.changes:
+            before, outcome = woken(urls), Outcome()
+            for number in range(options.trials):
+                name = f"{mode}-{feeder}-{change.replace(' ', '-')}-{number}"
+                seconds = attempt(cluster, bindings, TRIALS[change], name, options.limit)
+                outcome.add(seconds if seconds is None or seconds <= options.limit else None)
+            late += outcome.stuck
+            row = outcome.row(woken(urls) - before)
+            print(f"| {mode} | {feeder} | {change} {row}", flush=True)
+    return late
+
+
+if __name__ == "__main__":
+    main()
