@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from topospread.index.partitions import make_partition
-from topospread.kube.taints import tolerated
+from topospread.kube.affinity import NAME_FIELD
+from topospread.kube.label_syntax import parse_int64
+from topospread.kube.selectors import EXISTS, GREATER, IN, LESS, NOT_IN
+from topospread.kube.taints import by_key, tolerated
 from topospread.spread.topology import (
     Bools,
     Domains,
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topospread.kube.affinity import CompiledRequirements
-    from topospread.kube.objects import Node, Taint
+    from topospread.kube.affinity import CompiledRequirements, NodeLabelRequirement
+    from topospread.kube.objects import Node, Taint, Toleration
     from topospread.spread.plans import Plan
 
 MAX_CACHED_MASKS: Final = 2048
@@ -54,7 +57,10 @@ MAX_PLANS: Final = 8192
 """Plans kept for one table: one a shape of pods that was judged since a node changed."""
 
 MAX_OFFERS: Final = 64
-"""Resources whose columns are kept for one table: callers may ask for any."""
+"""Resources whose columns are kept for one table."""
+
+MAX_LABEL_KEYS: Final = 10_000
+"""Label keys that the next table takes over instead of looking at all nodes."""
 
 NO_TAINTS: Final[tuple[Taint, ...]] = ()
 
@@ -75,12 +81,16 @@ class NodeTable:
         "_cordoned",
         "_hashes",
         "_id",
+        "_label_keys",
         "_masks",
         "_memberships",
+        "_nobody",
         "_nodes",
+        "_numbers",
         "_order",
         "_partitions",
         "_plans",
+        "_resources",
         "_slots",
         "_sorted_names",
         "_taint_ids",
@@ -96,6 +106,7 @@ class NodeTable:
         generation: int,
         nodes: Sequence[Node | None],
         columns: Mapping[str, Domains] | None = None,
+        label_keys: frozenset[str] | None = None,
     ) -> None:
         self.generation = generation
         self.capacity = len(nodes)
@@ -112,6 +123,10 @@ class NodeTable:
         self._taint_ids: Slots | None = None
         self._cordoned: Bools | None = None
         self._allocatable: dict[str, Ints] = {}
+        self._resources: frozenset[str] | None = None
+        self._label_keys: frozenset[str] | None = label_keys
+        self._numbers: dict[str, tuple[Ints, Bools]] = {}
+        self._nobody: Slots | None = None
         self._hashes: NDArray[np.uint64] | None = None
         self._order: NDArray[np.intp] | None = None
         self._sorted_names: list[str] | None = None
@@ -189,6 +204,14 @@ class NodeTable:
         """[capacity] whether the node says what it has to give."""
         return self.allocatable("") > 0
 
+    def offers(self, resource: str) -> bool:
+        """Whether any node names the resource among what it has to give."""
+        if self._resources is None:
+            named = (node.allocatable for node in self._nodes if node is not None)
+            every = itertools.chain.from_iterable(named)
+            self._resources = frozenset(name for name, _ in every)
+        return resource in self._resources
+
     def allocatable(self, resource: str) -> Ints:
         """[capacity] what each node has to give, in the scheduler's units; 0 where it has none.
 
@@ -196,6 +219,9 @@ class NodeTable:
         """
         column = self._allocatable.get(resource)
         if column is None:
+            if resource and not self.offers(resource):
+                # Callers may ask for any: one that no node has costs no look at the nodes.
+                return np.zeros(self.capacity, dtype=np.int64)
             column = np.fromiter(
                 (0 if node is None else _offer(node, resource) for node in self._nodes),
                 np.int64,
@@ -211,11 +237,27 @@ class NodeTable:
         """The values of one label over the slots."""
         column = self._columns.get(key)
         if column is None:
+            if not self._has_label(key):
+                # Callers may ask for any key: one that no node has costs no look at the nodes.
+                return Domains(key, self._no_domains(), (), {}, True)
             column = _new_column(key, self._nodes)
             # None is dropped instead: made again, it might number its domains in another way.
             if len(self._columns) < MAX_COLUMNS:
                 self._columns[key] = column
         return column
+
+    def _has_label(self, key: str) -> bool:
+        if self._label_keys is None:
+            labels = (node.labels for node in self._nodes if node is not None)
+            self._label_keys = frozenset(itertools.chain.from_iterable(labels))
+        return key in self._label_keys
+
+    def _no_domains(self) -> Slots:
+        if self._nobody is None:
+            nobody = np.full(self.capacity, -1, dtype=np.int32)
+            nobody.flags.writeable = False
+            self._nobody = nobody
+        return self._nobody
 
     def mask(self, eligibility: Eligibility) -> Bools:
         """[capacity] which nodes are eligible; never a free slot."""
@@ -227,13 +269,7 @@ class NodeTable:
             if eligibility.requirements is not None:
                 mask &= self._affinity(eligibility.requirements)
             if eligibility.tolerations is not None:
-                mask &= self._by_taints(
-                    lambda taints: tolerated(
-                        taints,
-                        eligibility.tolerations or (),
-                        comparison_operators=eligibility.comparison_operators,
-                    )
-                )
+                mask &= self._tolerated(eligibility.tolerations, eligibility.comparison_operators)
             mask.flags.writeable = False
             if len(self._masks) >= MAX_CACHED_MASKS:
                 self._masks, self._memberships = {}, {}
@@ -256,29 +292,72 @@ class NodeTable:
         mask = np.ones(self.capacity, dtype=np.bool_)
         for key, value in requirements.node_selector:
             column = self.domains(key)
-            mask &= column.ids == column.number.get(value, -2)
+            number = column.number.get(value)
+            if number is None:
+                return np.zeros(self.capacity, dtype=np.bool_)
+            mask &= column.ids == number
         if requirements.terms is None:
             return mask
         anyone = np.zeros(self.capacity, dtype=np.bool_)
-        for term in requirements.terms:
+        for term in dict.fromkeys(requirements.terms):
             fits = np.ones(self.capacity, dtype=np.bool_)
             for label in term.labels:
-                column = self.domains(label.key)
-                # Judge each distinct value once; the last entry is picked by −1: label absent.
-                table = [label.accepts(value) for value in column.values]
-                table.append(label.accepts(None))
-                fits &= np.array(table, dtype=np.bool_)[column.ids]
+                fits &= self._accepted(label)
             for node_field in term.fields:
-                if node_field.key == "metadata.name":
-                    fits &= np.fromiter(
-                        map(node_field.accepts, self.names), np.bool_, self.capacity
-                    )
+                if node_field.key == NAME_FIELD:
+                    slot = self.slot(node_field.values[0])
+                    named = np.zeros(self.capacity, dtype=np.bool_)
+                    if slot >= 0:
+                        named[slot] = True
+                    fits &= named if node_field.operator == IN else ~named
                 elif not node_field.accepts(""):
                     fits[:] = False
             anyone |= fits
         return mask & anyone
 
-    def _by_taints(self, judge: Callable[[tuple[Taint, ...]], bool]) -> Bools:
+    def _accepted(self, label: NodeLabelRequirement) -> Bools:
+        """[capacity] which nodes a condition on a label accepts, if they are there."""
+        column = self.domains(label.key)
+        if label.operator in (GREATER, LESS):
+            numbers, are_numbers = self._as_numbers(column)
+            bound = parse_int64(label.values[0])
+            assert bound is not None, "requirements that do not parse are not compiled"
+            compared = numbers > bound if label.operator == GREATER else numbers < bound
+            return np.append(compared & are_numbers, False)[column.ids]
+        if label.operator in (IN, NOT_IN):
+            # The last entry is picked by −1: label absent.
+            table = np.zeros(len(column.values) + 1, dtype=np.bool_)
+            table[[column.number[value] for value in label.values if value in column.number]] = True
+            return table[column.ids] if label.operator == IN else ~table[column.ids]
+        there: Bools = column.ids >= 0
+        return there if label.operator == EXISTS else ~there
+
+    def _as_numbers(self, column: Domains) -> tuple[Ints, Bools]:
+        """[domains] the values as integers, and which of them are any."""
+        made = self._numbers.get(column.key)
+        if made is None:
+            parsed = [parse_int64(value) for value in column.values]
+            numbers = np.array([number or 0 for number in parsed], dtype=np.int64)
+            are_numbers = np.array([number is not None for number in parsed], dtype=np.bool_)
+            made = numbers, are_numbers
+            if column is self._columns.get(column.key):
+                self._numbers[column.key] = made
+        return made
+
+    def _tolerated(self, tolerations: Sequence[Toleration], comparison_operators: bool) -> Bools:
+        """[capacity] whether all taints of the node are tolerated."""
+        known = by_key(tolerations)
+
+        def judge(taints: tuple[Taint, ...]) -> bool:
+            return all(
+                tolerated(
+                    (taint,),
+                    (*known.get(taint.key, ()), *known.get("", ())),
+                    comparison_operators=comparison_operators,
+                )
+                for taint in taints
+            )
+
         if self._taint_ids is None or self._taint_sets is None:
             number: dict[tuple[Taint, ...], int] = {}
             ids = np.fromiter(
@@ -328,7 +407,14 @@ class NodeTable:
             for key, old in inherited
             if (column := _changed_column(old, nodes, capacity)) is not None
         }
-        return NodeTable(self.generation + 1, held, columns)
+        label_keys = self._label_keys
+        if label_keys is not None:
+            written = (node.labels for node in nodes.values() if node is not None)
+            # Those that no node has any more cost a look, and no more.
+            label_keys = label_keys.union(*written)
+            if len(label_keys) > MAX_LABEL_KEYS:
+                label_keys = None
+        return NodeTable(self.generation + 1, held, columns, label_keys)
 
 
 EMPTY: Final = NodeTable(0, ())

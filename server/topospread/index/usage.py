@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 MAX_PENDING: Final = 512
 """Differences a version may carry before the amounts are worked out."""
 
+SPARSE: Final = 8
+"""Slots up to which a resource has no array: pods may name resources that nobody else has."""
+
 PODS: Final = "pods"
 
 _WRAP: Final = 1 << 64
@@ -39,6 +42,9 @@ class Usage:
     def taken(self, resource: str, capacity: int) -> Ints:
         """[capacity] what is taken on each slot."""
         amounts = self._made.get(resource)
+        if amounts is None and resource not in self._base and resource not in self._pending:
+            # No pod takes any: callers may ask for whatever they like, and it is not kept.
+            return np.zeros(capacity, dtype=np.int64)
         if amounts is None or amounts.size < capacity:
             amounts = self._worked_out(resource, capacity)
             amounts.flags.writeable = False
@@ -56,14 +62,20 @@ class Usage:
         """The next version; ``differences`` maps (resource, slot) to an amount."""
         base, pending, size = self._base, self._pending, self._size
         if size > MAX_PENDING:
-            for name in (*base, *pending):
-                self.taken(name, 0)  # works all amounts out, whatever part of them is asked for
+            pending = {
+                name: left
+                for name, held in pending.items()
+                if (left := {slot: amount for slot, amount in held.items() if amount})
+            }
+            size = 0
+            for name, held in pending.items():
+                if len(held) > SPARSE or name in base:
+                    self.taken(name, 0)  # works all amounts out, whatever part is asked for
         made = dict(self._made)
         if made:
             # What somebody asked for is built upon.
             base = {name: amounts for name, amounts in {**base, **made}.items() if amounts.any()}
             pending = {name: by_slot for name, by_slot in pending.items() if name not in made}
-            size = sum(map(len, pending.values()))
         changed = dict(pending)
         own: dict[str, dict[int, int]] = {}
         for (resource, slot), amount in differences.items():

@@ -80,13 +80,13 @@ def pod_requests(
     begun: dict[str, Fraction] = {}
     beginning: dict[str, Fraction] = {}
     for each in init_containers:
-        if each.sidecar:
-            running = _sum((running, each.requests))
-            begun = _sum((begun, each.requests))
-            step = begun
-        else:
-            step = _sum((begun, each.requests))
-        beginning = _largest(beginning, step)
+        # What a step does not name is as large as it was when a sidecar last changed it.
+        for name, amount in each.requests.items():
+            step = begun[name] + amount if name in begun else amount
+            if each.sidecar:
+                running[name] = running[name] + amount if name in running else amount
+                begun[name] = step
+            beginning[name] = max(beginning[name], step) if name in beginning else step
     total = _largest(running, beginning)
     for name, amount in (whole_pod or {}).items():
         if name in (CPU, MEMORY) or name.startswith(HUGE_PAGES):

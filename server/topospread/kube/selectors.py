@@ -6,14 +6,14 @@ Sources: apimachinery's ``labels`` package and ``metav1.LabelSelectorAsSelector`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.kube.label_syntax import label_key_errors, label_value_errors, parse_int64
 from topospread.kube.violations import invalid, not_supported, quoted, violations_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from topospread.errors import FieldViolation
     from topospread.kube.objects import LabelSelector
@@ -24,6 +24,9 @@ EXISTS: Final = "Exists"
 DOES_NOT_EXIST: Final = "DoesNotExist"
 GREATER: Final = "Gt"
 LESS: Final = "Lt"
+
+FEW: Final = 8
+"""Values of a requirement, and requirements of a selector, that are looked at one by one."""
 
 SELECTOR_OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
 NODE_OPERATORS: Final = (*SELECTOR_OPERATORS, GREATER, LESS)
@@ -45,19 +48,23 @@ class Requirement:
     key: str
     operator: str
     values: tuple[str, ...] = ()
+    _looked_up: Collection[str] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
         """Order the values, so that equal sets of values are equal requirements."""
         if len(self.values) > 1:
             object.__setattr__(self, "values", tuple(sorted(set(self.values))))
+        # A set pays where values are many.
+        many = len(self.values) > FEW
+        object.__setattr__(self, "_looked_up", frozenset(self.values) if many else self.values)
 
     def accepts(self, value: str | None) -> bool:
         """Whether a label with this value fulfils the condition; None: there is no such label."""
         match self.operator:
             case "In":
-                return value in self.values
+                return value in self._looked_up
             case "NotIn":
-                return value not in self.values
+                return value not in self._looked_up
             case "Exists":
                 return value is not None
             case "DoesNotExist":
@@ -82,11 +89,22 @@ class Selector:
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
+    _by_key: Mapping[str, Sequence[Requirement]] | None = field(
+        init=False, repr=False, compare=False, default=None
+    )
+    _wanted: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
 
     def __post_init__(self) -> None:
         """Order the requirements."""
         if len(self.requirements) > 1:
             object.__setattr__(self, "requirements", tuple(sorted(set(self.requirements))))
+        if len(self.requirements) > FEW:
+            by_key: dict[str, list[Requirement]] = {}
+            for each in self.requirements:
+                by_key.setdefault(each.key, []).append(each)
+            wanted = (each.key for each in self.requirements if not each.accepts(None))
+            object.__setattr__(self, "_by_key", by_key)
+            object.__setattr__(self, "_wanted", frozenset(wanted))
 
     @property
     def empty(self) -> bool:
@@ -97,6 +115,11 @@ class Selector:
         """Whether labels fulfil all conditions."""
         if self.nothing:
             return False
+        if self._by_key is not None:
+            # Only those that name a label that is there: many requirements cost no more than few.
+            return self._wanted <= labels.keys() and all(
+                each.accepts(labels[key]) for key in labels for each in self._by_key.get(key, ())
+            )
         for requirement in self.requirements:
             if not requirement.accepts(labels.get(requirement.key)):
                 return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.kube.label_syntax import parse_canonical_int64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from topospread.kube.objects import Taint, Toleration
 
@@ -40,6 +40,14 @@ def tolerated(
         for taint in taints
         if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
     )
+
+
+def by_key(tolerations: Sequence[Toleration]) -> Mapping[str, Sequence[Toleration]]:
+    """Tolerations by the key that they name, each once; those of all keys under ""."""
+    found: dict[str, list[Toleration]] = {}
+    for toleration in dict.fromkeys(tolerations):
+        found.setdefault(toleration.key, []).append(toleration)
+    return found
 
 
 def _tolerates(toleration: Toleration, taint: Taint, comparison_operators: bool) -> bool:

@@ -158,6 +158,10 @@ def _of_resources(snapshot: Snapshot, demand: Demand) -> Iterator[tuple[str, Boo
     for name, wanted in ((PODS, 1), *demand.requests):
         if not wanted:
             continue
-        left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)
         reason = REASON_PODS if name == PODS else f"Insufficient {name}"
+        if wanted > 0 and not nodes.offers(name):
+            # Callers name any: all share one array, and nobody works out what pods take of it.
+            yield reason, said
+            continue
+        left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)
         yield reason, (left < wanted) & said
