@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from topospread.checkpoints import checkpoint
 from topospread.codec.demands import Demands
 from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
@@ -154,6 +155,7 @@ class Engine:
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
         asked: list[tuple[ShapedPod, Rules] | InvalidRequest] = []
         for given in pods:
+            checkpoint()
             try:
                 if isinstance(given, bytes):
                     pod = self.shaped(framed(given))

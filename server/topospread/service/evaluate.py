@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.errors import InvalidRequest, TopospreadError
 from topospread.kube.fit_message import error_message, fit_message
 from topospread.service.filter import verdicts_on
@@ -227,10 +228,14 @@ def evaluate_batch(
             f"pods: {len(pods)} in one batch, at most {engine.limits.batch_pods}: split it"
         )
     _check_top_k(engine, top_k)
-    return tuple(
-        begun if isinstance(begun, TopospreadError) else _judge(engine, begun, ask, top_k)
-        for begun in engine.begin_all(ask, pods)
-    )
+    found: list[Evaluation | TopospreadError] = []
+    for begun in engine.begin_all(ask, pods):
+        checkpoint()
+        if isinstance(begun, TopospreadError):
+            found.append(begun)
+        else:
+            found.append(_judge(engine, begun, ask, top_k))
+    return tuple(found)
 
 
 def rank(cycle: Cycle, fits: NDArray[np.intp], top_k: int) -> tuple[RankedNode, ...]:

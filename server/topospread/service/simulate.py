@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from topospread.checkpoints import checkpoint
 from topospread.index.changes import ReservationRow
 from topospread.index.supposed import Supposition, supposed
 from topospread.service.cycle import Cycle
@@ -193,6 +194,7 @@ def _place(run: _Run, number: int, batch: Batch, judgeable: Judgeable, found: Si
     """Place a batch; returns whether to go on."""
     refused: Pending | None = None
     for name in batch.names:
+        checkpoint()
         run.options.between()
         if refused is not None and run.holds_nothing(batch, name):
             # Nothing has changed since, and a name does not make a node fit.

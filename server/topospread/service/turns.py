@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from topospread.checkpoints import checkpoint
 from topospread.errors import DeadlineExceeded
 
 EVERY: Final = 50
@@ -30,7 +31,9 @@ class Turns:
 
         Raises:
             DeadlineExceeded: the deadline has passed.
+            CallerGone: nobody waits for the answer any more.
         """
+        checkpoint()
         self._calls += 1
         if self._calls % EVERY:
             return

@@ -161,6 +161,13 @@ class DirectCalls(Pool):
                 longest.cancel()
         return True
 
+    def take_in(self) -> None:
+        """Handle what gRPC has to tell by now; calls that are ready stand in line."""
+        while (event := self._events.poll(time.time())).tag is not None:
+            ready = _handled(event.tag, event)
+            if ready is not None:
+                self._stand_in_line(ready)
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Carry out no calls meanwhile, but let them come in; those begun go on."""
@@ -224,6 +231,7 @@ class DirectCalls(Pool):
         if len(self._line) >= self._bound:
             call.turn_away()
         else:
+            call.stand_in_line()
             self._line.append(call)
 
     def _answer_next(self, worker: Worker) -> None:
@@ -284,10 +292,7 @@ class DirectCalls(Pool):
         if len(stuck) < len(places):
             self._start_helper()
             return turns
-        while (event := self._events.poll(time.time())).tag is not None:
-            ready = _handled(event.tag, event)
-            if ready is not None:
-                self._stand_in_line(ready)
+        self.take_in()
         with self._lock:
             relieved = bool(stuck) and bool(self._line) and self._may_grow()
         if relieved:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 
 from topospread.access.callers import ANYBODY
-from topospread.errors import LimitExceeded, TopospreadError
+from topospread.errors import CallerGone, LimitExceeded, TopospreadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 _NO_FLAGS: Final = 0
+
+WAITED: Final = 0.005
+"""Seconds in line after which it is worth asking whether a caller is still there."""
 
 
 class Answers(Protocol):
@@ -81,6 +84,10 @@ class Reception(Protocol):
         """Have gRPC do something for a call, unless all is over; `tag` is told when it is done."""
         ...
 
+    def take_in(self) -> None:
+        """Handle what gRPC has to tell by now; calls that are ready stand in line."""
+        ...
+
 
 class DirectCall:
     """A call under way; the frame's :class:`~topospread.transports.grpc.context.Context`.
@@ -95,9 +102,12 @@ class DirectCall:
         "_code",
         "_details",
         "_event",
+        "_gone",
         "_raw",
         "_reception",
+        "_since",
         "_trailers",
+        "_watched",
     )
 
     def __init__(self, reception: Reception, answers: Answers, event: Any) -> None:
@@ -116,6 +126,9 @@ class DirectCall:
         self._trailers: tuple[tuple[str, str | bytes], ...] | None = None
         self._code = 0
         self._details = b""
+        self._gone = False
+        self._watched = False
+        self._since = 0.0
 
     # ------------------------------ its way
 
@@ -151,13 +164,26 @@ class DirectCall:
         self._raw = event.batch_operations[0].message()
         return self
 
+    def stand_in_line(self) -> None:
+        """The call will be carried out later."""
+        self._since = time.monotonic()
+
     def carry_out(self) -> None:
         """Answer the call; what goes wrong outside the frame ends the call, and no thread."""
         try:
-            self.answer()
+            self.answer(self._left())
         except Exception:
             LOG.exception("a call was dropped")
             self.cancel()
+
+    def _left(self) -> TopospreadError | None:
+        """Whether the caller has gone while the call stood in line for long."""
+        if not self._since or time.monotonic() - self._since < WAITED:
+            return None
+        # Of a deadline that has passed the frame tells.
+        if self.is_active() or not self.time_remaining():
+            return None
+        return CallerGone("the caller cancelled the call or went away")
 
     def answer(self, refused: TopospreadError | None = None) -> None:
         """Carry out the call and send what comes of it."""
@@ -174,7 +200,7 @@ class DirectCall:
                 cygrpc.SendStatusFromServerOperation(
                     self._trailers, self._code, self._details, _NO_FLAGS
                 ),
-                cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),
+                *(() if self._watched else (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)),
             ),
             self.ended,
         )
@@ -185,8 +211,23 @@ class DirectCall:
     # ------------------------------ what the frame asks
 
     def is_active(self) -> bool:
-        """Whether the caller may still be waiting, as far as its deadline tells."""
-        return self.time_remaining() > 0
+        """Whether the caller still waits; only for the thread that carries out the call.
+
+        gRPC is asked to tell of the caller's end the first time that somebody wants to know, so
+        that calls that are answered at once need not wait for one more event.
+        """
+        if not self._watched:
+            self._watched = True
+            close = (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)
+            self._reception.start(self._event.call, close, self.closed)
+        if not self._gone:
+            # Other calls are no part of this one's context.
+            Variables().run(self._reception.take_in)
+        return not self._gone and self.time_remaining() > 0
+
+    def closed(self, event: Any) -> None:
+        """The call is over: its caller has gone, or has its answer."""
+        self._gone = not event.success or event.batch_operations[0].cancelled()
 
     def time_remaining(self) -> float:
         """Seconds until the caller's deadline."""

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 
 from topospread.access.callers import ANYBODY, Caller
 from topospread.access.refusals import REFUSED, Refusals
+from topospread.checkpoints import Beneficiary, computing_for
 from topospread.errors import (
     CallerGone,
     DeadlineExceeded,
@@ -211,7 +212,8 @@ class _Framed:
             if refused is not None:
                 raise refused
             call = self._call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
-            answer = _served(method, raw, raws, call, context, self.most)
+            with computing_for(Beneficiary(call.deadline, call.active)):
+                answer = _served(method, raw, raws, call, context, self.most)
             if span.recording:
                 _describe_answer(span, answer)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()

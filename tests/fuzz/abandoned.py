@@ -1,0 +1,219 @@
+"""Calls whose callers go, or whose deadline passes: what a server spends on them afterwards.
+
+`python -m tests.fuzz.abandoned` prints it: seconds of CPU of the server's process from the moment
+at which the callers have gone, or the deadline has passed, until the process is idle; and how long
+somebody else's Evaluates took meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+
+from tests.servers import PATIENCE, Peer
+from topospread.cli.bench import planner, questions
+from topospread.cli.bench.cluster import HOSTNAME, ZONE, Size, app_name, namespace_of
+from topospread.cli.bench.processes import server
+from topospread.cli.bench.stores import filled_store
+from topospread_proto.v1 import (
+    kubernetes_pb2,
+    placement_pb2,
+    planner_pb2,
+    rank_pb2,
+    rebalance_pb2,
+)
+from topospread_proto.v1 import spread_engine_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from google.protobuf.message import Message
+
+    from topospread.cli.bench.processes import Running
+
+CALLS: Final = 40
+SECONDS: Final = 1.6
+"""After which callers go."""
+
+DEADLINE: Final = 0.1
+
+IDLE: Final = 0.3
+"""Seconds without CPU after which a process is idle: its clock goes in hundredths."""
+
+_SERVICES: Final = "/topospread.v1."
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a server did for callers that could not use it any more.
+
+    Attributes:
+        codes: how their calls ended, and how many did so.
+        cpu: seconds of the server's process after they had gone.
+        slowest: milliseconds of the slowest Evaluate of somebody else meanwhile.
+        answered: how many such Evaluates were answered.
+    """
+
+    codes: Mapping[str, int]
+    cpu: float
+    slowest: float
+    answered: int
+
+
+def unlike(pods: int) -> Iterator[kubernetes_pb2.Pod]:
+    """Pods of which each must be parsed and judged by itself: nothing is remembered of the others.
+
+    Each is spread over zones and asks for a label that no other asks for.
+    """
+    like = questions.incoming()[0]
+    for number in range(pods):
+        pod = kubernetes_pb2.Pod()
+        pod.CopyFrom(like)
+        pod.metadata.name = f"unlike-{number}"
+        pod.spec.node_selector[f"example.com/{time.monotonic_ns()}"] = f"{number}"
+        yield pod
+
+
+def batch(pods: int) -> pb.BatchEvaluateRequest:
+    """A batch that takes some tenths of a second on thousands of nodes."""
+    return pb.BatchEvaluateRequest(pods=unlike(pods))
+
+
+def explain() -> pb.ExplainRequest:
+    """A pod with many constraints that fits nowhere: advice is sought for each."""
+    pod = questions.incoming()[0]
+    for number in range(40):
+        pod.spec.topology_spread_constraints.add(
+            max_skew=1,
+            min_domains=900 - number,
+            topology_key=HOSTNAME if number % 2 else ZONE,
+            when_unsatisfiable="DoNotSchedule",
+            label_selector=kubernetes_pb2.LabelSelector(match_labels={"app": app_name(number % 9)}),
+        )
+    return pb.ExplainRequest(pod=pod)
+
+
+def place() -> placement_pb2.PlaceRequest:
+    """A place among all nodes."""
+    (pod,) = unlike(1)
+    pod.spec.node_selector.clear()
+    return placement_pb2.PlaceRequest(pod=pod)
+
+
+def simulate() -> planner_pb2.SimulateRequest:
+    """Ten thousand pods."""
+    return planner_pb2.SimulateRequest(pod=questions.incoming()[0], replicas=10_000)
+
+
+def rank() -> planner_pb2.RankForDeletionRequest:
+    """All pods of a namespace."""
+    keys = (ZONE, HOSTNAME)
+    constraints = [rank_pb2.RankConstraint(topology_key=key) for key in keys]
+    return planner_pb2.RankForDeletionRequest(
+        namespace=namespace_of(0),
+        label_selector=kubernetes_pb2.LabelSelector(),
+        constraints=constraints,
+    )
+
+
+def rebalance() -> planner_pb2.PlanRebalanceRequest:
+    """All pods over zones."""
+    request = planner_pb2.PlanRebalanceRequest(
+        settings=planner.OVER_ZONES.message(),
+        filters=rebalance_pb2.EvictionFilters(bare_pods=True),
+    )
+    request.search_time.FromSeconds(60)
+    return request
+
+
+LONG: Final[Mapping[str, Callable[[], Message]]] = {
+    "SpreadEngine/BatchEvaluate": lambda: batch(400),
+    "SpreadEngine/Explain": explain,
+    "Placement/Place": place,
+    "Planner/Simulate": simulate,
+    "Planner/RankForDeletion": rank,
+    "Planner/PlanRebalance": rebalance,
+}
+"""Calls that take long on thousands of nodes, by method."""
+
+
+def abandoned(running: Running, method: str, calls: int, *, deadline: float | None = None) -> Spent:
+    """Make calls of which nobody awaits the end, and see what they cost afterwards.
+
+    Args:
+        running: the server.
+        method: of those in LONG.
+        calls: how many at once.
+        deadline: seconds; None: they are cancelled, and their connection closed, after SECONDS.
+    """
+    requests = [LONG[method]().SerializeToString() for _ in range(calls)]
+    with Peer(running.address) as other:
+        other.engine.Evaluate(one(), timeout=PATIENCE)
+        with Peer(running.address) as peer:
+            begin: Any = peer.channel.unary_unary(_SERVICES + method)
+            futures = [begin.future(each, timeout=deadline or PATIENCE) for each in requests]
+            if deadline is None:
+                time.sleep(SECONDS)
+                for future in futures:
+                    future.cancel()
+            for future in futures:
+                _ended(future)
+        codes = Counter(future.code().name for future in futures)
+        before = running.cpu()
+        taken = _beside(running, other)
+        spent = running.cpu() - before
+    return Spent(dict(codes), round(spent, 2), round(max(taken) * 1e3, 1), len(taken))
+
+
+def one() -> pb.EvaluateRequest:
+    """A question that costs little."""
+    return pb.EvaluateRequest(pod=questions.incoming()[0])
+
+
+def _beside(running: Running, other: Peer) -> list[float]:
+    """Seconds of somebody's Evaluates until the server does nothing else."""
+    taken: list[float] = []
+    idle = 0
+    while idle < 2:
+        begun = time.monotonic()
+        other.engine.Evaluate(one(), timeout=PATIENCE)
+        taken.append(time.monotonic() - begun)
+        before = running.cpu()
+        time.sleep(IDLE)
+        idle = idle + 1 if running.cpu() - before < IDLE / 5 else 0
+    return taken
+
+
+def _ended(future: grpc.Future) -> None:
+    with suppress(grpc.FutureCancelledError):
+        future.exception(PATIENCE)
+
+
+def main() -> None:
+    """Print one line of JSON for each method, way of leaving, and way that decisions take."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=50_000)
+    parser.add_argument("--calls", type=int, default=CALLS)
+    parser.add_argument("--method", action="append", choices=[*LONG], default=[])
+    options = parser.parse_args()
+    with filled_store(Size(options.nodes, options.pods)) as store:
+        for way in ("--direct-calls", "--no-direct-calls"):
+            for method in options.method or LONG:
+                for deadline in (None, DEADLINE):
+                    with server(store, way) as running:
+                        spent = abandoned(running, method, options.calls, deadline=deadline)
+                    leaving = "cancelled" if deadline is None else f"deadline {deadline:g} s"
+                    line = {"method": method, "way": way, "left": leaving, **asdict(spent)}
+                    print(json.dumps(line), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Nobody computes for callers that have gone, or whose deadline has passed."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from tests.fuzz.abandoned import LONG, abandoned
+from tests.servers import PATIENCE, Peer, ServerProcess, evaluate_request, two_zones, until
+from topospread.cli.bench.cluster import Size
+from topospread.cli.bench.processes import server
+from topospread.cli.bench.stores import filled_store
+from topospread.service.evaluate import evaluate_batch
+from topospread_proto.v1 import spread_engine_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topospread.cli.bench.processes import Running
+
+CALLS = 40
+FEW = 8
+
+LITTLE = 0.6
+"""Seconds of CPU: a tenth and less of what the calls cost that are made here."""
+
+WAYS = ("--direct-calls", "--no-direct-calls")
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+    """A server whose calls take long."""
+    with filled_store(Size(1000, 4000)) as store, server(store, request.param) as one:
+        yield one
+
+
+def test_calls_of_a_caller_that_has_gone_cost_nothing_any_more(running):
+    spent = abandoned(running, "SpreadEngine/BatchEvaluate", CALLS)
+    assert spent.codes["CANCELLED"] > CALLS / 2
+    assert spent.cpu < LITTLE
+    assert spent.answered
+
+
+@pytest.mark.parametrize("method", ["SpreadEngine/BatchEvaluate", "Planner/Simulate"])
+def test_calls_whose_deadline_has_passed_cost_nothing_any_more(running, method):
+    assert method in LONG
+    spent = abandoned(running, method, FEW, deadline=0.1)
+    assert spent.codes == {"DEADLINE_EXCEEDED": FEW}
+    assert spent.cpu < LITTLE
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_server_ends_well_in_the_midst_of_calls_that_are_cancelled(way):
+    request = pb.BatchEvaluateRequest(pods=[evaluate_request().pod] * 200)
+    for number in range(2):
+        with (
+            ServerProcess("--store", "memory:", "--grace", "200ms", way) as serving,
+            Peer(serving.address) as peer,
+        ):
+            peer.apply(*two_zones())
+            futures = [peer.engine.BatchEvaluate.future(request) for _ in range(CALLS)]
+            until(futures[0].done, "one is answered")
+            for future in futures[number % 2 :: 2]:
+                future.cancel()
+            # A process that gRPC's core aborts says so with its exit code.
+            assert serving.end() == 0
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_call_that_was_cancelled_in_line_is_not_begun(run, monkeypatch, direct):
+    running = run(decision_threads=1, direct_calls=direct)
+    begun, go_on = [], threading.Event()
+
+    def noted(engine, ask, pods, *more):
+        begun.append(len(pods))
+        assert go_on.wait(PATIENCE)
+        return evaluate_batch(engine, ask, pods, *more)
+
+    monkeypatch.setattr("topospread.transports.grpc.spread_engine.evaluate_batch", noted)
+    decisions = running.server._pools.decisions
+    with decisions.paused():
+        question = evaluate_request().pod
+        call = running.peer.engine.BatchEvaluate
+        futures = [
+            call.future(pb.BatchEvaluateRequest(pods=[question] * size), timeout=PATIENCE)
+            for size in (1, 2, 3)
+        ]
+        # The thread of a pool takes one to wait with.
+        lined_up = len(futures) - (not direct)
+        until(lambda: decisions.depth == lined_up, "they stand in line")
+        futures[1].cancel()
+        # The server hears of it before what is sent next on the same connection.
+        running.peer.await_revision(running.revision)
+    go_on.set()
+    for future in (futures[0], futures[2]):
+        assert future.result(PATIENCE).results
+    assert sorted(begun) == [1, 3]
+    assert futures[1].code() is grpc.StatusCode.CANCELLED
