@@ -22,6 +22,7 @@ def test_no_server_breaks_a_constraint(bare, store):
     assert (said.code, value["breaches"]) == (0, 0), said.err
     assert value["placements"] >= 300
     assert value["judged"] >= value["placements"]
+    assert value["renewals"] > 0
     assert value["conflicts"] > 0
     assert value["ended"] > 0
 

@@ -37,10 +37,11 @@ def pod(number: int, app: str = "zones"):
     return scenario.pod(SPACE, app, f"0-{number}")
 
 
-def held(number: int, node: int, app: str = "zones", **changes):
+def held(number: int, node: int, app: str = "zones", cpu: int = scenario.STRICT, **changes):
     asked = pod_from_proto(pod_from_manifest(pod(number, app) | changes))
     key = reservation_key(asked.namespace, asked.name)
-    return Put(Claim(asked, (), ()).held(key, asked.uid, f"node-{node:03}"), lifetime=60_000)
+    claim = Claim(asked, (("cpu", cpu),), ())
+    return Put(claim.held(key, asked.uid, f"node-{node:03}"), lifetime=60_000)
 
 
 def bound(number: int, node: int, app: str = "zones", *, ends: bool = True):
@@ -85,13 +86,34 @@ def test_of_what_one_transaction_holds_the_later_ones_see_the_earlier(store):
     assert len(played(store).breaches) == 1
 
 
-def test_renewals_are_not_judged_and_moves_are_without_the_old_place(store):
+def test_renewals_and_moves_are_judged_without_the_old_place(store):
     store.apply(CLUSTER, [held(0, 0)])
     store.apply(CLUSTER, [held(0, 0)])
     store.apply(CLUSTER, [held(0, 1)])
     store.apply(CLUSTER, [held(1, 0)])
     found = played(store)
     assert (found.placements, found.renewals, found.breaches) == (3, 1, [])
+
+
+def test_a_renewal_is_judged_by_what_it_asks(store):
+    store.apply(CLUSTER, [held(0, 0)])
+    store.apply(CLUSTER, [held(1, 0, cpu=scenario.LOOSE)])
+    store.apply(CLUSTER, [held(1, 0)])
+    found = played(store)
+    assert (found.placements, found.renewals) == (2, 1)
+    assert found.breaches == ["revision 4: team-0/zones-0-1 on node-000"]
+
+
+def test_a_successor_is_judged_without_its_predecessors_place(store):
+    def successor(number, node):
+        return held(number, node, metadata=pod(number)["metadata"] | {"uid": "another"})
+
+    store.apply(CLUSTER, [held(0, 0), held(1, 1)])
+    store.apply(CLUSTER, [successor(1, 1)])
+    store.apply(CLUSTER, [successor(1, 0)])
+    found = played(store)
+    assert (found.placements, found.renewals) == (4, 0)
+    assert found.breaches == ["revision 4: team-0/zones-0-1 on node-000"]
 
 
 def test_bound_pods_count_and_their_places_do_not(store):

@@ -57,7 +57,7 @@ class Result:
         return {
             "breaches": self.breaches,
             "placements": self.tally.held,
-            "judged": self.found.placements,
+            "judged": self.found.placements + self.found.renewals,
             "renewals": self.found.renewals,
             "ended": self.found.ended,
             "conflicts": self.tally.conflicts,

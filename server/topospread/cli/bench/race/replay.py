@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from topospread.cli.bench.race import judge, scenario
 from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
+from topospread.kube.demands import CPU
 from topospread.store.api import Kind, LogEntry
 from topospread_client.manifests import manifest_from_object
 
@@ -26,7 +27,7 @@ class Found:
 
     Attributes:
         placements: places that were held: new ones and moves, not renewals.
-        renewals: the same place written again.
+        renewals: the same place written again; judged as well.
         breaches: for each place that the state just before it did not allow, what it was.
         doubles: moments at which a pod counted twice: bound, and held for.
         ended: reservations that ended, in whatever way.
@@ -89,10 +90,8 @@ class Replay:
             self.found.renewals += 1
         else:
             self.found.placements += 1
-            # Of another pod's incarnation, what was held still counts.
-            if before is not None and not before.is_for(row.uid):
-                self._held[pod] = before
-            self._judge(pod, row, number)
+        # What was held for the pod, or for a predecessor of its name, ends with this write.
+        self._judge(pod, row, number)
         self._held[pod] = row
 
     def _judge(self, pod: tuple[str, str], row: ReservationRow, number: int) -> None:
@@ -100,7 +99,7 @@ class Replay:
         if row.node_name not in self._nodes:
             self.found.breaches.append(f"{what}: there is no such node")
             return
-        asked = scenario.pod_named(*pod)
+        asked = scenario.pod_named(*pod, cpu=dict(row.requests).get(CPU, scenario.STRICT))
         if dict(row.labels) != asked["metadata"]["labels"]:
             self.found.breaches.append(f"{what}: other labels are held than were asked for")
         if not judge.allows(self._cluster(pod[0]), asked, row.node_name, scenario.ARGS):

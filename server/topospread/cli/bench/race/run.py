@@ -44,6 +44,11 @@ LIVE: Final = 300
 PATIENCE: Final = 10.0
 """Seconds that a caller waits for one answer."""
 
+BOUND, LEFT = 0.85, 0.9
+"""Fates of what is placed, from 0 to 1: it is bound below the first, released below the second, and
+left alone from there on.
+"""
+
 _TRY_AGAIN: Final = (Conflict, DeadlineExceeded, LimitExceeded, Unavailable)
 
 
@@ -101,6 +106,7 @@ class Race:
         self._progress = progress
         self._tallies = [Tally() for _ in range(entry.callers)]
         self._placed: deque[tuple[Pod, str]] = deque()
+        self._left: deque[tuple[str, str, str]] = deque(maxlen=entry.callers)
         self._over = threading.Event()
         self._failures: list[BaseException] = []
         self.recovered: float | None = None
@@ -161,13 +167,34 @@ class Race:
             if done >= entry.placements or number > 10 * entry.placements:
                 return
             number += 1
-            namespace = random.choice(entry.namespaces)
-            app = scenario.any_app(random)
-            pod = pod_from_manifest(scenario.pod(namespace, app, f"{caller}-{number}"))
-            self._place(client, pod, random, tally)
+            if self._left and random.random() < 0.5:
+                self._place_again(client, random, tally)
+                continue
+            who = random.choice(entry.namespaces), scenario.any_app(random), f"{caller}-{number}"
+            if random.random() < 0.2:
+                self._leave(client, who, random, tally)
+            else:
+                pod = pod_from_manifest(scenario.pod(*who))
+                self._place(client, pod, random, tally, random.random())
 
-    def _place(self, client: Client, pod: Pod, random: Random, tally: Tally) -> None:
-        fate = random.random()
+    def _leave(
+        self, client: Client, who: tuple[str, str, str], random: Random, tally: Tally
+    ) -> None:
+        """Place a pod that is placed again before it is bound; half ask for less at first."""
+        pod = pod_from_manifest(scenario.pod(*who, loose=random.random() < 0.5))
+        self._place(client, pod, random, tally, LEFT)
+        self._left.append(who)
+
+    def _place_again(self, client: Client, random: Random, tally: Tally) -> None:
+        """A pod that was left, or a successor of the same name, which nobody told apart yet."""
+        try:
+            who = self._left.popleft()
+        except IndexError:
+            return  # another caller was first
+        pod = pod_from_manifest(scenario.pod(*who, incarnation=random.randrange(2)))
+        self._place(client, pod, random, tally, random.random())
+
+    def _place(self, client: Client, pod: Pod, random: Random, tally: Tally, fate: float) -> None:
         began = time.monotonic()
         try:
             answer, node = _asked(client, pod, random, self._entry.nodes, fate)
@@ -181,9 +208,9 @@ class Race:
             tally.refused += 1
             return
         tally.held += 1
-        if fate < 0.85:
+        if fate < BOUND:
             self._placed.append((pod, node))
-        elif fate < 0.9:
+        elif fate < LEFT:
             with suppress(*_TRY_AGAIN):
                 meta = pod.metadata
                 client.release(meta.name, namespace=meta.namespace, uid=meta.uid)
@@ -256,7 +283,7 @@ class Race:
     def _change_nodes(
         self, client: Client, random: Random, tainted: set[int], gone: set[int]
     ) -> None:
-        """One node is tainted, freed, removed or added; few are away at once."""
+        """One node is tainted, taken from its zone, put right, removed or added; few at once."""
         number = random.randrange(self._entry.nodes)
         name = scenario.node(number)["metadata"]["name"]
         if number in gone or number in tainted:
@@ -268,7 +295,9 @@ class Race:
             client.delete([Reference(Kind.NODE, name)], timeout=PATIENCE)
         elif len(tainted) < self._entry.nodes // 3:
             tainted.add(number)
-            client.apply([scenario.node(number, tainted=True)], timeout=PATIENCE)
+            zoned = random.random() < 0.5
+            changed = scenario.node(number, tainted=zoned, zoned=zoned)
+            client.apply([changed], timeout=PATIENCE)
 
 
 def _asked(
@@ -276,7 +305,7 @@ def _asked(
 ) -> tuple[Placed | Reserved, str]:
     """Place, mostly; sometimes among a few candidates, sometimes a node of the caller's own."""
     way = random.random()
-    ttl = LONG if fate < 0.9 else SHORT
+    ttl = LONG if fate < LEFT else SHORT
     if way < 0.1:
         node: str = scenario.node(random.randrange(nodes))["metadata"]["name"]
         reserved = client.reserve(pod, node, ttl=ttl, timeout=PATIENCE)

@@ -67,11 +67,17 @@ CONFIGURATION: Final[Json] = {
 ON_SSD: Final = ("ssd", "anywhere")
 
 
-def node(number: int, *, tainted: bool = False) -> Json:
+STRICT, LOOSE = 10, 11
+"""Thousandths of a cpu that a pod asks for with its application's constraints, and without them: so
+what is held for it tells by what it was judged.
+"""
+
+
+def node(number: int, *, tainted: bool = False, zoned: bool = True) -> Json:
     """A node; every third has an SSD, and every twentieth is in no zone."""
     name = f"node-{number:03}"
     labels = {HOSTNAME: name, "disk": "hdd" if number % 3 else "ssd"}
-    if number % 20 != 19:
+    if zoned and number % 20 != 19:
         labels[ZONE] = ZONES[number % len(ZONES)]
     spec: Json = {"taints": [KEEP_OUT]} if tainted else {}
     return {
@@ -96,15 +102,26 @@ def services(namespaces: Sequence[str]) -> list[Json]:
     ]
 
 
-def pod(namespace: str, app: str, number: str) -> Json:
-    """A pod of an application that looks for a node; its name tells all of it."""
+def pod(
+    namespace: str, app: str, number: str, *, incarnation: int = 0, loose: bool = False
+) -> Json:
+    """A pod of an application that looks for a node.
+
+    Args:
+        namespace: its own.
+        app: of APPS.
+        number: tells it from others of the application.
+        incarnation: tells it from its predecessors of the same name.
+        loose: without constraints of its own.
+    """
     name = f"{app}-{number}"
     labels = {"app": app}
     if app == "revisions":
         labels["rev"] = str(len(number) % 2)
+    asked = LOOSE if loose else STRICT
     spec: Json = {
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "10m"}}}],
-        "topologySpreadConstraints": list(APPS[app]),
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": f"{asked}m"}}}],
+        "topologySpreadConstraints": [] if loose else list(APPS[app]),
     }
     if app in ON_SSD:
         spec["nodeSelector"] = {"disk": "ssd"}
@@ -116,17 +133,17 @@ def pod(namespace: str, app: str, number: str) -> Json:
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "uid": f"uid-{namespace}-{name}",
+            "uid": f"uid-{namespace}-{name}-{incarnation}",
             "labels": labels,
         },
         "spec": spec,
     }
 
 
-def pod_named(namespace: str, name: str) -> Json:
-    """The pod with this name, as it was asked about."""
+def pod_named(namespace: str, name: str, cpu: int = STRICT) -> Json:
+    """The pod with this name, as it was asked about with so many thousandths of a cpu."""
     app, _, number = name.partition("-")
-    return pod(namespace, app, number)
+    return pod(namespace, app, number, loose=cpu == LOOSE)
 
 
 def any_app(random: Random) -> str:
