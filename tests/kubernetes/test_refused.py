@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.http.extender_client import Scheduler, spreading
+from tests.http.extender_client import SAMPLES, Scheduler, spreading
 from tests.http.extender_client import pod as spread_pod
 from tests.kubernetes.feeding import fed, kubeconfig, node
 from tests.kubernetes.test_feed import metric
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 HTTP = {"http": "127.0.0.1:0"}
 NODES = ["a1", "b1"]
+CHANGES = ("label-change", "deletion", "taint-gone", "node-joined", "capacity-freed")
 CONDITION = "topospread.io/FitsAgain"
 
 
@@ -95,6 +97,41 @@ def test_a_refused_pod_is_woken_once_it_fits(
         objects.put(node("d1", "d"))
         until(lambda: scheduler.ask("filter", spreading("x"), ["d1"])["NodeNames"] == ["d1"], "d1")
         assert patches(api) == 1
+
+
+@pytest.mark.parametrize("mode", ["filter", "place"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_real_scheduler_was_refused_is_woken(tmp_path: Path, change: str, mode: str) -> None:
+    recorded = json.loads((SAMPLES / f"refused-{change}.json").read_text())
+    late = (recorded["namespace"], "late")
+    objects = Objects()
+    objects.put(*recorded["before"])
+    with (
+        ApiServer(objects) as api,
+        asked(tmp_path, api, extender=mode) as (scheduler, _),
+    ):
+
+        def names(args: dict[str, Any]) -> list[str]:
+            answer = scheduler.post("filter", json.dumps(args).encode())
+            found: list[str] = answer.json()["NodeNames"]
+            return found
+
+        # The last of them came after the change, and before the state had it.
+        for args in recorded["refused"]:
+            assert names(args) == []
+        objects.put(*recorded["changed"])
+        for removed in recorded["removed"]:
+            kind, _, name = removed.partition("/")
+            objects.remove(kind, name, "" if kind == "Node" else recorded["namespace"])
+        path = "/api/v1/namespaces/{}/pods/{}/status".format(*late)
+        if recorded["refusedAfterTheChange"]:
+            until(lambda: any(one.path == path for one in api.asked), "the write that wakes it")
+        else:
+            (last,) = recorded["accepted"]
+            until(lambda: names(last["args"]) != [], "the state has the change")
+        for accepted in recorded["accepted"]:
+            found = names(accepted["args"])
+            assert found == accepted["names"] or (mode == "place" and found[0] in accepted["names"])
 
 
 def test_a_pod_that_fits_nowhere_is_left_alone(

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -157,16 +158,32 @@ class Bindings:
                         self._changed.notify_all()
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call of filter.
+
+    Attributes:
+        at: on the monotonic clock.
+        pod: its namespace and name.
+        args: what was asked.
+        names: the nodes that were answered.
+    """
+
+    at: float
+    pod: str
+    args: dict[str, Any]
+    names: Sequence[str]
+
+
 class Balancer:
     """Passes each request on to the next of some servers, and notes what it was asked.
 
     Attributes:
-        calls: the verb, the pod's name, and the nodes that were answered.
+        calls: the last of them.
     """
 
     def __init__(self, opened: ExitStack, servers: Sequence[str]) -> None:
-        self.calls: list[dict[str, Any]] = []
-        self.last = time.monotonic()
+        self.calls: deque[Call] = deque(maxlen=1000)
         turns = cycle(servers)
         client = opened.enter_context(httpx.Client(timeout=10.0, trust_env=False))
         balancer = self
@@ -181,8 +198,9 @@ class Balancer:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                at = time.monotonic()
                 answer = client.post(next(turns) + self.path, content=body)
-                balancer.note(self.path, json.loads(body), answer.json())
+                balancer.note(at, json.loads(body), answer.json())
                 self.send_response(answer.status_code)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer.content)))
@@ -195,9 +213,11 @@ class Balancer:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{server.server_port}"
 
-    def note(self, path: str, asked: Any, answered: Any) -> None:
-        self.last = time.monotonic()
-        self.calls.append({"path": path, "args": asked, "names": answered.get("NodeNames")})
+    def note(self, at: float, asked: dict[str, Any], answered: dict[str, Any]) -> None:
+        meta = asked["Pod"]["metadata"]
+        meta.pop("managedFields", None)
+        name = f"{meta['namespace']}/{meta['name']}"
+        self.calls.append(Call(at, name, asked, answered.get("NodeNames") or []))
 
 
 @contextmanager
@@ -247,6 +267,10 @@ def woken(urls: Sequence[str]) -> int:
     return sum(int(float(line.removeprefix(name))) for line in lines)
 
 
+class NotRefusedError(Exception):
+    """The state had not what was there before: there is nothing to try."""
+
+
 @dataclass
 class Outcome:
     """What became of the trials of one kind."""
@@ -270,20 +294,83 @@ class Outcome:
         return f"| {total} | {woken} | {self.stuck} | {median:.2f} s | {longest:.2f} s |"
 
 
-def attempt(cluster: Cluster, bindings: Bindings, trial: Trial, name: str, limit: float) -> Any:
+def attempt(
+    cluster: Cluster,
+    bindings: Bindings,
+    trial: Trial,
+    name: str,
+    options: argparse.Namespace,
+    balancer: Balancer | None,
+) -> float | None:
     """One trial; returns the seconds from the change to the binding, None past the limit."""
     cluster.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
     waiting = trial.prepare(cluster, name)
     time.sleep(0.3)  # the scheduler and the state have what is there before
     cluster.call("POST", pods(name), waiting)
-    _await_refusal(cluster, name)
+    try:
+        _await_refusal(cluster, name)
+    except NotRefusedError:
+        trial.change(cluster, name)
+        trial.restore(cluster, name)
+        cluster.call("DELETE", pods(name) + "?gracePeriodSeconds=0")
+        raise
     time.sleep(SETTLED)
+    before = objects(cluster, name) if options.record else {}
     began = time.monotonic()
     trial.change(cluster, name)
-    bound = bindings.wait(name, "late", limit)
+    bound = bindings.wait(name, "late", options.limit)
+    if options.record and balancer is not None and bound is not None:
+        calls = [call for call in balancer.calls if call.pod == f"{name}/late"]
+        record(options.record, name, before, objects(cluster, name), calls, began)
     trial.restore(cluster, name)
     cluster.call("DELETE", pods(name) + "?gracePeriodSeconds=0")
     return None if bound is None else max(0.0, bound - began)
+
+
+def objects(cluster: Cluster, namespace: str) -> dict[str, dict[str, Any]]:
+    """The nodes and a namespace's pods, by kind and name."""
+    found = {}
+    for kind, path in (("Node", "/api/v1/nodes"), ("Pod", pods(namespace))):
+        for one in cluster.call("GET", path)["items"]:
+            one["metadata"].pop("managedFields", None)
+            found[f"{kind}/{one['metadata']['name']}"] = {"kind": kind, **one}
+    return found
+
+
+def record(
+    folder: Path,
+    name: str,
+    before: dict[str, dict[str, Any]],
+    after: dict[str, dict[str, Any]],
+    calls: Sequence[Call],
+    began: float,
+) -> None:
+    """Keep what happened, for tests that have no kube-scheduler.
+
+    A trial in which the scheduler tried again too early goes before one in which it did not.
+    """
+    path = folder / f"refused-{name.rpartition('-')[0]}.json"
+    taken = {node for call in calls for node in call.names}
+    late = [call for call in calls if call.at > began and not call.names]
+    # Others were asked before the scheduler itself had the change.
+    early = sum(not taken.isdisjoint(call.args["NodeNames"]) for call in late)
+    if path.exists() and json.loads(path.read_text())["refusedAfterTheChange"] >= early:
+        return
+    content = {
+        "namespace": name,
+        "refusedAfterTheChange": early,
+        "before": list(before.values()),
+        "changed": [
+            one
+            for key, one in after.items()
+            if key != "Pod/late" and before.get(key, {}).get("metadata") != one["metadata"]
+        ],
+        "removed": [key for key in before if key not in after],
+        "refused": [call.args for call in calls if not call.names],
+        "accepted": [{"args": call.args, "names": call.names} for call in calls if call.names],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _await_refusal(cluster: Cluster, name: str) -> None:
@@ -291,7 +378,7 @@ def _await_refusal(cluster: Cluster, name: str) -> None:
     while time.monotonic() < ends:
         found = cluster.call("GET", pods(name, "late"))
         if found["spec"].get("nodeName"):
-            raise RuntimeError(f"the pod of {name} was bound at once")
+            raise NotRefusedError(f"the pod of {name} was bound at once")
         if any(one["type"] == "PodScheduled" for one in found["status"].get("conditions", ())):
             return
         time.sleep(0.02)
@@ -310,6 +397,7 @@ def main() -> None:
     )
     parser.add_argument("--feeders", nargs="+", choices=FEEDERS, default=list(FEEDERS))
     parser.add_argument("--wake", choices=("on", "off"), default="on")
+    parser.add_argument("--record", type=Path, help="folder to write what happened to")
     parser.add_argument("--logs", type=Path, help="folder to keep the logs in")
     options = parser.parse_args()
     late = 0
@@ -343,13 +431,23 @@ def _try_all(
     folder.mkdir(exist_ok=True)
     with ExitStack() as opened:
         urls = opened.enter_context(servers(cluster, folder, mode, feeder, options.wake))
-        url = urls[0] if len(urls) == 1 else Balancer(opened, urls).url
+        balancer = Balancer(opened, urls) if len(urls) > 1 or options.record else None
+        url = urls[0] if balancer is None else balancer.url
         cluster.scheduler(opened, {"urlPrefix": f"{url}/extender/v1", "filterVerb": "filter"})
         for change in options.changes:
             before, outcome = woken(urls), Outcome()
             for number in range(options.trials):
                 name = f"{mode}-{feeder}-{change.replace(' ', '-')}-{number}"
-                seconds = attempt(cluster, bindings, TRIALS[change], name, options.limit)
+                for again in ("", "-again", "-once-more"):
+                    try:
+                        seconds = attempt(
+                            cluster, bindings, TRIALS[change], name + again, options, balancer
+                        )
+                        break
+                    except NotRefusedError as error:
+                        print(f"{error}: tried again", file=sys.stderr)
+                else:
+                    raise SystemExit("the state does not follow the cluster")
                 outcome.add(seconds if seconds is None or seconds <= options.limit else None)
             late += outcome.stuck
             row = outcome.row(woken(urls) - before)
