@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -29,7 +31,7 @@ from topospread.errors import NotFound, PermissionDenied, RateExceeded, Unauthen
 from topospread.telemetry.logs import start_logging
 from topospread_client.manifests import pod_from_manifest
 from topospread_proto.v1 import cluster_state_pb2 as pb
-from topospread_proto.v1 import placement_pb2, placement_pb2_grpc
+from topospread_proto.v1 import feed_pb2, feed_pb2_grpc, placement_pb2, placement_pb2_grpc
 from topospread_proto.v1 import spread_engine_pb2 as engine_pb
 
 CHANGES = {
@@ -168,6 +170,32 @@ def test_a_filter_that_holds_a_node_says_which(lines):
     assert (held["cluster"], held["already_bound"]) == ("default", False)
     assert held["revision"]
     assert (failed["call"], failed["code"]) == ("Extender/filter", "INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize("pump", ["a-", "\x00", "\u202e", "\U0001f600", "bearer "])
+def test_lines_of_hostile_names_are_short_and_soon_written(lines, pump):
+    """A name of a megabyte is refused; to look through it for secrets took hours."""
+    name = pump * (1_000_000 // len(pump.encode()))
+    pod = pod_from_manifest(incoming())
+    pod.metadata.name = name
+    with served() as server, Peer(server.address) as peer:
+        places: Any = placement_pb2_grpc.PlacementStub(peer.channel)
+        feed: Any = feed_pb2_grpc.FeedStub(peer.channel)
+        calls = [
+            (places.Release, placement_pb2.ReleaseRequest(name=name, namespace=name)),
+            (places.Place, placement_pb2.PlaceRequest(pod=pod)),
+            (places.Reserve, placement_pb2.ReserveRequest(pod=pod, node=name)),
+            (feed.Hold, feed_pb2.HoldRequest(holder=name)),
+            (peer.state.DropCluster, pb.DropClusterRequest(cluster=name)),
+        ]
+        peer.apply(*two_zones())
+        begun = time.process_time()
+        for call, request in calls:
+            with suppress(grpc.RpcError):
+                call(request, timeout=PATIENCE)
+        assert time.process_time() - begun < 10
+    assert [line["code"] for line in lines()].count("INVALID_ARGUMENT") == len(calls) - 1
+    assert all(len(json.dumps(line)) < 6 * 1024 for line in lines())
 
 
 # ------------------------------ who is not let in

@@ -3,10 +3,17 @@ from __future__ import annotations
 import io
 import json
 import logging
+import time
 
 import pytest
 
-from topospread.telemetry.logs import start_logging, without_secrets
+from topospread.telemetry.logs import (
+    MAX_FIELD,
+    MAX_LINE,
+    MAX_MESSAGE,
+    start_logging,
+    without_secrets,
+)
 from topospread.telemetry.sampling import Sampling
 from topospread.telemetry.tracing import Tracing
 
@@ -127,6 +134,91 @@ def test_secrets_are_blanked_wherever_they_turn_up(logged, form):
 )
 def test_what_is_secret(text, shown):
     assert without_secrets(text) == shown
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.parametrize("secret", ["tsp_01ab_hunter2", "Bearer hunter2", "bearer\thunter2"])
+def test_secrets_are_blanked_at_the_begin_of_a_line(logged, form, secret):
+    lines = logged(form=form)
+    LOG.warning("headers:\n%s", secret)
+    (line,) = lines()
+    assert "hunter2" not in line
+    assert "***" in line
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+@pytest.mark.parametrize("place", ["message", "field", "exception"])
+def test_a_cut_leaves_no_secret_half(logged, form, place):
+    lines = logged(form=form)
+    for room in range(0, 9000, 61):
+        text = f"{'x' * room} redis://user:{'hunter2' * 20}@cache:6379/0 {'y' * 100_000}"
+        if place == "exception":
+            try:
+                raise RuntimeError(text)
+            except RuntimeError:
+                LOG.exception("failed")
+        else:
+            LOG.info("%s", text if place == "message" else "", extra={"store": text})
+    assert "hunter2" not in "".join(lines())
+
+
+def bounded(lines):
+    """The lines, each of them read, and each as long as a line may be."""
+    assert all(len(line.encode()) <= MAX_LINE for line in lines)
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("letter", ["x", "\x00", "\u202e", "\U0001f600", "\ud800", '"', "\\"])
+def test_lines_have_a_length(logged, letter):
+    lines = logged()
+    text = letter * 1_000_000
+    LOG.warning("got %s", text, extra={"pod": text, "more": {"a": [text]}})
+    LOG.warning("got", extra={f"field{number}": text for number in range(100)})
+    first, second = bounded(lines())
+    assert first["message"].startswith(f"got {letter}")
+    assert first["message"].endswith("…")
+    assert len(json.dumps(first["message"])) - 2 <= MAX_MESSAGE
+    assert MAX_FIELD - 20 <= len(json.dumps(first["pod"])) - 2 <= MAX_FIELD
+    assert len(json.dumps(first["more"])) - 2 <= MAX_FIELD
+    assert (second["message"], second["cut"]) == ("got", True)
+
+
+@pytest.mark.parametrize("letter", ["x", "\x00", "\U0001f600"])
+def test_a_long_traceback_keeps_its_begin_and_its_end(logged, letter):
+    lines = logged()
+    try:
+        raise ValueError(letter * 100_000) from RuntimeError("cause")
+    except ValueError as inner:
+        try:
+            raise RuntimeError("the last word") from inner
+        except RuntimeError:
+            LOG.exception("failed")
+    (line,) = bounded(lines())
+    assert "RuntimeError: cause" in line["exception"]
+    assert line["exception"].endswith("RuntimeError: the last word")
+
+
+def test_text_has_a_length_and_no_control_characters_in_tracebacks(logged):
+    lines = logged(form="text")
+    try:
+        raise ValueError("\x1b[2J\u202e\ud800" + "y" * 1_000_000)
+    except ValueError:
+        LOG.exception("%s", "z" * 1_000_000, extra={"pod": "\x9b" * 1_000_000})
+    text = "\n".join(lines())
+    assert len(text) <= MAX_LINE
+    assert "ValueError: \\x1b[2J\\u202e\\ud800y" in text
+    assert not any(letter in text for letter in "\x1b\x9b\u202e\ud800")
+
+
+@pytest.mark.parametrize("text", ["a-", "a", "://", "tsp_a", "bearer ", "redis://a@", "\\n"])
+def test_the_time_that_a_line_takes_is_bounded(logged, text):
+    lines = logged()
+    begun = time.thread_time()
+    LOG.warning("%s", text * 2_000_000)
+    LOG.warning("", extra={"pod": text * 2_000_000})
+    # To write a megabyte takes some milliseconds; the first of these took hours.
+    assert time.thread_time() - begun < 5
+    assert len(bounded(lines())) == 2
 
 
 def test_what_json_does_not_know_is_written_as_text(logged):

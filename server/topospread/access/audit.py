@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("topospread.audit")
 
+MAX_TEXT: Final = 512
+"""Characters of a field: room for the longest names of Kubernetes, not for what callers make up."""
+
 
 def audit(
     call: str, caller: Caller | None, address: str, code: str, what: Mapping[str, object]
@@ -32,5 +35,9 @@ def audit(
         what: cluster, revision, and what else there is to say.
     """
     name = "stranger" if caller is None else caller.name or "anybody"
-    fields = {"call": call, "caller": name, "address": address, "code": code}
-    LOG.info("%s %s", call, code, extra={**fields, **what})
+    fields = {"call": call, "caller": name, "address": address, "code": code, **what}
+    LOG.info("%s %s", call, code, extra={key: _cut(value) for key, value in fields.items()})
+
+
+def _cut(value: object) -> object:
+    return f"{value[:MAX_TEXT]}…" if isinstance(value, str) and len(value) > MAX_TEXT else value

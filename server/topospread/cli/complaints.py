@@ -26,6 +26,8 @@ MAX_CHARACTERS: Final = 4096
 
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
+_SYSTEMS_WORDS: Final = re.compile(r"(?:connect|getsockopt)[^:]{0,100}: ([^:()]{1,100}) \(")
+
 _CALLERS_FAULT: Final = (
     errors.BadConnection,
     errors.InvalidRequest,
@@ -109,7 +111,7 @@ def _at_most(findings: Sequence[str]) -> Sequence[str]:
 
 def _network_reason(text: str) -> str:
     """The system's own words out of gRPC's chain of errors, for example ``Connection refused``."""
-    found = re.search(r"(?:connect|getsockopt)[^:]*: ([^:()]+) \(", text)
+    found = _SYSTEMS_WORDS.search(text)
     if found:
         return found.group(1).strip()
     return text.rsplit(": ", 1)[-1].strip(" ()[]{}") or "unreachable"

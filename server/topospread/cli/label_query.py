@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from topospread.cli.complaints import BadInput
 from topospread_proto.v1.kubernetes_pb2 import LabelSelector, LabelSelectorRequirement
 
-_COMMA: Final = re.compile(r",(?![^(]*\))")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PART: Final = re.compile(r"(?:[^,(]|\([^)]*\)?)*")
 _SET: Final = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
 _EQUAL: Final = re.compile(r"^(?P<key>[^\s=!]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!]*)$")
 _EXISTS: Final = re.compile(r"^(?P<no>!?)\s*(?P<key>[^\s=!(),]+)$")
@@ -24,8 +27,18 @@ def selector_of(query: str, option: str = "--selector") -> LabelSelector:
     Raises:
         BadInput: a part that is no requirement.
     """
-    parts = [part.strip() for part in _COMMA.split(query)]
+    parts = [part.strip() for part in _parts(query)]
     return LabelSelector(match_expressions=[_requirement(part, option) for part in parts])
+
+
+def _parts(query: str) -> Iterator[str]:
+    """What stands between the commas that are in no parentheses."""
+    at = 0
+    while at <= len(query):
+        found = _PART.match(query, at)
+        assert found is not None, "it matches nothing, too"
+        yield found[0]
+        at = found.end() + 1
 
 
 def _requirement(part: str, option: str) -> LabelSelectorRequirement:

@@ -22,8 +22,9 @@ MAX_ALIASED: Final = 1_000_000
 _TEXT_OF_A_VALUE: Final = 32
 """Characters that weigh as much as one more value."""
 
-# One line of indicators can open a level with each: `- - -`, `? ? ?`.
-_LADDER: Final = re.compile(rb"[-?: \t]{%d}" % (MAX_DEPTH // 2))
+# One line of indicators can open a level with each: `- - -`, `? ? ?`. Looked for from where such a
+# run begins only: to look from each of its characters would take as long as the run, each time.
+_LADDER: Final = re.compile(rb"(?<![-?: \t])[-?: \t]{%d}" % (MAX_DEPTH // 2))
 
 _DROPPED: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _NUMBERS: Final = {

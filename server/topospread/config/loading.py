@@ -25,7 +25,8 @@ _HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 # Kubernetes sets these in every pod beside a Service whose name begins with topospread.
 _SERVICE_LINK: Final = re.compile(
-    r"TOPOSPREAD_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+    r"TOPOSPREAD_(.+_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)",
+    re.DOTALL,
 )
 
 

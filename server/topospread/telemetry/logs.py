@@ -2,11 +2,13 @@
 
 Every line that a call causes carries its ``trace_id`` and ``span_id``; further fields are given as
 ``extra={"cluster": name}``. Passwords in addresses and bearer tokens are blanked out wherever they
-turn up, tracebacks included.
+turn up, tracebacks included. Texts are cut before anything looks through them, and no line is
+longer than :data:`MAX_LINE`, whatever callers sent.
 """
 
 from __future__ import annotations
 
+import bisect
 import json
 import logging
 import re
@@ -19,7 +21,7 @@ from typing_extensions import override
 from topospread.telemetry.tracing import current_call
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 Format = Literal["auto", "json", "text"]
 
@@ -27,14 +29,34 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 # uvicorn repeats its message with colours.
 _LEFT_OUT: Final = frozenset({"color_message"})
 
+MAX_MESSAGE: Final = 4096
+MAX_FIELD: Final = 1024
+MAX_EXCEPTION: Final = 16 << 10
+MAX_LINE: Final = 32 << 10
+"""Bytes, as they are written, of a message, of another value, of a traceback, and of a whole line.
+
+On a terminal, where a traceback has lines of its own, they are about as much.
+"""
+
+_SCANNED: Final = 4
+"""Times its limit that a text is looked through: a secret is found though its end is cut off."""
+
+# Each of these takes linear time, tests/telemetry/test_patterns.py sees to it: they run over what
+# callers send. They match within a line of JSON, too, where a blank may be written as \n.
 _SECRETS: Final = (
-    (re.compile(r"\b([a-z][a-z0-9+.-]*://)[^/\s\"']*@", re.IGNORECASE), r"\1***@"),
+    (re.compile(r"://[^/\s\"']*@"), "://***@"),
     # Wherever a token of ours stands, its identifier says which it was.
-    (re.compile(r"\b(tsp_[0-9a-f]{1,32}_)[A-Za-z0-9_-]+"), r"\1***"),
-    (re.compile(r"\b(bearer\s+)[^\s\"',]+", re.IGNORECASE), r"\1***"),
+    (re.compile(r"(tsp_[0-9a-f]{1,32}_)[A-Za-z0-9_-]+"), r"\1***"),
+    (re.compile(r"(bearer(?:\s|\\[nrt])+)[^\s\"',]+", re.IGNORECASE), r"\1***"),
 )
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ESCAPED: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_ESCAPED_IN_LINES: Final = re.compile(rf"(?!\n){_ESCAPED.pattern}")
+
+_MORE: Final = "…"
+_LONGEST_ESCAPE: Final = len(json.dumps("\U0001f600")) - 2
 
 # Loggers of libraries that tell of every step at INFO.
 _QUIET: Final = ("uvicorn", "opentelemetry", "grpc", "asyncio")
@@ -91,12 +113,15 @@ class JsonFormatter(logging.Formatter):
             "time": _time(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
-            **_fields(record),
+            "message": _cut(record.getMessage(), MAX_MESSAGE),
         }
+        fields = {name: _bounded(value) for name, value in _fields(record).items()}
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return without_secrets(json.dumps(line, default=str))
+            fields["exception"] = _traceback(self.formatException(record.exc_info))
+        text = without_secrets(json.dumps(line | fields, default=str))
+        if len(text) > MAX_LINE:
+            text = without_secrets(json.dumps({**line, "cut": True}))
+        return text
 
 
 class TextFormatter(logging.Formatter):
@@ -105,13 +130,63 @@ class TextFormatter(logging.Formatter):
     @override
     def format(self, record: logging.LogRecord) -> str:
         time = _time(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
+        fields = "".join(f" {name}={_bounded(value)}" for name, value in _fields(record).items())
         # What callers sent must not move a terminal's cursor or begin a line of its own.
-        text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], record.getMessage() + fields)
-        line = f"{time} {record.levelname} {record.name}: {text}"
+        text = _ESCAPED.sub(_escape, _cut(record.getMessage(), MAX_MESSAGE) + fields)
+        line = f"{time} {record.levelname} {record.name}: {text[:MAX_LINE]}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            traceback = _traceback(self.formatException(record.exc_info))
+            line += "\n" + _ESCAPED_IN_LINES.sub(_escape, traceback)
         return without_secrets(line)
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _cut(text: str, most: int, *, begin: bool = True) -> str:
+    """As much of a text's beginning, or of its end, as JSON writes in so many bytes."""
+    if len(text) * _LONGEST_ESCAPE <= most:
+        return text
+    if len(text) <= most and _written(text) <= most:
+        return text
+    scanned, room = _SCANNED * most, most - _written(_MORE)
+    # The secrets first: what is left of one that is cut might not be known for one.
+    if begin:
+        short = without_secrets(text[:scanned])
+        return short[: _longest(lambda count: short[:count], room)] + _MORE
+    short = without_secrets(text[-scanned:])
+    return _MORE + short[len(short) - _longest(lambda count: short[len(short) - count :], room) :]
+
+
+def _longest(part: Callable[[int], str], room: int) -> int:
+    """How many characters JSON writes in so many bytes."""
+    counts = range(1, room + 1)
+    return bisect.bisect_right(counts, room, key=lambda count: _written(part(count)))
+
+
+def _written(text: str) -> int:
+    """Bytes of a text in JSON, between its quotes."""
+    return len(json.dumps(text)) - 2
+
+
+def _bounded(value: object) -> object:
+    """A field's value, short enough; a longer one that is no text becomes the beginning of one."""
+    if isinstance(value, str):
+        return _cut(value, MAX_FIELD)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    written = json.dumps(value, default=str)
+    return value if len(written) <= MAX_FIELD else _cut(written, MAX_FIELD)
+
+
+def _traceback(text: str) -> str:
+    """A traceback; of one that is too long the beginning and the end, which say where and what."""
+    half = MAX_EXCEPTION // 2
+    if len(text) <= half:
+        return _cut(text, MAX_EXCEPTION)
+    begin, end = text[: len(text) // 2], text[len(text) // 2 :]
+    return _cut(begin, half) + _cut(end, half, begin=False)
 
 
 def _time(record: logging.LogRecord) -> datetime:

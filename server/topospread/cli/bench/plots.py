@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from topospread.cli.bench.svg import Bar, Series, bars, lines
@@ -132,8 +131,9 @@ def _of(figures: Figures, labelled: Mapping[str, str]) -> list[Bar]:
 def _points(figures: Figures, of: str) -> list[tuple[float, float]]:
     points = []
     for name in figures.samples:
-        if found := re.fullmatch(rf"evaluate_us_(\d+)_{of}", name):
+        before, _, after = name.removeprefix("evaluate_us_").partition("_")
+        if name.startswith("evaluate_us_") and before.isdecimal() and after == of:
             median = figures.median(name)
             assert median is not None, "it has samples"
-            points.append((float(found[1]), median))
+            points.append((float(before), median))
     return sorted(points)
