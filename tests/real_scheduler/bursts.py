@@ -51,7 +51,7 @@ def burst(binaries: Path, mode: str, wake: str, number: int) -> tuple[float, str
             for amounts in ("capacity", "allocatable"):
                 made["status"][amounts]["pods"] = "500"
             cluster.call("POST", "/api/v1/nodes", made)
-        bindings = Bindings(cluster)
+        bindings = Bindings(opened, cluster)
         extender: dict[str, Any] | None = None
         if mode != "in-tree":
             (url,) = opened.enter_context(servers(cluster, directory, mode, "same", wake))

@@ -127,10 +127,12 @@ FEEDERS = ("same", "other", "two")
 class Bindings:
     """When pods were bound, as a watch of the API server tells."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, opened: ExitStack, cluster: Cluster) -> None:
         self._cluster = cluster
         self._bound: dict[tuple[str, str], float] = {}
         self._changed = threading.Condition()
+        self._ended = threading.Event()
+        opened.callback(self._ended.set)
         threading.Thread(target=self._watch, daemon=True).start()
 
     def wait(self, namespace: str, name: str, seconds: float) -> float | None:
@@ -140,8 +142,10 @@ class Bindings:
             return self._bound.get((namespace, name))
 
     def _watch(self) -> None:
-        with suppress(httpx.HTTPError):  # at the end
-            self._read()
+        # A watch that names no version begins with what there is, so that nothing is missed.
+        while not self._ended.wait(0.1):
+            with suppress(httpx.HTTPError):
+                self._read()
 
     def _read(self) -> None:
         path = "/api/v1/pods?watch=1"
@@ -409,7 +413,7 @@ def main() -> None:
         cluster = opened.enter_context(Cluster(options.binaries, directory))
         for zone in "abc":
             cluster.call("POST", "/api/v1/nodes", node(f"node-{zone}", zone))
-        bindings = Bindings(cluster)
+        bindings = Bindings(opened, cluster)
         for mode in options.modes:
             for feeder in options.feeders:
                 late += _try_all(cluster, bindings, directory, mode, feeder, options)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 MOST_PODS: Final = 10_000
-MOST_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 16 << 20
 """Of what is remembered: pods by their shape, and the names of their candidates."""
 
 LONGEST: Final = 900.0
@@ -46,6 +46,9 @@ SHARE: Final = 10
 
 AT_ONCE: Final = 0.05
 """Seconds of judging in a row."""
+
+FAILED_PAUSE: Final = 5.0
+"""Seconds after a mistake of ours, which the log has."""
 
 RATE: Final = 20.0
 """Pods woken in a second, and at once after a pause."""
@@ -247,17 +250,20 @@ class RefusedPods:
             if not self._pods:
                 self._added.wait()
                 self._added.clear()
-            began = time.monotonic()
+            # Of this thread's own: while it waits for the API server it takes nobody's time.
+            began = time.thread_time()
             try:
-                self._look(began)
+                self._look()
             except Exception:
                 # It must not end in silence: pods would wait for minutes again.
                 LOG.exception("cluster %s: judging refused pods again failed", self.cluster)
-            spent = time.monotonic() - began
+                self._stopped.wait(FAILED_PAUSE)
+            spent = time.thread_time() - began
             self._stopped.wait(max(PAUSE, spent * (SHARE - 1)))
 
-    def _look(self, now: float) -> None:
+    def _look(self) -> None:
         """Judge again what was refused by an older state, and wake what fits."""
+        now, began = time.monotonic(), time.thread_time()
         self._forget_old(now)
         replica = self._engine.replicas.at_hand(self.cluster)
         view = None if replica is None else replica.view
@@ -267,7 +273,7 @@ class RefusedPods:
         with self._lock:
             groups = [group for group in self._groups.values() if group.judged_at != at]
         for group in groups:
-            if self._stopped.is_set() or time.monotonic() - now > AT_ONCE:
+            if self._stopped.is_set() or time.thread_time() - began > AT_ONCE:
                 return
             with self._lock:
                 if self._groups.pop(group.key, None) is None:
@@ -288,13 +294,16 @@ class RefusedPods:
                 with self._lock:
                     self._drop(waiting)
                 continue
+            if self._is_early(waiting):
+                early = True
+                continue
+            if self._stopped.is_set() or not self._may_wake():
+                return False
             # Anew for each: those that were woken before it may have taken the room.
             fit = self._fits(group.shape, waiting, names)
             if not fit:
-                break
-            if self._is_early(waiting):
-                early = True
-            elif self._stopped.is_set() or not self._may_wake() or not self._did_wake(waiting, fit):
+                return True
+            if not self._did_wake(waiting, fit):
                 return False
         return not early
 
