@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from tests.service.world import (
@@ -18,7 +20,7 @@ from tests.service.world import (
 from topospread.errors import CycleExpired, InvalidRequest, NotFound
 from topospread.replica.replicas import Consistency, seconds_from_now
 from topospread.service.asks import Ask, PodRef, SettingsAsk
-from topospread.service.cycles import Cycles
+from topospread.service.cycles import MAX_BYTES, Cycles
 from topospread.service.filter import filter_
 from topospread.service.pre_filter import pre_filter
 from topospread.service.score import score
@@ -256,7 +258,14 @@ def test_reading_a_cycle_waits_for_no_one(three_zones: World):
 def test_cycles_by_themselves_keep_what_was_put_last():
     now = [0.0]
     cycles = Cycles(ttl=5, capacity=2, clock=lambda: now[0])
-    kept = [cycles.put(object()) for _ in range(3)]  # type: ignore[arg-type] # never looked at
+    kept = [cycles.put(SimpleNamespace(size=0)) for _ in range(3)]  # type: ignore[arg-type]
     assert [cycles.get(name) is not None for name in kept] == [False, True, True]
     now[0] = 5
     assert [cycles.get(name) for name in kept] == [None, None, None]
+
+
+def test_cycles_are_bounded_in_bytes_too():
+    cycles = Cycles(ttl=5, capacity=100, clock=lambda: 0.0)
+    sizes = (MAX_BYTES // 2, MAX_BYTES // 2, 1, MAX_BYTES // 2)
+    kept = [cycles.put(SimpleNamespace(size=size)) for size in sizes]  # type: ignore[arg-type]
+    assert [cycles.get(name) is not None for name in kept] == [False, False, True, True]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.service.world import (
@@ -27,6 +29,12 @@ from topospread.service.evaluate import (
     evaluate_batch,
 )
 from topospread.spread.verdicts import Code
+from topospread_client.manifests import pod_from_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tests.service.world import Json
 
 BROKEN = {"matchExpressions": [{"key": "app", "operator": "In"}]}
 
@@ -245,3 +253,38 @@ def test_a_batch_may_be_empty_and_not_too_big():
             evaluate_batch(made.engine, made.ask(), [pod] * 4)
         with pytest.raises(NotFound):
             evaluate_batch(made.engine, made.ask(cluster="nowhere"), [pod])
+
+
+def test_a_batch_is_bounded_as_a_whole():
+    """Each pod is within its limits, and together they would take minutes and gigabytes."""
+    with world(limits=Limits(batch_cells=100_000, batch_bytes=10_000, groups=20)) as made:
+        made.apply(node("n"))
+
+        def batch(pods: int, constraints: int, app: str = "x") -> Sequence[object]:
+            asked = [
+                incoming(
+                    *(constraint(f"key-{c}", app=f"{app}{c}") for c in range(constraints)),
+                    app=f"app-{p}",
+                )
+                for p in range(pods)
+            ]
+            encoded = [_bytes_of(pod) for pod in asked]
+            return evaluate_batch(made.engine, made.ask(), encoded)
+
+        assert len(batch(20, 3)) == 20
+        with pytest.raises(
+            InvalidRequest, match="are more than 100, the most of one batch for 1 nodes: split it"
+        ):
+            batch(20, 5)
+        with pytest.raises(InvalidRequest, match="more than 10000 bytes in one batch"):
+            batch(2, 4, "x" * 5000)
+        with pytest.raises(InvalidRequest, match=r"25 different selectors, at most 20 .*split it"):
+            batch(3, 25)
+        # However many they are, equal ones are judged once.
+        one = _bytes_of(incoming(constraint("key", app="x"), app="app"))
+        answers = evaluate_batch(made.engine, made.ask(), [one] * 200)
+        assert len({id(a.verdicts) for a in answers if isinstance(a, Evaluation)}) == 1
+
+
+def _bytes_of(manifest: Json) -> bytes:
+    return pod_from_manifest(manifest).SerializeToString()

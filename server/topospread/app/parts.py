@@ -83,6 +83,7 @@ def make_writes(settings: ServerSettings, store: Store, replicas: Replicas) -> W
 def make_limits(settings: ServerSettings) -> Limits:
     """What one request may carry."""
     return Limits(
+        groups=settings.max_groups,
         constraints=settings.max_constraints,
         terms=settings.max_selector_terms,
         batch_pods=settings.max_batch_pods,

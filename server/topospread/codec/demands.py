@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.codec.parsing import request
-from topospread.errors import InvalidRequest
+from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.demands import (
     HOST_PORTS,
     POD_AFFINITY,
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     Amounts = Callable[[Mapping[str, pb.Quantity], str], dict[str, Fraction]]
 
 ALWAYS: Final = "Always"
+MAX_AMOUNTS: Final = 5000
+"""Requests and limits of one pod in all of its containers."""
+
+MAX_RESOURCES: Final = 100
+"""Different resources of one pod: each is told as a reason of its own."""
+
 REMEMBERED: Final = 4096
 """Demands that are remembered; past it, all are read anew."""
 
@@ -68,9 +74,30 @@ def demand_of(spec: pb.PodSpec) -> Demand:
     """What a pod asks of its node.
 
     Raises:
-        InvalidRequest: a quantity that is none, with the path to it.
+        InvalidRequest: too many resources; a quantity that is none, with the path to it.
     """
-    return Demand(_requests(spec, amounts), tuple(_not_modelled(spec)))
+    _check_amounts(spec)
+    demand = Demand(_requests(spec, amounts), tuple(_not_modelled(spec)))
+    if len(demand.requests) > MAX_RESOURCES:
+        raise InvalidRequest.of(
+            [FieldViolation("spec.containers", f"more than {MAX_RESOURCES} resources", "Too many")]
+        )
+    return demand
+
+
+def _check_amounts(spec: pb.PodSpec) -> None:
+    containers = (*spec.containers, *spec.init_containers)
+    given = sum(len(each.resources.limits) + len(each.resources.requests) for each in containers)
+    if given + len(spec.overhead) + len(spec.resources.requests) > MAX_AMOUNTS:
+        raise InvalidRequest.of(
+            [
+                FieldViolation(
+                    "spec.containers",
+                    f"more than {MAX_AMOUNTS} requests and limits in all containers",
+                    "Too many",
+                )
+            ]
+        )
 
 
 def known_requests(spec: pb.PodSpec) -> Requests:

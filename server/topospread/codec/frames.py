@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from topospread.codec.parsing import request
 from topospread.codec.pods import pod_from_proto
@@ -53,8 +53,18 @@ class FramedPod(NamedTuple):
 
     name: str
     uid: str
-    key: Hashable
+    key: tuple[Any, ...]
     encoded: bytes
+
+    @property
+    def constraints(self) -> int:
+        """How many spread constraints it has."""
+        return len(self.key[-1])
+
+    @property
+    def size(self) -> int:
+        """Bytes of what decisions look at."""
+        return sum(len(part) for parts in self.key[2:] for part in parts)
 
     def parse(self) -> Pod:
         """The whole pod.

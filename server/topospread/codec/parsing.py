@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
+from topospread.codec.bounds import check_repeats
 from topospread.errors import CorruptValue, InvalidRequest
 
 _M = TypeVar("_M", bound=Message)
@@ -20,8 +21,10 @@ def request(message: type[_M], sent: bytes, known_as: type[Message] | None = Non
         known_as: what callers know it as, where it is read as a frame.
 
     Raises:
-        InvalidRequest: the bytes are no such message, or hold text that is not UTF-8.
+        InvalidRequest: the bytes are no such message, hold text that is not UTF-8, or repeat a
+            field more often than its limit.
     """
+    check_repeats(message, sent)
     try:
         return message.FromString(sent)
     except DecodeError as cause:

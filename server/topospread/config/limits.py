@@ -8,6 +8,10 @@ from topospread.config.spelling import About
 
 _MIB: Final = 1 << 20
 
+# What codec.bounds lets pass; this room knows no other.
+_PODS: Final = 10_000
+_TERMS: Final = 10_000
+
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LimitSettings:
@@ -127,7 +131,7 @@ class LimitSettings:
     max_batch_pods: Annotated[
         int,
         About(
-            values.whole(1),
+            values.whole(1, _PODS),
             "pods",
             "Pods in one BatchEvaluate.",
             "A batch holds one thread until it is done.",
@@ -136,7 +140,7 @@ class LimitSettings:
     max_what_ifs: Annotated[
         int,
         About(
-            values.whole(1),
+            values.whole(1, _PODS),
             "pods",
             "Pods in add_pods and remove_pods of one request.",
             "Preemption looks at the pods of one node, of which there are at most some hundred.",
@@ -163,7 +167,7 @@ class LimitSettings:
     max_constraints: Annotated[
         int,
         About(
-            values.whole(1),
+            values.whole(1, 1000),
             "constraints a pod",
             "Spread constraints of one pod.",
             "Real pods have one to four; each costs as much as the first.",
@@ -172,7 +176,7 @@ class LimitSettings:
     max_selector_terms: Annotated[
         int,
         About(
-            values.whole(1),
+            values.whole(1, _TERMS),
             "terms a pod",
             "Expressions and values in one pod's selectors and affinity.",
             "Generated affinities list nodes by name, a whole cluster's at most.",

@@ -198,12 +198,15 @@ class Builder:
         """
         with self._lock:
             asked = frozenset(groups)
+            missing = self.snapshot.missing(asked)
+            surplus = len(self._groups) + len(missing) - self._max_groups
+            if missing and surplus > 0:
+                # First, so that there are no more than that at any time.
+                self._evict(asked, surplus)
             kept = dict(self._groups)
-            for group in self.snapshot.missing(asked):
+            for group in missing:
                 kept[group] = self._count(group)
             self._groups = kept
-            if len(kept) > self._max_groups:
-                self._evict(asked)
             return self._swap(self.snapshot.nodes)
 
     def _count(self, group: GroupKey) -> Group:
@@ -216,11 +219,11 @@ class Builder:
             LastUse(self.snapshot.sequence + 1),
         )
 
-    def _evict(self, asked: frozenset[GroupKey]) -> None:
+    def _evict(self, asked: frozenset[GroupKey], surplus: int) -> None:
         others = (group for key, group in self._groups.items() if key not in asked)
         oldest_first = sorted(others, key=lambda group: group.use.tick)
         # A tenth at once, so that a stream of new selectors does not sort at every one.
-        surplus = len(self._groups) - self._max_groups + self._max_groups // 10
+        surplus += self._max_groups // 10
         self._forget({group.key for group in oldest_first[:surplus]})
 
     def release(self, before: int) -> Snapshot:

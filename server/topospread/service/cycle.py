@@ -48,6 +48,17 @@ class Cycle:
     moves: tuple[PodMove, ...] = ()
 
     @property
+    def size(self) -> int:
+        """Bytes, about, that nothing else keeps: its own arrays and what-ifs."""
+        own = 1 + 8 * bool(self.moves)  # verdicts of domains, and counts that what-ifs changed
+        domains = sum(
+            len(self.view.snapshot.domains(constraint.topology_key).values)
+            for constraint in self.constraints.hard.constraints
+        )
+        labels = sum(len(move.pod.labels) for move in self.moves)
+        return 2048 + own * domains + 1024 * len(self.moves) + 128 * labels
+
+    @property
     def constraints(self) -> PodConstraints:
         """The pod's effective constraints."""
         return self.judgeable.constraints

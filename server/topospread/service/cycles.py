@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.errors import CycleExpired
 
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topospread.service.cycle import Cycle
+
+
+MAX_BYTES: Final = 64 << 20
+"""Of what the cycles of one process keep for themselves."""
 
 
 class Cycles:
@@ -31,19 +35,24 @@ class Cycles:
         self._ttl = ttl
         self._capacity = capacity
         self._clock = clock
-        self._kept: OrderedDict[str, tuple[float, Cycle]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[float, Cycle, int]] = OrderedDict()
+        self._size = 0
         self._lock = threading.Lock()
 
     def put(self, cycle: Cycle) -> str:
         """Keep a cycle; returns its identifier, which no other process has."""
         identifier = secrets.token_urlsafe(12)
         now = self._clock()
+        size = cycle.size
         with self._lock:
-            self._kept[identifier] = (now + self._ttl, cycle)
+            self._kept[identifier] = (now + self._ttl, cycle, size)
+            self._size += size
             while self._kept and (
-                len(self._kept) > self._capacity or next(iter(self._kept.values()))[0] <= now
+                len(self._kept) > self._capacity
+                or self._size > MAX_BYTES
+                or next(iter(self._kept.values()))[0] <= now
             ):
-                self._kept.popitem(last=False)
+                self._size -= self._kept.popitem(last=False)[1][2]
         return identifier
 
     def get(self, identifier: str) -> Cycle | None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import Demands
-from topospread.codec.frames import framed
+from topospread.codec.frames import FramedPod, framed
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
-from topospread.errors import InvalidRequest, NotFound
+from topospread.errors import FieldViolation, InvalidRequest, NotFound
 from topospread.kube.objects import Pod
 from topospread.kube.validation import drop_disabled_fields, validate_pod
 from topospread.kube.violations import violations_text
@@ -22,7 +22,7 @@ from topospread.spread.filtering import PodMove
 from topospread.store.api import Key, Kind, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from topospread.codec.frames import UnreadPod
     from topospread.index.snapshot import Snapshot
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from topospread.store.api import StoredObject
 
 
+FEW_NODES: Final = 1000
+"""Nodes below which a constraint costs the same however few they are."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one request may carry.
@@ -46,6 +50,9 @@ class Limits:
         constraints: of one pod.
         terms: expressions and values of one pod's selectors and affinity.
         batch_pods: pods in a BatchEvaluate.
+        batch_cells: different pods of one and their constraints, times nodes.
+        batch_bytes: of what decisions look at, in different pods of one.
+        groups: different selectors of one.
         what_ifs: pods added and removed.
         top_k: nodes that Evaluate names.
         simulated_pods: pods that a simulation places.
@@ -55,6 +62,9 @@ class Limits:
     constraints: int = 64
     terms: int = 5000
     batch_pods: int = 1000
+    batch_cells: int = 1_250_000
+    batch_bytes: int = 256 << 10
+    groups: int = 4096
     what_ifs: int = 1000
     top_k: int = 1000
     simulated_pods: int = 10_000
@@ -153,18 +163,23 @@ class Engine:
             As :meth:`begin`, for what concerns all pods.
         """
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
+        read = self._read(pods, view.snapshot.node_count)
         asked: list[tuple[ShapedPod, Rules] | InvalidRequest] = []
-        for given in pods:
+        for given in read:
             checkpoint()
             try:
-                if isinstance(given, bytes):
-                    pod = self.shaped(framed(given))
-                else:
+                if isinstance(given, InvalidRequest):
+                    raise given
+                if isinstance(given, Pod):
                     pod = self._shaped(ask.cluster, given)
+                else:
+                    pod = self.shaped(given)
                 asked.append((pod, self.rules_of(pod.shape, ask)))
             except InvalidRequest as refused:
                 asked.append(refused)
-        view = self.counted([a for a in asked if isinstance(a, tuple)], replica, view)
+        readable = [a for a in asked if isinstance(a, tuple)]
+        self._check_groups(readable, view.snapshot)
+        view = self.counted(readable, replica, view)
         snapshot = view.snapshot
         return [
             Resolved(self._cycle(*a, a[0].shape.judgeable(a[1], snapshot), ask, view), replica)
@@ -172,6 +187,61 @@ class Engine:
             else a
             for a in asked
         ]
+
+    def _read(
+        self, pods: Sequence[Pod | bytes], node_count: int
+    ) -> Sequence[FramedPod | Pod | InvalidRequest]:
+        """The pods of a batch as far as their shapes, which are few and small enough.
+
+        Raises:
+            InvalidRequest: it would take long as a whole, though each of its pods would not.
+        """
+        most = max(1, self.limits.batch_cells // max(node_count, FEW_NODES))
+        shapes: set[Hashable] = set()
+        judged = size = 0
+        read: list[FramedPod | Pod | InvalidRequest] = []
+        for given in pods:
+            checkpoint()
+            try:
+                pod = given if isinstance(given, Pod) else framed(given)
+            except InvalidRequest as refused:
+                read.append(refused)
+                continue
+            read.append(pod)
+            if isinstance(pod, Pod) or pod.key in shapes:
+                continue
+            shapes.add(pod.key)
+            judged += 1 + pod.constraints
+            size += pod.size
+            if len(shapes) == 1:
+                continue  # one pod is bounded by the limits for a pod
+            if judged > most:
+                raise _to_be_split(
+                    f"different pods and their constraints are more than {most}, the most of one "
+                    f"batch for {node_count} nodes"
+                )
+            if size > self.limits.batch_bytes:
+                raise _to_be_split(
+                    "labels, tolerations, affinity and constraints of different pods are more "
+                    f"than {self.limits.batch_bytes} bytes in one batch"
+                )
+        return read
+
+    def _check_groups(self, asked: Sequence[tuple[ShapedPod, Rules]], snapshot: Snapshot) -> None:
+        """Refuse a batch that has more counted at once than may be kept.
+
+        Raises:
+            InvalidRequest: to be split.
+        """
+        if len(asked) <= 1:
+            return
+        judgeables = {pod.shape.judgeable(rules, snapshot) for pod, rules in asked}
+        groups = {group for judgeable in judgeables for group in judgeable.groups}
+        if len(groups) > self.limits.groups:
+            raise _to_be_split(
+                f"the constraints of one batch have {len(groups)} different selectors, at most "
+                f"{self.limits.groups} are counted (--max-groups)"
+            )
 
     def shaped(self, pod: UnreadPod) -> ShapedPod:
         """A pod with its shape, which is parsed and remembered when it is new.
@@ -298,6 +368,10 @@ class Engine:
         return (*placed(ask.add_pods, +1), *placed(ask.remove_pods, -1))
 
 
+def _to_be_split(why: str) -> InvalidRequest:
+    return InvalidRequest.of([FieldViolation("pods", f"{why}: split it", "Too many")])
+
+
 def _counts_all(judgeable: Judgeable, snapshot: Snapshot) -> bool:
     """Whether a snapshot counts all that a pod needs; notes that it was asked for."""
     for group in judgeable.groups:
@@ -328,7 +402,8 @@ def check_size(pod: Pod, limits: Limits) -> None:
 def _terms(pod: Pod) -> int:
     total = len(pod.requirements.node_selector) + len(pod.tolerations)
     for term in pod.requirements.terms or ():
-        total += sum(1 + len(e.values) for e in (*term.match_expressions, *term.match_fields))
+        of_term = (*term.match_expressions, *term.match_fields)
+        total += max(1, sum(1 + len(e.values) for e in of_term))  # an empty term, too
     for constraint in pod.constraints:
         total += len(constraint.match_label_keys)
         if constraint.label_selector is not None:

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from topospread.index.groups import Group
     from topospread.index.nodes import NodeTable
+    from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Pod
     from topospread.service.asks import Ask
     from topospread.service.cycle import Cycle
     from topospread.service.engine import Engine, Resolved
+    from topospread.service.shapes import Judgeable
     from topospread.spread.topology import Ints
 
 DEFAULT_TOP_K: Final = 5
@@ -220,7 +222,7 @@ def evaluate_batch(
     """Judge several pods at one revision, each on its own: one's bad input fails no other.
 
     Raises:
-        InvalidRequest: more pods than the limit.
+        InvalidRequest: more pods than the limit, or more to judge than one batch may ask for.
         NotFound, Unavailable, DeadlineExceeded: the cluster cannot be asked at all.
     """
     if len(pods) > engine.limits.batch_pods:
@@ -228,14 +230,22 @@ def evaluate_batch(
             f"pods: {len(pods)} in one batch, at most {engine.limits.batch_pods}: split it"
         )
     _check_top_k(engine, top_k)
-    found: list[Evaluation | TopospreadError] = []
+    judged: dict[tuple[Judgeable, Snapshot], Evaluation] = {}
+    answers: list[Evaluation | TopospreadError] = []
     for begun in engine.begin_all(ask, pods):
         checkpoint()
         if isinstance(begun, TopospreadError):
-            found.append(begun)
+            answers.append(begun)
+            continue
+        # Pods of one shape are judged once, unless something is held for one of them.
+        same = begun.cycle.judgeable, begun.cycle.view.snapshot
+        known = judged.get(same)
+        if known is None:
+            known = judged[same] = _judge(engine, begun, ask, top_k)
+            answers.append(known)
         else:
-            found.append(_judge(engine, begun, ask, top_k))
-    return tuple(found)
+            answers.append(Evaluation(begun, *known.parts))
+    return tuple(answers)
 
 
 def rank(cycle: Cycle, fits: NDArray[np.intp], top_k: int) -> tuple[RankedNode, ...]:

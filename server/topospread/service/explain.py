@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from topospread.errors import InvalidRequest
+from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.violations import invalid
 from topospread.service.explaining.case import Case
 from topospread.service.explaining.explain import DEFAULT_LIMIT, MAX_LIMIT, explained
@@ -23,6 +23,10 @@ class Explained:
 
     resolved: Resolved
     explanation: Explanation
+
+
+MAX_LISTED: Final = 150_000
+"""Domains of one answer times the reasons that each may have."""
 
 
 def explain(
@@ -61,4 +65,25 @@ def explain(
         cycle.uid,
         pod.node,
     )
+    listed = _listed(case, limit or DEFAULT_LIMIT)
+    if listed > MAX_LISTED:
+        raise InvalidRequest.of(
+            [
+                FieldViolation(
+                    "domainLimit",
+                    f"the domains of all constraints with their reasons are {listed}, at most "
+                    f"{MAX_LISTED}: ask for fewer domains",
+                    "Too many",
+                )
+            ]
+        )
     return Explained(resolved, explained(case, limit or DEFAULT_LIMIT))
+
+
+def _listed(case: Case, limit: int) -> int:
+    """Domains that are listed, each with as many reasons as there may be."""
+    domains = sum(
+        min(limit, len(case.snapshot.domains(constraint.topology_key).values))
+        for constraint in (*case.hard, *case.soft)
+    )
+    return domains * (4 + len(case.demand.requests))

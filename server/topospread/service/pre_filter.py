@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.errors import FieldViolation, InvalidRequest
 from topospread.service.engine import Engine, Resolved
 from topospread.spread.verdicts import SUCCESS, Code, Status
 
@@ -45,17 +46,27 @@ class PreFilterAnswer:
     extensions: tuple[Status, ...]
 
 
+MAX_COUNTS: Final = 50_000
+"""Domains of one answer with counts: those of a hostname constraint at ten times 5,000 nodes."""
+
+
 def pre_filter(engine: Engine, ask: Ask, *, with_counts: bool = False) -> PreFilterAnswer:
     """Judge what can be judged before any node is looked at.
 
     Raises:
-        As Engine.begin.
+        As Engine.begin; InvalidRequest for more counts than one answer may have.
     """
     begun = engine.begin(ask)
     cycle = begun.cycle
-    resolved = Resolved(cycle, begun.replica, engine.cycles.put(cycle))
     status = cycle.pre_filter_status
-    if status.code is not Code.SUCCESS:
+    success = status.code is Code.SUCCESS
+    listed = sum(state.eligible_domains for state in cycle.states) if success and with_counts else 0
+    if listed > MAX_COUNTS:
+        raise InvalidRequest.of(
+            [FieldViolation("withCounts", f"{listed} domains, at most {MAX_COUNTS}", "Too many")]
+        )
+    resolved = Resolved(cycle, begun.replica, engine.cycles.put(cycle))
+    if not success:
         return PreFilterAnswer(resolved, status, (), ())
     snapshot = cycle.view.snapshot
     started = engine.clock()

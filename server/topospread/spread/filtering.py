@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from topospread.kube.objects import Pod
     from topospread.spread.constraints import Constraint
-    from topospread.spread.topology import Ints, Topology
+    from topospread.spread.topology import GroupKey, Ints, Topology
 
 Verdicts = NDArray[np.uint8]
 
@@ -69,20 +69,19 @@ def pre_filter(
         moves: what-ifs; they ignore deletionTimestamp and may drive a count below 0 (upstream fact
             33).
     """
-    return tuple(_domain_state(c, topology, moves) for c in constraints)
+    moved = _Moves(moves) if moves else None
+    return tuple(_domain_state(c, topology, moved) for c in constraints)
 
 
-def _domain_state(
-    constraint: Constraint, topology: Topology, moves: Sequence[PodMove]
-) -> DomainState:
+def _domain_state(constraint: Constraint, topology: Topology, moves: _Moves | None) -> DomainState:
     key, eligibility = constraint.topology_key, constraint.eligibility
     membership = topology.membership(eligibility, key)
     if constraint.group.counts_nothing:
         counts = np.zeros(membership.nodes.size, dtype=np.int64)
     else:
         counts = topology.domain_counts(constraint.group, eligibility, key)
-    if moves:
-        counts = _moved(counts, constraint, topology, moves)
+    if moves is not None:
+        counts = moves.added_to(counts, constraint, topology)
     minimum = 0
     if membership.size and membership.size >= constraint.min_domains:
         minimum = int(counts[membership.present].min())
@@ -90,23 +89,43 @@ def _domain_state(
     return DomainState(constraint, counts, membership.size, minimum, counts > allowed)
 
 
-def _moved(
-    counts: Ints,
-    constraint: Constraint,
-    topology: Topology,
-    moves: Sequence[PodMove],
-) -> Ints:
-    """The counts after pods came and went; only those on nodes that are counted at all matter."""
-    counts = counts.copy()
-    ids = topology.domains(constraint.topology_key).ids
-    mask = topology.mask(constraint.eligibility)
-    group = constraint.group
-    for move in moves:
-        counted = move.pod.namespace == group.namespace and move.slot >= 0 and mask[move.slot]
-        # Unlike counting, a move takes an empty selector at its word (upstream fact 2).
-        if counted and group.selector.matches(move.pod.labels):
-            counts[ids[move.slot]] += move.delta
-    return counts
+class _Moves:
+    """Pods that come and go; those with the same labels are matched once a selector."""
+
+    def __init__(self, moves: Sequence[PodMove]) -> None:
+        self._slots = np.array([move.slot for move in moves], dtype=np.intp)
+        self._deltas = np.array([move.delta for move in moves], dtype=np.int64)
+        kinds: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
+        self._kinds = np.array(
+            [
+                kinds.setdefault((m.pod.namespace, frozenset(m.pod.labels.items())), len(kinds))
+                for m in moves
+            ],
+            dtype=np.intp,
+        )
+        self._labels = [(namespace, dict(labels)) for namespace, labels in kinds]
+        self._matching: dict[GroupKey, NDArray[np.bool_]] = {}
+
+    def added_to(self, counts: Ints, constraint: Constraint, topology: Topology) -> Ints:
+        """The counts after the moves; only those on nodes that are counted at all matter."""
+        counts = counts.copy()
+        counted = (self._slots >= 0) & self._of(constraint.group)
+        counted[counted] = topology.mask(constraint.eligibility)[self._slots[counted]]
+        domains = topology.domains(constraint.topology_key).ids[self._slots[counted]]
+        np.add.at(counts, domains, self._deltas[counted])
+        return counts
+
+    def _of(self, group: GroupKey) -> NDArray[np.bool_]:
+        """[moves] whether the group counts the pod."""
+        matching = self._matching.get(group)
+        if matching is None:
+            # Unlike counting, a move takes an empty selector at its word (upstream fact 2).
+            matches = [
+                namespace == group.namespace and group.selector.matches(labels)
+                for namespace, labels in self._labels
+            ]
+            matching = self._matching[group] = np.array(matches, dtype=np.bool_)[self._kinds]
+        return matching
 
 
 def filter_nodes(states: Sequence[DomainState], topology: Topology) -> Verdicts:

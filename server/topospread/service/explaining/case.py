@@ -119,7 +119,9 @@ class Case:
         left = self.snapshot.alive
         found: list[tuple[str, Bools]] = []
         for rule in self.suits.rules():
-            found.extend((reason, refused & left) for reason, refused in rule.refusals)
+            # Reasons that refuse the same nodes share an array.
+            here = {id(refused): refused & left for _, refused in rule.refusals}
+            found.extend((reason, here[id(refused)]) for reason, refused in rule.refusals)
             left = left & ~rule.refused
         return tuple(found)
 

@@ -82,6 +82,7 @@ def columns_of(case: Case, told: Told) -> Columns:
     by_domain = _ByDomain(snapshot.domains(constraint.topology_key))
     membership = snapshot.membership(constraint.eligibility, constraint.topology_key)
     pods, reserved, not_counted = _pods(case, told, by_domain)
+    refused = {id(mask): by_domain.nodes(mask) for _, mask in case.refusals}
     least, because = _minimum(told, membership, pods)
     minimum = least if because is Minimum.LOWEST else 0
     hard = told.position is not None
@@ -93,7 +94,7 @@ def columns_of(case: Case, told: Told) -> Columns:
         nodes=by_domain.nodes(snapshot.alive),
         eligible=membership.nodes,
         excluded=[(why, by_domain.nodes(mask)) for why, mask in _excluded(case, constraint)],
-        refused=[(why, by_domain.nodes(mask)) for why, mask in case.refusals],
+        refused=[(why, refused[id(mask)]) for why, mask in case.refusals],
         usable=by_domain.nodes(case.usable),
         fitting=by_domain.nodes(case.fitting),
         skew=pods + int(constraint.self_match) - minimum,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from topospread.access.callers import ANYBODY, Caller
+from topospread.codec.bounds import check_repeats
 from topospread.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -118,8 +119,10 @@ def parse(kind: type[_Request], raw: bytes) -> _Request:
     """Read a message.
 
     Raises:
-        InvalidRequest: grpcio would answer INTERNAL if it parsed by itself.
+        InvalidRequest: a field is repeated more often than its limit, or the bytes do not parse:
+            grpcio would answer INTERNAL if it parsed by itself.
     """
+    check_repeats(kind, raw)
     try:
         return kind.FromString(raw)
     except DecodeError as cause:

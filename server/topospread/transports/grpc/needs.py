@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from topospread.access.callers import ANYBODY, Caller, Role
 from topospread.access.gate import Names
+from topospread.codec.bounds import check_repeats
 from topospread.errors import InvalidRequest
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread_proto.v1 import cluster_state_pb2, frames_pb2
@@ -66,10 +67,12 @@ _ROLES: Final[Mapping[str, Mapping[str, Role]]] = {
 
 
 def _named(raw: bytes) -> str:
+    check_repeats(frames_pb2.ClusterFrame, raw)
     return frames_pb2.ClusterFrame.FromString(raw).cluster
 
 
 def _in_start(raw: bytes) -> str:
+    check_repeats(cluster_state_pb2.ReplaceRequest, raw)
     return cluster_state_pb2.ReplaceRequest.FromString(raw).start.cluster
 
 

@@ -1,0 +1,214 @@
+"""How often the fields of a request may be repeated: counted in its bytes, before it is parsed.
+
+A message of many small parts takes a hundred times the memory of its bytes once it is parsed, so
+what is too much is told by a walk over the encoding that ends where a limit is passed. Every
+repeated field and map has a limit: the one in :data:`LIMITS`, or else :data:`USUAL`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from topospread.errors import FieldViolation, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from google.protobuf.message import Message
+
+USUAL: Final = 1000
+"""Items of a repeated field or map that :data:`LIMITS` does not name."""
+
+SMALL: Final = 2 * USUAL
+"""Bytes up to which no limit can be passed: an item takes at least two."""
+
+TERMS: Final = 10_000
+"""The most that --max-selector-terms may be."""
+
+PODS: Final = 10_000
+"""The most that --max-batch-pods and --max-what-ifs may be."""
+
+NODES: Final = 20_000
+"""Nodes that one request may name: four times those that Kubernetes supports."""
+
+LIMITS: Final[Mapping[str, int]] = {
+    "NodeSelector.node_selector_terms": TERMS,
+    "NodeSelectorTerm.match_expressions": TERMS,
+    "NodeSelectorTerm.match_fields": TERMS,
+    "NodeSelectorRequirement.values": TERMS,
+    "LabelSelector.match_labels": TERMS,
+    "LabelSelector.match_expressions": TERMS,
+    "LabelSelectorRequirement.values": TERMS,
+    "TopologySpreadConstraint.match_label_keys": TERMS,
+    "PodSpec.node_selector": TERMS,
+    "PodSpec.tolerations": TERMS,
+    "NodeSelection.names": NODES,
+    "NodeSelection.indices": NODES,
+    "BatchEvaluateRequest.pods": PODS,
+    "PreFilterRequest.add_pods": PODS,
+    "PreFilterRequest.remove_pods": PODS,
+    "FilterRequest.add_pods": PODS,
+    "FilterRequest.remove_pods": PODS,
+    "ScoreRequest.add_pods": PODS,
+    "ScoreRequest.remove_pods": PODS,
+    "EvaluateRequest.add_pods": PODS,
+    "EvaluateRequest.remove_pods": PODS,
+    "SupposedChanges.add_pods": PODS,
+    "SupposedChanges.remove_pods": PODS,
+    "SupposedChanges.drain": NODES,
+    "RankForDeletionRequest.pods": PODS,
+    "RankForDeletionRequest.nodes": NODES,
+    "RankForDeletionRequest.replica_sets": PODS,
+    "RankConstraint.limited_values": NODES,
+    "PlanRebalanceRequest.excluded_namespaces": PODS,
+    "ReplaceBatch.objects": PODS,
+    "Option.pod": PODS,
+    "Option.pod_bytes": PODS,
+}
+"""By message and field; where `frames.proto` reads a message otherwise, its own name counts."""
+
+FIELDS: Final = 40_000
+"""Fields of one request in all, of those that are looked into."""
+
+MANY_FIELDS: Final[Mapping[str, int]] = {
+    # What brings whole objects by the hundred, and no decision waits for.
+    "ApplyRequest": 1_000_000,
+    "ReplaceRequest": 1_000_000,
+    "RankForDeletionRequest": 1_000_000,
+    "SimulateRequest": 500_000,
+    "BestOptionsRequest": 500_000,
+}
+
+_READ_AS: Final[Mapping[str, str]] = {
+    "MetadataFrame": "ObjectMeta",
+    "SpecFrame": "PodSpec",
+    "DemandSpecFrame": "PodSpec",
+    "PodFrame": "Pod",
+    "DemandFrame": "Pod",
+}
+
+_UNPACKED: Final = (FieldDescriptor.CPPTYPE_STRING, FieldDescriptor.CPPTYPE_MESSAGE)
+_BYTES: Final = 2
+_HIGH: Final = bytes(range(128, 256))
+
+
+def check_repeats(message: type[Message], sent: bytes) -> None:
+    """Refuse a request that repeats a field more often than its limit, at a cost of the limit.
+
+    Args:
+        message: what the bytes will be parsed as; bytes that do not parse may pass.
+        sent: the bytes.
+
+    Raises:
+        InvalidRequest: naming the field and its limit.
+    """
+    if len(sent) > SMALL:
+        kind: Any = message.DESCRIPTOR
+        walk = _Walk(sent, MANY_FIELDS.get(known_as(kind), FIELDS))
+        walk.message(0, len(sent), _fields(kind), "")
+
+
+def limit_of(field: Any) -> int:
+    """How often a repeated field or map may be repeated in one message."""
+    return LIMITS.get(f"{known_as(field.containing_type)}.{field.name}", USUAL)
+
+
+def known_as(message: Any) -> str:
+    """The message that callers know, where it is read as a frame."""
+    name: str = message.name
+    return _READ_AS.get(name) or name.replace("Frame", "Request")
+
+
+class _Field(NamedTuple):
+    """A field that is looked at: a repeated one, or a message that has such."""
+
+    name: str
+    limit: int  # 0 when it is not repeated
+    packed: bool
+    parts: Mapping[int, _Field]
+
+
+@cache
+def _fields(message: Any) -> Mapping[int, _Field]:
+    """By number, the fields of a message that are repeated or hold what is."""
+    found: dict[int, _Field] = {}
+    for field in message.fields:
+        inner = field.message_type
+        parts = {} if inner is None or inner is message else _fields(inner)
+        if field.is_repeated or parts:
+            limit = limit_of(field) if field.is_repeated else 0
+            found[field.number] = _Field(
+                field.json_name, limit, field.cpp_type not in _UNPACKED, parts
+            )
+    return found
+
+
+class _Walk:
+    """A walk over the bytes of one request."""
+
+    def __init__(self, sent: bytes, budget: int) -> None:
+        self._sent = sent
+        self._budget = self._left = budget
+
+    def message(self, at: int, end: int, fields: Mapping[int, _Field], path: str) -> None:
+        """Look at the fields from a position to another; stops at what does not parse."""
+        sent = self._sent
+        counts: dict[int, int] = {}
+        while at < end:
+            self._left -= 1
+            if self._left < 0:
+                raise InvalidRequest.of([_too_many(path or "request", "fields", self._budget)])
+            tag = sent[at]
+            at += 1
+            if tag > 127:
+                tag, at = self._varint(at - 1, end)
+            wire = tag & 7
+            if wire == _BYTES:
+                if at >= end:
+                    return
+                size = sent[at]
+                at += 1
+                if size > 127:
+                    size, at = self._varint(at - 1, end)
+                start, at = at, at + size
+            elif wire == 0:
+                start = at
+                while at < end and sent[at] > 127:
+                    at += 1
+                at += 1
+            else:
+                start, at = at, at + {1: 8, 5: 4}.get(wire, 0)
+            field = fields.get(tag >> 3)
+            if field is None or at > end:
+                continue
+            if field.limit:
+                items = 1
+                if field.packed and wire == _BYTES:
+                    items = len(sent[start:at].translate(None, _HIGH))
+                count = counts[tag >> 3] = counts.get(tag >> 3, 0) + items
+                if count > field.limit:
+                    here = f"{path}.{field.name}" if path else field.name
+                    raise InvalidRequest.of([_too_many(here, "items", field.limit)])
+            if field.parts and wire == _BYTES:
+                inner = f"{path}.{field.name}" if path else field.name
+                if field.limit:
+                    inner += f"[{counts[tag >> 3] - 1}]"
+                self.message(start, at, field.parts, inner)
+
+    def _varint(self, at: int, end: int) -> tuple[int, int]:
+        value = shift = 0
+        while at < end and shift < 64:
+            byte = self._sent[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, at
+            shift += 7
+        return 0, end  # it does not parse, which the parser says
+
+
+def _too_many(field: str, what: str, limit: int) -> FieldViolation:
+    return FieldViolation(field, f"must have at most {limit} {what}", "Too many")

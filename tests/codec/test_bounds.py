@@ -1,0 +1,111 @@
+"""Too many items of a field are told from the bytes, before there are messages of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from topospread.codec.bounds import FIELDS, NODES, SMALL, TERMS, USUAL, check_repeats
+from topospread.errors import InvalidRequest
+from topospread_proto.v1 import cluster_state_pb2, common_pb2, frames_pb2, kubernetes_pb2
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+
+def _pod(**counts: int) -> kubernetes_pb2.Pod:
+    pod = kubernetes_pb2.Pod()
+    for field, count in counts.items():
+        for _ in range(count):
+            getattr(pod.spec, field).add()
+    return pod
+
+
+@pytest.mark.parametrize("message", [kubernetes_pb2.Pod, frames_pb2.PodFrame])
+def test_up_to_the_limit_and_no_further(message):
+    check_repeats(message, _pod(tolerations=TERMS).SerializeToString())
+    with pytest.raises(InvalidRequest) as refused:
+        check_repeats(message, _pod(tolerations=TERMS + 1).SerializeToString())
+    assert str(refused.value) == f"spec.tolerations: must have at most {TERMS} items"
+    assert refused.value.violations[0].field == "spec.tolerations"
+
+
+def test_paths_lead_to_the_item():
+    request = engine_pb.EvaluateRequest()
+    request.add_pods.add()
+    request.add_pods.add().pod.CopyFrom(_pod(volumes=USUAL + 1))
+    with pytest.raises(InvalidRequest, match=r"^addPods\[1\]\.pod\.spec\.volumes: "):
+        check_repeats(engine_pb.EvaluateRequest, request.SerializeToString())
+
+
+def test_maps_and_text_and_packed_numbers():
+    pod = kubernetes_pb2.Pod()
+    for number in range(USUAL + 1):
+        pod.metadata.labels[f"k{number}"] = "v"
+    with pytest.raises(InvalidRequest, match=r"^metadata\.labels: "):
+        check_repeats(kubernetes_pb2.Pod, pod.SerializeToString())
+    for nodes in (
+        common_pb2.NodeSelection(names=["n"] * (NODES + 1)),
+        common_pb2.NodeSelection(indices=[1000] * (NODES + 1)),
+    ):
+        request = engine_pb.EvaluateRequest(nodes=nodes)
+        with pytest.raises(InvalidRequest, match=r"^nodes\.(names|indices): "):
+            check_repeats(engine_pb.EvaluateRequest, request.SerializeToString())
+
+
+def test_a_part_that_is_sent_in_pieces_is_counted_as_fields():
+    piece = _pod(tolerations=10).SerializeToString()
+    with pytest.raises(InvalidRequest, match=f"at most {FIELDS} fields"):
+        check_repeats(kubernetes_pb2.Pod, piece * FIELDS)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"\x12\x00" * 8_000_000, b"\xf8\x07\x01" * 5_000_000, b"\x08" + b"\xff" * 4_000_000],
+    ids=["empty parts", "unknown fields", "a number without end"],
+)
+def test_a_refusal_costs_what_its_limit_costs(sent):
+    before = time.thread_time()
+    with suppress(InvalidRequest):
+        check_repeats(kubernetes_pb2.Pod, sent)
+    assert time.thread_time() - before < 0.5
+
+
+def test_whole_requests_of_ordinary_size_pass():
+    request = cluster_state_pb2.ApplyRequest()
+    for number in range(500):
+        pod = request.objects.add().pod
+        pod.metadata.name = f"pod-{number}"
+        for label in range(20):
+            pod.metadata.labels[f"example.com/label-{label}"] = "value"
+        for _ in range(4):
+            container = pod.spec.containers.add()
+            container.resources.requests["cpu"].string = "1"
+            container.ports.add().container_port = 80
+    check_repeats(cluster_state_pb2.ApplyRequest, request.SerializeToString())
+
+
+def test_small_requests_are_not_walked():
+    """They are the many: an Evaluate is to cost nothing more."""
+    ran: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            ran.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        check_repeats(kubernetes_pb2.Pod, b"\x12\x00" * (SMALL // 2))
+    finally:
+        sys.setprofile(None)
+    assert ran == ["check_repeats"]
+
+
+def test_what_does_not_parse_is_left_to_the_parser():
+    for sent in (b"\xff" * 4000, b"\x12\xff\xff\xff\x7f" * 1000, bytes(range(256)) * 16):
+        check_repeats(kubernetes_pb2.Pod, sent)
