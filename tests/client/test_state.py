@@ -68,6 +68,44 @@ def test_delete_reports_what_was_not_there(client):
         client.get(Kind.POD, "web-0", namespace="default", consistency=seen(written))
 
 
+def versioned(version, zone="a"):
+    made = node("n", zone)
+    made["metadata"]["resourceVersion"] = version
+    return made
+
+
+def outcome(written):
+    (result,) = written.results
+    return result.outcome
+
+
+def test_other_content_at_an_equal_version_is_written_and_at_an_older_one_is_not(client):
+    client.apply([versioned("7")])
+    assert outcome(client.apply([versioned("7", "b")])) is Outcome.UPDATED
+    assert outcome(client.apply([versioned("7", "b")])) is Outcome.UNCHANGED
+    written = client.apply([versioned("6", "c")])
+    assert outcome(written) is Outcome.IGNORED_STALE
+    kept = client.get(Kind.NODE, "n", consistency=seen(written)).object.node.metadata
+    assert kept.labels["topology.kubernetes.io/zone"] == "b"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_comes_later_than_a_deletion_of_its_version_is_ignored(client, force):
+    client.apply([versioned("9" if force else "7"), *TWO_ZONES])
+    gone = Reference(Kind.NODE, "n", resource_version="7")
+    assert outcome(client.delete([gone], force=force)) is Outcome.DELETED
+    assert outcome(client.apply([versioned("6")])) is Outcome.IGNORED_STALE
+    assert outcome(client.apply([versioned("7")])) is Outcome.IGNORED_STALE
+    assert outcome(client.apply([versioned("10")])) is Outcome.CREATED
+
+
+def test_only_force_deletes_what_is_newer(client):
+    client.apply([versioned("9")])
+    gone = Reference(Kind.NODE, "n", resource_version="7")
+    assert outcome(client.delete([gone])) is Outcome.IGNORED_STALE
+    assert outcome(client.delete([gone], force=True)) is Outcome.DELETED
+
+
 def test_get_returns_what_is_kept(client):
     written = client.apply(TWO_ZONES)
     found = client.get(Kind.POD, "web-0", namespace="default", consistency=seen(written))

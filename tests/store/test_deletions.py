@@ -59,6 +59,20 @@ def test_force_deletes_newer_objects(store):
     assert applied.outcomes == (Outcome.DELETED,)
 
 
+def test_a_forced_deletion_leaves_a_tombstone_all_the_same(store):
+    store.apply(CLUSTER, [put(pod(), "10"), put(node(), "10")])
+    store.apply(
+        CLUSTER,
+        [Remove(pod(), up_to_version="9"), Remove(node(), up_to_version="10")],
+        force=True,
+    )
+
+    for late in (put(pod(), "9"), put(node(), "10")):
+        assert store.apply(CLUSTER, [late]).outcomes == (Outcome.IGNORED_STALE,)
+    newer = store.apply(CLUSTER, [put(pod(), "11"), put(node(), "11")])
+    assert newer.outcomes == (Outcome.CREATED, Outcome.CREATED)
+
+
 @pytest.mark.parametrize("existed", [True, False])
 def test_a_write_older_than_the_deletion_comes_too_late(store, existed):
     store.apply(CLUSTER, [put(pod(), "5") if existed else put(node())])

@@ -179,11 +179,14 @@ class Writes:
         cluster: str,
         removals: Sequence[Remove],
         *,
+        force: bool = False,
         timeout: float,
         traced: Traced,
         fence: int = 0,
     ) -> Written:
         """Remove objects in one atomic step; those that are not there are reported.
+
+        With force also those that are newer than the version given with them.
 
         Raises:
             As :meth:`apply`.
@@ -196,6 +199,7 @@ class Writes:
                     cluster,
                     removals,
                     identity=identity,
+                    force=force,
                     fence=fence,
                     timeout=min(timeout, LONGEST_WAIT),
                 ),

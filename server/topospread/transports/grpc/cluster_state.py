@@ -111,6 +111,7 @@ class ClusterStateServicer:
         written = self._writes.delete(
             request.cluster or DEFAULT_CLUSTER,
             removals,
+            force=request.force,
             timeout=call.left(),
             traced=traced(call, request.cluster),
             fence=request.fence,
@@ -343,8 +344,7 @@ def _removals(request: pb.DeleteRequest) -> list[Remove]:
             violations.append(FieldViolation(f"{path}.name", "", "Required value"))
             continue
         key = _key(reference.kind, reference.namespace, reference.name, f"{path}.kind")
-        up_to = "" if request.force else reference.resource_version
-        removals.append(Remove(key, reference.uid, up_to))
+        removals.append(Remove(key, reference.uid, reference.resource_version))
     if violations:
         raise InvalidRequest.of(violations)
     return removals
