@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.processes import stopped
-from tests.servers import start, until
+from tests.servers import incoming, start, until
 from topospread_client.answers import Kind
 from topospread_client.errors import ServerFault, Unavailable
 from topospread_client.requests import Consistency
@@ -188,6 +188,40 @@ def test_a_redis_without_memory_refuses_writes_and_keeps_what_there_is(two, dura
         redis.config_set("maxmemory", "0")
         client.apply([pod("welcome")])
     assert load.unread == []
+
+
+def test_a_redis_without_memory_is_read_by_all_calls(two, durable, serve, call):
+    client = call(two[0])
+    client.place(incoming(), ttl=1)
+    before = client.apply([pod("kept")]).revision
+    last = client.apply([pod("other", node="n-b")]).revision
+    with durable.client() as redis:
+        redis.config_set("maxmemory", "1")
+        late = serve(durable.url)
+        for server in (*two, late):
+            reader = call(server)
+            assert stored_pods(reader) == {"kept", "other"}
+            assert reader.get(Kind.POD, "kept").object.pod.metadata.name == "kept"
+            assert reader.evaluate(incoming(), consistency=NEWEST).nodes
+            assert counted_pods(reader) >= 2
+            assert next(iter(reader.watch(revision=before))).revision == last
+            assert reader.rank_for_deletion({"app": "load"}, delete=1).ranked == 2
+            assert reader.plan_rebalance().revision
+            (cluster,) = reader.clusters().clusters
+            assert (cluster.name, cluster.stale_for) == ("default", None)
+            with pytest.raises(Unavailable, match="out of memory"):
+                reader.apply([pod("refused")])
+        # What is due cannot be ended, which is no reason to call the state old.
+        tries = scripts_run(redis)
+        while scripts_run(redis) < tries + 5:
+            client.evaluate(incoming(), consistency=Consistency(max_staleness=0.0))
+        redis.config_set("maxmemory", "0")
+    until(lambda: counted_pods(client) == 2, "what was due has ended")
+
+
+def scripts_run(redis) -> int:
+    """How often a Redis was asked to write something."""
+    return redis.info("commandstats")["cmdstat_evalsha"]["calls"]
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,12 @@ class Backend(Protocol):
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:
         """Damage a stored value."""
 
+    def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
+        """Let the feeder's lease end later: how it looks after the clock was set back."""
+
+    def forget_grant(self, store: Store, cluster: str) -> None:
+        """Let the feeder's lease be one that an older version wrote."""
+
 
 class SqliteBackend:
     def __init__(self, url: str) -> None:
@@ -128,6 +134,18 @@ class SqliteBackend:
             "UPDATE object SET value = ? WHERE kind = ? AND namespace = ? AND name = ? "
             "AND cluster = (SELECT id FROM cluster WHERE name = ?)",
             (value, key.kind.value, key.namespace, key.name, cluster),
+        )
+        assert changed.rowcount == 1
+
+    def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
+        changed = _writer(store).execute(
+            "UPDATE feeder SET until = until + ? WHERE name = ?", (milliseconds, cluster)
+        )
+        assert changed.rowcount == 1
+
+    def forget_grant(self, store: Store, cluster: str) -> None:
+        changed = _writer(store).execute(
+            "UPDATE feeder SET granted_for = 0 WHERE name = ?", (cluster,)
         )
         assert changed.rowcount == 1
 
@@ -167,6 +185,15 @@ class RedisBackend:
         with redis.Redis.from_url(self.url) as client:
             assert client.hexists(f"ts:{{{cluster}}}:{part}", field)
             client.hset(f"ts:{{{cluster}}}:{part}", field, value)
+
+    def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
+        with redis.Redis.from_url(self.url) as client:
+            assert client.hexists(f"ts:{{{cluster}}}:feeder", "until")
+            client.hincrby(f"ts:{{{cluster}}}:feeder", "until", milliseconds)
+
+    def forget_grant(self, store: Store, cluster: str) -> None:
+        with redis.Redis.from_url(self.url) as client:
+            assert client.hdel(f"ts:{{{cluster}}}:feeder", "granted_for") == 1
 
 
 def dump(client: redis.Redis) -> dict[bytes, bytes]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MINUTE = 60_000
+DAY = 86_400_000
 
 
 def test_one_of_many_has_it(store):
@@ -57,6 +58,33 @@ def test_it_ends_by_itself(store):
     first = store.lease(CLUSTER, "one", 1)
     until(lambda: store.lease(CLUSTER, "two", MINUTE).holder == "two", "the end of the lease")
     assert store.lease(CLUSTER, "two", MINUTE).fence > first.fence
+
+
+def test_a_clock_set_back_locks_nobody_out_for_longer_than_the_lease(store, backend):
+    first = store.lease(CLUSTER, "one", 50)
+    backend.postpone(store, CLUSTER, DAY)
+
+    refused = store.lease(CLUSTER, "two", MINUTE)
+    assert (refused.holder, refused.fence) == ("one", first.fence), "it is good once more"
+    assert 0 < refused.left <= 50
+    until(lambda: store.lease(CLUSTER, "two", MINUTE).holder == "two", "the end of the lease")
+    assert store.lease(CLUSTER, "two", MINUTE).fence > first.fence
+
+
+def test_who_holds_it_renews_it_after_the_clock_was_set_back(store, backend):
+    first = store.lease(CLUSTER, "one", MINUTE)
+    backend.postpone(store, CLUSTER, DAY)
+
+    assert store.lease(CLUSTER, "one", MINUTE) == Lease("one", first.fence, MINUTE)
+    assert 0 < store.lease(CLUSTER, "two", MINUTE).left <= MINUTE
+
+
+def test_a_lease_of_an_older_version_is_bounded_by_the_longest(store, backend):
+    store.lease(CLUSTER, "one", MINUTE)
+    backend.forget_grant(store, CLUSTER)
+    assert 0 < store.lease(CLUSTER, "two", MINUTE).left <= MINUTE
+    backend.postpone(store, CLUSTER, DAY)
+    assert MINUTE < store.lease(CLUSTER, "two", MINUTE).left <= MAX_LEASE
 
 
 def test_writes_of_a_former_holder_are_refused_as_a_whole(store):
@@ -99,16 +127,19 @@ def test_what_no_lease_can_be(store, holder, lifetime):
 
 
 def test_tokens_grow_beyond_the_clock():
-    assert granted(("", 0, 0), "one", 10, now=1000) == Lease("one", 1000, 10)
-    assert granted(("one", 5000, 900), "two", 10, now=1000) == Lease("two", 5001, 10)
+    assert granted(("", 0, 0, 0), "one", 10, now=1000) == Lease("one", 1000, 10)
+    assert granted(("one", 5000, 900, 10), "two", 10, now=1000) == Lease("two", 5001, 10)
 
 
-def test_a_file_of_an_older_version_gets_the_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "before", ["DROP TABLE feeder", "ALTER TABLE feeder DROP COLUMN granted_for"]
+)
+def test_a_file_of_an_older_version_gets_what_it_lacks(tmp_path: Path, before: str) -> None:
     url = parse_store_url(f"sqlite://{tmp_path}/state.db", {})
     assert isinstance(url, SqliteURL)
     open_store(url, StoreSettings()).close()
     with sqlite3.connect(tmp_path / "state.db") as connection:
-        connection.execute("DROP TABLE feeder")
+        connection.execute(before)
     connection.close()
     store = open_store(url, StoreSettings())
     assert store.lease(CLUSTER, "one", MINUTE).holder == "one"

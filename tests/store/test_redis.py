@@ -24,7 +24,7 @@ from tests.store.backends import (
 )
 from tests.store.conftest import SETTINGS
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable, StoreUnavailable
-from topospread.store.api import Key, Kind, Remove, Revision, Unchanged
+from topospread.store.api import Change, Key, Kind, Remove, Revision, Unchanged
 
 PARTS = {
     "meta": b"hash",
@@ -77,7 +77,7 @@ def fill(store):
 
 
 # Touches every key: each hash, both ways, log, scopes, tombstones made and forgotten.
-EVERYTHING = [
+EVERYTHING: list[Change] = [
     put(node(), "2"),
     Remove(pod(), up_to_version="7"),
     put(pod("old"), "9"),
@@ -134,6 +134,30 @@ def test_a_redis_that_refuses_writes_leaves_everything_as_it_was(
     finally:
         client.config_set(setting, "0")
     assert redis_store.apply(CLUSTER, EVERYTHING).revision.number == 3
+
+
+def test_a_redis_without_memory_is_read_and_followed(server, redis_store, client):
+    fill(redis_store)
+    head, stored = redis_store.head(CLUSTER), objects(redis_store)
+    client.config_set("maxmemory", "1")
+    client.script_flush()
+    late = RedisBackend(server.url).open(SETTINGS)
+    try:
+        for store in (redis_store, late):
+            assert store.head(CLUSTER) == head
+            assert not store.head("unknown").identity
+            assert objects(store) == stored
+            assert store.get(CLUSTER, node()) == stored[node()]
+            assert store.clusters() == [CLUSTER]
+            assert [found.revision for found in follow_all(store)][-1] == head.revision
+            assert store.follow(CLUSTER, head.identity, head.revision, wait=0) == []
+            store.verify(CLUSTER, head.identity, head.revision)
+            store.ping()
+            with pytest.raises(StoreUnavailable, match="out of memory"):
+                store.apply(CLUSTER, EVERYTHING)
+    finally:
+        client.config_set("maxmemory", "0")
+        late.close()
 
 
 def test_a_read_only_replica_is_told_apart(redis_store, client):

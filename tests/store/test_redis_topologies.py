@@ -196,6 +196,33 @@ def test_a_missing_node_takes_its_clusters_only(store, nodes):
             store.apply(name, [put(node("n"))])
 
 
+@pytest.mark.parametrize("kind", ["cluster", "sentinel"])
+def test_without_memory_they_are_read_and_followed(start_redis, request, kind):
+    if kind == "cluster":
+        servers = request.getfixturevalue("nodes")
+        url = cluster_url(servers)
+    else:
+        servers = [start_redis()]
+        url = sentinel_url(sentinel_of(servers[0], start_redis, replicas=0))
+    store = opened(url)
+    heads = {name: store.apply(name, [put(node(name))]) for name in NAMES}
+    for server in servers:
+        with server.client() as client:
+            client.config_set("maxmemory", "1")
+
+    late = opened(url)
+    for each in (store, late):
+        assert each.clusters() == sorted(NAMES)
+        for name, head in heads.items():
+            assert each.head(name).revision == head.revision
+            assert list(objects(each, name)) == [node(name)]
+            assert len(follow_all(each, name)) == 1
+            assert each.follow(name, head.identity, head.revision, wait=0) == []
+            with pytest.raises(StoreUnavailable, match="out of memory"):
+                each.apply(name, [put(node("refused"))])
+        each.close()
+
+
 def test_out_of_reach_is_told(start_redis):
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
         opened(f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{free_port()}")

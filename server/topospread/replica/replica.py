@@ -25,7 +25,15 @@ from topospread.replica.dues import StoreClock
 from topospread.replica.history import History
 from topospread.replica.succession import Fate, Succession
 from topospread.replica.view import Token, View
-from topospread.store.api import Follower, Purger, Reader, Revision, Transaction, Voucher
+from topospread.store.api import (
+    Applied,
+    Follower,
+    Purger,
+    Reader,
+    Revision,
+    Transaction,
+    Voucher,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -47,6 +55,8 @@ LONG_WAIT: Final = 0.25
 """Seconds after which a wait for a revision asks the store whether it will ever come. It comes
 within some 20 ms unless the store is slow, or lost it.
 """
+
+NOTHING_ENDED: Final = Applied(Revision(), Revision(), ())
 
 OWN_WRITES: Final = 1024
 """Writes of this process that are kept until the view reaches up to them."""
@@ -438,7 +448,12 @@ class Replica:
         if not due:
             return FOLLOW_WAIT
         if not self._clock.seconds_until(due):
-            applied = self._source.purge(self.cluster)
+            try:
+                applied = self._source.purge(self.cluster)
+            except StoreUnavailable:
+                # A store that takes no writes, as without memory, is still followed; one that is
+                # out of reach fails the next look.
+                applied = NOTHING_ENDED
             self._clock.looked()
             if applied.at:
                 self._clock.told(applied.at)

@@ -243,7 +243,8 @@ class Lease:
         fence: the fencing token: a number that grows with each new holder, 0 when there never was
             one. Apply refuses any but the newest.
         left: milliseconds until it ends unless it is renewed; 0 when it ended. Until somebody else
-            takes it, its last holder's token stays good.
+            takes it, its last holder's token stays good. Never more than it was asked for, also
+            when the store's clock was set back meanwhile.
     """
 
     holder: str
@@ -368,7 +369,8 @@ class Writer(Purger, Protocol):
 
         Identical bytes are not written (UNCHANGED). A Put whose version is older than the stored
         one, or not newer than a tombstone's, is IGNORED_STALE unless ``force``; a Put without a
-        version is always applied. Nothing is appended when no change had an effect. The cluster is
+        version is always applied. Other bytes with the stored version are written: the same object
+        in another form. Nothing is appended when no change had an effect. The cluster is
         created by the first write that has one, and by one without any changes, at revision 0.
         Deletions and new objects are always relevant.
         A write that has an effect also ends what is due, as :meth:`purge` does, after its own

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Fenced
-from topospread.store.api import Kind, Lease, Outcome, Put
+from topospread.store.api import MAX_LEASE, Kind, Lease, Outcome, Put
 from topospread.store.values import Header, header
 
 if TYPE_CHECKING:
@@ -93,19 +93,23 @@ def is_for(reservation: bytes, uid: str) -> bool:
     return found is None or not uid or found.uid in ("", uid)
 
 
-def granted(found: tuple[str, int, int], holder: str, lifetime: int, now: int) -> Lease:
+def granted(found: tuple[str, int, int, int], holder: str, lifetime: int, now: int) -> Lease:
     """What becomes of the feeder's lease when somebody asks for it.
 
+    A lease that has longer to go than it was granted for is one from before the clock was set back:
+    it lasts once more for what it was granted for, from now on.
+
     Args:
-        found: its holder, its token, and when it ends; empty and zero when there is none.
+        found: its holder, its token, when it ends, and the milliseconds that it was granted for (0:
+            not known); empty and zero when there is none.
         holder: who asks.
         lifetime: milliseconds that it is asked for; 0: it is given back.
         now: milliseconds since 1970.
     """
-    other, fence, until = found
+    other, fence, until, granted_for = found
     if other != holder:
         if not lifetime or until > now:
-            return Lease(other, fence, max(0, until - now))
+            return Lease(other, fence, min(max(0, until - now), granted_for or MAX_LEASE))
         fence = max(fence + 1, now)
     return Lease(holder, fence, lifetime)
 

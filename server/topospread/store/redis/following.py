@@ -65,12 +65,15 @@ class Tail:
         meta, stream = keys.key(cluster, "meta"), keys.key(cluster, "log")
         begin, ask = f"{after.number + 1}-0", self._expected(cluster, limit)
         wire = self._wires.of(cluster)
-        head, reply = wire.together(
+        head, reply, still = wire.together(
             ("HMGET", meta, "format", "identity", "number", "tag"),
             ("XRANGE", stream, begin, "+", "COUNT", ask),
+            ("HGET", meta, "identity"),
         )
         check_format(head[0])
+        # The same before and after the log was read: an identity does not come back.
         _check_identity(word_of(cluster, "identity", head[1]), identity)
+        _check_identity(word_of(cluster, "identity", still), identity)
         found = _transactions(reply, limit)
         newest = Revision(number_of(cluster, "number", head[2]), word_of(cluster, "tag", head[3]))
         _check_chain(after, found, newest)

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 DEFAULTS: Final = StoreSettings()
 OLDEST_REDIS: Final = (6, 2)
 
-RIGHTS: Final = (
-    "~ts:* +@read +@write +@connection +@transaction +@scripting +time +info +wait +cluster|slots"
-)
+RIGHTS: Final = "~ts:* +@read +@write +@connection +@scripting +time +info +wait +cluster|slots"
 """Least rights of the Redis user: WAIT for --wait-replicas, CLUSTER SLOTS for a Redis Cluster."""
 
 _NO_AOF: Final = (

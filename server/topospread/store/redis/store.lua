@@ -22,7 +22,8 @@
 --    8  ts:{C}:tombstone    hash    kind/namespace/name   -> "milliseconds version uid"
 --    9  ts:{C}:buried       zset    kind/namespace/name by milliseconds
 --   10  ts:{C}:expiry       zset    namespace/name of reservations by when they are due
---   11  ts:{C}:feeder       hash    holder, fence, until (milliseconds) of the feeder's lease
+--   11  ts:{C}:feeder       hash    holder, fence, until (milliseconds) of the feeder's lease,
+--                                   and the milliseconds that it was granted_for
 --
 -- ARGV[1] = "apply", or "purge" for a write of what is due alone, ARGV[2] = format, then
 --    3  identity for a cluster that is not there yet        4  identity that it must have, or ""
@@ -58,6 +59,7 @@ local FEEDER = KEYS[11]
 local HASHES = {['1'] = NODE, ['2'] = POD, ['7'] = RESERVATION}
 local GRAINS = 64
 local MAX_PURGED = 100
+local MAX_LEASE = 3600000
 
 local call = redis.call
 
@@ -537,18 +539,23 @@ end
 local function lease()
   local format = call('HGET', META, 'format')
   if format and format ~= ARGV[2] then return {'FORMAT', format} end
-  local found, now = call('HMGET', FEEDER, 'holder', 'fence', 'until'), milliseconds()
+  local found, now = call('HMGET', FEEDER, 'holder', 'fence', 'until', 'granted_for'), milliseconds()
   local holder, lifetime = ARGV[3], tonumber(ARGV[4])
   local fence, ends = tonumber(found[2] or '0'), tonumber(found[3] or '0')
   if found[1] ~= holder then
     if lifetime == 0 or ends > now then
-      return {'OK', found[1] or '', string.format('%.0f', fence), string.format('%.0f', math.max(0, ends - now))}
+      local granted_for = tonumber(found[4] or '0')
+      if granted_for == 0 then granted_for = MAX_LEASE end
+      local left = math.min(math.max(0, ends - now), granted_for)
+      if now + left < ends then call('HSET', FEEDER, 'until', string.format('%.0f', now + left)) end
+      return {'OK', found[1] or '', string.format('%.0f', fence), string.format('%.0f', left)}
     end
     fence = math.max(fence + 1, now)
   end
   local token = string.format('%.0f', fence)
   call('PERSIST', FEEDER)
-  call('HSET', FEEDER, 'holder', holder, 'fence', token, 'until', string.format('%.0f', now + lifetime))
+  call('HSET', FEEDER, 'holder', holder, 'fence', token, 'until', string.format('%.0f', now + lifetime),
+    'granted_for', ARGV[4])
   return {'OK', holder, token, ARGV[4]}
 end
 
@@ -562,7 +569,7 @@ local function probe()
     {'xadd', LOG, '1-0', 'f', '1'}, {'xtrim', LOG, 'MINID', '1'}, {'xinfo', 'STREAM', LOG},
     {'xrange', LOG, '-', '+'}, {'xrevrange', LOG, '+', '-'}, {'xread', 'STREAMS', LOG, '0'},
     {'zadd', BURIED, '1', 'm'}, {'zrem', BURIED, 'm'}, {'zcard', BURIED}, {'zrange', BURIED, '0', '1'},
-    {'zrangebyscore', BURIED, '0', '1'}, {'multi'}, {'exec'}, {'scan', '0'}, {'ping'},
+    {'zrangebyscore', BURIED, '0', '1'}, {'scan', '0'}, {'ping'},
   }) do
     if not redis.acl_check_cmd(unpack(words)) then table.insert(denied, words[1]) end
   end

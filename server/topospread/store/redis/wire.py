@@ -111,8 +111,11 @@ class Wire:
             raise
 
     def together(self, *commands: Sequence[Word], timeout: float | None = None) -> list[Reply]:
-        """Run read commands in one MULTI/EXEC: all see the same moment."""
-        return self._tries(lambda left: self._multi(commands, left), timeout, repeat=True)
+        """Run read commands in this order, in one round trip; others may write in between.
+
+        Not in MULTI: a Redis that is out of memory refuses to queue even reads there.
+        """
+        return self._tries(lambda left: self._pipeline(commands, left), timeout, repeat=True)
 
     @contextmanager
     def connection(self) -> Iterator[Line]:
@@ -192,23 +195,21 @@ class Wire:
                 "failover may lose it; repeat the call to wait again"
             ) from cause
 
-    def _multi(self, commands: Sequence[Sequence[Word]], left: float) -> list[Reply]:
+    def _pipeline(self, commands: Sequence[Sequence[Word]], left: float) -> list[Reply]:
+        replies: list[Reply] = []
+        refused: exceptions.ResponseError | None = None
         with self._borrowed() as connection:
-            packed = connection.pack_commands([("MULTI",), *commands, ("EXEC",)])
-            connection.send_packed_command(packed)
+            connection.send_packed_command(connection.pack_commands(commands))
             self._await(connection, left)
-            try:
-                for _ in range(len(commands) + 1):
-                    connection.read_response()
-                replies = connection.read_response()
-            except exceptions.ResponseError:
-                # The answers to the rest are still on their way.
-                connection.disconnect()
-                raise
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
-        return list(replies)
+            for _ in commands:
+                try:
+                    replies.append(connection.read_response())
+                except exceptions.ResponseError as error:
+                    # The answers to the rest are still on their way.
+                    refused = refused or error
+            if refused:
+                raise refused
+        return replies
 
     def _await(self, connection: Line, left: float) -> None:
         """Wait for an answer for another time than the connection itself would."""

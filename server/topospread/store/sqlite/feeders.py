@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
 def lease(connection: sqlite3.Connection, name: str, holder: str, lifetime: int, now: int) -> Lease:
     """Take or renew it within the connection's transaction; times in milliseconds."""
-    granted = rules.granted(_found(connection, name), holder, lifetime, now)
+    found = _found(connection, name)
+    granted = rules.granted(found, holder, lifetime, now)
+    until = now + granted.left
     if granted.holder == holder:
         connection.execute(
-            "INSERT OR REPLACE INTO feeder (name, holder, fence, until) VALUES (?, ?, ?, ?)",
-            (name, holder, granted.fence, now + granted.left),
+            "INSERT OR REPLACE INTO feeder (name, holder, fence, until, granted_for) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (name, holder, granted.fence, until, granted.left),
         )
+    elif until < found[2]:
+        connection.execute("UPDATE feeder SET until = ? WHERE name = ?", (until, name))
     return granted
 
 
@@ -29,8 +34,7 @@ def check(connection: sqlite3.Connection, name: str, fence: int) -> None:
     Raises:
         Fenced: another one is.
     """
-    _, found, _ = _found(connection, name)
-    if found != fence:
+    if _found(connection, name)[1] != fence:
         raise rules.fenced(name)
 
 
@@ -41,8 +45,8 @@ def void(connection: sqlite3.Connection, name: str) -> None:
     )
 
 
-def _found(connection: sqlite3.Connection, name: str) -> tuple[str, int, int]:
+def _found(connection: sqlite3.Connection, name: str) -> tuple[str, int, int, int]:
     row = connection.execute(
-        "SELECT holder, fence, until FROM feeder WHERE name = ?", (name,)
+        "SELECT holder, fence, until, granted_for FROM feeder WHERE name = ?", (name,)
     ).fetchone()
-    return ("", 0, 0) if row is None else (row[0], row[1], row[2])
+    return ("", 0, 0, 0) if row is None else (row[0], row[1], row[2], row[3])

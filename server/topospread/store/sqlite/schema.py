@@ -26,11 +26,15 @@ _ADDED: Final = (
     """
     CREATE TABLE IF NOT EXISTS feeder (  -- who may feed a cluster, and whose writes are good
         name TEXT PRIMARY KEY, holder TEXT NOT NULL, fence INTEGER NOT NULL,
-        until INTEGER NOT NULL           -- milliseconds since 1970
+        until INTEGER NOT NULL,          -- milliseconds since 1970
+        granted_for INTEGER NOT NULL DEFAULT 0  -- milliseconds; 0 when an older version wrote it
     ) WITHOUT ROWID
     """,
 )
 """Tables that older versions of the format lack, and do without."""
+
+_ADDED_COLUMNS: Final = (("feeder", "granted_for", "INTEGER NOT NULL DEFAULT 0"),)
+"""Columns likewise, for tables that an older version made."""
 
 _TABLES: Final = (
     """
@@ -110,6 +114,10 @@ def prepare(connection: sqlite3.Connection) -> None:
             raise ConfigError(f"store: {_other_format(found)}")
         for statement in _ADDED:
             connection.execute(statement)
+        for table, column, kind in _ADDED_COLUMNS:
+            present = connection.execute(f"PRAGMA table_info({table})").fetchall()
+            if column not in {row[1] for row in present}:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} {kind}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
