@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+import threading
 
 import pytest
 
@@ -53,6 +55,52 @@ FORMS = {
     "no metadata": ("kind: Pod\nmetadata: 5", ["Pod without a name"]),
     "utf-16": (POD.encode("utf-16"), ["Pod p"]),
 }
+
+
+LIST = f"apiVersion: v1\nitems:\n- {JSON_POD}\nkind: List\n"
+PIPED = {
+    "one value of json": (JSON_POD, True),
+    "a list of kubectl": (LIST, True),
+    "a marked end": (f"{POD}---\n{POD}...\n", True),
+    "nothing": ("", True),
+    "one document": (POD, False),
+    "several documents": (f"{POD}---\n{POD}", False),
+    "several values of json": (f"{JSON_POD}\n{JSON_POD}\n", False),
+    "a list whose kind comes first": (f"kind: List\nitems:\n- {JSON_POD}\n", False),
+    "a list and a document": (f"{LIST}---\n{POD}", False),
+}
+
+
+@pytest.mark.parametrize(("content", "fine"), PIPED.values(), ids=PIPED)
+def test_what_comes_through_a_pipe_as_a_whole_shows_its_end(content, fine, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(content,))
+    writer.start()
+    try:
+        if fine:
+            read([str(pipe)], whole=True)
+        else:
+            with pytest.raises(BadInput, match="may have been cut: give one JSON value"):
+                read([str(pipe)], whole=True)
+    finally:
+        writer.join()
+
+
+def test_a_file_as_a_whole_ends_its_last_line(written):
+    assert labels(read([written(POD)], whole=True)) == ["Pod p"]
+    assert labels(read([written(f"{LIST}".rstrip())], whole=True)) == ["Pod p"]
+    cut = written(POD.rstrip())
+    assert labels(read([cut])) == ["Pod p"]
+    with pytest.raises(BadInput, match="may have been cut: its last line does not end"):
+        read([cut], whole=True)
+
+
+def test_a_page_of_a_list_is_not_the_whole_list(written):
+    page = written('{"kind": "PodList", "metadata": {"continue": "x"}, "items": []}')
+    assert read([page]) == []
+    with pytest.raises(BadInput, match="one page of a longer list"):
+        read([page], whole=True)
 
 
 @pytest.mark.parametrize(("content", "expected"), FORMS.values(), ids=FORMS)

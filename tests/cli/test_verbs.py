@@ -81,7 +81,7 @@ def test_an_older_version_is_written_only_by_force(topospread):
 
 
 def test_replace_removes_what_the_input_lacks(loaded):
-    only = "kind: Node\nmetadata: {name: b1, labels: {topology.kubernetes.io/zone: b}}\n"
+    only = "kind: Node\nmetadata: {name: b1, labels: {topology.kubernetes.io/zone: b}}\n...\n"
     said = loaded("apply", "--replace", "-f", "-", stdin=only)
     assert said.code == 0
     assert said.lines[:2] == [
@@ -90,6 +90,21 @@ def test_replace_removes_what_the_input_lacks(loaded):
     ]
     assert loaded("get", "nodes", "-o", "name").lines == ["node/b1"]
     assert len(loaded("get", "pods", "-o", "name").lines) == 2
+
+
+def test_replace_refuses_input_that_was_cut(loaded):
+    listed = loaded("get", "nodes", "-o", "yaml").out
+    cuts = [at for at in range(len(listed)) if listed[at - 1] == "\n"]
+    assert len(cuts) > 20
+    for at in [*cuts[1::7], len(listed) // 2]:
+        said = loaded("apply", "--replace", "-f", "-", stdin=listed[:at])
+        assert (said.code, said.out) == (2, ""), listed[:at]
+    page = '{"kind": "NodeList", "metadata": {"continue": "x"}, "items": []}'
+    said = loaded("apply", "--replace", "-f", "-", stdin=page)
+    assert said.code == 2
+    assert "standard input:1: this is one page of a longer list" in said.err
+    assert len(loaded("get", "nodes", "-o", "name").lines) == 3
+    assert loaded("apply", "--replace", "-f", "-", "-o", "name", stdin=listed).code == 0
 
 
 def test_nothing_to_apply(topospread):

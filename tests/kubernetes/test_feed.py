@@ -116,6 +116,62 @@ def test_a_page_asked_for_too_late_begins_the_list_anew(tmp_path: Path) -> None:
             assert api.lists("nodes") == 2 + 3
 
 
+def of_list(plural: str, page: int) -> Callable[[Asked], bool]:
+    """Requests for the first page of a list, or for a later one."""
+    wanted = of(plural, watch=False)
+    return lambda asked: wanted(asked) and ("continue" in asked.query) == (page > 1)
+
+
+NO_LISTS: dict[str, dict[str, Any]] = {
+    "a short body": {"cut_after": 1000},
+    "no body": {"cut_after": 0},
+    "a status": {"body": b'{"kind":"Status","apiVersion":"v1","metadata":{"resourceVersion":"9"}}'},
+    "no items": {"body": b'{"kind":"NodeList","metadata":{"resourceVersion":"9"}}'},
+    "items of no list": {
+        "body": b'{"kind":"NodeList","metadata":{"resourceVersion":"9"},"items":{}}'
+    },
+    "no version": {"body": b'{"kind":"NodeList","metadata":{},"items":[]}'},
+    "no JSON": {"body": b""},
+    "an error": {"status": 500},
+}
+
+
+def test_what_is_no_whole_list_takes_nothing_away(tmp_path: Path) -> None:
+    objects = Objects()
+    objects.put(*(node(f"n{number}") for number in range(25)))
+    with ApiServer(objects, page=10) as api, fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "the first list")
+        before = state.client.get(Kind.NODE, "n0").revision
+        marks: list[str] = []
+
+        def mark() -> str:
+            marks.append(f"mark-{len(marks)}")
+            objects.put(node(marks[-1]))
+            return marks[-1]
+
+        later = ("a short body", "no items")
+        for page, what in [(1, what) for what in NO_LISTS] + [(2, what) for what in later]:
+            # What comes by a watch ends the pauses that the faults before have made longer.
+            seen = mark()
+            until(lambda name=seen: name in state.names(Kind.NODE), "a watch")
+            lists = api.lists("nodes")
+            api.faults.append(Fault(of_list("nodes", page), **NO_LISTS[what]))
+            with objects.changed:
+                # As if a compaction came while the connection was down.
+                seen = mark()
+                objects.forget()
+                api.hang_up()
+            until(lambda name=seen: name in state.names(Kind.NODE), f"a list after {what}")
+            assert not api.faults, what
+            assert api.lists("nodes") > lists + 3, what
+        told: list[tuple[str, bool]] = []
+        for changes in state.client.watch(revision=before, kinds=[Kind.NODE]):
+            told += [(change.name, change.object is not None) for change in changes.events]
+            if (marks[-1], True) in told:
+                break
+        assert told == [(mark, True) for mark in marks]
+
+
 def test_a_watch_that_breaks_off_goes_on_where_it_was(
     state: State, objects: Objects, api: ApiServer
 ) -> None:

@@ -47,8 +47,12 @@ def command(
 
     Reads YAML and JSON as kubectl prints them or people write them: several documents, List kinds,
     directories, and - for standard input. Other kinds are counted and named as skipped.
+
+    With --replace, input that may have been cut is refused: a page of a longer list, a file that
+    ends within a line, and what comes through a pipe and does not show its own end, as one value of
+    JSON, a List of kubectl or a last line `...` do.
     """
-    found = objects.to_keep(documents.read(paths, recursive=recursive), namespace)
+    found = objects.to_keep(documents.read(paths, recursive=recursive, whole=replace), namespace)
     objects.say_skipped(found.skipped, _LEFT_OUT)
     if not found.kept:
         printing.note("nothing to apply")

@@ -72,12 +72,13 @@ class Manifest:
         return f"{self.source}: {self.label}"
 
 
-def read(paths: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
+def read(paths: Sequence[str], *, recursive: bool = False, whole: bool = False) -> list[Manifest]:
     """All objects of the files, in order.
 
     Args:
         paths: files, directories (their .yaml, .yml and .json files, sorted), or ``-`` for stdin.
         recursive: look into subdirectories, too.
+        whole: refuse what may be a part of something longer.
 
     Raises:
         BadInput: a file that is missing, or that is neither YAML nor JSON, with the line; or more
@@ -87,7 +88,11 @@ def read(paths: Sequence[str], *, recursive: bool = False) -> list[Manifest]:
     room = _Room()
     for path in paths:
         for file in _files(path, recursive=recursive):
-            found.extend(_manifests(*_content(file, room)))
+            content, source, regular = _content(file, room)
+            documents = list(_documents(content, source))
+            if whole:
+                _check_whole(content, source, documents, regular=regular)
+            found.extend(_manifests(documents, source))
     return found
 
 
@@ -97,7 +102,7 @@ def value_of(path: str) -> Any:
     Raises:
         BadInput: as for :func:`read`, or more or less than one document.
     """
-    content, source = _content(path, _Room())
+    content, source, _ = _content(path, _Room())
     documents = list(_documents(content, source))
     if len(documents) != 1:
         raise BadInput(f"{source}: expected one document, found {len(documents)}")
@@ -141,29 +146,85 @@ class _Room:
         return content
 
 
+def _regular(file: BinaryIO) -> bool:
+    """Whether it is a file, and no pipe or terminal."""
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except OSError:
+        return False
+
+
 def _size(file: BinaryIO) -> int:
     """Bytes of a regular file; 0 of what has no size beforehand."""
-    try:
-        told = os.fstat(file.fileno())
-    except OSError:
-        return 0
-    return told.st_size if stat.S_ISREG(told.st_mode) else 0
+    return os.fstat(file.fileno()).st_size if _regular(file) else 0
 
 
-def _content(path: str, room: _Room) -> tuple[bytes, str]:
+def _content(path: str, room: _Room) -> tuple[bytes, str, bool]:
+    """What a file holds, its name for complaints, and whether it is a regular file."""
     if path == STDIN:
-        return room.read(sys.stdin.buffer, "standard input"), "standard input"
+        source, file = "standard input", sys.stdin.buffer
+        return room.read(file, source), source, _regular(file)
     try:
         with Path(path).open("rb") as file:
-            return room.read(file, path), path
+            return room.read(file, path), path, _regular(file)
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file: check the path") from None
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def _manifests(content: bytes, source: str) -> Iterator[Manifest]:
-    for document, line in _documents(content, source):
+def _check_whole(
+    content: bytes, source: str, documents: Sequence[tuple[Any, int]], *, regular: bool
+) -> None:
+    """Refuse what may be a part of something longer.
+
+    A pipe ends in the same way whether its writer is done or has died, so what comes through one
+    must show its own end: a single value of JSON does, a List of kubectl does (`kind` comes after
+    `items`), and so does YAML's mark for the end of a document.
+
+    Raises:
+        BadInput: it is a page of a list, or may have been cut.
+    """
+    for document, line in documents:
+        metadata = document.get("metadata") if isinstance(document, dict) else None
+        if isinstance(metadata, dict) and metadata.get("continue"):
+            raise BadInput(
+                f"{source}:{line}: this is one page of a longer list (metadata.continue), and"
+                " --replace would remove the rest: give all of it"
+            )
+    if not documents or _shows_its_end(content, [document for document, _ in documents]):
+        return
+    if regular and content.endswith(b"\n"):
+        return
+    raise BadInput(
+        f"{source}: --replace removes what the input lacks, and this may have been cut: "
+        + (
+            "its last line does not end"
+            if regular
+            else "give one JSON value or List as kubectl prints it, or a last line of `...` that is"
+            " only written when all is there: (command && echo ...) | topospread apply --replace"
+            " -f -"
+        )
+    )
+
+
+def _shows_its_end(content: bytes, documents: Sequence[Any]) -> bool:
+    if _looks_like_json(content):
+        return len(documents) == 1
+    if content.rstrip().endswith((b"\n...", b"\r...")):
+        return True
+    last = documents[-1]
+    return len(documents) == 1 and isinstance(last, dict) and _ends_behind_items(last)
+
+
+def _ends_behind_items(document: dict[str, Any]) -> bool:
+    kind, names = document.get("kind"), list(document)
+    listed = isinstance(kind, str) and kind.endswith("List") and "items" in names
+    return listed and names[-1] != "items"
+
+
+def _manifests(documents: Sequence[tuple[Any, int]], source: str) -> Iterator[Manifest]:
+    for document, line in documents:
         if document is None:
             continue
         yield from _objects(document, f"{source}:{line}")

@@ -65,7 +65,8 @@ def command(
     else:
         manifests = [manifest_from_object(each) for _, each in found]
         one = manifests[0] if len(names) == 1 and len(manifests) == 1 else None
-        items = {"apiVersion": "v1", "kind": "List", "items": manifests}
+        # As kubectl writes it: a list that was cut has no kind.
+        items = {"apiVersion": "v1", "items": manifests, "kind": "List"}
         printing.structure(one or items, options.output)
     return DONE
 

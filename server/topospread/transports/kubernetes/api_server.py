@@ -164,7 +164,7 @@ class ApiServer:
             answer = orjson.loads(content)
         except orjson.JSONDecodeError as error:
             raise ClusterUnavailable(f"{path}: the answer is no JSON: {error}") from error
-        if not isinstance(answer, dict) or not isinstance(answer.get("metadata"), dict):
+        if not _is_list(answer):
             raise ClusterUnavailable(f"{path}: the answer is no list of Kubernetes objects")
         return answer
 
@@ -279,6 +279,19 @@ class _Lines:
                 # Closing alone does not wake the thread that waits for the next chunk.
                 self._response.shutdown()
             self._closed = True
+
+
+def _is_list(answer: Any) -> bool:
+    """Whether this is a page of a list: what says less is not taken for one that has no objects."""
+    if not isinstance(answer, dict) or not str(answer.get("kind", "List")).endswith("List"):
+        return False
+    metadata = answer.get("metadata")
+    # Without a version, whatever is stored would count as older than the list.
+    versioned = isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str)
+    if not versioned or not metadata["resourceVersion"]:
+        return False
+    # Go writes a list of nothing as null.
+    return "items" in answer and isinstance(answer["items"], list | None)
 
 
 def failure(path: str, code: int, text: str) -> ClusterUnavailable | RevisionUnavailable:

@@ -57,14 +57,16 @@ class Fault:
         matches: which.
         status: answer with this status instead.
         message: of that status, or of the error.
-        cut_after: bytes of a watch after which the connection is torn down.
+        cut_after: bytes of a watch, or of a list's body, after which the connection is torn down.
         error: code of a Status that a watch tells as an event before it ends.
+        body: what a list answers instead.
     """
 
     matches: Callable[[Asked], bool]
     status: int = 0
     cut_after: int | None = None
     error: int = 0
+    body: bytes | None = None
     message: str = "as the test wants it"
 
 
@@ -275,7 +277,10 @@ class _Handler(BaseHTTPRequestHandler):
             api.pages[meta["continue"]] = (version, rest)
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.group, "metadata": meta}
         joined = b",".join(one.encoded for one in page)
-        self._answer(200, orjson.dumps(head)[:-1] + b',"items":[' + joined + b"]}")
+        body = orjson.dumps(head)[:-1] + b',"items":[' + joined + b"]}"
+        if self._fault is not None and self._fault.body is not None:
+            body = self._fault.body
+        self._answer(200, body, None if self._fault is None else self._fault.cut_after)
 
     def _watch(self, resource: Resource, asked: Asked) -> None:
         api = self.server.api
@@ -357,13 +362,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _status(self, code: int, message: str, reason: str = "") -> None:
         self._answer(code, orjson.dumps(_failure(code, message, reason)))
 
-    def _answer(self, code: int, body: bytes) -> None:
+    def _answer(self, code: int, body: bytes, cut_after: int | None = None) -> None:
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(body[:cut_after])
         self.wfile.flush()
+        if cut_after is not None:
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
 
 
 class _Stream:
