@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.index.partitions import make_partition
 from topospread.kube.affinity import NAME_FIELD
 from topospread.kube.label_syntax import parse_int64
@@ -291,6 +292,7 @@ class NodeTable:
     def _affinity(self, requirements: CompiledRequirements) -> Bools:
         mask = np.ones(self.capacity, dtype=np.bool_)
         for key, value in requirements.node_selector:
+            checkpoint()
             column = self.domains(key)
             number = column.number.get(value)
             if number is None:
@@ -317,6 +319,7 @@ class NodeTable:
 
     def _accepted(self, label: NodeLabelRequirement) -> Bools:
         """[capacity] which nodes a condition on a label accepts, if they are there."""
+        checkpoint()
         column = self.domains(label.key)
         if label.operator in (GREATER, LESS):
             numbers, are_numbers = self._as_numbers(column)

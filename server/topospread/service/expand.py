@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest
 from topospread.index.supposed import Supposition
 from topospread.kube.violations import invalid, required
@@ -234,6 +235,7 @@ class _Reader:
             self._wrong.append(invalid(f"{path}.nodeCount", option.count, text))
         names: dict[tuple[object, object], tuple[Demanding, list[str]]] = {}
         for position, encoded in enumerate(option.pods):
+            checkpoint()
             pod = self._pod(encoded, f"{path}.podBytes[{position}]")
             if pod is not None:
                 alike = names.setdefault((pod.pod.shape, pod.demand), (pod, []))

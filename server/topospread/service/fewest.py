@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.index.usage import PODS
 from topospread.service.fit import Fit, suited
 from topospread.service.simulated import with_nodes
@@ -118,6 +119,7 @@ class _Search:
 
     def fits(self, counts: Counts) -> bool:
         """Whether all pods fit with so many nodes."""
+        checkpoint()
         known = self.known.get(counts)
         if known is None:
             simulation = with_nodes(self.scenario, counts, all_or_nothing=True).simulation

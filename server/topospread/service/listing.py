@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.errors import (
     IdentityChanged,
     NotFound,
@@ -136,6 +137,7 @@ def _follow(listed: Listed, after: Revision, until: Revision | None) -> Revision
                 return until
             after = transaction.revision
             for entry in transaction.entries:
+                checkpoint()
                 if not listed.wanted(entry.key):
                     continue
                 if entry.object is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.kube.objects import HOSTNAME_LABEL, Node
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def made(group: NodeGroup, count: int, is_taken: Callable[[str], bool]) -> list[
     found: list[Node] = []
     number = 0
     while len(found) < count:
+        checkpoint()
         name = f"{begin}-{number}"
         number += 1
         if is_taken(name):

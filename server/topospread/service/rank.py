@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from topospread.checkpoints import checkpoint
 from topospread.codec.candidates import (
     EncodedPod,
     ListedPod,
@@ -279,6 +280,7 @@ def _nothing_matches(ask: RankAsk) -> str:
 def _families(replica_sets: Iterable[bytes]) -> dict[tuple[str, str], str]:
     found = {}
     for encoded in replica_sets:
+        checkpoint()
         with suppress(CorruptValue):  # counted and logged where it is followed
             name, family = family_of(encoded)
             found[name] = family

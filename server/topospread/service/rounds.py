@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint, computing_for
 from topospread.codec.movable import bound_pod
 from topospread.codec.reservations import Claim, reservation_key, reservation_row
 from topospread.errors import (
@@ -119,7 +120,9 @@ class Rounds:
                 continue  # its turn comes when there is a place for the first of them
             pods.add(job.wanted.pod.name)
             try:
-                found = self._judge(job, decided)
+                with computing_for(job.caller):
+                    checkpoint()
+                    found = self._judge(job, decided)
             except Exception as failure:  # noqa: BLE001 - raised where it is waited for
                 job.fail(failure)
                 continue

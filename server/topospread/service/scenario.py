@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.codec.demands import Demands
 from topospread.codec.evicted import replacement
 from topospread.codec.frames import framed
@@ -174,6 +175,7 @@ class Scenarios:
         batches: list[Batch] = []
         for pod in sorted(listed.readable(), key=lambda each: _name_of(each.key)):
             encoded = replacement(pod, drained)
+            checkpoint()
             if encoded is None or _name_of(pod.key) in removed:
                 continue
             shaped = self._engine.shaped(framed(encoded))
@@ -194,6 +196,7 @@ class Scenarios:
         not_modelled: dict[str, None] = {}
         used: set[int] = set()
         for given in question.pods:
+            checkpoint()
             encoded = self._encoded(question, given, wrong)
             if encoded is None:
                 continue
@@ -244,6 +247,7 @@ class Scenarios:
     def _removed(self, question: Question, wrong: list[FieldViolation]) -> list[PodMove]:
         moves: list[PodMove] = []
         for number, reference in enumerate(question.removed):
+            checkpoint()
             path = f"changes.removePods[{number}]"
             name = f"{reference.namespace}/{reference.name}"
             if reference in question.removed[:number]:
@@ -262,6 +266,7 @@ class Scenarios:
         moves: dict[int, PodMove] = {}
         seen: set[PodRef] = set()
         for number, (encoded, node) in enumerate(question.added):
+            checkpoint()
             path = f"changes.addPods[{number}]"
             with _noted(wrong, f"{path}.pod."):
                 demand, own = self._demands.of(encoded)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import Beneficiary, beneficiary
 from topospread.spread.verdicts import SUCCESS, Status
 
 if TYPE_CHECKING:
@@ -95,12 +96,14 @@ class Job:
 
     Attributes:
         abandoned: nobody waits any more.
+        caller: for whom it is sought, by whichever thread does it.
     """
 
     wanted: Wanted
     choose: Choose
     traced: Traced
     abandoned: bool = False
+    caller: Beneficiary | None = field(default_factory=beneficiary)
     _held: Held | None = field(default=None, init=False)
     _failure: BaseException | None = field(default=None, init=False)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from topospread.checkpoints import checkpoint
 from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED
 
 if TYPE_CHECKING:
@@ -119,6 +120,7 @@ class _Moves:
         """[moves] whether the group counts the pod."""
         matching = self._matching.get(group)
         if matching is None:
+            checkpoint()
             # Unlike counting, a move takes an empty selector at its word (upstream fact 2).
             matches = [
                 namespace == group.namespace and group.selector.matches(labels)

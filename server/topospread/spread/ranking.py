@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from topospread.checkpoints import checkpoint
 from topospread.kube.objects import HOSTNAME_LABEL
 from topospread.spread.deletion import Candidate, in_order, replica_set_order, same_node_ranks
 
@@ -157,6 +158,7 @@ def _by_domain(
     inner = same_node_ranks(pods) if stacking else [0] * len(pods)
     found: dict[str, list[int]] = {}
     for position in in_order(pods, inner):
+        checkpoint()
         domain = spread.domains[position]
         if domain is not None:
             found.setdefault(domain, []).append(position)
@@ -198,6 +200,7 @@ def _column(order: Sequence[int], spread: Spread) -> Iterator[int]:
     highest = max(levels, default=0)
     minimum = _minimum(spread, counts)
     for position in order:
+        checkpoint()
         domain = spread.domains[position]
         if domain is not None and spread.counted[position]:
             before = counts[domain]

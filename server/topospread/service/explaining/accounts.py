@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.kube.objects import HONOR
 from topospread.kube.selectors import selector_text
 from topospread.service.explaining.candidates import plural
@@ -46,6 +47,7 @@ def accounts(case: Case, limit: int) -> tuple[ConstraintFinding, ...]:
 
 
 def _account(case: Case, told: Told, limit: int) -> ConstraintFinding:
+    checkpoint()
     constraint, position, columns = told.constraint, told.position, columns_of(case, told)
     there = np.flatnonzero(columns.nodes)
     first, last = _ends(columns, there.tolist(), limit)

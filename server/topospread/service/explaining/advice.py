@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.service.explaining.findings import Suggestion
 from topospread.service.explaining.rule_advice import (
     all_skews,
@@ -58,5 +59,6 @@ def advice(case: Case) -> tuple[Suggestion, ...]:
 
 def _tried(candidates: Iterable[Candidate]) -> Iterator[Suggestion]:
     for candidate in candidates:
+        checkpoint()
         if fits := candidate.case.fits:
             yield Suggestion(candidate.changes, candidate.text, fits)

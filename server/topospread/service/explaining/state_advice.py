@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.index.supposed import Supposition
 from topospread.kube.objects import HOSTNAME_LABEL, Node, Taint, Toleration
 from topospread.kube.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
@@ -178,6 +179,7 @@ def uncordon(case: Case) -> Iterator[Candidate]:
         return
     freed: list[Node] = []
     for slot in _by_name(case, cordoned)[:MOST_IMAGINED]:
+        checkpoint()
         node = case.snapshot.nodes.node(slot)
         assert node is not None, "nodes that pass are there"
         taints = tuple(taint for taint in node.taints if taint.key != CORDONED_TAINT.key)
@@ -195,6 +197,7 @@ def tolerate(case: Case) -> Iterator[Candidate]:
     compares = case.rules.gates.taint_comparison_operators
     alone: Counter[Taint] = Counter()
     for slot in _by_name(case, case.passing & ~case.usable)[:MOST_LOOKED_AT]:
+        checkpoint()
         node = case.snapshot.nodes.node(slot)
         assert node is not None, "nodes that pass are there"
         refusing = {

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from topospread.checkpoints import checkpoint
+from topospread.errors import TopospreadError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -163,6 +166,7 @@ class _Columns:
         for number, row in enumerate(program.rows):
             level = self._levels + number
             for domain in row.domains:
+                checkpoint()
                 entries = [(level, -float(domain.domains))] if row.floats else []
                 for each in domain.classes:
                     if row.counted[each]:
@@ -211,6 +215,7 @@ class _Columns:
 
         Raises:
             NoTimeLeft: nothing was found by then.
+            DeadlineExceeded, CallerGone: nobody waits for the solution.
         """
         # Not before a plan is asked for: it is a library of some megabytes.
         import highspy
@@ -236,7 +241,19 @@ class _Columns:
         if moves is not None:
             chosen = np.arange(self.size_out, dtype=np.int32)
             solver.addRow(moves, moves, chosen.size, chosen, np.ones(chosen.size))
+        ended: list[TopospreadError] = []
+
+        def look(event: Any) -> None:
+            try:
+                checkpoint()
+            except TopospreadError as error:
+                ended.append(error)
+                event.interrupt()
+
+        solver.cbMipInterrupt += look
         solver.run()
+        if ended:
+            raise ended[0]
         status, info = solver.getModelStatus(), solver.getInfo()
         if status == highspy.HighsModelStatus.kOptimal:
             solution = np.round(np.array(solver.getSolution().col_value))

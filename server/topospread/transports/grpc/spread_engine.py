@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import Beneficiary, computing_for
 from topospread.errors import TopospreadError
 from topospread.service.evaluate import Evaluation, evaluate, evaluate_batch
 from topospread.service.filter import filter_
@@ -103,7 +104,8 @@ class SpreadEngineServicer:
             raw = b"".join(request)
             if call.permit is not None:
                 call.permit(raw)
-            answer = self.evaluate(parse(frames.EvaluateFrame, raw), one)
+            with computing_for(Beneficiary(one.deadline, one.active)):
+                answer = self.evaluate(parse(frames.EvaluateFrame, raw), one)
         except Exception as error:  # noqa: BLE001 - one question's failure ends no other's stream
             failure = failure_of(error)
             span.end(failure.code.value[0], error)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol
 
 from starlette.requests import HTTPConnection
 
 from topospread.access.audit import audit
 from topospread.access.callers import Role
+from topospread.checkpoints import Beneficiary, checkpoint, computing_for
 from topospread.errors import CallerGone
 from topospread.transports.http.bodies import packed, read_body, unpacked
 from topospread.transports.http.extender_json import error_body
@@ -40,6 +42,7 @@ LARGE: Final = 1 << 18
 
 _TOO_LARGE: Final = 413
 _NOT_POST: Final = 405
+_GONE: Final = 499
 _FOR_TRACING: Final = (b"traceparent", b"tracestate")
 
 
@@ -85,12 +88,17 @@ class Workplaces:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A request whose body was read."""
+    """A request whose body was read.
+
+    Attributes:
+        gone: set when the caller has closed its connection.
+    """
 
     target: Target
     body: bytes
     headers: Mapping[bytes, bytes]
     deadline: float
+    gone: Event = field(default_factory=Event)
 
 
 class Extender:
@@ -161,7 +169,11 @@ class Extender:
             # A decision takes less time than its way to another thread and back.
             return self._served(call)
         submit = self._workplaces.decide if quick else self._workplaces.wait
-        return await asyncio.wrap_future(submit(lambda: self._served(call)))
+        leaving = asyncio.create_task(_await_leaving(receive, call.gone))
+        try:
+            return await asyncio.wrap_future(submit(lambda: self._served(call)))
+        finally:
+            leaving.cancel()
 
     # ------------------------------ on whichever thread does the work
 
@@ -173,9 +185,14 @@ class Extender:
         what: dict[str, object] = {}
         try:
             encoding = headers.get(b"content-encoding", b"")
-            body = unpacked(call.body, encoding, self._max_body_bytes)
-            asked = Asked(call.target, body, call.deadline, span, what)
-            found = self._verbs.serve(asked)
+            with computing_for(Beneficiary(call.deadline, lambda: not call.gone.is_set())):
+                checkpoint()  # it may have stood in line
+                body = unpacked(call.body, encoding, self._max_body_bytes)
+                asked = Asked(call.target, body, call.deadline, span, what)
+                found = self._verbs.serve(asked)
+        except CallerGone as gone:
+            span.end_http(_GONE, gone)
+            raise
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             failure = failure_of(error)
             status, found = failed(verb, failure, error)
@@ -184,6 +201,13 @@ class Extender:
         span.end_http(200)
         found, is_packed = packed(found, headers.get(b"accept-encoding", b""))
         return Answer(200, found, is_packed=is_packed, traceparent=span.traceparent, what=what)
+
+
+async def _await_leaving(receive: Receive, gone: Event) -> None:
+    """Set the event when the caller closes its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
 
 
 def _start(answer: Answer) -> Message:
