@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,8 +24,8 @@ from tests.servers import (
     PATIENCE,
     Peer,
     ServerProcess,
-    evaluate_request,
     incoming,
+    pod,
     served,
     start,
     two_zones,
@@ -31,7 +33,6 @@ from tests.servers import (
 )
 from tests.telemetry.expositions import value
 from tests.transports.expander.requests import best, sample
-from tests.transports.grpc.test_bounds import ahead
 from topospread_client.client import Client
 from topospread_client.connection import Connection
 from topospread_client.errors import TopospreadClientError
@@ -245,13 +246,13 @@ def _catches(pid: int, number: signal.Signals) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
-def test_running_calls_end_first_and_a_second_signal_does_not_wait(server):
-    with Peer(server.address) as peer:
-        token = peer.state.NodeTable(state_pb.NodeTableRequest(), timeout=PATIENCE).revision
-        request = evaluate_request(consistency=ahead(token, 1))
-        call = peer.engine.Evaluate.future(request, timeout=PATIENCE)
-        waiting = {"pool": "decisions"}
-        until_told(server, "topospread_waiting_calls", 1, **waiting)
+def test_running_calls_end_first_and_a_second_signal_does_not_wait(server, tmp_path):
+    writer = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
+    with Peer(server.address) as peer, closing(writer):
+        writer.execute("BEGIN IMMEDIATE")  # a write waits for its end, for seconds
+        request = state_pb.ApplyRequest(objects=[pod("web-9", "a1")])
+        call = peer.state.Apply.future(request, timeout=PATIENCE)
+        until_told(server, "topospread_busy_calls", 1, pool="state")
         server.process.terminate()
         until(lambda: server.get("/readyz")[0] == 503, "it is not ready any more")
         assert not call.done()
