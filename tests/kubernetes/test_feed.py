@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -153,7 +154,7 @@ def test_what_is_no_whole_list_takes_nothing_away(tmp_path: Path) -> None:
         for page, what in [(1, what) for what in NO_LISTS] + [(2, what) for what in later]:
             # What comes by a watch ends the pauses that the faults before have made longer.
             seen = mark()
-            until(lambda name=seen: name in state.names(Kind.NODE), "a watch")
+            until(partial(lambda name: name in state.names(Kind.NODE), seen), "a watch")
             lists = api.lists("nodes")
             api.faults.append(Fault(of_list("nodes", page), **NO_LISTS[what]))
             with objects.changed:
@@ -161,7 +162,9 @@ def test_what_is_no_whole_list_takes_nothing_away(tmp_path: Path) -> None:
                 seen = mark()
                 objects.forget()
                 api.hang_up()
-            until(lambda name=seen: name in state.names(Kind.NODE), f"a list after {what}")
+            until(
+                partial(lambda name: name in state.names(Kind.NODE), seen), f"a list after {what}"
+            )
             assert not api.faults, what
             assert api.lists("nodes") > lists + 3, what
         told: list[tuple[str, bool]] = []

@@ -15,7 +15,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
 from urllib.parse import urlencode
 
 import orjson
@@ -281,14 +281,14 @@ class _Lines:
             self._closed = True
 
 
-def _is_list(answer: Any) -> bool:
+def _is_list(answer: Any) -> TypeGuard[dict[str, Any]]:
     """Whether this is a page of a list: what says less is not taken for one that has no objects."""
     if not isinstance(answer, dict) or not str(answer.get("kind", "List")).endswith("List"):
         return False
     metadata = answer.get("metadata")
     # Without a version, whatever is stored would count as older than the list.
-    versioned = isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str)
-    if not versioned or not metadata["resourceVersion"]:
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if not isinstance(version, str) or not version:
         return False
     # Go writes a list of nothing as null.
     return "items" in answer and isinstance(answer["items"], list | None)
