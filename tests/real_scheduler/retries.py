@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import sys
 import tempfile
@@ -279,23 +280,24 @@ class NotRefusedError(Exception):
 class Outcome:
     """What became of the trials of one kind."""
 
-    seconds: list[float] = field(default_factory=list)
-    stuck: int = 0
+    seconds: list[float | None] = field(default_factory=list)
 
     def add(self, seconds: float | None) -> None:
-        """A pod was bound so long after the change; None: not within the limit."""
-        if seconds is None:
-            self.stuck += 1
-        else:
-            self.seconds.append(seconds)
+        """A pod was bound so long after the change; None: not while it was waited for."""
+        self.seconds.append(seconds)
 
-    def row(self, woken: int) -> str:
+    def late(self, limit: float) -> int:
+        """How many were bound later than that, or not at all."""
+        return sum(one is None or one > limit for one in self.seconds)
+
+    def row(self, woken: int, limit: float) -> str:
         """For the table."""
-        total = len(self.seconds) + self.stuck
-        if not self.seconds:
-            return f"| {total} | {woken} | {self.stuck} | - | - |"
-        median, longest = statistics.median(self.seconds), max(self.seconds)
-        return f"| {total} | {woken} | {self.stuck} | {median:.2f} s | {longest:.2f} s |"
+        known = [math.inf if one is None else one for one in self.seconds]
+        median, longest = (
+            "not bound" if value == math.inf else f"{value:.2f} s"
+            for value in (statistics.median(known), max(known))
+        )
+        return f"| {len(known)} | {woken} | {self.late(limit)} | {median} | {longest} |"
 
 
 def attempt(
@@ -322,7 +324,7 @@ def attempt(
     before = objects(cluster, name) if options.record else {}
     began = time.monotonic()
     trial.change(cluster, name)
-    bound = bindings.wait(name, "late", options.limit)
+    bound = bindings.wait(name, "late", max(options.limit, options.patience))
     if options.record and balancer is not None and bound is not None:
         calls = [call for call in balancer.calls if call.pod == f"{name}/late"]
         record(options.record, name, before, objects(cluster, name), calls, began)
@@ -395,6 +397,7 @@ def main() -> None:
     parser.add_argument("--binaries", type=Path, required=True)
     parser.add_argument("--trials", type=int, default=50)
     parser.add_argument("--limit", type=float, default=2.0, help="seconds; later is too late")
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds; then it is stuck")
     parser.add_argument("--changes", nargs="+", choices=TRIALS, default=list(TRIALS))
     parser.add_argument(
         "--modes", nargs="+", choices=("place", "filter"), default=["place", "filter"]
@@ -452,9 +455,9 @@ def _try_all(
                         print(f"{error}: tried again", file=sys.stderr)
                 else:
                     raise SystemExit("the state does not follow the cluster")
-                outcome.add(seconds if seconds is None or seconds <= options.limit else None)
-            late += outcome.stuck
-            row = outcome.row(woken(urls) - before)
+                outcome.add(seconds)
+            late += outcome.late(options.limit)
+            row = outcome.row(woken(urls) - before, options.limit)
             print(f"| {mode} | {feeder} | {change} {row}", flush=True)
     return late
 
