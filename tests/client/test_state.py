@@ -106,6 +106,16 @@ def test_only_force_deletes_what_is_newer(client):
     assert outcome(client.delete([gone], force=True)) is Outcome.DELETED
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_what_comes_later_than_a_list_without_it_is_ignored(client, force):
+    client.apply([versioned("9" if force else "7"), *TWO_ZONES])
+    listed = [each for each in TWO_ZONES if each["kind"] == "Node"]
+    replaced = client.replace(Kind.NODE, listed, resource_version="7", force=force)
+    assert replaced.deleted == 1
+    assert outcome(client.apply([versioned("7")])) is Outcome.IGNORED_STALE
+    assert outcome(client.apply([versioned("10")])) is Outcome.CREATED
+
+
 def test_get_returns_what_is_kept(client):
     written = client.apply(TWO_ZONES)
     found = client.get(Kind.POD, "web-0", namespace="default", consistency=seen(written))

@@ -238,12 +238,11 @@ class Writes:
         for incoming in wanted.values():
             replaced.warnings.extend(incoming.warnings)
         changes: list[Change] = [incoming.put for incoming in wanted.values()]
-        up_to = "" if force else resource_version
         identity = self._store.head(cluster).identity
         # What is there is looked at before it is added to: only lists that come later count.
         self._reconcile(cluster, identity)
         surplus = self._surplus(cluster, kind, wanted)
-        changes.extend(Remove(key, up_to_version=up_to) for key in surplus)
+        changes.extend(Remove(key, up_to_version=resource_version) for key in surplus)
         # An empty list is written, too, so that a cluster without anything exists afterwards.
         for first in range(0, max(1, len(changes)), MAX_CHANGES):
             piece = changes[first : first + MAX_CHANGES]
