@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from topospread.codec.bounds import FIELDS, NODES, SMALL, TERMS, USUAL, check_repeats
+from topospread.codec.bounds import FIELDS, LIMITS, NODES, SMALL, TERMS, USUAL, check_repeats
 from topospread.errors import InvalidRequest
-from topospread_proto.v1 import cluster_state_pb2, common_pb2, frames_pb2, kubernetes_pb2
+from topospread_proto.v1 import (
+    cluster_state_pb2,
+    common_pb2,
+    expander_pb2,
+    frames_pb2,
+    kubernetes_pb2,
+    planner_pb2,
+    rank_pb2,
+    simulate_pb2,
+)
 from topospread_proto.v1 import spread_engine_pb2 as engine_pb
 
 if TYPE_CHECKING:
@@ -109,3 +118,25 @@ def test_small_requests_are_not_walked():
 def test_what_does_not_parse_is_left_to_the_parser():
     for sent in (b"\xff" * 4000, b"\x12\xff\xff\xff\x7f" * 1000, bytes(range(256)) * 16):
         check_repeats(kubernetes_pb2.Pod, sent)
+
+
+def test_every_limit_is_one_of_a_field():
+    """A name that is written wrongly would leave its field with the usual limit."""
+    messages = [
+        *kubernetes_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *common_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *engine_pb.DESCRIPTOR.message_types_by_name.values(),
+        *cluster_state_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *planner_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *rank_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *simulate_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *expander_pb2.DESCRIPTOR.message_types_by_name.values(),
+    ]
+    repeated = {
+        f"{message.name}.{field.name}"
+        for message in messages
+        for field in message.fields
+        if field.is_repeated
+    }
+    assert set(LIMITS) <= repeated
+    assert all(limit >= USUAL for limit in LIMITS.values()), "or SMALL would let more pass"

@@ -63,7 +63,7 @@ class Demands:
         )
         demand = self._known.get(key)
         if demand is None:
-            demand = demand_of(request(pb.Pod, encoded).spec)
+            demand = demand_of(request(pb.Pod, encoded, counted=True).spec)
             if len(self._known) >= REMEMBERED:
                 self._known = {}
             self._known[key] = demand
@@ -77,27 +77,22 @@ def demand_of(spec: pb.PodSpec) -> Demand:
         InvalidRequest: too many resources; a quantity that is none, with the path to it.
     """
     _check_amounts(spec)
-    demand = Demand(_requests(spec, amounts), tuple(_not_modelled(spec)))
-    if len(demand.requests) > MAX_RESOURCES:
-        raise InvalidRequest.of(
-            [FieldViolation("spec.containers", f"more than {MAX_RESOURCES} resources", "Too many")]
-        )
-    return demand
+    return Demand(_requests(spec, amounts), tuple(_not_modelled(spec)))
 
 
 def _check_amounts(spec: pb.PodSpec) -> None:
-    containers = (*spec.containers, *spec.init_containers)
-    given = sum(len(each.resources.limits) + len(each.resources.requests) for each in containers)
-    if given + len(spec.overhead) + len(spec.resources.requests) > MAX_AMOUNTS:
-        raise InvalidRequest.of(
-            [
-                FieldViolation(
-                    "spec.containers",
-                    f"more than {MAX_AMOUNTS} requests and limits in all containers",
-                    "Too many",
-                )
-            ]
-        )
+    """Look at how much there is before any of it is read."""
+    of_containers = [each.resources for each in (*spec.containers, *spec.init_containers)]
+    given = [each.limits for each in of_containers] + [each.requests for each in of_containers]
+    given += [spec.overhead, spec.resources.requests]
+    if sum(map(len, given)) > MAX_AMOUNTS:
+        raise _too_many(f"more than {MAX_AMOUNTS} requests and limits in all containers")
+    if len(set[str]().union(*given)) > MAX_RESOURCES:
+        raise _too_many(f"more than {MAX_RESOURCES} different resources")
+
+
+def _too_many(what: str) -> InvalidRequest:
+    return InvalidRequest.of([FieldViolation("spec.containers", what, "Too many")])
 
 
 def known_requests(spec: pb.PodSpec) -> Requests:

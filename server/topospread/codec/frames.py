@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from topospread.codec.parsing import request
-from topospread.codec.pods import pod_from_proto
+from topospread.codec.pods import check_terms, pod_from_proto
 from topospread_proto.v1 import frames_pb2, kubernetes_pb2
 
 if TYPE_CHECKING:
@@ -32,11 +32,12 @@ class UnreadPod(Protocol):
         """What two pods share if they are of one shape."""
         ...
 
-    def parse(self) -> Pod:
+    def parse(self, most_terms: int) -> Pod:
         """The whole pod.
 
         Raises:
-            InvalidRequest: it is no pod.
+            InvalidRequest: it is no pod, or its selectors and affinity have more expressions and
+                values than that.
         """
         ...
 
@@ -66,13 +67,16 @@ class FramedPod(NamedTuple):
         """Bytes of what decisions look at."""
         return sum(len(part) for parts in self.key[2:] for part in parts)
 
-    def parse(self) -> Pod:
+    def parse(self, most_terms: int) -> Pod:
         """The whole pod.
 
         Raises:
-            InvalidRequest: the bytes are no pod.
+            InvalidRequest: the bytes are no pod, or its selectors and affinity have more
+                expressions and values than that.
         """
-        return pod_from_proto(request(kubernetes_pb2.Pod, self.encoded))
+        pod = request(kubernetes_pb2.Pod, self.encoded, counted=True)
+        check_terms(pod.spec, most_terms)
+        return pod_from_proto(pod)
 
 
 def framed(encoded: bytes) -> FramedPod:

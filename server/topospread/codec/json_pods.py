@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import orjson
 
 from topospread.codec.cluster import node_from_proto
-from topospread.codec.pods import pod_from_proto
+from topospread.codec.pods import check_terms, pod_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread_client.manifests import ManifestError, object_from_manifest, pod_from_manifest
 
@@ -37,13 +37,16 @@ class JsonPod(NamedTuple):
     key: Hashable
     fields: Fields
 
-    def parse(self) -> Pod:
+    def parse(self, most_terms: int) -> Pod:
         """The whole pod.
 
         Raises:
-            InvalidRequest: a field has a wrong type.
+            InvalidRequest: a field has a wrong type, or the pod's selectors and affinity have more
+                expressions and values than that.
         """
-        return pod_from_proto(self.message())
+        pod = self.message()
+        check_terms(pod.spec, most_terms)
+        return pod_from_proto(pod)
 
     @property
     def size(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topospread.errors import InvalidRequest
 from topospread.kube.objects import (
     DEFAULT_NAMESPACE,
     LabelExpression,
@@ -41,6 +42,38 @@ def pod_from_proto(pod: pb.Pod) -> Pod:
             Toleration(t.key, t.operator, t.value, t.effect) for t in spec.tolerations
         ),
         constraints=tuple(map(constraint_from_proto, spec.topology_spread_constraints)),
+    )
+
+
+def check_terms(spec: pb.PodSpec, most: int) -> None:
+    """Refuse a pod with too many expressions and values, before there are objects of them.
+
+    Raises:
+        InvalidRequest: naming the limit.
+    """
+    affinity = spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    terms = affinity.node_selector_terms
+    selectors = [each.label_selector for each in spec.topology_spread_constraints]
+    total = len(spec.node_selector) + len(spec.tolerations) + len(terms)
+    total += sum(len(each.match_label_keys) for each in spec.topology_spread_constraints)
+    total += sum(len(each.match_labels) + len(each.match_expressions) for each in selectors)
+    if total > most:
+        raise too_many_terms(most)
+    of_selectors = [e for each in selectors for e in each.match_expressions]
+    # A term counts as what is in it, and an empty one as one.
+    total += sum(len(e.values) for e in of_selectors) - len(terms)
+    total += sum(
+        max(1, sum(1 + len(e.values) for e in (*t.match_expressions, *t.match_fields)))
+        for t in terms
+    )
+    if total > most:
+        raise too_many_terms(most)
+
+
+def too_many_terms(most: int) -> InvalidRequest:
+    """Why a pod is refused that has more expressions and values than that."""
+    return InvalidRequest(
+        f"the pod's selectors and affinity have more than {most} expressions and values"
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import Demands
 from topospread.codec.frames import FramedPod, framed
-from topospread.codec.pods import pod_from_proto
+from topospread.codec.pods import pod_from_proto, too_many_terms
 from topospread.codec.stored import object_from_stored
 from topospread.errors import FieldViolation, InvalidRequest, NotFound
 from topospread.kube.objects import Pod
@@ -251,7 +251,7 @@ class Engine:
         """
         shape = self._shapes.get(pod.key)
         if shape is None:
-            parsed = pod.parse()
+            parsed = pod.parse(self.limits.terms)
             check_size(parsed, self.limits)
             shape = Shape(parsed)
             self._shapes.put(pod.key, shape)
@@ -270,8 +270,8 @@ class Engine:
         """
         if isinstance(pod, PodRef):
             pod = object_from_stored(self._stored(cluster, pod)).pod.SerializeToString()
-        demand, node = self._demands.of(pod)
-        return Demanding(self.shaped(framed(pod)), demand, node)
+        shaped = self.shaped(framed(pod))
+        return Demanding(shaped, *self._demands.of(pod))
 
     def resume(self, ask: Ask) -> Resolved:
         """The ask's cycle, made again from its pod when it is unknown here.
@@ -394,9 +394,7 @@ def check_size(pod: Pod, limits: Limits) -> None:
             f"at most {limits.constraints} are judged"
         )
     if _terms(pod) > limits.terms:
-        raise InvalidRequest(
-            f"the pod's selectors and affinity have more than {limits.terms} expressions and values"
-        )
+        raise too_many_terms(limits.terms)
 
 
 def _terms(pod: Pod) -> int:

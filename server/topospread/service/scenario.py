@@ -270,7 +270,7 @@ class Scenarios:
             path = f"changes.addPods[{number}]"
             with _noted(wrong, f"{path}.pod."):
                 demand, own = self._demands.of(encoded)
-                pod = framed(encoded).parse()
+                pod = framed(encoded).parse(self._engine.limits.terms)
                 check_size(pod, self._engine.limits)
                 where = node or own
                 if not where:

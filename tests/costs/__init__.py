@@ -1,0 +1,1 @@
+"""What requests cost a server: found by growing each field, not by hand."""

@@ -1,0 +1,136 @@
+"""Whether a field that grows stays within its bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.costs.grown import DECISIONS, PLACEMENTS, PLANS
+from tests.costs.measured import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.costs.grown import Growth
+    from tests.costs.measured import Cost, Measured
+
+ACCEPTED = 0.250
+"""Seconds of processor time that a decision or a placement may cost."""
+
+REFUSED = 0.020
+"""Seconds of processor time that a refused one may cost, and a refused plan."""
+
+MEMORY = 64 * MIB
+"""Bytes that any of them may take at most."""
+
+ALIKE = ("PreFilter", "Filter", "Score", "EvaluateStream")
+"""What reads its request as Evaluate does."""
+
+UNREAD = 40_000
+"""Items past 64 KiB."""
+
+SMALL, LARGE = 10, 1000
+TRIES = 3
+LINEAR = 3.0
+"""Times the growth that a cost proportional to the items would have."""
+
+NOISE = 0.015
+"""Seconds that two calls of equal cost may differ by."""
+
+
+def judged(
+    measured: Measured, growth: Growth, *, slack: float = 1.0, closely: bool = True
+) -> list[str]:
+    """What is wrong with the costs of a field: nothing, or why, with its name.
+
+    Args:
+        measured: the server.
+        growth: the field.
+        slack: times the bounds of time.
+        closely: look for the most that is accepted also beyond a thousand items, and try the limit
+            in requests that are read like Evaluate's, too.
+    """
+    found: list[str] = []
+    costs: dict[int, Cost] = {}
+    sizes = (SMALL, LARGE, growth.limit)
+    if not closely and growth.verb in ALIKE:
+        sizes = (SMALL, LARGE, LARGE)
+    for count in sizes:
+        if count not in costs and not (costs and costs[max(costs)].refused):
+            costs[count] = _tried(measured, growth, count, found, slack)
+    largest = max((count for count, cost in costs.items() if not cost.refused), default=0)
+    smallest_refused = min((count for count, cost in costs.items() if cost.refused), default=0)
+    if largest and smallest_refused and (closely or smallest_refused <= LARGE):
+        largest = _boundary(measured, growth, largest, smallest_refused)
+        costs[largest] = _tried(measured, growth, largest, found, slack)
+    if largest > SMALL and growth.verb in (*DECISIONS, *PLACEMENTS):
+        few, many = costs[SMALL].cpu, costs[largest].cpu
+        if many > LINEAR * few * largest / SMALL + slack * NOISE:
+            found.append(f"{growth.name}: {SMALL} cost {few:.3f} s, {largest} {many:.3f} s")
+    more = growth.of(growth.limit + 1, empty=True)
+    over = _least(lambda: _call(measured, growth, more), slack * REFUSED)
+    if not _bounded(over):
+        # What a decision does not look at may be passed over up to a size that costs nothing.
+        more = growth.of(UNREAD, empty=True)
+        over = _least(lambda: _call(measured, growth, more), slack * REFUSED)
+    if not _bounded(over):
+        found.append(f"{growth.name}: no limit: {growth.limit + 1} end with {over.code.name}")
+    found += _beyond(growth, f"{growth.limit + 1}", over, slack)
+    return found
+
+
+def _bounded(cost: Cost) -> bool:
+    """Whether the call was refused for how much it asked, and not for anything else."""
+    return cost.refused and ("at most" in cost.detail or "more than" in cost.detail)
+
+
+def _tried(measured: Measured, growth: Growth, count: int, found: list[str], slack: float) -> Cost:
+    sent = growth.of(count)
+    cost = _least(lambda: _call(measured, growth, sent), slack * REFUSED)
+    found += _beyond(growth, str(count), cost, slack)
+    return cost
+
+
+def _beyond(growth: Growth, count: str, cost: Cost, slack: float) -> list[str]:
+    """Where a cost is beyond the bounds of its method."""
+    told = f"{growth.name}: {count} items, {cost.code.name}: {cost.cpu:.3f} s, "
+    told += f"{cost.peak / MIB:.0f} MiB {cost.detail[:100]}"
+    decides = growth.verb in (*DECISIONS, *PLACEMENTS)
+    if not decides and growth.verb not in PLANS:
+        return []
+    if cost.refused:
+        return [told] if cost.cpu > slack * REFUSED else []
+    slow = decides and cost.cpu > slack * ACCEPTED
+    return [told] if slow or cost.peak > MEMORY else []
+
+
+def _boundary(measured: Measured, growth: Growth, accepted: int, refused: int) -> int:
+    """The most items that are accepted, about."""
+    while refused - accepted > max(1, accepted // 20):
+        middle = (accepted + refused) // 2
+        if _call(measured, growth, growth.of(middle)).refused:
+            refused = middle
+        else:
+            accepted = middle
+    return accepted
+
+
+def _least(call: Callable[[], Cost], enough: float) -> Cost:
+    """The cheapest of some tries: whatever else the machine does only adds to a cost."""
+    best = call()
+    for _ in range(TRIES - 1):
+        if best.cpu <= enough and best.peak <= MEMORY:
+            break
+        again = call()
+        best = min(best, again, key=lambda cost: cost.cpu)
+    return best
+
+
+def _call(measured: Measured, growth: Growth, sent: bytes) -> Cost:
+    match growth.verb:
+        case "EvaluateStream":
+            return measured.converse(growth.method, sent)
+        case "Replace":
+            return measured.send(growth.method, sent)
+        case "Watch":
+            return measured.watch(growth.method, sent)
+    return measured.call(growth.method, sent)
