@@ -26,6 +26,7 @@ from topospread_client.connection import (
     Connection,
 )
 from topospread_client.conversation import DEFAULT_WINDOW, Conversation, Line
+from topospread_client.errors import Unavailable
 from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
 from topospread_client.status import FailedCall, error_of
 from topospread_client.stream import EvaluateStream
@@ -223,6 +224,8 @@ class Client:
         try:
             for message in call:
                 yield subscription.decode(message)
+            # What is followed has no end: to fall silent would tell that nothing changes any more.
+            raise Unavailable("the server ended the stream: open another one", reached=True)
         except grpc.RpcError as failed:
             raise error_of(cast("FailedCall", failed)) from failed
         finally:

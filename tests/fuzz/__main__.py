@@ -1,6 +1,6 @@
 """All campaigns, each against a server of its own, with their figures.
 
-    python -m tests.fuzz --requests 100000 --files 20000 --stored 1000 --peers 10000
+    python -m tests.fuzz --requests 100000 --files 20000 --stored 1000 --peers 10000 --cuts 1000
 
 Ends with 1 when anything was found.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.fuzz.campaign import Campaign
+from tests.fuzz.cuts import cut
 from tests.fuzz.files import Files
 from tests.fuzz.found import Found
 from tests.fuzz.peers import crowded
@@ -51,7 +52,18 @@ def peers(many: int, seed: int) -> Found:
     return crowded(many)
 
 
-CAMPAIGNS = ((requests, 100_000), (files, 20_000), (stored, 1000), (peers, 10_000))
+def cuts(many: int, seed: int) -> Found:
+    """Lists that are cut while they are sent, on both stores."""
+    return cut(many, seed)
+
+
+CAMPAIGNS = (
+    (requests, 100_000),
+    (files, 20_000),
+    (stored, 1000),
+    (peers, 10_000),
+    (cuts, 1000),
+)
 """Each with how many inputs it tries; 0 leaves it out."""
 
 

@@ -1,0 +1,413 @@
+"""Lists that are cut while they are sent: whoever cuts, and when, nothing that was stored is lost.
+
+Each try sends a Replace of other nodes than those that are stored, and cuts it at a random message
+and moment. Half of the tries never send their commit; the others go on while they are cut, so that
+the commit may still arrive. What is stored afterwards must be what was stored before, or the whole
+list if its commit was sent.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import grpc
+from typing_extensions import override
+
+from tests.fuzz.found import Found
+from tests.redis_server import ROOT, RedisProcess, default_redis_binary
+from tests.servers import PATIENCE, Peer, ServerProcess, node
+from tests.telemetry.expositions import samples
+from topospread_client.answers import Kind
+from topospread_client.client import Client
+from topospread_client.requests import Consistency
+from topospread_proto.v1 import cluster_state_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+NODES: Final = 50
+PADDING: Final = "x" * 1000
+"""Of each node, in an annotation, which is sent and not stored: a list is some 60 KB."""
+
+SLOW: Final = 400_000
+"""Bytes a second of a slow link: a list takes a sixth of a second."""
+
+LONGEST: Final = {"plain": 0.03, "slow": 0.2}
+"""Seconds after the chosen message within which the cut comes."""
+
+KINDS: Final = {
+    "cancelled call": 24,
+    "deadline": 22,
+    "closed channel": 23,
+    "error of the sender": 18,
+    "killed client": 5,
+    "stopped server": 4,
+    "killed server": 4,
+}
+"""Kinds of cut, and how many of a hundred tries have each; where a process ends, another starts."""
+
+SETTLED: Final = 2.0
+"""Seconds in which a call that was cut is known to the server; one that takes longer never came."""
+
+
+class BrokenListError(Exception):
+    """What a sender raises in the middle of its list."""
+
+
+class Sender:
+    """The messages of a list, up to the one at which it is cut.
+
+    Args:
+        messages: of a whole Replace.
+        at: which of them is not sent before `there` is set.
+        waits: whether it stays there until `over` is set, and sends no more.
+        breaks: seconds after which it fails there; None: it does not.
+
+    Attributes:
+        whole: the last message is on its way.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[pb.ReplaceRequest],
+        at: int,
+        *,
+        waits: bool,
+        breaks: float | None = None,
+    ) -> None:
+        self.there = threading.Event()
+        self.over = threading.Event()
+        self.whole = False
+        self._messages = messages
+        self._at = at
+        self._waits = waits
+        self._breaks = breaks
+
+    def __iter__(self) -> Iterator[pb.ReplaceRequest]:
+        for number, message in enumerate(self._messages):
+            if number == self._at:
+                self.tell("there")
+                self.there.set()
+                if self._breaks is not None:
+                    time.sleep(self._breaks)
+                    raise BrokenListError
+                if self._waits:
+                    self.over.wait(PATIENCE)
+                    return
+            if number == len(self._messages) - 1:
+                self.whole = True
+                self.tell("whole")
+            yield message
+
+    def tell(self, word: str) -> None:
+        """Called at the chosen message with "there", and before the last one with "whole"."""
+
+
+class Link:
+    """A way to a server that carries so many bytes a second towards it, all that it was given.
+
+    Attributes:
+        address: to connect to instead of the server's.
+    """
+
+    def __init__(self, target: str, rate: int) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._rate = rate
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._threads: list[threading.Thread] = []
+        self._run(self._accept)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Closing alone does not wake the thread that accepts.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+    def _run(self, work: Any, *arguments: Any) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = self._listener.accept()
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:
+                    caller.close()
+                    continue
+                self._run(self._carry_both, caller, server)
+
+    def _carry_both(self, caller: socket.socket, server: socket.socket) -> None:
+        back = threading.Thread(target=self._carry, args=(server, caller, 0), daemon=True)
+        back.start()
+        with caller, server:
+            self._carry(caller, server, 1024)
+            back.join(PATIENCE)
+
+    def _carry(self, source: socket.socket, target: socket.socket, at_once: int) -> None:
+        """Carry bytes one way, `at_once` at a time; 0: as they come."""
+        with suppress(OSError):
+            while content := source.recv(at_once or 1 << 16):
+                target.sendall(content)
+                if at_once:
+                    time.sleep(len(content) / self._rate)
+        # The other direction ends as well: neither side waits for one that has gone.
+        for end in (target, source):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_WR)
+
+
+class Cuts:
+    """Tries on one server, which is started anew where it ends.
+
+    Args:
+        store: of the server.
+        direct: whether it answers decisions by direct calls.
+        chance: everything random.
+        found: what it comes to.
+    """
+
+    def __init__(self, store: str, *, direct: bool, chance: random.Random, found: Found) -> None:
+        self._store = store
+        self._direct = direct
+        self._chance = chance
+        self._found = found
+        self._number = 0
+        self._running = ExitStack()
+        self._serve()
+        self._peer.apply(*(node(f"base-{n}", "a") for n in range(NODES)))
+        self._held = self._names()
+
+    def close(self) -> None:
+        """End the server."""
+        self._running.close()
+
+    def _serve(self) -> None:
+        direct = "--direct-calls" if self._direct else "--no-direct-calls"
+        options = ("--http", "127.0.0.1:0", "--grace", "0.2", "--log-level", "error", direct)
+        self._server = self._running.enter_context(ServerProcess("--store", self._store, *options))
+        self._peer = self._running.enter_context(Peer(self._server.address))
+        self._client = self._running.enter_context(Client(self._server.address))
+
+    def cut(self, kind: str, link: str) -> None:
+        """Make one try, and judge what it left."""
+        self._number += 1
+        chance = self._chance
+        names = [f"t{self._number}-{n}" for n in range(NODES)]
+        messages = messages_of(names, chance)
+        at, waits = chance.randrange(len(messages)), chance.random() < 0.5
+        moment = chance.uniform(0, LONGEST[link])
+        before = self._ended()
+        with ExitStack() as around:
+            address = self._server.address
+            if link == "slow":
+                address = around.enter_context(Link(address, SLOW)).address
+            if kind == "killed client":
+                whole, ended = killed_client(address, names, at, moment, waits=waits)
+            else:
+                whole, ended = self._cut_here(kind, address, messages, at, moment, waits=waits)
+        if not kind.endswith("server"):
+            self._settle(before)
+        what = f"{kind}, {link} link, {'waits' if waits else 'goes on'} at message {at}"
+        self._judge(what, set(names), whole=whole, ended=ended)
+
+    def _cut_here(
+        self,
+        kind: str,
+        address: str,
+        messages: Sequence[pb.ReplaceRequest],
+        at: int,
+        moment: float,
+        *,
+        waits: bool,
+    ) -> tuple[bool, str]:
+        """Whether the commit was sent, and how the call ended for its caller."""
+        breaks = moment if kind == "error of the sender" else None
+        sender = Sender(messages, at, waits=waits, breaks=breaks)
+        with Peer(address) as peer:
+            # A deadline begins before the message is reached, which takes some milliseconds.
+            timeout = moment + 0.01 if kind == "deadline" else PATIENCE
+            call = peer.state.Replace.future(iter(sender), timeout=timeout)
+            sender.there.wait(timeout)
+            if kind not in {"deadline", "error of the sender"}:
+                time.sleep(moment)
+            if kind == "cancelled call":
+                call.cancel()
+            elif kind == "closed channel":
+                peer.channel.close()
+            elif kind == "stopped server":
+                self._end(signal.SIGTERM)
+            elif kind == "killed server":
+                self._end(signal.SIGKILL)
+            ended = code_of(call)
+            sender.over.set()
+        return sender.whole, ended
+
+    def _end(self, number: signal.Signals) -> None:
+        """End the server by a signal, and start another one on its store."""
+        self._server.end(number)
+        self._running.close()
+        self._serve()
+
+    def _judge(self, what: str, listed: set[str], *, whole: bool, ended: str) -> None:
+        found, there = self._found, self._names()
+        found.sent += 1
+        lost = self._held - there
+        if ended != "OK":
+            found.codes["cut before the commit was sent" if not whole else "cut after it"] += 1
+        if there == self._held and ended != "OK":
+            found.codes["changed nothing"] += 1
+        elif there == listed and whole:
+            found.codes["replaced as a whole"] += 1
+        else:
+            found.codes["tries that lost or changed something"] += 1
+            found.codes["objects lost"] += len(lost)
+            more = len(there - self._held)
+            found.faults.append(f"{what}: {ended}: {len(lost)} objects lost, {more} others there")
+        self._held = there
+        if not there:
+            self._peer.apply(*(node(f"base-{n}", "a") for n in range(NODES)))
+            self._held = self._names()
+
+    def _names(self) -> set[str]:
+        newest = Consistency(fully_consistent=True)
+        return {
+            each.node.metadata.name for each in self._client.list(Kind.NODE, consistency=newest)
+        }
+
+    def _ended(self) -> float:
+        """Replaces that have ended on the server, in whatever way."""
+        status, page = self._server.get("/metrics")
+        assert status == 200
+        return sum(
+            value
+            for (name, labels), value in samples(page.encode()).items()
+            if name == "topospread_calls_total" and ("method", "ClusterState/Replace") in labels
+        )
+
+    def _settle(self, before: float) -> None:
+        """Wait until the server is done with the call, if it has seen it at all."""
+        until = time.monotonic() + SETTLED
+        while time.monotonic() < until:
+            if self._ended() > before:
+                self._found.codes["seen by the server"] += 1
+                return
+            time.sleep(0.005)
+
+
+def messages_of(names: Sequence[str], chance: random.Random) -> list[pb.ReplaceRequest]:
+    """A Replace of nodes with these names, in batches of one to ten."""
+    nodes = []
+    for name in names:
+        made = node(name, "a")
+        made.node.metadata.annotations["padding"] = PADDING
+        nodes.append(made)
+    messages = [pb.ReplaceRequest(start=pb.ReplaceStart(kind=pb.KIND_NODE))]
+    while nodes:
+        size = chance.randint(1, 10)
+        messages.append(pb.ReplaceRequest(batch=pb.ReplaceBatch(objects=nodes[:size])))
+        del nodes[:size]
+    commit = pb.ReplaceCommit(object_count=len(names))
+    return [*messages, pb.ReplaceRequest(commit=commit)]
+
+
+def code_of(call: Any) -> str:
+    """How a call ended for its caller."""
+    try:
+        call.result(PATIENCE)
+    except grpc.FutureCancelledError:
+        return "CANCELLED"
+    except (grpc.RpcError, ValueError) as error:
+        code = getattr(error, "code", None)
+        return code().name if code is not None else type(error).__name__
+    return "OK"
+
+
+def killed_client(
+    address: str, names: Sequence[str], at: int, moment: float, *, waits: bool
+) -> tuple[bool, str]:
+    """A client that is killed: whether it has sent its commit, and how its call ended."""
+    given = [address, str(at), str(int(waits)), *names]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.fuzz.cuts", *given],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "there\n"
+        time.sleep(moment)
+        client.kill()
+        said = client.stdout.read().split()
+    return "whole" in said, "OK" if "OK" in said else "killed"
+
+
+class Speaking(Sender):
+    """Says on stdout where it is, for the process that kills it."""
+
+    @override
+    def tell(self, word: str) -> None:
+        sys.stdout.write(f"{word}\n")
+        sys.stdout.flush()
+
+
+def client_to_be_killed(address: str, at: str, waits: str, *names: str) -> None:
+    """Send a list; say when the chosen message is reached."""
+    messages = messages_of(names, random.Random(at))
+    sender = Speaking(messages, min(int(at), len(messages) - 1), waits=waits == "1")
+    with Peer(address) as peer:
+        call = peer.state.Replace.future(iter(sender), timeout=PATIENCE)
+        sender.tell(code_of(call))
+
+
+def cut(many: int, seed: int) -> Found:
+    """So many tries, a quarter on each of two stores, with direct calls and without them."""
+    found = Found()
+    chance = random.Random(seed)
+    kinds = [kind for kind, share in KINDS.items() for _ in range(share)]
+    chance.shuffle(kinds)
+    # Few tries have all kinds, too.
+    kinds = [*KINDS, *kinds]
+    with TemporaryDirectory() as folder:
+        durable = {"appendonly": "yes", "appendfsync": "always"}
+        redis = RedisProcess(Path(folder) / "redis", options=durable, binary=default_redis_binary())
+        with redis:
+            stores = (f"sqlite://{folder}/state.db", redis.url)
+            setups = [(store, direct) for store in stores for direct in (True, False)]
+            for number, (store, direct) in enumerate(setups):
+                cuts = Cuts(store, direct=direct, chance=chance, found=found)
+                try:
+                    for each in range(many * number // 4, many * (number + 1) // 4):
+                        link = "slow" if chance.random() < 0.5 else "plain"
+                        cuts.cut(kinds[each % len(kinds)], link)
+                finally:
+                    cuts.close()
+    return found
+
+
+if __name__ == "__main__":
+    client_to_be_killed(*sys.argv[1:])
