@@ -155,8 +155,8 @@ def of_cluster(request: dict[str, Any], cluster: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         key: "none" if key == "revision" else each for key, each in request.items()
     }
-    if "header" in found:
-        found["header"] = {**found["header"], "cluster": cluster}
+    if "start" in found:
+        found["start"] = {**found["start"], "cluster": cluster}
     if "request" in found:
         found["request"] = of_cluster(found["request"], cluster)
     return found | ({"cluster": cluster} if "cluster" in found else {})
@@ -166,7 +166,9 @@ def heard(peer: Peer, step: Step, cluster: str, metadata: Any) -> list[str]:
     """All that comes back of a call about a cluster."""
     api = Api(current())
     sent, answered = api.method(step.call)
-    requests = [ParseDict(of_cluster(each, cluster), sent()) for each in step.requests]
+    asked = [of_cluster(each, cluster) for each in step.requests]
+    # The story is told to older servers, too.
+    requests = [ParseDict(each, sent(), ignore_unknown_fields=True) for each in asked]
     method: Any = peer.channel.stream_stream(f"/{step.call}")
     raws = iter([each.SerializeToString() for each in requests])
     call = method(raws, metadata=metadata, timeout=PATIENCE)
