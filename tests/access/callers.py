@@ -50,6 +50,10 @@ class AccessFile:
         tokens = self._content["tokens"]
         tokens[:] = [entry for entry in tokens if entry["name"] != name]
 
+    def forget_certificates(self) -> None:
+        """Revoke what certificates may."""
+        self._content["certificates"].clear()
+
     def write(self) -> None:
         """JSON is YAML."""
         self.path.write_text(json.dumps(self._content))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from topospread.access.callers import Caller, Role, allowed
+from topospread.access.certificates import Kind, Names
 from topospread.access.file import grant, read_access
-from topospread.access.gate import Gate, Names, Roll
+from topospread.access.gate import Gate, Roll
 from topospread.access.tokens import digest, identifier, new_token
 from topospread.errors import ConfigError, PermissionDenied, Unauthenticated
 
@@ -161,9 +162,16 @@ def test_names_in_certificates():
     roll = read_access(text, "access.yaml")
     gate = Gate(lambda: roll)
     assert gate.caller([], lambda: Names(("feeder",))).name == "feeder"
-    both = Names(("feeder",), ("dns", "spiffe://ours/scheduler"))
+    dns, uri = (Kind.DNS, "dns"), (Kind.URI, "spiffe://ours/scheduler")
+    both = Names(("feeder",), (dns, uri))
     assert gate.caller([], lambda: both).name == "scheduler"
-    others = [Names(), Names(("feeder", "other")), Names(("other",)), Names((), ("feeder",))]
+    others = [
+        Names(),
+        Names(("feeder", "other")),
+        Names(("other",)),
+        Names((), ((Kind.DNS, "feeder"),)),
+        Names((), ((Kind.DNS, "spiffe://ours/scheduler"),)),
+    ]
     while others:
         with pytest.raises(Unauthenticated):
             gate.caller([], others.pop)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hmac
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from topospread.access.certificates import kind_of
 from topospread.access.tokens import digest, identifier
 from topospread.errors import Unauthenticated
 
@@ -14,25 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from topospread.access.callers import Caller
+    from topospread.access.certificates import Names
 
 _SCHEME: Final = "bearer "
 _NO_DIGEST: Final = bytes(32)
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names in a certificate that was verified; empty when none was shown.
-
-    Attributes:
-        common: the common names of its subject.
-        alternative: its subject alternative names: DNS names, URIs, e-mail addresses, IPs.
-    """
-
-    common: Sequence[str] = ()
-    alternative: Sequence[str] = ()
-
-
-NO_NAMES: Final = Names()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +34,19 @@ class Roll:
     tokens: Mapping[str, Caller]
     common: Mapping[str, Caller]
     alternative: Mapping[str, Caller]
+    _by_proof: dict[bytes, list[Caller]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Make what :meth:`knows` looks up."""
+        by_proof: dict[bytes, list[Caller]] = {}
+        for callers in (self.tokens, self.common, self.alternative):
+            for caller in callers.values():
+                by_proof.setdefault(caller.proof, []).append(caller)
+        object.__setattr__(self, "_by_proof", by_proof)
 
     def knows(self, caller: Caller) -> bool:
         """Whether a caller is as it was when it came."""
-        every = (self.tokens, self.common, self.alternative)
-        return any(caller == known for roll in every for known in roll.values())
+        return caller in self._by_proof.get(caller.proof, ())
 
 
 class Gate:
@@ -106,8 +100,9 @@ def _by_token(roll: Roll, authorization: Sequence[str]) -> Caller | None:
 
 
 def _by_names(roll: Roll, names: Names) -> Caller | None:
-    for name in names.alternative:
-        if (found := roll.alternative.get(name)) is not None:
+    for kind, name in names.alternative:
+        # A URI's text in a DNS name, say, is not the URI.
+        if (found := roll.alternative.get(name)) is not None and kind_of(name) is kind:
             return found
     # One that carries several common names does not say which is meant.
     return roll.common.get(names.common[0]) if len(names.common) == 1 else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import DecodeError
 
 from topospread.access.callers import ANYBODY, Caller, Role
-from topospread.access.gate import Names
+from topospread.access.certificates import NO_NAMES, names_of_pem
 from topospread.codec.bounds import check_repeats
 from topospread.errors import InvalidRequest
 from topospread.service.asks import DEFAULT_CLUSTER
@@ -18,6 +18,7 @@ from topospread_proto.v1 import cluster_state_pb2, frames_pb2
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from topospread.access.certificates import Names
     from topospread.access.gate import Gate
     from topospread.transports.grpc.context import Context
 
@@ -148,9 +149,9 @@ def address_of(context: Context) -> str:
 
 
 def _names(certificate: Mapping[str, Any]) -> Names:
-    """The names in a certificate that gRPC has verified."""
-    texts = {
-        key: tuple(name.decode("utf-8", "replace") for name in certificate.get(key, ()))
-        for key in ("x509_common_name", "x509_subject_alternative_name")
-    }
-    return Names(texts["x509_common_name"], texts["x509_subject_alternative_name"])
+    """The names in a certificate that gRPC has verified.
+
+    Its own texts of them end at a NUL and hold the first common name only.
+    """
+    shown = certificate.get("x509_pem_cert", ())
+    return names_of_pem(shown[0]) if len(shown) == 1 else NO_NAMES

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import PlainTextResponse
 
 from topospread.access.callers import ANYBODY, Caller, Role
-from topospread.access.gate import NO_NAMES, Names
+from topospread.access.certificates import NO_NAMES
 from topospread.access.refusals import Refusals
 from topospread.errors import PermissionDenied, RateExceeded, TopospreadError, Unauthenticated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from starlette.requests import HTTPConnection
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -151,18 +151,6 @@ def permit(request: HTTPConnection, role: Role, cluster: str) -> None:
         tell: Callable[[TopospreadError], None] = getattr(request.state, REFUSED)
         tell(refused)
         raise
-
-
-def certificate_names(certificate: dict[str, Sequence[Sequence[Sequence[str]]]] | None) -> Names:
-    """The names in what ``SSLSocket.getpeercert()`` answers."""
-    if not certificate:
-        return NO_NAMES
-    subject = [pair for part in certificate.get("subject", ()) for pair in part]
-    alternative = certificate.get("subjectAltName", ())
-    return Names(
-        tuple(str(value) for key, value in subject if key == "commonName"),
-        tuple(str(pair[1]) for pair in alternative),
-    )
 
 
 def _label(path: str) -> str:

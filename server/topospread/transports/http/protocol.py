@@ -13,8 +13,8 @@ import httptools
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from topospread.access.gate import NO_NAMES, Names
-from topospread.transports.http.guard import NAMES, certificate_names
+from topospread.access.certificates import NO_NAMES, Names, names_of
+from topospread.transports.http.guard import NAMES
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,7 +67,8 @@ class Protocol(HttpToolsProtocol):
         self._await_request()
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
-            self._names = certificate_names(tls.getpeercert())
+            certificate = tls.getpeercert(binary_form=True)
+            self._names = NO_NAMES if certificate is None else names_of(certificate)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
