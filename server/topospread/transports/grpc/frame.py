@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -44,6 +45,7 @@ from topospread.transports.grpc.failures import Failure, failure_of
 from topospread.transports.grpc.needs import address_of, caller_of, known_as, need_of
 from topospread.transports.grpc.packing import RequestBytes, plain
 from topospread.transports.grpc.pool import Pool, away, overloaded
+from topospread.transports.grpc.streams import OpenStreams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +76,7 @@ class Frame:
 
     Attributes:
         stopping: open streams are to end.
+        streams: that are open.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Frame:
         self.refusals = refusals or Refusals()
         self.largest = largest or RequestBytes()
         self.stopping = False
+        self.streams = OpenStreams()
 
     def wrap(
         self, service: str, name: str, method: Method, pool: Pool, pool_name: str
@@ -137,6 +141,8 @@ class Frame:
         """Count a call that found the line full."""
         self._metrics.rejection(pool_name)
 
+
+_UNWATCHED: Final[AbstractContextManager[None]] = nullcontext()
 
 _Received = tuple[Caller, bytes, TopospreadError | None]
 """Who calls, the request, and why the call is not to be carried out."""
@@ -212,7 +218,10 @@ class _Framed:
             if refused is not None:
                 raise refused
             call = self._call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
-            with computing_for(Beneficiary(call.deadline, call.active)):
+            watched = _UNWATCHED
+            if isinstance(method, StreamIn):
+                watched = self._watched(caller, context)
+            with watched, computing_for(Beneficiary(call.deadline, call.active)):
                 answer = _served(method, raw, raws, call, context, self.most)
             if span.recording:
                 _describe_answer(span, answer)
@@ -247,16 +256,15 @@ class _Framed:
                 if span.recording:
                     _describe_request(span, request)
                 answers = method.serve(request, call)
-            for answer in answers:
-                yield answer if isinstance(answer, bytes) else answer.SerializeToString()
+            with self._watched(caller, context):
+                for answer in answers:
+                    self._check_stands(caller, context)
+                    yield answer if isinstance(answer, bytes) else answer.SerializeToString()
+                self._check_stands(caller, context)
             if not context.is_active():
                 raise _gone(context)
             if self._frame.stopping:
                 raise Unavailable("the server is going away: try another one")
-            if not self._stands(caller):
-                gone = Unauthenticated()
-                self._tell(caller, context, gone)
-                raise gone
         except GeneratorExit:
             # The caller went away while an answer was sent.
             self._end(failure_of(_gone(context)), None, span, started)
@@ -340,6 +348,18 @@ class _Framed:
         """Tell the audit log of a call that was refused."""
         who = None if isinstance(refused, Unauthenticated) else caller
         self._frame.refusals.tell(self._label, who, address_of(context), refused)
+
+    def _watched(self, caller: Caller, context: Context) -> AbstractContextManager[None]:
+        """Around a stream, so that it ends with what its caller may, also while it is idle."""
+        if self._frame.gate is None:
+            return _UNWATCHED
+        return self._frame.streams.watched(partial(self._stands, caller), context.cancel)
+
+    def _check_stands(self, caller: Caller, context: Context) -> None:
+        if not self._stands(caller):
+            gone = Unauthenticated()
+            self._tell(caller, context, gone)
+            raise gone
 
     def _goes_on(self, caller: Caller, context: Context) -> bool:
         return context.is_active() and not self._frame.stopping and self._stands(caller)

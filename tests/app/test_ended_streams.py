@@ -1,0 +1,143 @@
+"""Streams end when their caller's token or certificate is known no more, idle or not."""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+
+from tests.access.callers import AccessFile
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    evaluate_request,
+    replacement,
+    served,
+    two_zones,
+    until,
+)
+from topospread.service.read import WATCH_POLL
+from topospread.transports.grpc.streams import EVERY, GRACE
+from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+
+GONE = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.CANCELLED}
+SECONDS = 2.0
+"""In which a stream ends."""
+
+
+def test_a_stream_is_given_up_in_time():
+    assert EVERY + GRACE + EVERY <= SECONDS
+    assert WATCH_POLL < GRACE
+
+
+class Asking:
+    """The questions of a stream, one at a time."""
+
+    def __init__(self) -> None:
+        self._questions: Any = queue.SimpleQueue()
+        self._count = 0
+
+    def __iter__(self) -> Any:
+        return iter(self._questions.get, None)
+
+    def ask(self) -> None:
+        self._count += 1
+        question = engine_pb.EvaluateStreamRequest(id=self._count, request=evaluate_request())
+        self._questions.put(question)
+
+    def end(self) -> None:
+        self._questions.put(None)
+
+
+@pytest.fixture(params=["token", "certificate"])
+def known(request, tmp_path):
+    """A server; a channel, metadata of a caller who is known; and what ends that."""
+    access = AccessFile(tmp_path / "access.yaml", feeder=["write"], mine=["decide", "write"])
+    flags: dict[str, Any] = {"access_file": str(access)}
+    credentials, metadata = None, access.bearer("mine")
+    if request.param == "certificate":
+        authority = trustme.CA()
+        shown = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
+        shown.write_to_path(str(tmp_path / "server.pem"))
+        authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+        flags |= {
+            "tls_cert": str(tmp_path / "server.pem"),
+            "tls_key": str(tmp_path / "server.pem"),
+            "client_ca": str(tmp_path / "ca.pem"),
+        }
+        access.certificate("decide", "write", commonName="mine")
+        access.write()
+        mine = authority.issue_cert("x.example.org", common_name="mine")
+        own = mine.private_key_and_cert_chain_pem.bytes()
+        credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes(), own, own)
+        metadata = ()
+    with served(**flags) as server, Peer(server.address, credentials) as peer:
+        bearer = access.bearer("feeder")
+        peer.state.Apply(pb.ApplyRequest(objects=two_zones()), metadata=bearer, timeout=PATIENCE)
+
+        def end() -> None:
+            if request.param == "certificate":
+                access.forget_certificates()
+            else:
+                access.remove("mine")
+            access.write()
+            assert server.reload()
+
+        yield peer, metadata, end
+
+
+def code_of(call: Any) -> grpc.StatusCode:
+    """How a call ends without a further answer, which it must before its deadline."""
+    with pytest.raises(grpc.RpcError):
+        next(call)
+    code: grpc.StatusCode = call.code()
+    return code
+
+
+@pytest.mark.parametrize("asked", [0, 1], ids=["silent", "idle"])
+def test_an_idle_stream_of_questions_ends(known, asked):
+    peer, metadata, end = known
+    asking = Asking()
+    call = peer.engine.EvaluateStream(iter(asking), metadata=metadata, timeout=PATIENCE)
+    for _ in range(asked):
+        asking.ask()
+        assert not next(call).error.code
+    end()
+    assert code_of(call) in GONE
+    asking.end()
+
+
+def test_a_stream_of_questions_gives_no_further_answer(known):
+    peer, metadata, end = known
+    asking = Asking()
+    call = peer.engine.EvaluateStream(iter(asking), metadata=metadata, timeout=PATIENCE)
+    asking.ask()
+    assert not next(call).error.code
+    end()
+    for _ in range(100):
+        asking.ask()
+    assert code_of(call) in GONE
+    asking.end()
+
+
+def test_a_watch_ends(known):
+    peer, metadata, end = known
+    call = peer.state.Watch(pb.WatchRequest(), metadata=metadata, timeout=PATIENCE)
+    end()
+    assert code_of(call) in GONE
+
+
+def test_a_list_that_waits_for_more_ends(known):
+    peer, metadata, end = known
+    more: Any = queue.SimpleQueue()
+    more.put(replacement(kind=pb.KIND_POD)[0])
+    call = peer.state.Replace.future(iter(more.get, None), metadata=metadata, timeout=PATIENCE)
+    until(more.empty, "the start is sent")
+    end()
+    error = call.exception(timeout=PATIENCE)
+    assert error.code() in GONE, error
+    more.put(None)
