@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.store.api import Revision
 
 if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
+
+# Python's int() also takes signs, blanks, other scripts' digits and numbers of any size.
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_LAST: Final = 2**63 - 2
+"""The largest that both stores can look for what follows."""
+
+_LONGEST: Final = 512
+"""Characters of a token, with room to spare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +43,13 @@ class Token:
             InvalidRequest: it is not one of ours.
         """
         try:
+            if len(text) > _LONGEST:
+                raise ValueError("too long")
             padded = text + "=" * (-len(text) % 4)
             raw = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True)
             identity, number, tag = raw.decode("ascii").split(".")
+            if not _NUMBER.fullmatch(number) or int(number) > _LAST:
+                raise ValueError("no number of a revision")
             return cls(identity, Revision(int(number), tag))
         except (ValueError, binascii.Error) as cause:
             raise InvalidRequest.of(
@@ -44,7 +57,7 @@ class Token:
                     FieldViolation(
                         "revision",
                         "must be a revision that an earlier answer carried",
-                        bad_value=text,
+                        bad_value=text[:_LONGEST],
                     )
                 ]
             ) from cause

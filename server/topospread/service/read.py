@@ -202,8 +202,9 @@ def _decode_page(text: str) -> tuple[str, tuple[bytes, bytes]]:
         return "", (b"", b"")
     try:
         token, namespace, name = base64.urlsafe_b64decode(text.encode()).split(b"\0")
+        Token.decode(token.decode())
         return token.decode(), (namespace, name)
-    except (ValueError, binascii.Error) as cause:
+    except (ValueError, binascii.Error, InvalidRequest) as cause:
         raise InvalidRequest.of(
             [FieldViolation("pageToken", "must be the token of an earlier page", bad_value=text)]
         ) from cause
