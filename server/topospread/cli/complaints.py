@@ -24,7 +24,10 @@ MAX_LINES: Final = 20
 MAX_CHARACTERS: Final = 4096
 """Of one complaint; as many as a server says."""
 
-_UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# Control characters, those that turn the direction of text, ends of lines, halves of pairs.
+_HIDDEN: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNPRINTABLE: Final = re.compile(rf"[\x00-\x1f{_HIDDEN}]")
+UNPRINTABLE_IN_LINES: Final = re.compile(rf"[\x00-\x09\x0b-\x1f{_HIDDEN}]")
 
 _SYSTEMS_WORDS: Final = re.compile(r"(?:connect|getsockopt)[^:]{0,100}: ([^:()]{1,100}) \(")
 

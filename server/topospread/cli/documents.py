@@ -110,13 +110,30 @@ def value_of(path: str) -> Any:
 
 
 def _files(path: str, *, recursive: bool) -> list[str]:
-    if path == STDIN or not Path(path).is_dir():
-        return [path]
-    entries = Path(path).rglob("*") if recursive else Path(path).iterdir()
-    files = sorted(str(entry) for entry in entries if entry.suffix in SUFFIXES and entry.is_file())
+    try:
+        if path == STDIN or not Path(path).is_dir():
+            return [path]
+        entries = _entries(path, recursive=recursive)
+        files = sorted(
+            str(entry) for entry in entries if entry.suffix in SUFFIXES and entry.is_file()
+        )
+    except OSError as error:
+        raise BadInput(f"{error.filename or path}: cannot be read: {error.strerror}") from error
     if not files:
         raise BadInput(f"{path}: this directory has no .yaml, .yml or .json file")
     return files
+
+
+def _entries(path: str, *, recursive: bool) -> Iterator[Path]:
+    """The files of a directory; a directory that cannot be read is an error, not an empty one."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for directory, _, names in os.walk(path, onerror=fail):
+        yield from (Path(directory, name) for name in names)
+        if not recursive:
+            return
 
 
 class _Room:

@@ -6,6 +6,8 @@ Exit codes: 0 done, 1 the answer is that no node fits, 2 bad input or usage, 3 s
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -77,8 +79,10 @@ def root() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; what there is to say is on stdout and stderr."""
+    _open_streams()
     try:
         code = root.main(arguments, prog_name="topospread", standalone_mode=False)
+        sys.stdout.flush()
     except SystemExit:
         # How click ends when the reader of a pipe has enough (`| head`), which is no mistake.
         return complaints.DONE
@@ -91,10 +95,34 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as complaint:
         click.echo(complaints.line(complaint), err=True)
         return complaints.BAD_INPUT
+    except OSError as error:
+        click.echo(complaints.prefixed(f"cannot be written or read: {error}"), err=True)
+        _leave_stdout()
+        return complaints.BAD_INPUT
     except TopospreadClientError as error:
         click.echo(complaints.of_client(error), err=True)
         return complaints.code_of(error)
     return code if isinstance(code, int) else complaints.DONE
+
+
+def _open_streams() -> None:
+    """Let there be a stdout and a stderr that take any text, whatever they lead to."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Closed by whoever started this. Held open until the end.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _leave_stdout() -> None:
+    """Nothing more is written to it: at its end Python would try what has failed again."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def main() -> NoReturn:

@@ -5,19 +5,23 @@ Answers go to stdout, everything else to stderr. Colour and progress show on a t
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topospread.cli.complaints import printable
+from topospread.cli.complaints import UNPRINTABLE_IN_LINES, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 NONE: Final = "<none>"
 """What stands in a table where there is nothing."""
+
+_NOT_ASCII: Final = re.compile(r"[^\n -~]")
 
 NO_STYLES: Final[Mapping[str, str]] = {}
 
@@ -79,12 +83,32 @@ def structure(value: Any, form: str) -> None:
     if form == "json":
         import orjson
 
-        click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+        # What JSON lets be and a terminal does not: escaped, it is read as the same.
+        escaped = UNPRINTABLE_IN_LINES if _takes(text) else _NOT_ASCII
+        click.echo(escaped.sub(lambda match: json.dumps(match[0])[1:-1], text))
         return
     import yaml
 
-    dumped = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-    click.echo(dumped, nl=False)
+    def dumped(*, as_it_is: bool) -> str:
+        written: str = yaml.dump(
+            value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=as_it_is
+        )
+        return written
+
+    text = dumped(as_it_is=True)
+    if UNPRINTABLE_IN_LINES.search(text) or not _takes(text):
+        text = dumped(as_it_is=False)
+    click.echo(text, nl=False)
+
+
+def _takes(text: str) -> bool:
+    """Whether stdout has all characters of a text."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:

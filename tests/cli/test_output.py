@@ -1,0 +1,140 @@
+"""What the command line writes, to any stdout: nothing that drives a terminal, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from tests.cli.processes import TOPOSPREAD, environment, run
+from tests.servers import Peer, node, served
+from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import kubernetes_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HIDDEN = "".join(
+    chr(number)
+    for first, last in (
+        (0x7F, 0x9F),
+        (0x61C, 0x61C),
+        (0x200E, 0x200F),
+        (0x2028, 0x202E),
+        (0x2066, 0x2069),
+    )
+    for number in range(first, last + 1)
+)
+NAME = "a" + HIDDEN + "\x1b[31mé日😀"
+FORMS = ["json", "yaml", "table"]
+ENCODINGS = ["utf-8", "latin-1", "cp1252", "koi8-r", "ascii"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A server that knows a pod with an odd label, of which all is printed."""
+    with served() as server, Peer(server.address) as peer:
+        odd = kubernetes_pb2.ObjectMeta(
+            name="odd", namespace="default", uid="u", labels={"app": NAME}
+        )
+        pod = kubernetes_pb2.Pod(metadata=odd)
+        peer.apply(node("n", "a"), pb.Object(pod=pod))
+        yield server.address
+
+
+def got(server: str, form: str, encoding: str) -> bytes:
+    ended = subprocess.run(
+        [*TOPOSPREAD, "get", "pods", "--address", server, "-o", form],
+        capture_output=True,
+        check=False,
+        env=environment(PYTHONIOENCODING=encoding, PYTHONUTF8="0"),
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    return ended.stdout
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_hidden_is_written_and_what_is_read_is_the_same(server, form, encoding):
+    # click writes UTF-8 where a system says ASCII, as systems do that say nothing.
+    text = got(server, form, encoding).decode("utf-8" if encoding == "ascii" else encoding)
+    assert not set(text) & set(HIDDEN + "\x1b")
+    if form == "table":
+        assert r"\x9b" in text
+        assert r"\u202e" in text
+        return
+    read: Any = json.loads(text) if form == "json" else yaml.safe_load(text)
+    (found,) = read["items"] if isinstance(read, dict) else read
+    assert found["metadata"]["labels"] == {"app": NAME}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_full_disk_is_said(server, form):
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*TOPOSPREAD, "get", "pods", "--address", server, "-o", form],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env=environment(),
+        )
+    assert ended.returncode == 2
+    assert "No space left on device" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "| true"])
+def test_a_stream_that_is_closed_is_no_fault_of_the_command(server, form, closed):
+    command = f'"$@" get pods --address {server} -o {form} {closed}'
+    ended = subprocess.run(
+        ["/bin/bash", "-c", f"set -o pipefail; {command}", "sh", *TOPOSPREAD],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(),
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@contextmanager
+def unprivileged() -> Iterator[None]:
+    """As somebody whom permissions bind."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_a_directory_that_cannot_be_read_is_said(tmp_path_factory, capsys, below):
+    from topospread.cli.main import run as run_here
+
+    directory = tmp_path_factory.mktemp("manifests")
+    for above in (directory, *directory.parents[:2]):
+        above.chmod(0o755)
+    closed = directory / "closed" if below else directory
+    closed.mkdir(exist_ok=True)
+    (directory / "a.yaml").write_text("kind: Node\nmetadata: {name: a}\n")
+    closed.chmod(0)
+    with unprivileged():
+        code = run_here(["apply", "-R", "-f", str(directory), "--address", "127.0.0.1:1"])
+    closed.chmod(0o755)
+    assert code == 2
+    assert capsys.readouterr().err == f"topospread: {closed}: cannot be read: Permission denied\n"
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path):
+    ended = run("apply", "-f", "/proc/self/mem", "--address", "127.0.0.1:1")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("topospread: /proc/self/mem: cannot be read: ")
