@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 import time
 
 import pytest
@@ -219,6 +220,31 @@ def test_the_time_that_a_line_takes_is_bounded(logged, text):
     # To write a megabyte takes some milliseconds; the first of these took hours.
     assert time.thread_time() - begun < 5
     assert len(bounded(lines())) == 2
+
+
+def test_a_library_cannot_fill_the_log(logged):
+    lines = logged()
+    for _ in range(1000):
+        logging.getLogger("opentelemetry.trace").warning("odd header")
+        LOG.info("ours")
+    told = [json.loads(line)["logger"] for line in lines()]
+    assert (told.count("opentelemetry.trace"), told.count("topospread.test")) == (10, 1000)
+    logging.getLogger("uvicorn.error").warning("another's")
+    assert json.loads(lines()[-1])["logger"] == "uvicorn.error"
+
+
+def test_what_python_cannot_raise_is_a_line(logged):
+    class Odd:
+        def __del__(self):
+            raise ValueError("\x1b[31m" + "x" * 100_000)
+
+    former, lines = sys.unraisablehook, logged()
+    assert sys.unraisablehook is not former
+    odd = Odd()
+    del odd
+    (line,) = bounded(lines())
+    assert (line["logger"], line["level"]) == ("python", "warning")
+    assert "__del__" in line["message"]
 
 
 def test_what_json_does_not_know_is_written_as_text(logged):

@@ -61,9 +61,10 @@ def command(**flags: object) -> int:
     TopospreadConfiguration (maxWaiting). An option goes before a variable, which goes before the
     file. SIGHUP reads the file again.
     """
-    # gRPC's own library would add a line in a form of its own for each handshake that fails, as
-    # many as strangers like. It reads this when it is loaded.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    # gRPC's own library would add lines in a form of its own, with what strangers sent in them as
+    # they sent it: the server name of a handshake, at ERROR. It reads this when it is loaded; what
+    # ends the process is written all the same.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from topospread.app.serve import serve
 
     _allow_files()

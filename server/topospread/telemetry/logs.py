@@ -13,6 +13,8 @@ import json
 import logging
 import re
 import sys
+import threading
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
@@ -50,6 +52,8 @@ _SECRETS: Final = (
     (re.compile(r"(bearer(?:\s|\\[nrt])+)[^\s\"',]+", re.IGNORECASE), r"\1***"),
 )
 
+_PYTHON: Final = logging.getLogger("python")
+
 _ESCAPED: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -57,6 +61,14 @@ _ESCAPED_IN_LINES: Final = re.compile(rf"(?!\n){_ESCAPED.pattern}")
 
 _MORE: Final = "…"
 _LONGEST_ESCAPE: Final = len(json.dumps("\U0001f600")) - 2
+
+_OWN: Final = "topospread"
+LINES_OF_A_LIBRARY: Final = 10
+SECONDS_OF_A_LIBRARY: Final = 10.0
+"""Lines that a library's logger may write at once, and seconds until it may write another one.
+
+A library may warn of each thing that a stranger sends.
+"""
 
 # Loggers of libraries that tell of every step at INFO.
 _QUIET: Final = ("uvicorn", "opentelemetry", "grpc", "asyncio")
@@ -81,6 +93,7 @@ def start_logging(level: str, form: Format = "auto", stream: TextIO | None = Non
     as_text = form == "text" or (form == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
+    handler.addFilter(_AtABoundedRate())
     return LogOutput(handler, logging.getLevelNamesMapping()[level.upper()])
 
 
@@ -95,13 +108,52 @@ class LogOutput:
         loggers[0].setLevel(level)
         for logger in loggers[1:]:
             logger.setLevel(max(level, logging.WARNING))
+        self._former_hook = sys.unraisablehook
+        sys.unraisablehook = _unraisable
 
     def close(self) -> None:
         """Give the loggers their former levels back."""
+        sys.unraisablehook = self._former_hook
         logging.getLogger().removeHandler(self._handler)
         for logger, level in self._former:
             logger.setLevel(level)
         self._handler.close()
+
+
+class _AtABoundedRate(logging.Filter):
+    """Lets through all of our own lines, and so many of each library's logger.
+
+    The next one says how many were left out before it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.Lock()
+        # By logger: lines that it may still write, as of when, and how many were left out.
+        self._left: dict[str, tuple[float, float, int]] = {}
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] == _OWN:
+            return True
+        now = self._clock()
+        with self._lock:
+            left, at, left_out = self._left.get(record.name, (LINES_OF_A_LIBRARY, now, 0))
+            left = min(LINES_OF_A_LIBRARY, left + (now - at) / SECONDS_OF_A_LIBRARY)
+            if left < 1:
+                self._left[record.name] = left, now, left_out + 1
+                return False
+            self._left[record.name] = left - 1, now, 0
+        if left_out:
+            record.left_out = left_out
+        return True
+
+
+def _unraisable(what: sys.UnraisableHookArgs) -> None:
+    """What Python cannot raise it would write as it is: a server name that is not ASCII, say."""
+    text = what.err_msg or "an exception was ignored in"
+    _PYTHON.warning("%s %r: %r", text, what.object, what.exc_value)
 
 
 class JsonFormatter(logging.Formatter):
@@ -129,11 +181,11 @@ class TextFormatter(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        time = _time(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
+        at = _time(record).astimezone().strftime("%H:%M:%S.%f")[:-3]
         fields = "".join(f" {name}={_bounded(value)}" for name, value in _fields(record).items())
         # What callers sent must not move a terminal's cursor or begin a line of its own.
         text = _ESCAPED.sub(_escape, _cut(record.getMessage(), MAX_MESSAGE) + fields)
-        line = f"{time} {record.levelname} {record.name}: {text[:MAX_LINE]}"
+        line = f"{at} {record.levelname} {record.name}: {text[:MAX_LINE]}"
         if record.exc_info:
             traceback = _traceback(self.formatException(record.exc_info))
             line += "\n" + _ESCAPED_IN_LINES.sub(_escape, traceback)
