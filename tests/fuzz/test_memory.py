@@ -1,4 +1,4 @@
-"""What strangers can make a server keep: a small share of what `memory` tries."""
+"""What callers can make a server keep: a small share of what `memory` tries."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ MOST = 200
 
 @pytest.mark.parametrize(
     ("attack", "many", "tls"),
-    [(memory.packed_checks, 200, False), (memory.long_checks, 60, True)],
+    [
+        (memory.packed_checks, 200, False),
+        (memory.long_checks, 60, True),
+        (memory.long_heads, 800, False),
+        (memory.long_bodies, 12, False),
+    ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_strangers_cost_little_memory(attack, many, tls):
+def test_it_costs_little_memory(attack, many, tls):
     came = memory.attacked(attack, many, tls=tls, settle=0.5)
     assert came["peak"] - came["before"] <= MOST
     assert came["answered"]

@@ -60,6 +60,7 @@ from topospread.transports.grpc.server import GrpcServer
 from topospread.transports.grpc.simulate import SimulateServicer
 from topospread.transports.grpc.spread_engine import SpreadEngineServicer
 from topospread.transports.grpc.unoffered import completed
+from topospread.transports.grpc.untaken import Untaken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -344,6 +345,7 @@ class Server:
                 doors.rates,
                 doors.refusals,
                 RequestBytes(settings.max_request_bytes, settings.max_decision_bytes),
+                Untaken(2 * settings.max_response_bytes, settings.max_response_bytes),
             ),
             completed(audited(offered), self.version) | expander,
             self._pools,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from topospread.app.server import Server
 from topospread.app.told import Told
+from topospread.app.trimming import give_memory_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,6 +98,7 @@ class Process:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (*self._ends, signal.SIGHUP))
         if self._told:
             return
+        give_memory_back()
         server = self.server = Server(self._settings, reuse_port=self._reuse_port)
         try:
             self._start(server)

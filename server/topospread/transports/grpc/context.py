@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import grpc
 
@@ -23,6 +23,10 @@ class Context(Protocol):
 
     def cancel(self) -> object:
         """End the call from this side."""
+        ...
+
+    def add_callback(self, callback: Callable[[], None], /) -> bool:
+        """Have something done when the call is over and its answer sent; False: it is over."""
         ...
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:

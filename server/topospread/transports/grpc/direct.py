@@ -36,6 +36,12 @@ LOG: Final = logging.getLogger(__name__)
 MAX_SILENT: Final = 4096
 """Calls whose message has not come; past it, the one that is silent for longest is cancelled."""
 
+LATE: Final = 1.0
+"""Seconds after which a message should have come."""
+
+MAX_LATE: Final = 16
+"""Calls whose message is late: what has come of it is in memory, up to the largest request each."""
+
 MAX_RELIEF: Final = 16
 """Threads that join while others compute for long or wait for the store."""
 
@@ -81,7 +87,7 @@ class DirectCalls(Pool):
 
     Attributes:
         arrived: calls so far.
-        awaited: calls whose message has not come, the longest silent first.
+        awaited: calls whose message has not come, and since when, the longest silent first.
     """
 
     def __init__(self, name: str, workers: int, queue: int, waiting: int = DEFAULT_WAITING) -> None:
@@ -100,7 +106,7 @@ class DirectCalls(Pool):
         self._wanted = threading.Event()
         self._closing = threading.Event()
         self.arrived = 0
-        self.awaited: dict[DirectCall, None] = {}
+        self.awaited: dict[DirectCall, float] = {}
 
     @property
     @override
@@ -154,7 +160,7 @@ class DirectCalls(Pool):
             self._wanted.set()
         if len(self._line) >= self._bound:
             return False
-        self.awaited[call] = None
+        self.awaited[call] = time.monotonic()
         if len(self.awaited) > MAX_SILENT:
             for longest in tuple(self.awaited)[:1]:
                 self.awaited.pop(longest, None)
@@ -285,6 +291,7 @@ class DirectCalls(Pool):
         Args:
             before: at which turn each busy thread was the last time.
         """
+        self._end_late()
         with self._lock:
             places = [worker for worker in self._workers if not worker.lent]
         turns = {worker: worker.turns for worker in places if worker.busy}
@@ -298,6 +305,14 @@ class DirectCalls(Pool):
         if relieved:
             self._lend(stuck[0])
         return turns
+
+    def _end_late(self) -> None:
+        """Cancel the calls whose message is late, but for the newest of them."""
+        since = time.monotonic() - LATE
+        late = [call for call, begun in tuple(self.awaited.items()) if begun < since]
+        for call in late[:-MAX_LATE]:
+            self.awaited.pop(call, None)
+            call.cancel()
 
 
 def _handled(step: Callable[[Any], DirectCall | None], event: Any) -> DirectCall | None:

@@ -71,10 +71,10 @@ class Reception(Protocol):
     """Where calls come in.
 
     Attributes:
-        awaited: calls whose message has not come, the longest silent first.
+        awaited: calls whose message has not come, and since when, the longest silent first.
     """
 
-    awaited: dict[DirectCall, None]
+    awaited: dict[DirectCall, float]
 
     def note(self, call: DirectCall) -> bool:
         """A call came in; returns whether there is room for it."""
@@ -98,6 +98,7 @@ class DirectCall:
 
     __slots__ = (
         "_answers",
+        "_callback",
         "_caller",
         "_code",
         "_details",
@@ -129,6 +130,7 @@ class DirectCall:
         self._gone = False
         self._watched = False
         self._since = 0.0
+        self._callback: Callable[[], None] | None = None
 
     # ------------------------------ its way
 
@@ -207,6 +209,10 @@ class DirectCall:
 
     def ended(self, event: Any) -> None:
         """The status is sent, or nobody is there to take it."""
+        # Let go of it: it holds the call.
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
 
     # ------------------------------ what the frame asks
 
@@ -237,6 +243,11 @@ class DirectCall:
     def cancel(self) -> object:
         """End the call from this side."""
         return self._event.call.cancel()
+
+    def add_callback(self, callback: Callable[[], None], /) -> bool:
+        """Have something done when the answer is sent, or nobody is there to take it."""
+        self._callback = callback
+        return True
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
         """What came along with the call."""

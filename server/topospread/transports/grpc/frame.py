@@ -46,6 +46,7 @@ from topospread.transports.grpc.needs import address_of, caller_of, known_as, ne
 from topospread.transports.grpc.packing import RequestBytes, plain
 from topospread.transports.grpc.pool import Pool, away, overloaded
 from topospread.transports.grpc.streams import OpenStreams
+from topospread.transports.grpc.untaken import Untaken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,6 +74,7 @@ class Frame:
         rates: how often each caller may call; None: as often as it likes.
         refusals: told of who was not let in.
         largest: how large requests may be.
+        untaken: bounds the answers that callers do not take.
 
     Attributes:
         stopping: open streams are to end.
@@ -87,6 +89,7 @@ class Frame:
         rates: Rates | None = None,
         refusals: Refusals | None = None,
         largest: RequestBytes | None = None,
+        untaken: Untaken | None = None,
     ) -> None:
         self._tracing = tracing
         self._metrics = metrics
@@ -94,6 +97,7 @@ class Frame:
         self.rates = rates
         self.refusals = refusals or Refusals()
         self.largest = largest or RequestBytes()
+        self.untaken = untaken or Untaken()
         self.stopping = False
         self.streams = OpenStreams()
 
@@ -217,6 +221,7 @@ class _Framed:
         try:
             if refused is not None:
                 raise refused
+            self._frame.untaken.admit(context)
             call = self._call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
             watched = _UNWATCHED
             if isinstance(method, StreamIn):
@@ -226,6 +231,7 @@ class _Framed:
             if span.recording:
                 _describe_answer(span, answer)
             payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
+            self._frame.untaken.note(context, len(payload))
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             self._failed(error, span, context, started)
         self._done(span, context, started)
@@ -259,7 +265,9 @@ class _Framed:
             with self._watched(caller, context):
                 for answer in answers:
                     self._check_stands(caller, context)
-                    yield answer if isinstance(answer, bytes) else answer.SerializeToString()
+                    payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
+                    with self._frame.untaken.sending(context, len(payload)):
+                        yield payload
                 self._check_stands(caller, context)
             if not context.is_active():
                 raise _gone(context)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 from grpc_health.v1 import health, health_pb2
 
+from topospread.errors import LimitExceeded
 from topospread.transports.grpc.standard import first_message
+from topospread.transports.grpc.untaken import Untaken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from topospread.transports.grpc.pool import Pool
 
 SERVICE: Final = health.SERVICE_NAME
+
+MAX_CHECKS: Final = 1024
+"""Whose answers wait to be taken."""
 
 MAX_WATCHES: Final = 1024
 """Open at once: strangers may watch, too, and each watch is kept until it ends."""
@@ -32,11 +37,15 @@ class Health:
 
     Args:
         services: by full name; each has the status of the whole.
+
+    Attributes:
+        untaken: answers that callers do not take.
     """
 
     def __init__(self, services: Sequence[str]) -> None:
         self._servicer = health.HealthServicer(experimental_non_blocking=True)
         self._services = ("", *services, SERVICE)
+        self.untaken = Untaken(calls=MAX_CHECKS)
         self._watches: set[grpc.ServicerContext] = set()
         for service in self._services:
             self._servicer.set(service, _NOT_SERVING)
@@ -54,13 +63,19 @@ class Health:
         """End the watches."""
         for context in tuple(self._watches):
             context.cancel()
+        self.untaken.close()
 
     def handlers(self, pool: Pool) -> grpc.GenericRpcHandler:
         """The service's methods, on a pool."""
 
         def check(raws: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             request = first_message(health_pb2.HealthCheckRequest, raws, context)
-            return self._servicer.Check(request, context)
+            answer = self._servicer.Check(request, context)
+            try:
+                self.untaken.note(context, answer.ByteSize())
+            except LimitExceeded as refused:
+                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(refused))
+            return answer
 
         def watch(
             raws: Iterator[bytes],

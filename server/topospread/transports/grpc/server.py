@@ -207,6 +207,8 @@ class GrpcServer:
     def start(self) -> None:
         """Begin to accept calls; health says NOT_SERVING until :meth:`ready`."""
         self._server.start()
+        self._frame.untaken.start()
+        self._health.untaken.start()
         if isinstance(self._direct, DirectCalls):
             self._direct.begin()
 
@@ -232,6 +234,7 @@ class GrpcServer:
             end_silent(worker)
         self._health.close()
         stopped.wait()
+        self._frame.untaken.close()
 
     def cancel(self) -> None:
         """Cancel running calls, also those that a stop() in another thread waits for."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from topospread.errors import CallerGone
 from topospread.transports.http.failures import BAD, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import Receive
 
 WORTH_PACKING: Final = 1400
@@ -22,13 +24,79 @@ GZIP: Final = (b"gzip", b"x-gzip")
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
-async def read_body(receive: Receive, length: bytes, limit: int) -> bytes:
+class Room:
+    """For the bodies of requests under way, all together.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def take(self, size: int) -> None:
+        """Some bytes more have come.
+
+        Raises:
+            Refused: there is no room for them.
+        """
+        if size > self._left:
+            text = "the requests under way are too large together: try again later"
+            raise Refused(429, "RESOURCE_EXHAUSTED", text)
+        self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """Some bytes are done with."""
+        self._left += size
+
+
+FREE: Final = 1 << 16
+"""Bytes of each body that count for nothing: questions of usual size are answered whatever others
+send. The server below reads as much of a request before anybody asks for it.
+"""
+
+
+class Body:
+    """What is read of one request's body; a context manager that ends with it.
+
+    Attributes:
+        content: all of it, once it is read.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self.content = b""
+        self._room = room
+        self._taken = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.content = b""
+        self._room.give_back(self._taken)
+        self._taken = 0
+
+    async def read(self, receive: Receive, length: bytes, limit: int) -> None:
+        """Read it; see :func:`read_body`."""
+        self.content = await read_body(receive, length, limit, self._came)
+
+    def _came(self, size: int) -> None:
+        more = size - FREE - self._taken
+        if more > 0:
+            self._room.take(more)
+            self._taken += more
+
+
+async def read_body(
+    receive: Receive, length: bytes, limit: int, came: Callable[[int], None] = lambda _: None
+) -> bytes:
     """A request's body.
 
     Args:
         receive: ASGI's.
         length: the Content-Length header; empty where there is none.
         limit: bytes, at most.
+        came: told how many bytes there are by now, with each piece; may refuse them.
 
     Raises:
         Refused: it is larger; if it says so beforehand, nothing is read.
@@ -46,6 +114,7 @@ async def read_body(receive: Receive, length: bytes, limit: int) -> bytes:
         size += len(part)
         if size > limit:
             raise too_large(limit)
+        came(size)
         parts.append(part)
         if not message.get("more_body", False):
             return parts[0] if len(parts) == 1 else b"".join(parts)

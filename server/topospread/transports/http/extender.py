@@ -18,7 +18,7 @@ from topospread.access.audit import audit
 from topospread.access.callers import Role
 from topospread.checkpoints import Beneficiary, checkpoint, computing_for
 from topospread.errors import CallerGone
-from topospread.transports.http.bodies import packed, read_body, unpacked
+from topospread.transports.http.bodies import Body, Room, packed, unpacked
 from topospread.transports.http.extender_json import error_body
 from topospread.transports.http.extender_paths import Target, Verb, target_of
 from topospread.transports.http.extender_verbs import Asked, Verbs, failed, waits
@@ -40,7 +40,11 @@ PATIENCE: Final = 4.5
 LARGE: Final = 1 << 18
 """Bytes of a body past which it is not worked on among the quick decisions."""
 
+ROOM: Final = 2
+"""Of the largest bodies, for all requests under way together."""
+
 _TOO_LARGE: Final = 413
+_FULL: Final = 429
 _NOT_POST: Final = 405
 _GONE: Final = 499
 _FOR_TRACING: Final = (b"traceparent", b"tracestate")
@@ -128,6 +132,7 @@ class Extender:
         self._workplaces = workplaces
         self._places = places
         self._max_body_bytes = max_body_bytes
+        self._room = Room(ROOM * max_body_bytes)
         self._meters = {verb: metrics.call(f"Extender/{verb.value}") for verb in Verb}
         self._other = metrics.call("Extender/other")
 
@@ -162,18 +167,19 @@ class Extender:
             raise Refused(_NOT_POST, "UNIMPLEMENTED", f"{target.verb.value} is called with POST")
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
-        body = await read_body(receive, length, self._max_body_bytes)
-        call = _Call(target, body, headers, time.monotonic() + PATIENCE)
-        quick = len(body) <= LARGE and not waits(target)
-        if quick and self._verbs.waits_for_nothing(target.cluster):
-            # A decision takes less time than its way to another thread and back.
-            return self._served(call)
-        submit = self._workplaces.decide if quick else self._workplaces.wait
-        leaving = asyncio.create_task(_await_leaving(receive, call.gone))
-        try:
-            return await asyncio.wrap_future(submit(lambda: self._served(call)))
-        finally:
-            leaving.cancel()
+        with Body(self._room) as body:
+            await body.read(receive, length, self._max_body_bytes)
+            call = _Call(target, body.content, headers, time.monotonic() + PATIENCE)
+            quick = len(body.content) <= LARGE and not waits(target)
+            if quick and self._verbs.waits_for_nothing(target.cluster):
+                # A decision takes less time than its way to another thread and back.
+                return self._served(call)
+            submit = self._workplaces.decide if quick else self._workplaces.wait
+            leaving = asyncio.create_task(_await_leaving(receive, call.gone))
+            try:
+                return await asyncio.wrap_future(submit(lambda: self._served(call)))
+            finally:
+                leaving.cancel()
 
     # ------------------------------ on whichever thread does the work
 
@@ -221,7 +227,7 @@ def _start(answer: Answer) -> Message:
         headers.append((b"traceparent", answer.traceparent.encode()))
     if answer.status == _NOT_POST:
         headers.append((b"allow", b"POST"))
-    if answer.status == _TOO_LARGE:
+    if answer.status in (_TOO_LARGE, _FULL):
         # What was not read of the body would be taken for the next request.
         headers.append((b"connection", b"close"))
     return {"type": "http.response.start", "status": answer.status, "headers": headers}

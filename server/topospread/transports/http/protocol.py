@@ -31,8 +31,11 @@ REQUEST_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 30.0
 """In which what is to be sent must have been taken: many times what the longest answer takes."""
 
-MAX_HEAD_BYTES: Final = 64 << 10
+MAX_HEAD_BYTES: Final = 32 << 10
 """Of a request that are no body; a body's bytes pay for as much framing of their chunks."""
+
+MAX_FIELDS: Final = 100
+"""Header fields of a request: each costs many times its bytes. Schedulers send ten."""
 
 MAX_PIPELINED: Final = 16
 """Requests that wait for the answer to the one before; schedulers and Prometheus send none."""
@@ -112,6 +115,12 @@ class Protocol(HttpToolsProtocol):
         self._received = self._body = 0
         self._await_request()
         self.scope["state"][NAMES] = self._names
+
+    @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= MAX_FIELDS:
+            raise OverflowError("too many header fields")
+        super().on_header(name, value)
 
     @override
     def on_body(self, body: bytes) -> None:
