@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from concurrent.futures import ProcessPoolExecutor
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
@@ -283,3 +284,19 @@ def test_processes_that_make_the_file_at_once_share_it(path):
         numbers = [number for job in jobs for number in job.result()]
 
     assert sorted(numbers) == list(range(1, 4 * WRITES + 1))
+
+
+def test_most_connections_of_a_crowd_of_readers_are_closed(file_store):
+    # Each keeps what it has read in a cache of its own.
+    file_store.apply(CLUSTER, [put(node())])
+    connections = file_store._connections
+    crowd = threading.Barrier(40)
+
+    def read():
+        with connections.reading():
+            crowd.wait(30)
+
+    with ThreadPoolExecutor(40) as readers:
+        list(readers.map(lambda _: read(), range(40)))
+    assert 0 < len(connections._readers) <= 8
+    assert len(objects(file_store)) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
 
 DEFAULT_PAGE: Final = 500
 MAX_PAGE: Final = 5000
+
+PAGE_BYTES: Final = 3 << 20
+"""Of the objects of a page as they are stored, if it has more than one. A page that is answered
+fits into the 4 MiB that gRPC clients take unless they are told otherwise.
+"""
 
 WATCH_POLL: Final = 1.0
 """Seconds that a watch waits for changes before it looks whether its caller is still there."""
@@ -96,7 +102,7 @@ class Reads:
             kind: of the objects.
             namespace: empty for all.
             matches: which objects to answer.
-            page_size: 0 is the default of 500.
+            page_size: objects at most; 0 is the default of 500. A page ends at PAGE_BYTES, too.
             page_token: where the last page ended; empty for the first.
 
         Raises:
@@ -107,21 +113,18 @@ class Reads:
             raise InvalidRequest(f"pageSize: at most {MAX_PAGE}")
         first_token, after = _decode_page(page_token)
         token = first_token or _token(self._head(cluster))
-        found = sorted(
-            (
-                (stored.key.namespace.encode(), stored.key.name.encode(), stored)
-                for page in self._store.scan(cluster, kind=kind)
-                for stored in page
-                if stored.digest
-                and (not namespace or stored.key.namespace == namespace)
-                and (stored.key.namespace.encode(), stored.key.name.encode()) > after
-                and matches(stored)
-            ),
-            key=lambda item: item[:2],
-        )
-        size = page_size or DEFAULT_PAGE
-        objects = [stored for _, _, stored in found[:size]]
-        more = _encode_page(token, objects[-1].key) if len(found) > size else ""
+        first = _First(page_size or DEFAULT_PAGE)
+        for page in self._store.scan(cluster, kind=kind):
+            for stored in page:
+                if (
+                    stored.digest
+                    and (not namespace or stored.key.namespace == namespace)
+                    and _place(stored) > after
+                    and matches(stored)
+                ):
+                    first.see(stored)
+        objects = first.objects
+        more = _encode_page(token, objects[-1].key) if first.more else ""
         return Page(token, objects, more)
 
     def watch(
@@ -186,6 +189,45 @@ class Reads:
         if not head.identity:
             raise NotFound(f"cluster {cluster!r} is not known: apply objects to it first")
         return head
+
+
+def _place(stored: StoredObject) -> tuple[bytes, bytes]:
+    """Where an object stands in the order of pages."""
+    return stored.key.namespace.encode(), stored.key.name.encode()
+
+
+class _First:
+    """The first of the objects that are seen, as many as one page has; no others are kept.
+
+    Args:
+        most: objects.
+
+    Attributes:
+        objects: in order.
+        more: whether others come after them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.objects: list[StoredObject] = []
+        self.more = False
+        self._most = most
+        self._bytes = 0
+        # What comes from here on belongs to later pages.
+        self._end: tuple[bytes, bytes] | None = None
+
+    def see(self, stored: StoredObject) -> None:
+        """One more object, in any order."""
+        if self._end is not None and _place(stored) >= self._end:
+            return
+        insort(self.objects, stored, key=_place)
+        self._bytes += len(stored.payload)
+        while len(self.objects) > self._most or (
+            self._bytes > PAGE_BYTES and len(self.objects) > 1
+        ):
+            last = self.objects.pop()
+            self._bytes -= len(last.payload)
+            self._end = _place(last)
+            self.more = True
 
 
 def _token(head: Head) -> str:

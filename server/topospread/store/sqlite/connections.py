@@ -37,9 +37,15 @@ LOG: Final = logging.getLogger(__name__)
 _PRAGMAS: Final = (
     # Bounds what a burst leaves behind; the log is checkpointed every 1,000 pages.
     f"PRAGMA journal_size_limit = {64 * 1024 * 1024}",
-    "PRAGMA cache_size = -16000",
+    # In KiB. There may be as many connections as there are calls; the system caches files as well.
+    "PRAGMA cache_size = -2000",
     "PRAGMA temp_store = MEMORY",
 )
+
+_WRITER_CACHE: Final = "PRAGMA cache_size = -16000"
+
+_MAX_IDLE: Final = 8
+"""Connections for reading that are kept for the next ones: each keeps its cache."""
 
 _LOCK_PAUSE: Final = (0.0005, 0.003)
 """Seconds between tries, at random so that processes do not keep step."""
@@ -227,6 +233,7 @@ class Connections:
             before = Files.at(path) if path else None
             connection = self._connect(mode)
             try:
+                connection.execute(_WRITER_CACHE)
                 if path:
                     self._use_wal(connection)
                 schema.prepare(connection)
@@ -267,7 +274,8 @@ class Connections:
 
     def _give_back(self, connection: Connection) -> None:
         with self._readers_lock:
-            if self.closed or connection.opening != self._opening:
+            kept = len(self._readers) < _MAX_IDLE
+            if self.closed or connection.opening != self._opening or not kept:
                 connection.close()
             else:
                 self._readers.append(connection)

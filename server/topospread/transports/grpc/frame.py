@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -44,7 +44,7 @@ from topospread.transports.grpc.calls import (
 from topospread.transports.grpc.failures import Failure, failure_of
 from topospread.transports.grpc.needs import address_of, caller_of, known_as, need_of
 from topospread.transports.grpc.packing import RequestBytes, plain
-from topospread.transports.grpc.pool import Pool, away, overloaded
+from topospread.transports.grpc.pool import Pool, Turns, away, overloaded
 from topospread.transports.grpc.streams import OpenStreams
 from topospread.transports.grpc.untaken import Untaken
 
@@ -60,6 +60,17 @@ if TYPE_CHECKING:
 
 LONGEST_DEADLINE: Final = 24 * 3600.0
 """Seconds past which a deadline is none."""
+
+LARGE_ANSWERS: Final = 4
+"""Calls of :data:`_LARGE` that are carried out at once."""
+
+LARGE_WAITING: Final = 48
+"""Of them that wait for their turn: fewer than the threads that a pool lends, so that others find
+one.
+"""
+
+_LARGE: Final = frozenset({"List", "NodeTable", "ListReservations"})
+"""Methods whose answers grow with the cluster: making one takes several times its size."""
 
 _Request = TypeVar("_Request", bound=Message)
 
@@ -77,6 +88,7 @@ class Frame:
         untaken: bounds the answers that callers do not take.
 
     Attributes:
+        large: calls with large answers, whose turns come one after the other.
         stopping: open streams are to end.
         streams: that are open.
     """
@@ -98,6 +110,7 @@ class Frame:
         self.refusals = refusals or Refusals()
         self.largest = largest or RequestBytes()
         self.untaken = untaken or Untaken()
+        self.large = Turns(LARGE_ANSWERS, LARGE_WAITING)
         self.stopping = False
         self.streams = OpenStreams()
 
@@ -188,6 +201,9 @@ class _Framed:
         self._pool_name = pool_name
         self._need = need_of(service, name)
         self.most = frame.largest.of(name)
+        self._large = name in _LARGE
+        # Bytes of an answer, as far as that can be said beforehand: as many as the last one had.
+        self._expected = 1
 
     @property
     def guarded(self) -> bool:
@@ -221,17 +237,23 @@ class _Framed:
         try:
             if refused is not None:
                 raise refused
-            self._frame.untaken.admit(context)
+            self._frame.untaken.admit(context, self._expected)
             call = self._call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
-            watched = _UNWATCHED
+            around = _UNWATCHED
             if isinstance(method, StreamIn):
-                watched = self._watched(caller, context)
-            with watched, computing_for(Beneficiary(call.deadline, call.active)):
+                around = self._watched(caller, context)
+            elif self._large:
+                around = self._in_turn(call, context)
+            with around, computing_for(Beneficiary(call.deadline, call.active)):
                 answer = _served(method, raw, raws, call, context, self.most)
-            if span.recording:
-                _describe_answer(span, answer)
-            payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
-            self._frame.untaken.note(context, len(payload))
+                if span.recording:
+                    _describe_answer(span, answer)
+                payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
+                # What it was made of is let go of before the next one's turn.
+                del answer
+                if self._large:
+                    self._expected = max(1, len(payload))
+                self._frame.untaken.note(context, len(payload))
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             self._failed(error, span, context, started)
         self._done(span, context, started)
@@ -356,6 +378,13 @@ class _Framed:
         """Tell the audit log of a call that was refused."""
         who = None if isinstance(refused, Unauthenticated) else caller
         self._frame.refusals.tell(self._label, who, address_of(context), refused)
+
+    @contextmanager
+    def _in_turn(self, call: Call, context: Context) -> Iterator[None]:
+        """Around a call with a large answer, of which there may be too many by then."""
+        with self._frame.large.turn(call.left, call.active):
+            self._frame.untaken.admit(context, self._expected)
+            yield
 
     def _watched(self, caller: Caller, context: Context) -> AbstractContextManager[None]:
         """Around a stream, so that it ends with what its caller may, also while it is idle."""

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
@@ -21,6 +21,7 @@ from typing_extensions import override
 from topospread.errors import LimitExceeded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
 Work = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -31,6 +32,13 @@ DEFAULT_WAITING: Final = 64
 
 JOIN_SECONDS: Final = 5.0
 """How long a shutdown waits for threads that are in the middle of something."""
+
+
+LOOK: Final = 0.25
+"""Seconds between two looks whether who waits for a turn is still there."""
+
+LAST_LOOK: Final = 0.002
+"""Seconds that are too few to wait for."""
 
 
 class Worker(threading.Thread):
@@ -200,6 +208,50 @@ def lend_place() -> Callable[[], None]:
     """
     thread = threading.current_thread()
     return thread.pool.enter_wait(thread) if isinstance(thread, Worker) else _nothing
+
+
+class Turns:
+    """For calls of which each takes much memory: a few at once, though a pool may lend more threads.
+
+    Args:
+        at_once: calls under way.
+        waiting: calls that may wait for their turn.
+    """
+
+    def __init__(self, at_once: int, waiting: int) -> None:
+        self._places = threading.Semaphore(at_once)
+        self._waiting = threading.Semaphore(waiting)
+
+    @contextmanager
+    def turn(self, left: Callable[[], float], active: Callable[[], bool]) -> Iterator[None]:
+        """Around one call.
+
+        Args:
+            left: seconds until the caller's deadline.
+            active: whether the caller still waits.
+
+        Raises:
+            LimitExceeded: too many wait already, or it was not its turn in time.
+        """
+        self._wait(left, active)
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def _wait(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
+        if self._places.acquire(blocking=False):
+            return
+        if not self._waiting.acquire(blocking=False):
+            raise LimitExceeded("too many calls with large answers at once: try again later")
+        try:
+            with away():
+                while active() and (seconds := left()) > LAST_LOOK:
+                    if self._places.acquire(timeout=min(seconds, LOOK)):
+                        return
+        finally:
+            self._waiting.release()
+        raise LimitExceeded("others with large answers took all of the time: try again later")
 
 
 def carry_out(work: Work) -> None:

@@ -68,15 +68,19 @@ class Untaken:
         """End the thread."""
         self._closing.set()
 
-    def admit(self, context: Context) -> None:
+    def admit(self, context: Context, expected: int = 1) -> None:
         """See whether there is room, before any work is done for a call.
+
+        Args:
+            context: of the call.
+            expected: bytes of its answer, as far as that is known.
 
         Raises:
             LimitExceeded: the call's connection, or all together, have answers enough to take.
         """
         if self._bytes >= self._each or len(self._waiting) >= self._calls:
             with self._lock:
-                self._check(context.peer(), 1)
+                self._check(context.peer(), expected)
 
     def note(self, context: Context, size: int) -> None:
         """An answer goes out, which ends the call.

@@ -1,0 +1,128 @@
+"""Lists of much: pages that any client can receive, a few made at once, others not held up."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.redis_server import RedisProcess, default_redis_binary
+from tests.servers import PATIENCE, node, pod, two_zones, until
+from topospread.service.read import PAGE_BYTES, Reads
+from topospread.transports.grpc.frame import LARGE_ANSWERS, LARGE_WAITING
+from topospread_proto.v1 import cluster_state_pb2 as pb
+
+CLIENTS_TAKE = 4 << 20
+"""Bytes of a message, unless a client is told otherwise."""
+
+EVERYTHING = pb.ListRequest(kind=pb.KIND_POD, page_size=5000)
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def store(request, tmp_path):
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/state.db"
+    else:
+        with RedisProcess(tmp_path / "redis", binary=default_redis_binary()) as server:
+            yield server.url
+
+
+def test_a_page_of_large_objects_ends_before_it_is_too_large(run, store):
+    peer = run(store=store).peer
+    many = []
+    for number in range(1200):
+        one = pod(f"large-{number:04}", "a1", "other")
+        one.pod.metadata.labels.update({f"label-{n}": "x" * 63 for n in range(60)})
+        many.append(one)
+    for at in range(0, len(many), 300):
+        peer.apply(*many[at : at + 300])
+
+    pages, token = [], ""
+    while not pages or token:
+        request = pb.ListRequest(kind=pb.KIND_POD, page_size=5000, page_token=token)
+        page = peer.state.List(request, timeout=PATIENCE)
+        pages.append([found.pod.metadata.name for found in page.objects])
+        assert page.ByteSize() < CLIENTS_TAKE
+        token = page.next_page_token
+
+    assert len(pages) == -(-1200 * 60 * 70 // PAGE_BYTES)
+    expected = [one.pod.metadata.name for one in many]
+    assert [name for page in pages for name in page if name.startswith("large-")] == expected
+
+
+class Slow:
+    """Lists that go on until they are let go.
+
+    Attributes:
+        under_way, most: at once, now and ever.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.under_way = self.most = 0
+        self._lock = threading.Lock()
+        self._let_go = threading.Event()
+        self._list = Reads.list
+        monkeypatch.setattr(Reads, "list", lambda *arguments: self(*arguments))
+
+    def __call__(self, *arguments: Any) -> Any:
+        with self._lock:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        try:
+            assert self._let_go.wait(PATIENCE)
+            return self._list(*arguments)
+        finally:
+            with self._lock:
+                self.under_way -= 1
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+
+def test_few_lists_are_made_at_once_and_hold_up_nobody(run, monkeypatch):
+    slow = Slow(monkeypatch)
+    # More threads than turns: only the turns keep the others waiting.
+    running = run(state_threads=16)
+    peer = running.peer
+    lists = [peer.state.List.future(EVERYTHING, timeout=PATIENCE) for _ in range(12)]
+    until(lambda: slow.under_way == LARGE_ANSWERS, "the first are under way")
+    for number in range(5):
+        peer.apply(node(f"more-{number}", "a"))
+    assert slow.most == LARGE_ANSWERS
+    assert not any(one.done() for one in lists)
+    slow.let_go()
+    counts = {len(one.result(PATIENCE).objects) for one in lists}
+    assert len(counts) == 1
+    assert slow.most == LARGE_ANSWERS
+
+
+def test_more_lists_than_may_wait_are_refused(run, monkeypatch):
+    slow = Slow(monkeypatch)
+    peer = run(state_threads=16).peer
+    many = LARGE_ANSWERS + LARGE_WAITING + 6
+    lists = [peer.state.List.future(EVERYTHING, timeout=PATIENCE) for _ in range(many)]
+    until(lambda: sum(one.done() for one in lists) == 6, "some are refused")
+    # There still are threads for others.
+    peer.apply(*two_zones())
+    slow.let_go()
+    codes = [one.code() for one in lists]
+    assert codes.count(grpc.StatusCode.OK) == many - 6
+    assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) == 6
+
+
+def test_a_list_whose_caller_has_gone_waits_no_more(run, monkeypatch):
+    slow = Slow(monkeypatch)
+    running = run(state_threads=16)
+    peer = running.peer
+    begun = [peer.state.List.future(EVERYTHING, timeout=PATIENCE) for _ in range(LARGE_ANSWERS)]
+    until(lambda: slow.under_way == LARGE_ANSWERS, "all turns are taken")
+    waiting = peer.state.List.future(EVERYTHING, timeout=PATIENCE)
+    pool = running.server._pools.state
+    until(lambda: pool.busy == LARGE_ANSWERS + 1, "another one waits")
+    waiting.cancel()
+    until(lambda: pool.busy == LARGE_ANSWERS, "it waits no more")
+    slow.let_go()
+    assert [one.code() for one in begun] == [grpc.StatusCode.OK] * LARGE_ANSWERS
+    assert slow.most == LARGE_ANSWERS
