@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import ssl
+import struct
 from collections import Counter
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -244,6 +246,26 @@ def test_handshakes_count_as_connections(monkeypatch, pem):
         opened.close()
         until(lambda: run.ended["handshake"] == 5, "the others have gone")
         assert greeted(run, pem) == "ok\n"
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_nothing_is_kept_of_connections_that_were_reset(pem, tls):
+    trusting = ssl.create_default_context(cafile=pem / "ca")
+    with tls_run(pem) if tls else Run() as run:
+        for _ in range(10):
+            raw = run.connect()
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if tls:
+                raw = trusting.wrap_socket(raw, server_hostname="127.0.0.1")
+            with raw:
+                raw.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+                assert raw.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+        def kept() -> int:
+            gc.collect()
+            return sum(type(each) is protocol.Protocol for each in gc.get_objects())
+
+        until(lambda: not kept(), "all of them are forgotten")
 
 
 @pytest.mark.parametrize("cut", [1, 5, 60, 200, 400])

@@ -39,7 +39,8 @@ def test_a_page_of_large_objects_ends_before_it_is_too_large(run, store):
     for at in range(0, len(many), 300):
         peer.apply(*many[at : at + 300])
 
-    pages, token = [], ""
+    pages: list[list[str]] = []
+    token = ""
     while not pages or token:
         request = pb.ListRequest(kind=pb.KIND_POD, page_size=5000, page_token=token)
         page = peer.state.List(request, timeout=PATIENCE)

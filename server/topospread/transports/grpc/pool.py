@@ -211,7 +211,7 @@ def lend_place() -> Callable[[], None]:
 
 
 class Turns:
-    """For calls of which each takes much memory: a few at once, though a pool may lend more threads.
+    """For calls that take much memory each: a few at once, though a pool may lend more threads.
 
     Args:
         at_once: calls under way.

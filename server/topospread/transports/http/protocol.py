@@ -78,6 +78,8 @@ class Protocol(HttpToolsProtocol):
         self._request_came()
         self._answer_taken()
         super().connection_lost(exc)
+        # uvicorn leaves it when the connection was reset, and with it all that the connection had.
+        self._unset_keepalive_if_required()
 
     @override
     def data_received(self, data: bytes) -> None:
