@@ -25,6 +25,7 @@ from tests.servers import (
     two_zones,
     until,
 )
+from topospread.app.expander import MAX_CONNECTIONS
 from topospread.transports.http import protocol
 from topospread_client.client import Client
 from topospread_client.errors import LimitExceeded
@@ -236,6 +237,12 @@ def test_connections_past_the_limit_are_closed_and_others_served(kind):
             until(lambda: reached(late), "there is room again")
         url = f"http://{server.http_address}/livez"
         until(lambda: reached_by_http(url), "there is room again")
+
+
+def test_the_expanders_own_port_has_few_connections():
+    with served(expander_listen="127.0.0.1:0") as server, ExitStack() as stack:
+        idle = opened(stack, server.expander_address, 80)
+        until(lambda: sum(map(closed, idle)) == 80 - MAX_CONNECTIONS, "the others are closed")
 
 
 def reached(peer: Peer) -> bool:

@@ -1,6 +1,6 @@
 """All campaigns, each against a server of its own, with their figures.
 
-    python -m tests.fuzz --requests 100000 --files 20000 --stored 1000 --peers 10000 --cuts 1000
+    python -m tests.fuzz --requests 100000 --files 20000 --peers 10000 --memory 100
 
 Ends with 1 when anything was found.
 """
@@ -17,6 +17,7 @@ from tests.fuzz.campaign import Campaign
 from tests.fuzz.cuts import cut
 from tests.fuzz.files import Files
 from tests.fuzz.found import Found
+from tests.fuzz.memory import ATTACKS, CALLERS, STRANGERS, attacked, open_files
 from tests.fuzz.peers import crowded
 from tests.fuzz.stored import in_redis, in_sqlite
 from tests.redis_server import RedisProcess, default_redis_binary
@@ -57,12 +58,29 @@ def cuts(many: int, seed: int) -> Found:
     return cut(many, seed)
 
 
+def memory(many: int, seed: int) -> Found:
+    """What callers can make a server keep, by many attacks: of each this percentage."""
+    del seed
+    open_files()
+    found = Found()
+    for attack, calls, stranger in ATTACKS:
+        found.sent += 1
+        for tls in (False, True):
+            came = attacked(attack, max(1, calls * many // 100), tls=tls)
+            grown = came["peak"] - came["before"]
+            left = came["after"] - (1.5 * came["before"] + 50)
+            if grown > (STRANGERS if stranger else CALLERS) or left > 0 or came["failed"]:
+                found.faults.append(f"{attack.__name__}, TLS {tls}: {came}")
+    return found
+
+
 CAMPAIGNS = (
     (requests, 100_000),
     (files, 20_000),
     (stored, 1000),
     (peers, 10_000),
     (cuts, 1000),
+    (memory, 100),
 )
 """Each with how many inputs it tries; 0 leaves it out."""
 

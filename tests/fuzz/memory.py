@@ -1,6 +1,7 @@
 """What callers can make a server keep: attacks on its memory, each with the peak that it reached.
 
     python -m tests.fuzz.memory [--only NAME] [--scale 0.1] [--flag=--no-direct-calls] [--tls]
+        [--at-once]
 
 Attacks of strangers show no credential to a server with an access file; the others have the role
 `decide`. A caller beside them asks all the while.
@@ -9,11 +10,14 @@ Attacks of strangers show no credential to a server with an access file; the oth
 from __future__ import annotations
 
 import argparse
+import resource
 import socket
 import ssl
+import struct
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +46,12 @@ LIST: Final = "/topospread.v1.ClusterState/List"
 STATE_WATCH: Final = "/topospread.v1.ClusterState/Watch"
 UNKNOWN: Final = "/nothing.Nothing/Nothing"
 LONG: Final = 15 * MIB
+
+STRANGERS: Final = 200
+"""MiB that attacks of strangers may add for a moment."""
+
+CALLERS: Final = 450
+"""The same for those of callers with a role."""
 
 
 @dataclass
@@ -75,6 +85,7 @@ class Target:
         """One more connection of HTTP/1."""
         host, _, port = self.http.rpartition(":")
         raw = socket.create_connection((host, int(port)), 30.0)
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self.tls is not None:
             raw = self.tls.wrap_socket(raw, server_hostname=host)
         self.opened.callback(raw.close)
@@ -145,6 +156,18 @@ def idle_pages(target: Target, many: int) -> int:
     for _ in range(many):
         with suppress(OSError):
             target.raw().sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+    return 0
+
+
+def reset_pages(target: Target, many: int) -> int:
+    """Connections of HTTP that ask for a page and are reset."""
+    for _ in range(many):
+        with suppress(OSError):
+            raw = target.raw()
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            raw.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n")
+            raw.recv(4096)
+            raw.close()
     return 0
 
 
@@ -274,6 +297,7 @@ ATTACKS: Final[Sequence[tuple[Callable[[Target, int], int], int, bool]]] = (
     (untaken_checks, 20_000, True),
     (idle_lines, 5000, True),
     (idle_pages, 5000, True),
+    (reset_pages, 2000, True),
     (long_heads, 1000, True),
     (refused_bodies, 200, True),
     (long_bodies, 57, False),
@@ -321,6 +345,25 @@ class Witness:
             except grpc.RpcError:
                 self.failed += 1
             self.slowest = max(self.slowest, time.monotonic() - began)
+
+
+def strangers_at_once(target: Target, many: int) -> int:
+    """All attacks of strangers beside each other; `many` is a percentage of each."""
+    return _beside(target, many, [each for each in ATTACKS if each[2]])
+
+
+def at_once(target: Target, many: int) -> int:
+    """All attacks beside each other; `many` is a percentage of each."""
+    return _beside(target, many, ATTACKS)
+
+
+def _beside(
+    target: Target, many: int, attacks: Sequence[tuple[Callable[[Target, int], int], int, bool]]
+) -> int:
+    with ThreadPoolExecutor(len(attacks)) as attackers:
+        return sum(
+            attackers.map(lambda each: each[0](target, max(1, each[1] * many // 100)), attacks)
+        )
 
 
 def loaded(peer: Peer, bearer: Any, pods: int = 5000) -> None:
@@ -377,7 +420,7 @@ def attacked(
         metadata = (("authorization", bearer),)
         request = pb.ApplyRequest(objects=two_zones())
         target.revision = peer.state.Apply(request, timeout=60.0, metadata=metadata).revision
-        if attack in (untaken_lists, untaken_watches):
+        if attack in (untaken_lists, untaken_watches, at_once):
             loaded(peer, metadata)
         for _ in range(50):
             peer.engine.Evaluate(evaluate_request(), timeout=60.0, metadata=metadata)
@@ -407,6 +450,12 @@ def attacked(
         }
 
 
+def open_files() -> None:
+    """Have as many as this process may."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def main() -> None:
     """Run them and print a line for each."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.memory")
@@ -415,8 +464,10 @@ def main() -> None:
     parser.add_argument("--settle", type=float, default=30.0)
     parser.add_argument("--flag", action="append", default=[])
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--at-once", action="store_true", help="all beside each other")
     asked = parser.parse_args()
-    for attack, many, _ in ATTACKS:
+    beside = ((strangers_at_once, 100, True), (at_once, 100, False))
+    for attack, many, _ in beside if asked.at_once else ATTACKS:
         name = attack.__name__
         if asked.only and name not in asked.only:
             continue
@@ -433,8 +484,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    import resource
-
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    open_files()
     main()

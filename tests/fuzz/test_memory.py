@@ -15,12 +15,14 @@ MOST = 200
     [
         (memory.packed_checks, 200, False),
         (memory.long_checks, 60, True),
+        (memory.idle_lines, 4200, True),
         (memory.long_heads, 800, False),
         (memory.long_bodies, 12, False),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_it_costs_little_memory(attack, many, tls):
+    memory.open_files()
     came = memory.attacked(attack, many, tls=tls, settle=0.5)
     assert came["peak"] - came["before"] <= MOST
     assert came["answered"]

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 MAX_REQUEST_BYTES: Final = 128 << 20
 """What cluster-autoscaler itself takes; a pod comes with every option that would help it."""
 
+MAX_CONNECTIONS: Final = 64
+"""Each autoscaler has one or two; nobody shows a credential for them."""
+
 FLAG: Final = "--expander-listen"
 
 LOG: Final = logging.getLogger(__name__)
@@ -72,6 +75,7 @@ def expander_server(
         reflection=False,
         reuse_port=reuse_port,
         max_calls=parts.EXPANDER_THREADS,
+        max_connections=min(MAX_CONNECTIONS, settings.max_connections),
     )
     return GrpcServer(
         Frame(*telemetry, largest=RequestBytes(MAX_REQUEST_BYTES)),

@@ -124,7 +124,7 @@ class ServerOptions:
     reflection: bool = True
     reuse_port: bool = False
     max_calls: int = 0
-    max_connections: int = 4096
+    max_connections: int = 1024
     max_calls_per_connection: int = 1024
 
 

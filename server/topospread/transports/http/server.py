@@ -65,7 +65,7 @@ class HttpServer:
         tls: PemFiles | None = None,
         reuse_port: bool = False,
         flag: str = "--http",
-        max_connections: int = 4096,
+        max_connections: int = 1024,
         ended: Callable[[str], None] = _untold,
     ) -> None:
         self._tls = tls
