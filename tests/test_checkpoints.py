@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from topospread import checkpoints
 from topospread.checkpoints import Beneficiary, beneficiary, checkpoint, computing_for
 from topospread.errors import CallerGone, DeadlineExceeded, TopospreadError
 
@@ -23,6 +25,37 @@ def test_a_computation_ends_with_its_deadline():
     ):
         checkpoint()
     checkpoint()
+
+
+def test_a_short_computation_does_not_ask_for_its_caller(monkeypatch):
+    clock, asked = [100.0], []
+
+    def active() -> bool:
+        asked.append(clock[0])
+        return True
+
+    frozen = SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep)
+    monkeypatch.setattr(checkpoints, "time", frozen)
+    with computing_for(Beneficiary(math.inf, active)):
+        for _ in range(3):
+            checkpoint()
+        assert not asked
+        clock[0] += checkpoints.INTERVAL
+        for _ in range(3):
+            checkpoint()
+    assert asked == [clock[0]]
+
+
+def test_a_deadline_that_is_near_is_seen_in_time(monkeypatch):
+    clock = [100.0]
+    frozen = SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep)
+    monkeypatch.setattr(checkpoints, "time", frozen)
+    near = clock[0] + checkpoints.INTERVAL / 4
+    with computing_for(Beneficiary(near, lambda: True)):
+        checkpoint()
+        clock[0] += checkpoints.INTERVAL / 2
+        with pytest.raises(DeadlineExceeded):
+            checkpoint()
 
 
 def test_a_computation_ends_when_its_caller_has_gone_in_the_midst_of_it():
@@ -48,7 +81,8 @@ def test_what_another_thread_computes_for_a_caller_ends_with_that_caller():
         checkpoint()  # this thread's own calls are nobody's
         with computing_for(whom):
             try:
-                checkpoint()
+                while True:
+                    checkpoint()
             except CallerGone as gone:
                 ended.append(gone)
 

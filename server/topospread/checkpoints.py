@@ -34,10 +34,11 @@ class Beneficiary:
     def __init__(self, deadline: float, active: Callable[[], bool]) -> None:
         self._deadline = deadline
         self._active = active
-        self._next = 0.0
+        # Not before: most computations are over by then, and asking for the caller costs a call.
+        self._next = min(time.monotonic() + INTERVAL, deadline)
 
     def check(self) -> None:
-        """Look, if the last look was a while ago; the first call looks at once.
+        """Look, if the last look or the beginning was a while ago, or the deadline has passed.
 
         Raises:
             DeadlineExceeded, CallerGone: nobody waits any more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from typing import Any
 
 import grpc
@@ -19,8 +20,10 @@ from tests.servers import (
     two_zones,
     until,
 )
+from topospread.app.doors import ACCESS_POLL, Doors
+from topospread.config.settings import ServerSettings
 from topospread.service.read import WATCH_POLL
-from topospread.transports.grpc.streams import EVERY, GRACE
+from topospread.transports.grpc.streams import EVERY, GRACE, OpenStreams
 from topospread_proto.v1 import cluster_state_pb2 as pb
 from topospread_proto.v1 import spread_engine_pb2 as engine_pb
 
@@ -30,8 +33,45 @@ SECONDS = 2.0
 
 
 def test_a_stream_is_given_up_in_time():
-    assert EVERY + GRACE + EVERY <= SECONDS
+    # A change of the access file is seen, then a look finds the stream, and one ends it.
+    assert ACCESS_POLL + EVERY + GRACE + EVERY < SECONDS - 0.2
     assert WATCH_POLL < GRACE
+
+
+def test_the_access_file_is_looked_at_in_time(tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", mine=["read"])
+    doors = Doors(ServerSettings(access_file=str(access)))
+    assert doors._access is not None
+    assert doors._access._interval == ACCESS_POLL
+
+
+@pytest.mark.parametrize("broken", ["stands", "cancel"])
+def test_a_look_that_fails_keeps_no_other_stream_open(broken, caplog):
+    streams = OpenStreams()
+    failed, ended = threading.Event(), threading.Event()
+
+    def fail() -> bool:
+        failed.set()
+        raise RuntimeError("broken")
+
+    first = {"stands": lambda: False, "cancel": lambda: None} | {broken: fail}
+    with streams.watched(**first):
+        assert failed.wait(PATIENCE)
+        with streams.watched(lambda: False, ended.set):
+            assert ended.wait(PATIENCE)
+    logged = [one for one in caplog.records if "open stream" in one.getMessage()]
+    assert len(logged) == 1
+    assert "broken" in str(logged[0].exc_info)
+
+
+def test_a_caller_that_cannot_be_looked_up_is_not_known():
+    streams, ended = OpenStreams(), threading.Event()
+
+    def fail() -> bool:
+        raise RuntimeError("broken")
+
+    with streams.watched(fail, ended.set):
+        assert ended.wait(PATIENCE)
 
 
 class Asking:

@@ -92,6 +92,17 @@ def test_replace_removes_what_the_input_lacks(loaded):
     assert len(loaded("get", "pods", "-o", "name").lines) == 2
 
 
+@pytest.mark.parametrize("between", ["---\n", ""])
+def test_replace_takes_json_documents_behind_which_the_end_is_marked(loaded, between):
+    nodes = [f'{{"kind": "Node", "metadata": {{"name": "{name}"}}}}\n' for name in ("a1", "b1")]
+    said = loaded("apply", "--replace", "-f", "-", stdin=between.join(nodes))
+    assert said.code == 2
+    assert "may have been cut" in said.err
+    said = loaded("apply", "--replace", "-f", "-", stdin=between.join(nodes) + "...\n")
+    assert (said.code, said.err) == (0, "")
+    assert loaded("get", "nodes", "-o", "name").lines == ["node/a1", "node/b1"]
+
+
 def test_replace_refuses_input_that_was_cut(loaded):
     listed = loaded("get", "nodes", "-o", "yaml").out
     cuts = [at for at in range(len(listed)) if listed[at - 1] == "\n"]

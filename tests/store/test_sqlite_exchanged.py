@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -245,7 +244,6 @@ def test_who_waits_for_news_is_told(store, path, replaced):
     head = store.head(CLUSTER)
     other = another(path, "theirs")
     with ThreadPoolExecutor(1) as pool:
-        began = time.monotonic()
         waits = pool.submit(store.follow, CLUSTER, head.identity, head.revision, wait=2 * PATIENCE)
         if replaced:
             other.rename(path)
@@ -253,7 +251,6 @@ def test_who_waits_for_news_is_told(store, path, replaced):
             remove(path)
         with pytest.raises(IdentityChanged if replaced else StoreUnavailable):
             waits.result(PATIENCE)
-    assert time.monotonic() - began < 2 * PATIENCE
 
 
 def test_stores_that_share_the_file_all_go_over_to_the_other_one(store, opened, path):

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger(__name__)
 
+ACCESS_POLL: Final = 0.5
+"""Seconds between two looks at the access file: who is taken out of it is soon known no more."""
+
 
 class Renewing(Protocol):
     """Something that reads its certificates again when it is told to."""
@@ -68,6 +71,7 @@ class Doors:
                 path,
                 lambda text: read_access(text, path),
                 on_reload=lambda loaded: told("access", not loaded.error),
+                interval=ACCESS_POLL,
             )
             self.gate = Gate(lambda: access.current.value)
             if settings.insecure and not settings.tls:

@@ -226,10 +226,10 @@ def _check_whole(
 
 
 def _shows_its_end(content: bytes, documents: Sequence[Any]) -> bool:
-    if _looks_like_json(content):
-        return len(documents) == 1
     if content.rstrip().endswith((b"\n...", b"\r...")):
         return True
+    if _looks_like_json(content):
+        return len(documents) == 1
     last = documents[-1]
     return len(documents) == 1 and isinstance(last, dict) and _ends_behind_items(last)
 
@@ -294,7 +294,9 @@ def _json_stream(
     """Several JSON objects after one another; YAML, if that is what it turns out to be."""
     read = 0
     try:
-        text = content.decode("utf-8")
+        text = content.decode("utf-8").rstrip()
+        # The mark that ends YAML may end a row of JSON values, too.
+        text = text.removesuffix("\n...")
         decoder, begin, line = json.JSONDecoder(), _after_blanks(text, 0), 1
         line += text.count("\n", 0, begin)
         while begin < len(text):

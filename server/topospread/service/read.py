@@ -33,7 +33,7 @@ PAGE_BYTES: Final = 3 << 20
 fits into the 4 MiB that gRPC clients take unless they are told otherwise.
 """
 
-WATCH_POLL: Final = 1.0
+WATCH_POLL: Final = 0.5
 """Seconds that a watch waits for changes before it looks whether its caller is still there."""
 
 

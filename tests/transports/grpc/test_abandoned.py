@@ -71,6 +71,8 @@ def test_a_server_ends_well_in_the_midst_of_calls_that_are_cancelled(way):
 
 @pytest.mark.parametrize("direct", [True, False])
 def test_a_call_that_was_cancelled_in_line_is_not_begun(run, monkeypatch, direct):
+    # However short it stood there, it is asked whether its caller is still there.
+    monkeypatch.setattr("topospread.transports.grpc.direct_call.WAITED", 0.0)
     running = run(decision_threads=1, direct_calls=direct)
     begun, go_on = [], threading.Event()
 

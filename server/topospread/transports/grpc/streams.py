@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import contextmanager
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+LOG: Final = logging.getLogger(__name__)
+
 EVERY: Final = 0.25
 """Seconds between looks."""
 
-GRACE: Final = 1.5
+GRACE: Final = 0.7
 """Seconds that a stream has to end by itself, saying why, before it is cancelled.
 
-A Watch looks once a second whether its caller is known.
+A Watch looks twice a second whether its caller is known. With the time until a change of the access
+file is seen, all ends within two seconds.
 """
 
 
@@ -38,10 +42,10 @@ class OpenStreams:
         """
         key = object()
         with self._lock:
-            self._open[key] = stands, cancel
             if not self._looking:
-                self._looking = True
                 threading.Thread(target=self._look, name="open-streams", daemon=True).start()
+                self._looking = True
+            self._open[key] = stands, cancel
         try:
             yield
         finally:
@@ -51,6 +55,18 @@ class OpenStreams:
     def _look(self) -> None:
         pause = threading.Event()
         since: dict[object, float] = {}
+        failed: set[object] = set()
+
+        def guarded(key: object, act: Callable[[], object]) -> object:
+            """What it returns; a failure is logged once for a stream, and ends no other's look."""
+            try:
+                return act()
+            except Exception:
+                if key not in failed:
+                    failed.add(key)
+                    LOG.exception("an open stream cannot be looked after")
+                return None
+
         while True:
             pause.wait(EVERY)
             with self._lock:
@@ -59,8 +75,14 @@ class OpenStreams:
                     return
                 found = dict(self._open)
             now = time.monotonic()
-            since = {key: since.get(key, now) for key, (stands, _) in found.items() if not stands()}
+            failed &= found.keys()
+            # A caller of whom it cannot be said that it is known is not.
+            since = {
+                key: since.get(key, now)
+                for key, (stands, _) in found.items()
+                if not guarded(key, stands)
+            }
             for key, begun in since.items():
                 if now - begun >= GRACE:
                     _, cancel = found[key]
-                    cancel()
+                    guarded(key, cancel)
