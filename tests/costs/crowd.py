@@ -28,6 +28,9 @@ CONSTRAINTS = 64
 BATCH = 80
 """Pods of a batch with two constraints each, all with selectors of their own."""
 
+SETTLED = 15.0
+"""Seconds in which freed memory has gone back to the system."""
+
 
 def worst(number: int) -> tuple[str, bytes]:
     """One of the requests that cost most, each with things that nobody named before."""
@@ -162,12 +165,14 @@ def main() -> None:
             outcomes = list(_outcomes(server.address, asked.requests, asked.callers))
             another.stop()
             loaded = waiting.result()
+        after = measured.rss
+        time.sleep(SETTLED)
         told = {name: outcomes.count(name) for name in sorted(set(outcomes))}
         sys.stdout.write(
             f"{asked.requests} requests of {asked.callers} callers at {asked.nodes} nodes and"
             f" {asked.pods} pods: {told}, {measured.cpu - cpu:.1f} s of CPU\n"
             f"RSS {before / MIB:.0f} MiB before, {measured.peak / MIB:.0f} at most,"
-            f" {measured.rss / MIB:.0f} after\n"
+            f" {after / MIB:.0f} after, {measured.rss / MIB:.0f} when {SETTLED:g} s had passed\n"
             f"another's Evaluate p99: {quiet * 1e3:.2f} ms alone, {_p99(loaded) * 1e3:.2f} ms"
             f" beside them ({len(loaded)} asked, {another.failed} failed)\n"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tests.index.changes import GROUPS, ZONE, group
 from tests.index.comparing import assert_counts, read
 from tests.index.counting import Cluster
-from topospread.index.builder import Builder
+from topospread.index.builder import MEASURED_EVERY, Builder
 from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow
 from topospread.index.groups import MAX_PENDING
 from topospread.index.nodes import MAX_COLUMNS, NodeTable
@@ -139,6 +140,26 @@ def test_the_groups_asked_for_lately_stay() -> None:
     snapshot = builder.keep(groups[10:])
     assert snapshot.missing([*groups[:5], *groups[10:]]) == []
     assert len(snapshot.groups) <= 10
+
+
+def test_groups_are_bounded_in_bytes_too() -> None:
+    """Those that one request named stayed: 60 KB each where it spread over 5,000 hostnames."""
+    most = 1 << 20
+    builder = Builder(max_group_bytes=most)
+    builder.fold([joins(f"n{number}", f"z{number}") for number in range(1000)])
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(600):
+            asked = group(labels={"app": str(number)})
+            snapshot = builder.keep([asked])
+            assert snapshot.domain_counts(asked, Eligibility(), ZONE).sum() == 0
+            del snapshot
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # As many come again before it is looked how much all hold.
+    assert after - before < 2 * most + MEASURED_EVERY * 20_000
 
 
 def test_groups_that_were_not_asked_for_lately_go_and_come_back_right() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -258,7 +260,7 @@ def test_reading_a_cycle_waits_for_no_one(three_zones: World):
 def test_cycles_by_themselves_keep_what_was_put_last():
     now = [0.0]
     cycles = Cycles(ttl=5, capacity=2, clock=lambda: now[0])
-    kept = [cycles.put(SimpleNamespace(size=0)) for _ in range(3)]  # type: ignore[arg-type]
+    kept = [cycles.put(_cycle()) for _ in range(3)]
     assert [cycles.get(name) is not None for name in kept] == [False, True, True]
     now[0] = 5
     assert [cycles.get(name) for name in kept] == [None, None, None]
@@ -267,5 +269,33 @@ def test_cycles_by_themselves_keep_what_was_put_last():
 def test_cycles_are_bounded_in_bytes_too():
     cycles = Cycles(ttl=5, capacity=100, clock=lambda: 0.0)
     sizes = (MAX_BYTES // 2, MAX_BYTES // 2, 1, MAX_BYTES // 2)
-    kept = [cycles.put(SimpleNamespace(size=size)) for size in sizes]  # type: ignore[arg-type]
+    kept = [cycles.put(_cycle(size)) for size in sizes]
     assert [cycles.get(name) is not None for name in kept] == [False, False, True, True]
+
+
+def test_counts_that_several_cycles_rest_on_are_counted_once():
+    cycles = Cycles(ttl=5, capacity=100, clock=lambda: 0.0)
+    shared, other = (_Counts(MAX_BYTES * 2 // 3) for _ in range(2))
+    kept = [cycles.put(_cycle(groups=(shared,))) for _ in range(3)]
+    assert all(cycles.get(name) for name in kept)
+    last = cycles.put(_cycle(groups=(other,)))
+    assert [cycles.get(name) is not None for name in (*kept, last)] == [False, False, False, True]
+
+
+def test_a_kept_cycle_keeps_no_counts_that_others_asked_for(three_zones: World):
+    apps = [f"app-{number}" for number in range(20)]
+    pods = [incoming(constraint(app=app), app=app) for app in apps]
+    answers = [pre_filter(three_zones.engine, three_zones.ask(pod)) for pod in pods]
+    for answer in answers:
+        kept = three_zones.process.cycles.get(answer.resolved.cycle_id)
+        assert kept is not None
+        assert set(kept.view.snapshot.groups) == set(kept.judgeable.groups)
+
+
+def _cycle(size: int = 0, groups: tuple[_Counts, ...] = ()) -> Any:
+    return SimpleNamespace(size=size, groups=groups)
+
+
+@dataclass(eq=False)
+class _Counts:
+    size: int

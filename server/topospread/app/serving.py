@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from topospread.config.settings import ServerSettings
 
 LOG: Final = logging.getLogger(__name__)
+
+SWITCH_INTERVAL: Final = 0.001
+"""Seconds after which a thread that computes lets another one go on: a short decision beside long
+computations waits for so long each time it needs the interpreter, a few times."""
 
 
 class Serving(Protocol):
@@ -99,6 +104,7 @@ class Process:
         if self._told:
             return
         give_memory_back()
+        sys.setswitchinterval(SWITCH_INTERVAL)
         server = self.server = Server(self._settings, reuse_port=self._reuse_port)
         try:
             self._start(server)

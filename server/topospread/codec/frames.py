@@ -32,6 +32,11 @@ class UnreadPod(Protocol):
         """What two pods share if they are of one shape."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Bytes of what decisions look at, about."""
+        ...
+
     def parse(self, most_terms: int) -> Pod:
         """The whole pod.
 

@@ -29,6 +29,9 @@ MAX_VIEWS: Final = 64
 MAX_RESULTS: Final = 256
 """Results kept a version: a few a shape, and shapes that count one group differ in little."""
 
+OVERHEAD: Final = 1024
+"""Bytes, about, of a group or a result beside its arrays."""
+
 Counts = NDArray[np.int32]
 _Views = dict["View", Ints]
 
@@ -56,6 +59,16 @@ class Group:
         self._pending: Mapping[int, int] = pending or {}
         self._base_views = base_views
         self._views: tuple[NodeTable, _Views] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes, about, of what this version holds by now."""
+        size = OVERHEAD + self.memo.size
+        size += sum([each.nbytes for each in (self._counts, self._base) if each is not None])
+        for views in (self._views, self._base_views):
+            if views is not None:
+                size += sum([array.nbytes for array in views[1].copy().values()])
+        return size
 
     def counts(self, capacity: int) -> Counts:
         """[capacity] matching pods on each slot."""
@@ -152,6 +165,12 @@ class Memo:
     def get(self, key: Hashable) -> object:
         """What was kept; None when nothing was."""
         return self._results.get(key)
+
+    @property
+    def size(self) -> int:
+        """Bytes, about, of the results."""
+        results = self._results.copy().values()
+        return sum([getattr(result, "nbytes", OVERHEAD) for result in results])
 
     def put(self, key: Hashable, result: object) -> None:
         """Keep a result."""

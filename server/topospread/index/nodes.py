@@ -11,9 +11,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
+from typing_extensions import override
 
 from topospread.checkpoints import checkpoint
 from topospread.index.partitions import make_partition
@@ -46,6 +47,9 @@ MAX_CACHED_MASKS: Final = 2048
 anew.
 """
 
+MAX_MASK_WEIGHT: Final = 16_384
+"""Conditions, values and tolerations of the masks kept for one table, some hundred bytes each."""
+
 MAX_COLUMNS: Final = 256
 """Columns kept for one table, many times the topology keys of a cluster. Past it a column is made
 for each look-up, and the next table starts anew: callers may ask for any key.
@@ -57,6 +61,9 @@ MAX_PARTITIONS: Final = 256
 MAX_PLANS: Final = 8192
 """Plans kept for one table: one a shape of pods that was judged since a node changed."""
 
+MAX_PLAN_WEIGHT: Final = 32_768
+"""The same of the plans kept for one table, and constraints."""
+
 MAX_OFFERS: Final = 64
 """Resources whose columns are kept for one table."""
 
@@ -64,6 +71,20 @@ MAX_LABEL_KEYS: Final = 10_000
 """Label keys that the next table takes over instead of looking at all nodes."""
 
 NO_TAINTS: Final[tuple[Taint, ...]] = ()
+
+
+class _Weighty(Protocol):
+    """What plans are kept for.
+
+    Attributes:
+        weight: how much there is of it.
+    """
+
+    @property
+    def weight(self) -> int: ...
+
+    @override
+    def __hash__(self) -> int: ...
 
 
 class NodeTable:
@@ -83,6 +104,7 @@ class NodeTable:
         "_hashes",
         "_id",
         "_label_keys",
+        "_mask_weight",
         "_masks",
         "_memberships",
         "_nobody",
@@ -90,6 +112,7 @@ class NodeTable:
         "_numbers",
         "_order",
         "_partitions",
+        "_plan_weight",
         "_plans",
         "_resources",
         "_slots",
@@ -117,9 +140,11 @@ class NodeTable:
         self.alive: Bools = np.fromiter((n is not None for n in nodes), np.bool_, len(nodes))
         self._columns: dict[str, Domains] = dict(columns or {})
         self._masks: dict[Eligibility, Bools] = {}
+        self._mask_weight = 0
         self._memberships: dict[tuple[Eligibility, str], Membership] = {}
         self._partitions: dict[Traits, Partition] = {}
         self._plans: dict[Hashable, Plan | None] = {}
+        self._plan_weight = 0
         self._taint_sets: list[tuple[Taint, ...]] | None = None
         self._taint_ids: Slots | None = None
         self._cordoned: Bools | None = None
@@ -272,8 +297,10 @@ class NodeTable:
             if eligibility.tolerations is not None:
                 mask &= self._tolerated(eligibility.tolerations, eligibility.comparison_operators)
             mask.flags.writeable = False
-            if len(self._masks) >= MAX_CACHED_MASKS:
+            self._mask_weight += eligibility.weight
+            if len(self._masks) >= MAX_CACHED_MASKS or self._mask_weight > MAX_MASK_WEIGHT:
                 self._masks, self._memberships = {}, {}
+                self._mask_weight = eligibility.weight
             self._masks[eligibility] = mask
         return mask
 
@@ -384,13 +411,15 @@ class NodeTable:
             partition = self._partitions[traits] = make_partition(self, traits)
         return partition
 
-    def plan(self, of: Hashable, make: Callable[[], Plan | None]) -> Plan | None:
+    def plan(self, of: _Weighty, make: Callable[[], Plan | None]) -> Plan | None:
         """What follows from this table for somebody's constraints; gone when the table goes."""
         try:
             return self._plans[of]
         except KeyError:
-            if len(self._plans) >= MAX_PLANS:
+            self._plan_weight += of.weight
+            if len(self._plans) >= MAX_PLANS or self._plan_weight > MAX_PLAN_WEIGHT:
                 self._plans = {}
+                self._plan_weight = of.weight
             made = self._plans[of] = make()
             return made
 

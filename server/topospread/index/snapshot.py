@@ -181,6 +181,10 @@ class Snapshot:
         usage = self.usage.changed(taken)
         return replace(self, groups={**self.groups, **changed}, usage=usage)
 
+    def only(self, groups: Iterable[GroupKey]) -> Snapshot:
+        """This state with no other groups, so that whoever keeps it keeps no others."""
+        return replace(self, groups={group: self.groups[group] for group in groups})
+
     def missing(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
         """Those that must be counted first."""
         return [g for g in groups if g not in self.groups and not g.counts_nothing]

@@ -6,12 +6,12 @@ once, when it is first asked for. Snapshots are immutable, so a cycle costs only
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topospread.service.cached import cached_property
 from topospread.spread.each import CellScores, scores_of_each, verdicts_of_each
 from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
 from topospread.spread.scoring import Scores, score
@@ -20,6 +20,7 @@ from topospread.spread.verdicts import FITS, SKIP, Code, Status
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from topospread.index.groups import Group
     from topospread.kube.objects import Pod
     from topospread.replica.view import View
     from topospread.service.shapes import Judgeable
@@ -57,6 +58,16 @@ class Cycle:
         )
         labels = sum(len(move.pod.labels) for move in self.moves)
         return 2048 + own * domains + 1024 * len(self.moves) + 128 * labels
+
+    def alone(self) -> Cycle:
+        """This cycle to be kept: it holds the counts that it needs, and no others."""
+        snapshot = self.view.snapshot.only(self.judgeable.groups)
+        return replace(self, view=replace(self.view, snapshot=snapshot))
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The versions of the groups that it rests on."""
+        return self.judgeable.versions(self.view.snapshot)
 
     @property
     def constraints(self) -> PodConstraints:

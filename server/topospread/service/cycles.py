@@ -13,11 +13,12 @@ from topospread.errors import CycleExpired
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topospread.index.groups import Group
     from topospread.service.cycle import Cycle
 
 
-MAX_BYTES: Final = 64 << 20
-"""Of what the cycles of one process keep for themselves."""
+MAX_BYTES: Final = 32 << 20
+"""Of what the cycles of one process keep, with the counts that they rest on."""
 
 
 class Cycles:
@@ -36,6 +37,7 @@ class Cycles:
         self._capacity = capacity
         self._clock = clock
         self._kept: OrderedDict[str, tuple[float, Cycle, int]] = OrderedDict()
+        self._groups: dict[Group, tuple[int, int]] = {}
         self._size = 0
         self._lock = threading.Lock()
 
@@ -47,13 +49,33 @@ class Cycles:
         with self._lock:
             self._kept[identifier] = (now + self._ttl, cycle, size)
             self._size += size
+            for group in cycle.groups:
+                self._hold(group)
             while self._kept and (
                 len(self._kept) > self._capacity
                 or self._size > MAX_BYTES
                 or next(iter(self._kept.values()))[0] <= now
             ):
-                self._size -= self._kept.popitem(last=False)[1][2]
+                _, (_, gone, freed) = self._kept.popitem(last=False)
+                self._size -= freed
+                for group in gone.groups:
+                    self._let_go(group)
         return identifier
+
+    def _hold(self, group: Group) -> None:
+        """Count a group once, however many cycles rest on it."""
+        cycles, size = self._groups.get(group, (0, 0))
+        if not cycles:
+            size = group.size
+            self._size += size
+        self._groups[group] = (cycles + 1, size)
+
+    def _let_go(self, group: Group) -> None:
+        cycles, size = self._groups.pop(group)
+        if cycles > 1:
+            self._groups[group] = (cycles - 1, size)
+        else:
+            self._size -= size
 
     def get(self, identifier: str) -> Cycle | None:
         """The cycle, or None when it is unknown here or too old."""

@@ -253,7 +253,7 @@ class Engine:
         if shape is None:
             parsed = pod.parse(self.limits.terms)
             check_size(parsed, self.limits)
-            shape = Shape(parsed)
+            shape = Shape(parsed, pod.size)
             self._shapes.put(pod.key, shape)
         return ShapedPod(shape, pod.name, pod.uid)
 
@@ -289,7 +289,8 @@ class Engine:
         if ask.subject is None:
             raise self.cycles.expired(ask.cycle)
         made = self.begin(ask)
-        return Resolved(made.cycle, made.replica, self.cycles.put(made.cycle), remade=True)
+        cycle = made.cycle.alone()
+        return Resolved(cycle, made.replica, self.cycles.put(cycle), remade=True)
 
     def _shaped(self, cluster: str, subject: Pod | PodRef | ShapedPod) -> ShapedPod:
         if isinstance(subject, ShapedPod):
@@ -334,13 +335,17 @@ class Engine:
     @staticmethod
     def counted(asked: Sequence[tuple[ShapedPod, Rules]], replica: Replica, view: View) -> View:
         """A view that counts all groups the pods need; it may be newer than the one given."""
+        kept = False
         while True:
             snapshot = view.snapshot
             judgeables = [pod.shape.judgeable(rules, snapshot) for pod, rules in asked]
+            groups = {group for judgeable in judgeables for group in judgeable.groups}
             if all(_counts_all(judgeable, snapshot) for judgeable in judgeables):
-                return view
+                # It has no others: whoever goes on for long would keep what many have asked for.
+                return replace(view, snapshot=snapshot.only(groups)) if kept else view
             # Workloads of the newer view may select other pods, so look again.
-            view = replica.keep({group for judgeable in judgeables for group in judgeable.groups})
+            view = replica.keep(groups)
+            kept = True
 
     def _cycle(
         self, pod: ShapedPod, rules: Rules, judgeable: Judgeable, ask: Ask, view: View

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LINES: Final = 256
 """Lines that namespaces share: more than there are threads to meet in one by accident."""
 
-USUAL: Final = 0.02
+USUAL: Final = 0.005
 """Seconds that callers stand in line without lending their threads to others."""
 
 MOST: Final = 16

@@ -57,7 +57,7 @@ def pre_filter(engine: Engine, ask: Ask, *, with_counts: bool = False) -> PreFil
         As Engine.begin; InvalidRequest for more counts than one answer may have.
     """
     begun = engine.begin(ask)
-    cycle = begun.cycle
+    cycle = begun.cycle.alone()
     status = cycle.pre_filter_status
     success = status.code is Code.SUCCESS
     listed = sum(state.eligible_domains for state in cycle.states) if success and with_counts else 0

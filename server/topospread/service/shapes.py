@@ -35,6 +35,10 @@ DEFAULT_CAPACITY: Final = 8192
 """Shapes remembered: some thousand workloads, each in a few variants."""
 
 
+MAX_BYTES: Final = 3 << 20
+"""Of what the shapes that are remembered were parsed from; parsed, they take ten times that."""
+
+
 class Judgeable:
     """A shape's constraints under certain rules and workloads.
 
@@ -54,6 +58,14 @@ class Judgeable:
         both = (*constraints.hard.constraints, *constraints.soft.constraints)
         groups = (c.group for c in both if not c.group.counts_nothing)
         self.groups: tuple[GroupKey, ...] = tuple(dict.fromkeys(groups))
+
+    @property
+    def weight(self) -> int:
+        """How much there is of them: constraints, conditions on nodes and their values."""
+        both = (*self.constraints.hard.constraints, *self.constraints.soft.constraints)
+        # Those of one pod share their conditions on nodes.
+        shared = {id(c.eligibility.requirements): c.eligibility for c in both}
+        return len(both) + sum([eligibility.weight for eligibility in shared.values()])
 
     def versions(self, snapshot: Snapshot) -> tuple[Group, ...]:
         """The groups as they are in a snapshot that counts them all."""
@@ -75,12 +87,14 @@ class Shape:
 
     Attributes:
         pod: one pod of this shape; its name means nothing.
+        size: bytes of what it was parsed from.
     """
 
-    __slots__ = ("_judgeable", "pod")
+    __slots__ = ("_judgeable", "pod", "size")
 
-    def __init__(self, pod: Pod) -> None:
+    def __init__(self, pod: Pod, size: int = 0) -> None:
         self.pod = pod
+        self.size = size
         self._judgeable: tuple[Rules, NamespaceWorkloads, Judgeable] | None = None
 
     def judgeable(self, rules: Rules, snapshot: Snapshot) -> Judgeable:
@@ -111,8 +125,10 @@ class Shapes:
     and when that is full, the old one goes. So neither a look-up nor an entry needs a lock.
     """
 
-    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+    def __init__(self, capacity: int = DEFAULT_CAPACITY, most: int = MAX_BYTES) -> None:
         self._half = max(1, capacity // 2)
+        self._most = most // 2
+        self._size = 0
         self._young: dict[Hashable, Shape] = {}
         self._old: dict[Hashable, Shape] = {}
 
@@ -127,6 +143,8 @@ class Shapes:
 
     def put(self, key: Hashable, shape: Shape) -> None:
         """Remember a shape."""
-        if len(self._young) >= self._half:
+        self._size += shape.size
+        if len(self._young) >= self._half or self._size > self._most:
             self._old, self._young = self._young, {}
+            self._size = shape.size
         self._young[key] = shape

@@ -68,6 +68,13 @@ class Cells:
         self._every: NDArray[np.intp] | None = None
 
     @property
+    def nbytes(self) -> int:
+        """Bytes, about, of what it holds by now."""
+        arrays = [each for each in (self._of_nodes, self._every) if each is not None]
+        entries = sum(map(len, self.held)) + KEPT * len(self._members)
+        return 1024 + 64 * entries + sum([each.nbytes for each in arrays])
+
+    @property
     def of_nodes(self) -> NDArray[np.intp]:
         """[nodes] each node's cell, in the order of the names: class times width, plus own pods."""
         if self._of_nodes is None:

@@ -48,6 +48,17 @@ class Eligibility:
         parts = (self.keys, self.requirements, self.tolerations, self.comparison_operators)
         object.__setattr__(self, "_hash", hash(parts))
 
+    @property
+    def weight(self) -> int:
+        """How much there is of it: selectors, conditions, their values, tolerations."""
+        total = 1 + len(self.keys) + len(self.tolerations or ())
+        if self.requirements is not None:
+            total += len(self.requirements.node_selector)
+            for term in self.requirements.terms or ():
+                conditions = (*term.labels, *term.fields)
+                total += 1 + sum([1 + len(each.values) for each in conditions])
+        return total
+
     @override
     def __hash__(self) -> int:
         """The hash of the content."""

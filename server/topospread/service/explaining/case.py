@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from topospread.index.supposed import supposed
 from topospread.kube.demands import NO_DEMAND, Demand
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
+from topospread.service.cached import cached_property
 from topospread.service.fit import Fit, suited
 from topospread.spread.filtering import DomainState, filter_nodes, pre_filter
 from topospread.spread.scoring import score

@@ -169,6 +169,9 @@ class DirectCalls(Pool):
 
     def take_in(self) -> None:
         """Handle what gRPC has to tell by now; calls that are ready stand in line."""
+        thread = threading.current_thread()
+        if isinstance(thread, Worker) and thread.lent and thread.busy:
+            return  # somebody else waits for them: here they would stand in line
         while (event := self._events.poll(time.time())).tag is not None:
             ready = _handled(event.tag, event)
             if ready is not None:

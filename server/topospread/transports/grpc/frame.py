@@ -44,7 +44,7 @@ from topospread.transports.grpc.calls import (
 from topospread.transports.grpc.failures import Failure, failure_of
 from topospread.transports.grpc.needs import address_of, caller_of, known_as, need_of
 from topospread.transports.grpc.packing import RequestBytes, plain
-from topospread.transports.grpc.pool import Pool, Turns, away, overloaded
+from topospread.transports.grpc.pool import DECISIONS, Pool, Turns, away, overloaded
 from topospread.transports.grpc.streams import OpenStreams
 from topospread.transports.grpc.untaken import Untaken
 
@@ -199,6 +199,7 @@ class _Framed:
         self._label = f"{service.rsplit('.')[-1]}/{name}"
         self._meter = frame.meter(self._label)
         self._pool_name = pool_name
+        self._turn = DECISIONS if pool_name == "decisions" else None
         self._need = need_of(service, name)
         self.most = frame.largest.of(name)
         self._large = name in _LARGE
@@ -244,7 +245,7 @@ class _Framed:
                 around = self._watched(caller, context)
             elif self._large:
                 around = self._in_turn(call, context)
-            with around, computing_for(Beneficiary(call.deadline, call.active)):
+            with around, computing_for(Beneficiary(call.deadline, call.active, self._turn)):
                 answer = _served(method, raw, raws, call, context, self.most)
                 if span.recording:
                     _describe_answer(span, answer)

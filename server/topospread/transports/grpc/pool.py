@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from typing_extensions import override
 
+from topospread.checkpoints import Turn, beneficiary
 from topospread.errors import LimitExceeded
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ Work = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 DEFAULT_WAITING: Final = 64
 """Calls that may wait at once for revisions and first loads."""
+
+MAX_LONG: Final = 128
+"""Threads of a pool that are replaced for long computations, of which one goes on at a time."""
 
 JOIN_SECONDS: Final = 5.0
 """How long a shutdown waits for threads that are in the middle of something."""
@@ -137,6 +141,13 @@ class Pool(ThreadPoolExecutor):
     def _lend(self, worker: Worker) -> None:
         """Give the worker's place to a replacement, if it has one to give."""
 
+    def make_way(self, worker: Worker) -> None:
+        """Have others do what the worker would do next: its call turned out to take long."""
+        with self._lock:
+            crowded = sum(each.lent for each in self._workers) >= MAX_LONG + self._waiting_bound
+        if not crowded:
+            self._lend(worker)
+
     def start_worker(self, work: Callable[[Worker], None], *, lent: bool = False) -> None:
         """Start one more thread; under the lock, so that whoever sees it may join it."""
         self._workers_made += 1
@@ -207,6 +218,8 @@ def lend_place() -> Callable[[], None]:
         LimitExceeded: too many calls wait already.
     """
     thread = threading.current_thread()
+    if (whom := beneficiary()) is not None:
+        whom.give_turn()
     return thread.pool.enter_wait(thread) if isinstance(thread, Worker) else _nothing
 
 
@@ -252,6 +265,16 @@ class Turns:
         finally:
             self._waiting.release()
         raise LimitExceeded("others with large answers took all of the time: try again later")
+
+
+def _make_way() -> None:
+    thread = threading.current_thread()
+    if isinstance(thread, Worker):
+        thread.pool.make_way(thread)
+
+
+DECISIONS: Final = Turn(_make_way)
+"""Of long decisions, from whichever listener: one goes on at a time, beside short ones."""
 
 
 def carry_out(work: Work) -> None:

@@ -22,6 +22,7 @@ from topospread.transports.grpc.calls import (
 from topospread.transports.grpc.decode import ask_of, batch_ask_of, nodes_of
 from topospread.transports.grpc.encode import Encoder, stream_answer
 from topospread.transports.grpc.failures import failure_of
+from topospread.transports.grpc.pool import DECISIONS
 from topospread_proto.v1 import frames_pb2 as frames
 from topospread_proto.v1 import spread_engine_pb2 as pb
 
@@ -104,7 +105,7 @@ class SpreadEngineServicer:
             raw = b"".join(request)
             if call.permit is not None:
                 call.permit(raw)
-            with computing_for(Beneficiary(one.deadline, one.active)):
+            with computing_for(Beneficiary(one.deadline, one.active, DECISIONS)):
                 answer = self.evaluate(parse(frames.EvaluateFrame, raw), one)
         except Exception as error:  # noqa: BLE001 - one question's failure ends no other's stream
             failure = failure_of(error)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
+    from topospread.checkpoints import Turn
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Tracing
 
@@ -84,10 +85,12 @@ class Workplaces:
     Attributes:
         decide: for what is computed at once.
         wait: for what waits for the store, and for large bodies.
+        turn: of long computations.
     """
 
     decide: Submit
     wait: Submit
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +194,8 @@ class Extender:
         what: dict[str, object] = {}
         try:
             encoding = headers.get(b"content-encoding", b"")
-            with computing_for(Beneficiary(call.deadline, lambda: not call.gone.is_set())):
+            whom = Beneficiary(call.deadline, lambda: not call.gone.is_set(), self._workplaces.turn)
+            with computing_for(whom):
                 checkpoint()  # it may have stood in line
                 body = unpacked(call.body, encoding, self._max_body_bytes)
                 asked = Asked(call.target, body, call.deadline, span, what)

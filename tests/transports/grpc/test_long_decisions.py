@@ -1,0 +1,46 @@
+"""Decisions that take long go on one at a time, and short ones wait for none of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from tests.servers import PATIENCE, evaluate_request, until
+from topospread.checkpoints import LONG, checkpoint
+from topospread.service.evaluate import evaluate_batch
+from topospread_proto.v1 import spread_engine_pb2 as pb
+
+MANY = 12
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_short_decision_waits_for_no_long_one(run, monkeypatch, direct):
+    running = run(decision_threads=1, direct_calls=direct)
+    begun, long = set[int](), set[int]()
+    end = threading.Event()
+
+    def slow(engine, ask, pods, *more):
+        begun.add(threading.get_ident())
+        until_long = time.thread_time() + 4 * LONG
+        while time.thread_time() < until_long:
+            checkpoint()
+        long.add(threading.get_ident())
+        while not end.is_set():
+            checkpoint()
+            time.sleep(0.001)
+        return evaluate_batch(engine, ask, pods, *more)
+
+    monkeypatch.setattr("topospread.transports.grpc.spread_engine.evaluate_batch", slow)
+    request = pb.BatchEvaluateRequest(pods=[evaluate_request().pod])
+    futures = [
+        running.peer.engine.BatchEvaluate.future(request, timeout=PATIENCE) for _ in range(MANY)
+    ]
+    try:
+        until(lambda: len(begun) == MANY, "all are begun")
+        assert running.peer.engine.Evaluate(evaluate_request(), timeout=PATIENCE).nodes
+        assert len(long) == 1
+    finally:
+        end.set()
+    assert all(future.result(PATIENCE).results for future in futures)
