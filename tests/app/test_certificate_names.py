@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.access.callers import AccessFile
 from tests.servers import PATIENCE, Peer, served
+from topospread.access.certificates import names_of_pem
 from topospread_proto.v1 import cluster_state_pb2 as pb
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ NOBODY = {
     "e-mail address in a DNS name": Subject("x", other=[dns("me@example.org")]),
     "URI in a common name": Subject(URI),
     "common name in a DNS name": Subject("x", other=[dns("feeder")]),
+    "TeletexString": Subject(("feeder", _ASN1Type.T61String)),
+    "TeletexString beside a URI": Subject(("x", _ASN1Type.T61String), other=[uri(URI)]),
     "blank": Subject("feeder "),
     "nothing": Subject(),
 }
@@ -192,3 +195,10 @@ def test_who_is_known(server, authority, directory, name):
 @pytest.mark.parametrize("name", NOBODY)
 def test_who_is_nobody(server, authority, directory, name):
     assert let_in(server, authority, directory, NOBODY[name]) == (False, False, False)
+
+
+def test_why_a_certificate_names_nobody_is_logged(authority, caplog):
+    pem = signed(authority, Subject("feeder", "evil"))
+    with caplog.at_level("DEBUG", logger="topospread"):
+        names_of_pem(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
+    assert "a client certificate names nobody: several common names" in caplog.text

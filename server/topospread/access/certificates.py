@@ -10,6 +10,7 @@ Source: RFC 5280 (certificates), X.690 (DER).
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
 import ssl
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+LOG: Final = logging.getLogger(__name__)
 
 
 class Kind(Enum):
@@ -100,7 +104,8 @@ def names_of(der: bytes) -> Names:
     """
     try:
         return Names(*_names(der))
-    except (ValueError, IndexError):
+    except (ValueError, IndexError) as error:
+        LOG.debug("a client certificate names nobody: %.200s", error)
         return NO_NAMES
 
 

@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
@@ -96,8 +97,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
         click.echo(complaints.line(complaint), err=True)
         return complaints.BAD_INPUT
     except OSError as error:
-        click.echo(complaints.prefixed(f"cannot be written or read: {error}"), err=True)
+        said = f"cannot be written or read: {error}"
+        if _is_of_stdout(error):
+            said = f"stdout cannot be written: {error.strerror}"
         _leave_stdout()
+        click.echo(complaints.prefixed(said), err=True)
         return complaints.BAD_INPUT
     except TopospreadClientError as error:
         click.echo(complaints.of_client(error), err=True)
@@ -109,11 +113,21 @@ def _open_streams() -> None:
     """Let there be a stdout and a stderr that take any text, whatever they lead to."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            # Closed by whoever started this. Held open until the end.
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            # Closed by whoever started this. What is printed is missed on stdout alone: what is
+            # written to it fails as it would have.
+            mode = os.O_RDONLY if name == "stdout" else os.O_WRONLY
+            # Held open until the end.
+            nowhere = open(os.open(os.devnull, mode), "w", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, nowhere)
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Whether it came up where answers are printed; an error of a file elsewhere does not."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return error.filename is None and frames[-1].f_globals["__name__"] in {__name__, "click.utils"}
 
 
 def _leave_stdout() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from topospread.cli.complaints import DONE, BadInput, Unreachable
+from topospread.cli.printing import allow_closed_stdout
 from topospread.config.loading import load_settings
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.errors import ConfigError, StoreUnavailable, Unavailable
@@ -68,6 +69,7 @@ def command(**flags: object) -> int:
     from topospread.app.serve import serve
 
     _allow_files()
+    allow_closed_stdout()
     try:
         serve(load_settings(flags, os.environ), _announce)
     except ConfigError as error:

@@ -8,6 +8,7 @@ import click
 
 from topospread.cli.complaints import DONE, BadInput, Unreachable
 from topospread.cli.options import Options, pass_options, server_options
+from topospread.cli.printing import allow_closed_stdout
 from topospread.config import values
 from topospread.errors import ConfigError
 
@@ -92,6 +93,7 @@ def command(
 
 
 def _announce(syncing: Syncing) -> None:
+    allow_closed_stdout()
     click.echo(f"topospread feeds {syncing.cluster} from {syncing.api_address}")
     if syncing.http_address:
         click.echo(f"metrics and health on http://{syncing.http_address}")
