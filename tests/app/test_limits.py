@@ -53,6 +53,30 @@ def test_objects_of_a_batch():
         assert "at most 3" in refused(peer.state.Delete, pb.DeleteRequest(objects=keys)).details()
 
 
+def test_what_an_api_server_does_not_count_is_taken_in_any_order():
+    """Media servers declare ports by the thousand, and tools annotate."""
+    manifest = {
+        "kind": "Pod",
+        "metadata": {
+            "name": "media",
+            "namespace": "shop",
+            "annotations": {f"note-{n}": "x" for n in range(1100)},
+        },
+        "spec": {
+            "containers": [
+                {"name": "c", "ports": [{"containerPort": 10_000 + n} for n in range(1500)]}
+            ]
+        },
+    }
+    plain = {**manifest, "spec": {"containers": [{"name": "c"}]}}
+    with served() as server, Client(server.address) as client:
+        client.apply([*two_zones(), manifest])
+        # Whether the same was asked with less before makes no difference.
+        for asked in (manifest, plain, manifest):
+            assert client.evaluate(asked).feasible == 3
+        assert client.place(manifest).node
+
+
 def test_objects_of_a_replace_are_not_gathered_without_end():
     read = []
 

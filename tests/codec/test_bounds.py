@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from topospread.codec.bounds import FIELDS, LIMITS, NODES, SMALL, TERMS, USUAL, check_repeats
+from topospread.codec.bounds import (
+    FIELDS,
+    LIMITS,
+    NODES,
+    SMALL,
+    TERMS,
+    UNBOUNDED,
+    USUAL,
+    check_repeats,
+)
 from topospread.errors import InvalidRequest
 from topospread_proto.v1 import (
     cluster_state_pb2,
@@ -44,6 +53,17 @@ def test_up_to_the_limit_and_no_further(message):
     assert refused.value.violations[0].field == "spec.tolerations"
 
 
+def test_of_a_frame_only_what_it_reads_is_counted():
+    pod = _pod(volumes=USUAL + 1)
+    check_repeats(kubernetes_pb2.Pod, pod.SerializeToString(), frames_pb2.PodFrame)
+    with pytest.raises(InvalidRequest, match=r"^spec\.volumes: "):
+        check_repeats(kubernetes_pb2.Pod, pod.SerializeToString(), frames_pb2.DemandFrame)
+    constraint = pod.spec.topology_spread_constraints.add()
+    constraint.match_label_keys.extend(["k"] * (TERMS + 1))
+    with pytest.raises(InvalidRequest, match=r"\[0\]\.matchLabelKeys: "):
+        check_repeats(kubernetes_pb2.Pod, pod.SerializeToString(), frames_pb2.PodFrame)
+
+
 def test_paths_lead_to_the_item():
     request = engine_pb.EvaluateRequest()
     request.add_pods.add()
@@ -54,7 +74,7 @@ def test_paths_lead_to_the_item():
 
 def test_maps_and_text_and_packed_numbers():
     pod = kubernetes_pb2.Pod()
-    for number in range(USUAL + 1):
+    for number in range(UNBOUNDED + 1):
         pod.metadata.labels[f"k{number}"] = "v"
     with pytest.raises(InvalidRequest, match=r"^metadata\.labels: "):
         check_repeats(kubernetes_pb2.Pod, pod.SerializeToString())

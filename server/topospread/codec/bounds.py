@@ -34,6 +34,11 @@ PODS: Final = 10_000
 NODES: Final = 20_000
 """Nodes that one request may name: four times those that Kubernetes supports."""
 
+UNBOUNDED: Final = 10_000
+"""Of what an API server does not count, only the 1.5 MiB that an object may have: media servers
+declare ports by the thousand.
+"""
+
 LIMITS: Final[Mapping[str, int]] = {
     "NodeSelector.node_selector_terms": TERMS,
     "NodeSelectorTerm.match_expressions": TERMS,
@@ -45,6 +50,9 @@ LIMITS: Final[Mapping[str, int]] = {
     "TopologySpreadConstraint.match_label_keys": TERMS,
     "PodSpec.node_selector": TERMS,
     "PodSpec.tolerations": TERMS,
+    "ObjectMeta.labels": UNBOUNDED,
+    "ObjectMeta.annotations": UNBOUNDED,
+    "Container.ports": UNBOUNDED,
     "NodeSelection.names": NODES,
     "NodeSelection.indices": NODES,
     "BatchEvaluateRequest.pods": PODS,
@@ -95,20 +103,22 @@ _BYTES: Final = 2
 _HIGH: Final = bytes(range(128, 256))
 
 
-def check_repeats(message: type[Message], sent: bytes) -> None:
+def check_repeats(message: type[Message], sent: bytes, frame: type[Message] | None = None) -> None:
     """Refuse a request that repeats a field more often than its limit, at a cost of the limit.
 
     Args:
         message: what the bytes will be parsed as; bytes that do not parse may pass.
         sent: the bytes.
+        frame: only the fields that this frame of the message has are counted.
 
     Raises:
         InvalidRequest: naming the field and its limit.
     """
     if len(sent) > SMALL:
         kind: Any = message.DESCRIPTOR
+        fields = _fields(kind) if frame is None else _fields_read(frame.DESCRIPTOR, kind)
         walk = _Walk(sent, MANY_FIELDS.get(known_as(kind), FIELDS))
-        walk.message(0, len(sent), _fields(kind), "")
+        walk.message(0, len(sent), fields, "")
 
 
 def limit_of(field: Any) -> int:
@@ -143,6 +153,21 @@ def _fields(message: Any) -> Mapping[int, _Field]:
             found[field.number] = _Field(
                 field.json_name, limit, field.cpp_type not in _UNPACKED, parts
             )
+    return found
+
+
+@cache
+def _fields_read(frame: Any, message: Any) -> Mapping[int, _Field]:
+    """As :func:`_fields`, of what a frame reads of its message; in full what it keeps as bytes."""
+    every = _fields(message)
+    found: dict[int, _Field] = {}
+    for number, field in frame.fields_by_number.items():
+        known = every.get(number)
+        if known is not None and field.message_type is not None:
+            inner = message.fields_by_number[number].message_type
+            known = known._replace(parts=_fields_read(field.message_type, inner))
+        if known is not None:
+            found[number] = known
     return found
 
 

@@ -63,7 +63,7 @@ class Demands:
         )
         demand = self._known.get(key)
         if demand is None:
-            demand = demand_of(request(pb.Pod, encoded, counted=True).spec)
+            demand = demand_of(request(pb.Pod, encoded, frame=frames_pb2.DemandFrame).spec)
             if len(self._known) >= REMEMBERED:
                 self._known = {}
             self._known[key] = demand

@@ -79,7 +79,7 @@ class FramedPod(NamedTuple):
             InvalidRequest: the bytes are no pod, or its selectors and affinity have more
                 expressions and values than that.
         """
-        pod = request(kubernetes_pb2.Pod, self.encoded, counted=True)
+        pod = request(kubernetes_pb2.Pod, self.encoded, frame=frames_pb2.PodFrame)
         check_terms(pod.spec, most_terms)
         return pod_from_proto(pod)
 

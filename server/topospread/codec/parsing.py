@@ -20,7 +20,7 @@ def request(
     sent: bytes,
     known_as: type[Message] | None = None,
     *,
-    counted: bool = False,
+    frame: type[Message] | None = None,
 ) -> _M:
     """A message that a caller sent.
 
@@ -28,15 +28,19 @@ def request(
         message: how to read it.
         sent: the bytes.
         known_as: what callers know it as, where it is read as a frame.
-        counted: it was read as a frame of this message, so that large bytes were looked at.
+        frame: it was read as this frame before, so that large bytes were looked at.
 
     Raises:
         InvalidRequest: the bytes are no such message, hold text that is not UTF-8, or repeat a
             field more often than its limit.
     """
-    # What a frame passes over costs next to nothing, up to a size that no real object has.
-    if not (counted and len(sent) > LARGE):
-        check_repeats(known_as if known_as is not None and len(sent) > LARGE else message, sent)
+    # What a frame passes over costs next to nothing, up to a size that no real object has; and
+    # what it keeps as bytes is counted when they are parsed.
+    if len(sent) > LARGE:
+        if frame is None:
+            check_repeats(known_as or message, sent)
+    elif known_as is None:
+        check_repeats(message, sent, frame)
     try:
         return message.FromString(sent)
     except DecodeError as cause:

@@ -134,7 +134,8 @@ class LimitSettings:
         About(
             values.whole(1, _PODS),
             "pods",
-            "Pods in one BatchEvaluate.",
+            "Pods in one BatchEvaluate; fewer where they differ and nodes are many (Limits of a"
+            " request in docs/api.md).",
             "A batch holds one thread until it is done.",
         ),
     ] = 1000

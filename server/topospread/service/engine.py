@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from topospread.store.api import StoredObject
 
 
-FEW_NODES: Final = 1000
+FEW_NODES: Final = 1250
 """Nodes below which a constraint costs the same however few they are."""
 
 
@@ -62,8 +62,8 @@ class Limits:
     constraints: int = 64
     terms: int = 5000
     batch_pods: int = 1000
-    batch_cells: int = 1_250_000
-    batch_bytes: int = 256 << 10
+    batch_cells: int = 2_500_000
+    batch_bytes: int = 512 << 10
     groups: int = 4096
     what_ifs: int = 1000
     top_k: int = 1000
@@ -200,7 +200,7 @@ class Engine:
         shapes: set[Hashable] = set()
         judged = size = 0
         read: list[FramedPod | Pod | InvalidRequest] = []
-        for given in pods:
+        for position, given in enumerate(pods):
             checkpoint()
             try:
                 pod = given if isinstance(given, Pod) else framed(given)
@@ -218,12 +218,14 @@ class Engine:
             if judged > most:
                 raise _to_be_split(
                     f"different pods and their constraints are more than {most}, the most of one "
-                    f"batch for {node_count} nodes"
+                    f"batch for {node_count} nodes",
+                    position,
                 )
             if size > self.limits.batch_bytes:
                 raise _to_be_split(
                     "labels, tolerations, affinity and constraints of different pods are more "
-                    f"than {self.limits.batch_bytes} bytes in one batch"
+                    f"than {self.limits.batch_bytes} bytes in one batch",
+                    position,
                 )
         return read
 
@@ -373,8 +375,10 @@ class Engine:
         return (*placed(ask.add_pods, +1), *placed(ask.remove_pods, -1))
 
 
-def _to_be_split(why: str) -> InvalidRequest:
-    return InvalidRequest.of([FieldViolation("pods", f"{why}: split it", "Too many")])
+def _to_be_split(why: str, first: int = 0) -> InvalidRequest:
+    """Why a batch is too much, and how many of its first pods are not, where that is known."""
+    advice = f"split it, the first {first} are not too many" if first else "split it"
+    return InvalidRequest.of([FieldViolation("pods", f"{why}: {advice}", "Too many")])
 
 
 def _counts_all(judgeable: Judgeable, snapshot: Snapshot) -> bool:
