@@ -214,7 +214,7 @@ class Builder:
             asked = frozenset(groups)
             missing = self.snapshot.missing(asked)
             surplus = len(self._groups) + len(missing) - self._max_groups
-            if missing and surplus > 0:
+            if surplus > 0:
                 # First, so that there are no more than that at any time.
                 self._evict(asked, surplus)
             self._unmeasured += len(missing)
