@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from tests.servers import PATIENCE, Peer
+from tests.servers import PATIENCE, Peer, until
 from topospread.cli.bench import planner, questions
 from topospread.cli.bench.cluster import HOSTNAME, ZONE, Size, app_name, namespace_of
 from topospread.cli.bench.processes import server
@@ -144,7 +144,14 @@ LONG: Final[Mapping[str, Callable[[], Message]]] = {
 """Calls that take long on thousands of nodes, by method."""
 
 
-def abandoned(running: Running, method: str, calls: int, *, deadline: float | None = None) -> Spent:
+def abandoned(
+    running: Running,
+    method: str,
+    calls: int,
+    *,
+    deadline: float | None = None,
+    at_first: bool = False,
+) -> Spent:
     """Make calls of which nobody awaits the end, and see what they cost afterwards.
 
     Args:
@@ -152,6 +159,7 @@ def abandoned(running: Running, method: str, calls: int, *, deadline: float | No
         method: of those in LONG.
         calls: how many at once.
         deadline: seconds; None: they are cancelled, and their connection closed, after SECONDS.
+        at_first: they are cancelled when the first is answered instead, on any machine.
     """
     requests = [LONG[method]().SerializeToString() for _ in range(calls)]
     with Peer(running.address) as other:
@@ -160,7 +168,10 @@ def abandoned(running: Running, method: str, calls: int, *, deadline: float | No
             begin: Any = peer.channel.unary_unary(_SERVICES + method)
             futures = [begin.future(each, timeout=deadline or PATIENCE) for each in requests]
             if deadline is None:
-                time.sleep(SECONDS)
+                if at_first:
+                    until(lambda: any(future.done() for future in futures), "one is answered")
+                else:
+                    time.sleep(SECONDS)
                 for future in futures:
                     future.cancel()
             for future in futures:
