@@ -49,7 +49,9 @@ def test_calls_of_a_caller_that_has_gone_cost_nothing_any_more(running):
 def test_calls_whose_deadline_has_passed_cost_nothing_any_more(running, method):
     assert method in LONG
     spent = abandoned(running, method, FEW, deadline=0.1)
-    assert spent.codes == {"DEADLINE_EXCEEDED": FEW}
+    # Where the server's clock is first, gRPC's core resets the stream, which is CANCELLED.
+    assert sum(spent.codes.values()) == FEW
+    assert spent.codes.keys() <= {"DEADLINE_EXCEEDED", "CANCELLED"}
     assert spent.cpu < LITTLE
 
 

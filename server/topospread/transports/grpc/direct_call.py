@@ -167,8 +167,9 @@ class DirectCall:
         return self
 
     def stand_in_line(self) -> None:
-        """The call will be carried out later."""
+        """The call will be carried out later, if its caller is still there then."""
         self._since = time.monotonic()
+        self._watch()
 
     def carry_out(self) -> None:
         """Answer the call; what goes wrong outside the frame ends the call, and no thread."""
@@ -222,14 +223,18 @@ class DirectCall:
         gRPC is asked to tell of the caller's end the first time that somebody wants to know, so
         that calls that are answered at once need not wait for one more event.
         """
-        if not self._watched:
-            self._watched = True
-            close = (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)
-            self._reception.start(self._event.call, close, self.closed)
+        self._watch()
         if not self._gone:
             # Other calls are no part of this one's context.
             Variables().run(self._reception.take_in)
         return not self._gone and self.time_remaining() > 0
+
+    def _watch(self) -> None:
+        """Have gRPC tell of the call's end."""
+        if not self._watched:
+            self._watched = True
+            close = (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)
+            self._reception.start(self._event.call, close, self.closed)
 
     def closed(self, event: Any) -> None:
         """The call is over: its caller has gone, or has its answer."""
