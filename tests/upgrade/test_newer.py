@@ -132,12 +132,12 @@ def test_what_is_told_anew_is_stored_as_this_version_stores_it(running, newer):
     held = objects(newer, CLUSTER)
     assert {key: held[key].payload for key in kept} == {k: v.payload for k, v in kept.items()}
     assert judged(running, revision) == (1, ["b1"])
-    # A place that is taken again is written as a whole, too.
+    # A place that is taken again is written as a whole, too; what is held on a2 passes no more.
     manifest = incoming()
     manifest["metadata"]["name"] = "held"
     request = placement_pb2.PlaceRequest(pod=pod_from_manifest(manifest))
     stub: Any = placement_pb2_grpc.PlacementStub(running.channel)
-    assert stub.Place(request, timeout=PATIENCE).node == "a2"
+    assert stub.Place(request, timeout=PATIENCE).node == "b1"
     assert NEW not in objects(newer, CLUSTER)[RESERVED].payload
 
 
