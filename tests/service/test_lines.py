@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import closing, contextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.service.places import Placer, bound, named, untraced
 from tests.service.world import CLUSTER, World, constraint
 from topospread.errors import DeadlineExceeded, LimitExceeded
+from topospread.kube.demands import NO_DEMAND
 from topospread.replica.replica import ReplicaOptions
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.service.asks import Ask
@@ -20,15 +22,17 @@ from topospread.service.cycles import Cycles
 from topospread.service.engine import Engine
 from topospread.service.holding import MOST, Holding
 from topospread.service.place import Preference, place
+from topospread.service.place import choose as chosen
 from topospread.service.rules_book import RulesBook
-from topospread.service.wanted import Held
+from topospread.service.wanted import Held, Job
 from topospread.store.api import Revision, StoredObject
 from topospread_client.manifests import pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from topospread.service.wanted import Line
+    from topospread.service.cycle import Cycle
+    from topospread.service.wanted import Choose, Line, Refusal
     from topospread.store.api import Store, Transaction
 
 BY_ZONE = constraint()
@@ -201,3 +205,103 @@ def test_a_wait_may_be_refused(placer: Placer):
     with pytest.raises(LimitExceeded):
         wait_in_line(placer, holding, 30.0)
     assert all(job.abandoned for line in holding._lines for job in line.jobs)
+
+
+class Counting:
+    """Processor time that goes on by 30 ms with each look at it."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += 0.03
+        return self._now
+
+
+def test_what_has_been_computed_for_long_is_written_before_the_next_is_judged(placer: Placer):
+    placer.holding = Holding(placer.engine, placer.world.store, thread_time=Counting())
+    before = placer.world.store.head(CLUSTER).revision
+    with in_line(placer, [named(f"p{number}", BY_ZONE) for number in range(8)]) as answers:
+        pass
+
+    assert all(answer.node for answer in answers)
+    sizes = [len(transaction.entries) for transaction in written_after(placer, before)]
+    # Two are 60 ms; the one that the thread itself waits for is judged in any case.
+    assert sum(sizes) == 8
+    assert max(sizes) <= 3
+
+
+def judged_by_hand(placer: Placer, pod: dict[str, Any], choose: Choose) -> Held:
+    """The place of a pod that is sought with all that stand in line, by the holder of its lock."""
+    line, job = line_of(placer, pod), Job(placer.wanted(pod), choose, untraced)
+    line.jobs.append(job)
+    placer.holding._rounds.run(job, line.take(job, MOST), line)
+    return job.result()
+
+
+def in_another_thread(placer: Placer, pod: dict[str, Any], seconds: float, found: list[Any]) -> Any:
+    """A caller that stands in line for a pod, with a deadline; then its answer, or its error."""
+    message = pod_from_manifest(pod).SerializeToString()
+    line = line_of(placer, pod)
+    number = len(line.jobs)
+
+    def call() -> None:
+        wanted = placer.holding.wanted(Ask(seconds_from_now(seconds), CLUSTER), message, 60_000)
+        try:
+            found.append(place(placer.holding, wanted, Preference(), untraced))
+        except DeadlineExceeded as failure:
+            found.append(failure)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while len(line.jobs) == number:
+        time.sleep(0.001)
+    return thread
+
+
+def test_no_place_is_held_for_a_caller_who_gave_up_while_others_were_judged(placer: Placer):
+    pod, found = named("b", BY_ZONE), list[Any]()
+
+    def choose(cycle: Cycle, held: Any) -> str | Refusal:
+        thread.join()  # it is judged until the other's time is over
+        return chosen(cycle, NO_DEMAND, Preference())
+
+    line = line_of(placer, pod)
+    with line.lock:
+        thread = in_another_thread(placer, named("a", BY_ZONE), 1.0, found)
+        held = judged_by_hand(placer, pod, choose)
+
+    assert isinstance(found[0], DeadlineExceeded)
+    # Zone c is the one that takes a pod; with a's place there, b would have gone to another.
+    assert held.node == "n-c"
+    assert placer.held() == {"default/b": "n-c"}
+
+
+def test_a_caller_waits_for_the_write_that_has_begun(
+    placer: Placer, monkeypatch: pytest.MonkeyPatch
+):
+    """Its time for other tries ends with the write under way, not its time for an answer."""
+    monkeypatch.setattr("topospread.service.wanted.GIVE_UP", 29.5)
+    pod, found, began = named("b"), list[Any](), threading.Event()
+
+    def apply(*given: Any, **options: Any) -> Any:
+        began.set()
+        while not waiting.abandoned:
+            time.sleep(0.001)
+        return store.apply(*given, **options)
+
+    store = placer.world.store
+    slow = cast("Store", SimpleNamespace(apply=apply, get=store.get))
+    placer.holding._rounds._store = slow
+    line = line_of(placer, pod)
+    with line.lock:
+        thread = in_another_thread(placer, named("a", BY_ZONE), 30.0, found)
+        (waiting,) = line.jobs
+        held = judged_by_hand(
+            placer, pod, lambda cycle, held: chosen(cycle, NO_DEMAND, Preference())
+        )
+    thread.join()
+
+    assert began.is_set()
+    assert found[0].node == "n-c"
+    assert placer.held() == {"default/a": "n-c", "default/b": held.node}

@@ -10,11 +10,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import DeadlineExceeded, InvalidRequest
+from topospread.errors import InvalidRequest
 from topospread.kube.violations import required
 from topospread.service.asks import PodRef
 from topospread.service.rounds import Rounds
-from topospread.service.wanted import Choose, Held, Job, Line, Wanted
+from topospread.service.wanted import Choose, Held, Job, Line, Wanted, too_late
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +42,7 @@ class Holding:
         store: keeps what is held.
         entering_wait: called before a caller waits for longer than usual and may refuse it; the
             returned callable ends the wait.
+        thread_time: processor time of the calling thread, in seconds.
     """
 
     def __init__(
@@ -50,11 +51,12 @@ class Holding:
         store: Store,
         *,
         entering_wait: Callable[[], Callable[[], None]] = lambda: _nothing,
+        thread_time: Callable[[], float] = time.thread_time,
     ) -> None:
         self.engine = engine
         self.store = store
         self._entering_wait = entering_wait
-        self._rounds = Rounds(engine, store)
+        self._rounds = Rounds(engine, store, thread_time)
         self._lines = [Line() for _ in range(LINES)]
 
     def wanted(self, ask: Ask, pod: bytes | PodRef, lifetime: int) -> Wanted:
@@ -97,7 +99,7 @@ class Holding:
             self._wait(line, job)
         try:
             if not job.done:
-                self._rounds.run(line.take(job, MOST), line)
+                self._rounds.run(job, line.take(job, MOST), line)
         finally:
             line.lock.release()
         return job.result()
@@ -108,19 +110,30 @@ class Holding:
         try:
             leave = self._entering_wait()
             try:
-                acquired = line.lock.acquire(timeout=max(0.0, job.give_up_at - time.monotonic()))
+                acquired = line.lock.acquire(timeout=_seconds_until(job.give_up_at))
             finally:
                 leave()
-        finally:
-            job.abandoned = not acquired
-        if not acquired:
-            raise DeadlineExceeded(
-                f"others were placed in namespace {job.wanted.namespace!r} until the deadline"
-            )
+        except BaseException:
+            job.abandoned = True
+            if acquired:
+                line.lock.release()
+            raise
+        if acquired:
+            return
+        job.abandoned = True
+        if job.writing and line.lock.acquire(timeout=_seconds_until(job.wanted.ask.deadline)):
+            if job.done:
+                return
+            line.lock.release()
+        raise too_late(job.wanted)
 
     def show(self, cluster: str, applied: Applied, entries: Sequence[LogEntry]) -> None:
         """Have a write of this server seen by its next decision."""
         self._rounds.show(cluster, applied, entries)
+
+
+def _seconds_until(moment: float) -> float:
+    return max(0.0, moment - time.monotonic())
 
 
 def _nothing() -> None:

@@ -2,7 +2,7 @@
 
 Each pod is judged as if the places of those before it were held already. The write goes through
 only if nothing relevant came after the revision; otherwise what came is fetched, and all are judged
-again.
+again. So are those who were judged after a pod whose caller has gone before the write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from topospread.checkpoints import checkpoint, computing_for
 from topospread.codec.movable import bound_pod
 from topospread.codec.reservations import Claim, reservation_key, reservation_row
 from topospread.errors import (
+    CallerGone,
     Conflict,
+    DeadlineExceeded,
     IdentityChanged,
     RevisionUnavailable,
     StoreUnavailable,
@@ -24,11 +26,11 @@ from topospread.errors import (
 )
 from topospread.kube.objects import TERMINAL_PHASES
 from topospread.replica.view import Token
-from topospread.service.wanted import Held, Job, Refusal
+from topospread.service.wanted import Held, Job, Refusal, too_late
 from topospread.store.api import Key, Kind, LogEntry, Put, Transaction, Unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from topospread.index.changes import ReservationRow
     from topospread.kube.demands import Demand
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from topospread.service.shapes import Judgeable
     from topospread.service.wanted import Line, Wanted
     from topospread.store.api import Applied, Store, StoredObject
+
+COMPUTED: Final = 0.05
+"""Seconds of processor time after which a round writes what it has: those in line wait for it."""
 
 CLAIMS: Final = 4096
 """Claims that are remembered; past it, all are made anew."""
@@ -73,21 +78,34 @@ class Rounds:
     Args:
         engine: judges pods.
         store: keeps what is held.
+        thread_time: processor time of the calling thread, in seconds.
     """
 
-    def __init__(self, engine: Engine, store: Store) -> None:
+    def __init__(
+        self, engine: Engine, store: Store, thread_time: Callable[[], float] = time.thread_time
+    ) -> None:
         self._engine = engine
         self._store = store
+        self._thread_time = thread_time
         self._claims: dict[tuple[Judgeable, Demand], Claim] = {}
 
-    def run(self, jobs: Sequence[Job], line: Line) -> None:
-        """Give each job of one namespace its result."""
-        self._catch_up_with_own(jobs[0].wanted, line)
+    def run(self, own: Job, jobs: Sequence[Job], line: Line) -> None:
+        """Give a job its result, and others of its namespace as far as there is time for them.
+
+        Args:
+            own: the job that this thread waits for.
+            jobs: it and others, in order; those without a result afterwards stand in line again.
+            line: of all of them.
+        """
+        self._catch_up_with_own(own.wanted, line)
         fresh = False
         left = list(jobs)
-        while left:
-            fresh = self._once(left, line, fresh=fresh)
-            left = [job for job in left if not job.done]
+        try:
+            while not own.done:
+                fresh = self._once(own, left, line, fresh=fresh)
+                left = [job for job in left if not job.done]
+        finally:
+            line.jobs.extendleft(reversed([job for job in left if job is not own]))
 
     def show(self, cluster: str, applied: Applied, entries: Sequence[LogEntry]) -> bool:
         """Have a write of this server seen by its next decision; whether it is."""
@@ -107,36 +125,49 @@ class Rounds:
             with suppress(StoreUnavailable, RevisionUnavailable, IdentityChanged):
                 replica.pull()
 
-    def _once(self, jobs: Sequence[Job], line: Line, *, fresh: bool) -> bool:
+    def _once(self, own: Job, jobs: Sequence[Job], line: Line, *, fresh: bool) -> bool:
         """Judge and write; returns whether what comes next is judged at the newest state.
 
         Jobs that are not done afterwards are to be judged again.
         """
+        if own.is_late:
+            jobs = [own]  # its last try: no other write is to end as soon as this one must
+        found: list[tuple[Job, Decided | Held]] = []
         decided: list[Decided] = []
-        unwritten: list[tuple[Job, Held]] = []
         pods: set[str] = set()
+        began, busy = self._thread_time(), False
         for job in jobs:
             if job.wanted.pod.name in pods:
                 continue  # its turn comes when there is a place for the first of them
+            if busy and job is not own:
+                continue
+            if job is not own and (gone := _gone(job)) is not None:
+                job.fail(gone)
+                continue
             pods.add(job.wanted.pod.name)
             try:
                 with computing_for(job.caller):
                     checkpoint()
-                    found = self._judge(job, decided)
+                    judged = self._judge(job, decided)
             except Exception as failure:  # noqa: BLE001 - raised where it is waited for
                 job.fail(failure)
                 continue
-            if isinstance(found, Decided):
-                decided.append(found)
-            else:
-                unwritten.append((job, found))
-        if unwritten and not fresh and self._is_behind(unwritten[0][0], unwritten[0][1].token):
+            finally:
+                busy = busy or self._thread_time() - began >= COMPUTED
+            found.append((job, judged))
+            if isinstance(judged, Decided):
+                decided.append(judged)
+        refused = next(((job, held) for job, held in found if isinstance(held, Held)), None)
+        if refused is not None and not fresh and self._is_behind(refused[0], refused[1].token):
             # Room that was made a moment ago is not to be missed, nor that a pod has ended.
             return True
+        valid = _until_gone(found, decided)
+        decided = [held for _, held in valid if isinstance(held, Decided)]
         if decided and not self._write(decided, line):
             return True
-        for job, held in unwritten:
-            job.answer(held)
+        for job, held in valid:
+            if isinstance(held, Held):
+                job.answer(held)
         return False
 
     def _judge(self, job: Job, before: Sequence[Decided]) -> Decided | Held:
@@ -251,6 +282,7 @@ class Rounds:
         """Others were first: fetch what they did. Whose time is over is told so."""
         now = time.monotonic()
         for each in decided:
+            each.job.writing = False
             each.job.wanted.conflicts += 1
             if now >= each.job.give_up_at:
                 each.job.fail(_too_often(each.job.wanted, conflict))
@@ -268,6 +300,38 @@ class Rounds:
         for each in decided:
             if not each.job.done:
                 each.job.fail(failure)
+
+
+def _gone(job: Job) -> Exception | None:
+    """Why nobody waits for a job any more; None when somebody does."""
+    if job.abandoned or job.is_late:
+        return too_late(job.wanted)
+    try:
+        with computing_for(job.caller):
+            checkpoint()
+    except (CallerGone, DeadlineExceeded) as gone:
+        return gone
+    return None
+
+
+def _until_gone(
+    found: Sequence[tuple[Job, Decided | Held]], decided: Sequence[Decided]
+) -> Sequence[tuple[Job, Decided | Held]]:
+    """What may be written and answered, now that all are judged.
+
+    No place is written for a caller who has gone meanwhile; and as those behind it were judged as
+    if it were held, they are judged again.
+    """
+    for position, (job, held) in enumerate(found):
+        if isinstance(held, Held):
+            continue
+        job.writing = True  # before the look at whether it was abandoned: see Job
+        if job.is_late and not job.abandoned and len(decided) == 1:
+            continue  # its last try
+        if (gone := _gone(job)) is not None:
+            job.fail(gone)
+            return found[:position]
+    return found
 
 
 def _seconds_left(decided: Decided) -> float | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import Beneficiary, Turn, beneficiary
+from topospread.errors import DeadlineExceeded
 from topospread.spread.verdicts import SUCCESS, Status
 
 if TYPE_CHECKING:
@@ -104,7 +106,9 @@ class Job:
     """A place that a thread waits for, and that its own or another thread seeks.
 
     Attributes:
-        abandoned: nobody waits any more.
+        abandoned: nobody waits any more, unless it is being written.
+        writing: it is being written, or fails. Whoever writes sets this before the look at
+            `abandoned`, and whoever waits sets that before the look at this: one of them sees it.
         caller: for whom it is sought, by whichever thread does it.
     """
 
@@ -112,6 +116,7 @@ class Job:
     choose: Choose
     traced: Traced
     abandoned: bool = False
+    writing: bool = False
     caller: Beneficiary | None = field(default_factory=_caller)
     _held: Held | None = field(default=None, init=False)
     _failure: BaseException | None = field(default=None, init=False)
@@ -125,6 +130,11 @@ class Job:
     def give_up_at(self) -> float:
         """When no more tries are made, on the monotonic clock."""
         return self.wanted.ask.deadline - GIVE_UP
+
+    @property
+    def is_late(self) -> bool:
+        """Whether no more tries are made."""
+        return time.monotonic() >= self.give_up_at
 
     def answer(self, held: Held) -> None:
         """The place, or that there is none."""
@@ -140,6 +150,13 @@ class Job:
             raise self._failure
         assert self._held is not None, "it is done"
         return self._held
+
+
+def too_late(wanted: Wanted) -> DeadlineExceeded:
+    """What a caller is answered for whom there was no time left."""
+    return DeadlineExceeded(
+        f"others were placed in namespace {wanted.namespace!r} until the deadline"
+    )
 
 
 @dataclass(slots=True, eq=False)
