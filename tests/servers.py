@@ -11,6 +11,7 @@ import threading
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
@@ -201,8 +202,10 @@ class ServerProcess:
         size: its worker processes, as the test asked for.
     """
 
-    def __init__(self, *arguments: str, **variables: str) -> None:
-        self.process = start(arguments, variables)
+    def __init__(self, *arguments: str, stderr: str = "", **variables: str) -> None:
+        """Start it; `stderr` is the path of a file that takes its log, if not the terminal."""
+        with Path(stderr or os.devnull).open("ab") as file:
+            self.process = start(arguments, variables, file.fileno() if stderr else None)
         assert self.process.stdout is not None
         self.http = self.extender = self.expander = ""
         self.size = 1

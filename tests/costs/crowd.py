@@ -1,53 +1,66 @@
 """The worst requests that are accepted, from many callers at once, and what they leave to others.
 
-    python -m tests.costs.crowd --nodes 5000 --pods 50000
+    python -m tests.costs.crowd [--nodes 5000] [--pods 50000] [--planners] [--only Place]
+        [--server-flag=--no-direct-calls] [--check] [-o json]
 
-Prints the memory before, at its peak and after, and how long another caller's Evaluate took.
+Prints the memory before, at its peak and after, and how long another caller's Evaluate took. With
+`--planners` the planner's calls are among the requests as well; `--only` takes those of one kind.
+`--check` ends with 1 where the aims for memory and for the other caller are not met.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
 from tests.costs.grown import pod
-from tests.costs.measured import HOSTNAME, MIB, ZONE, Measured, load
+from tests.costs.measured import HOSTNAME, MIB, WORKLOADS, ZONE, Measured, load
 from tests.servers import PATIENCE, ServerProcess
-from topospread_proto.v1 import placement_pb2, spread_engine_pb2
+from topospread_proto.v1 import (
+    cluster_state_pb2,
+    placement_pb2,
+    planner_pb2,
+    spread_engine_pb2,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-CONSTRAINTS = 64
-BATCH = 80
+ENGINE: Final = "/topospread.v1.SpreadEngine/"
+PLACEMENT: Final = "/topospread.v1.Placement/"
+PLANNER: Final = "/topospread.v1.Planner/"
+
+CONSTRAINTS: Final = 64
+BATCH: Final = 80
 """Pods of a batch with two constraints each, all with selectors of their own."""
 
-SETTLED = 15.0
-"""Seconds in which freed memory has gone back to the system."""
+TILTED: Final = 300
+"""Pods of a workload that a rebalancing has to move, where the planner's calls are asked for."""
+
+AIMS: Final[Mapping[str, float]] = {"RSS": 2.0, "p99": 20.0}
+"""How many times what it was before the memory may be afterwards, and another's p99 meanwhile."""
+
+MOST_LINES: Final = 20
+"""Lines of the server's log that are shown."""
+
+Request = tuple[str, bytes]
 
 
-def worst(number: int) -> tuple[str, bytes]:
-    """One of the requests that cost most, each with things that nobody named before."""
-    engine, placement = "/topospread.v1.SpreadEngine/", "/topospread.v1.Placement/"
-    kinds: tuple[Callable[[int], tuple[str, Any]], ...] = (
-        lambda i: (f"{engine}BatchEvaluate", _batch(i)),
-        lambda i: (f"{engine}Evaluate", spread_engine_pb2.EvaluateRequest(pod=_wide(i))),
-        lambda i: (f"{engine}PreFilter", spread_engine_pb2.PreFilterRequest(pod=_wide(i))),
-        lambda i: (f"{engine}Evaluate", _what_ifs(i)),
-        lambda i: (f"{engine}Evaluate", spread_engine_pb2.EvaluateRequest(pod=_terms(i))),
-        lambda i: (f"{placement}Place", placement_pb2.PlaceRequest(pod=_resources(i))),
-    )
-    method, request = kinds[number % len(kinds)](number)
-    return method, request.SerializeToString()
+# ------------------------------ what is asked: each with things that nobody named before
 
 
 def _wide(number: int, constraints: int = CONSTRAINTS) -> Any:
+    """A pod with constraints whose selectors are its own; every second one matches some pods."""
     made = pod()
     del made.spec.topology_spread_constraints[:]
     for each in range(constraints):
@@ -55,7 +68,13 @@ def _wide(number: int, constraints: int = CONSTRAINTS) -> Any:
         constraint.max_skew = 5
         constraint.topology_key = HOSTNAME if each % 2 == 0 else ZONE
         constraint.when_unsatisfiable = "DoNotSchedule"
-        constraint.label_selector.match_labels["app"] = f"only-{number}-{each}"
+        own = f"only-{number}-{each}"
+        # Of each topology key one half: two with matching pods, then two without.
+        if each // 2 % 2 == 0:
+            expression = constraint.label_selector.match_expressions.add(key="app", operator="In")
+            expression.values.extend((f"app-{(number + each) % WORKLOADS}", own))
+        else:
+            constraint.label_selector.match_labels["app"] = own
     return made
 
 
@@ -93,6 +112,89 @@ def _resources(number: int) -> Any:
     return made
 
 
+def _explained(number: int) -> Any:
+    # Some 30,000 domains with five reasons each, as many as are accepted.
+    return spread_engine_pb2.ExplainRequest(pod=_wide(number), domain_limit=900)
+
+
+def _simulated(number: int) -> Any:
+    made = planner_pb2.SimulateRequest(pod=_wide(number), replicas=10_000)
+    for each in range(100):
+        made.changes.drain.add(node=f"node-{each}")
+    return made
+
+
+def _ranked(number: int) -> Any:
+    made = planner_pb2.RankForDeletionRequest(namespace="default")
+    # All pods.
+    made.label_selector.match_expressions.add(
+        key="app", operator="NotIn", values=[f"only-{number}"]
+    )
+    for key in (HOSTNAME, ZONE):
+        made.constraints.add(topology_key=key, max_skew=1)
+    return made
+
+
+def _rebalanced(number: int) -> Any:
+    made = planner_pb2.PlanRebalanceRequest(excluded_namespaces=[f"only-{number}"])
+    made.search_time.FromSeconds(5)
+    return made
+
+
+DECISIONS: Final[Mapping[str, tuple[str, Callable[[int], Any]]]] = {
+    "BatchEvaluate": (f"{ENGINE}BatchEvaluate", _batch),
+    "Evaluate": (
+        f"{ENGINE}Evaluate",
+        lambda number: spread_engine_pb2.EvaluateRequest(pod=_wide(number)),
+    ),
+    "PreFilter": (
+        f"{ENGINE}PreFilter",
+        lambda number: spread_engine_pb2.PreFilterRequest(pod=_wide(number)),
+    ),
+    "Evaluate of what-ifs": (f"{ENGINE}Evaluate", _what_ifs),
+    "Evaluate of terms": (
+        f"{ENGINE}Evaluate",
+        lambda number: spread_engine_pb2.EvaluateRequest(pod=_terms(number)),
+    ),
+    "Place": (
+        f"{PLACEMENT}Place",
+        lambda number: placement_pb2.PlaceRequest(pod=_resources(number)),
+    ),
+}
+PLANS: Final[Mapping[str, tuple[str, Callable[[int], Any]]]] = {
+    "Explain": (f"{ENGINE}Explain", _explained),
+    "Simulate": (f"{PLANNER}Simulate", _simulated),
+    "RankForDeletion": (f"{PLANNER}RankForDeletion", _ranked),
+    "PlanRebalance": (f"{PLANNER}PlanRebalance", _rebalanced),
+}
+KINDS: Final = {**DECISIONS, **PLANS}
+
+
+def worst(number: int, kinds: Sequence[str] = tuple(DECISIONS)) -> Request:
+    """One of the requests that cost most: the method, and what is sent."""
+    method, make = KINDS[kinds[number % len(kinds)]]
+    return method, make(number).SerializeToString()
+
+
+def _tilt(measured: Measured) -> None:
+    """Pods that spread over hosts and are on few of them."""
+    request = cluster_state_pb2.ApplyRequest()
+    for number in range(TILTED):
+        made = request.objects.add().pod
+        made.CopyFrom(pod())
+        made.metadata.name, made.metadata.namespace = f"tilted-{number}", "tilted"
+        made.metadata.labels["app"] = "tilted"
+        made.spec.node_name = f"node-{number % 3}"
+        (constraint,) = made.spec.topology_spread_constraints
+        constraint.max_skew, constraint.topology_key = 1, HOSTNAME
+        constraint.label_selector.match_labels["app"] = "tilted"
+    apply: Any = measured.channel.unary_unary("/topospread.v1.ClusterState/Apply")
+    apply(request.SerializeToString(), timeout=PATIENCE)
+
+
+# ------------------------------ who asks
+
+
 class _Another:
     """A caller who asks plain questions one after the other, and how long each took."""
 
@@ -104,7 +206,7 @@ class _Another:
 
     def ask(self, times: int = 0) -> list[float]:
         """So many questions, or as many as there is time for until it is stopped; seconds each."""
-        evaluate: Any = self._channel.unary_unary("/topospread.v1.SpreadEngine/Evaluate")
+        evaluate: Any = self._channel.unary_unary(f"{ENGINE}Evaluate")
         took: list[float] = []
         while not self._stop.is_set() and (not times or len(took) < times):
             began = time.monotonic()
@@ -120,23 +222,23 @@ class _Another:
         self._stop.set()
 
 
-def _p99(took: list[float]) -> float:
-    return sorted(took)[int(len(took) * 0.99)]
-
-
-def _outcomes(address: str, requests: int, callers: int) -> Iterator[str]:
+def _outcomes(
+    address: str, kinds: Sequence[str], requests: int, callers: int, deadline: float
+) -> Iterator[tuple[str, str]]:
+    """The kind of each request, and how it ended."""
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_receive_message_length", -1)]
     channels = [grpc.insecure_channel(address, options) for _ in range(callers)]
-    sent = [worst(number) for number in range(requests)]
+    sent = [worst(number, kinds) for number in range(requests)]
 
-    def one(number: int) -> str:
+    def one(number: int) -> tuple[str, str]:
+        kind = kinds[number % len(kinds)]
         method, request = sent[number]
         call: Any = channels[number % callers].unary_unary(method)
         try:
-            call(request, timeout=PATIENCE)
+            call(request, timeout=deadline if kind in PLANS else PATIENCE)
         except grpc.RpcError as error:
-            return str(error.code().name)
-        return "OK"
+            return kind, str(error.code().name)
+        return kind, "OK"
 
     with ThreadPoolExecutor(callers) as crowd:
         yield from crowd.map(one, range(requests))
@@ -144,39 +246,142 @@ def _outcomes(address: str, requests: int, callers: int) -> Iterator[str]:
         channel.close()
 
 
-def main() -> None:
-    """Do it and print the figures."""
+# ------------------------------ what it comes to
+
+
+def _quantile(took: Sequence[float], share: float) -> float:
+    return sorted(took)[int(len(took) * share)]
+
+
+def _seconds(took: Sequence[float], failed: int) -> dict[str, float]:
+    quantiles = {"p50": _quantile(took, 0.5), "p99": _quantile(took, 0.99)}
+    return {**quantiles, "asked": len(took), "failed": failed}
+
+
+def measure(asked: argparse.Namespace, log: Path) -> dict[str, Any]:
+    """Do it, with the server's log in a file: all figures, in bytes and seconds."""
+    kinds = asked.only or [*DECISIONS, *(PLANS if asked.planners else ())]
+    flags = ("--store", "memory:", "--log-format", "json", *asked.server_flag)
+    with ServerProcess(*flags, stderr=str(log)) as server:
+        measured = Measured(server.process.pid, server.address)
+        load(measured, asked.nodes, asked.pods)
+        if not PLANS.keys().isdisjoint(kinds):
+            _tilt(measured)
+        another = _Another(server.address)
+        alone = _seconds(another.ask(2000), another.failed)
+        another.failed = 0
+        before = measured.rss
+        measured.forget_peak()
+        cpu, began = measured.cpu, time.monotonic()
+        with ThreadPoolExecutor(1) as side:
+            waiting = side.submit(another.ask)
+            try:
+                ended = Counter(
+                    _outcomes(server.address, kinds, asked.requests, asked.callers, asked.deadline)
+                )
+            finally:
+                another.stop()
+            beside = _seconds(waiting.result(), another.failed)
+        after = measured.rss
+        cpu, seconds = measured.cpu - cpu, time.monotonic() - began
+        time.sleep(asked.settle)
+        rss = {
+            "before": before,
+            "peak": measured.peak,
+            "after": after,
+            "settled": measured.rss,
+        }
+    outcomes: dict[str, dict[str, int]] = {kind: {} for kind in kinds}
+    for (kind, code), count in sorted(ended.items()):
+        outcomes[kind][code] = count
+    ratios = {
+        "RSS": rss["after"] / before,
+        "RSS peak": rss["peak"] / before,
+        "RSS settled": rss["settled"] / before,
+        "p50": beside["p50"] / alone["p50"],
+        "p99": beside["p99"] / alone["p99"],
+    }
+    return {
+        **{name: getattr(asked, name) for name in ("nodes", "pods", "requests", "callers")},
+        "server_flags": asked.server_flag,
+        "outcomes": outcomes,
+        "cpu": cpu,
+        "seconds": seconds,
+        "rss": rss,
+        "another": {"alone": alone, "beside": beside},
+        "ratios": ratios,
+        "missed": [name for name, aim in AIMS.items() if ratios[name] > aim],
+    }
+
+
+def _text(figures: Mapping[str, Any], settle: float) -> Iterator[str]:
+    yield (
+        f"{figures['requests']} requests of {figures['callers']} callers at {figures['nodes']}"
+        f" nodes and {figures['pods']} pods, {figures['cpu']:.1f} s of CPU in"
+        f" {figures['seconds']:.1f} s"
+    )
+    for kind, codes in figures["outcomes"].items():
+        yield f"  {kind}: " + ", ".join(f"{count} {code}" for code, count in codes.items())
+    before, peak, after, settled = (size / MIB for size in figures["rss"].values())
+    yield (
+        f"RSS {before:.0f} MiB before, {peak:.0f} at most, {after:.0f} after,"
+        f" {settled:.0f} when {settle:g} s had passed"
+    )
+    for when, took in figures["another"].items():
+        yield (
+            f"another's Evaluate {when}: p50 {took['p50'] * 1e3:.2f} ms, p99"
+            f" {took['p99'] * 1e3:.2f} ms ({took['asked']} asked, {took['failed']} failed)"
+        )
+    for name, ratio in figures["ratios"].items():
+        aim = f" (aim: {AIMS[name]:g})" if name in AIMS else ""
+        yield f"{name} x {ratio:.1f}{aim}"
+
+
+def _bad_lines(log: Path) -> list[str]:
+    """What the log says that is an error, or is no line of the log at all."""
+    found = []
+    for line in log.read_text(errors="replace").splitlines():
+        try:
+            level = json.loads(line)["level"]
+        except (ValueError, TypeError, KeyError):
+            level = "error"
+        if level in ("error", "critical"):
+            found.append(line)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do it and print the figures; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.costs.crowd")
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--callers", type=int, default=64)
-    asked = parser.parse_args()
-    with ServerProcess("--store", "memory:") as server:
-        measured = Measured(server.process.pid, server.address)
-        load(measured, asked.nodes, asked.pods)
-        another = _Another(server.address)
-        quiet = _p99(another.ask(2000))
-        before = measured.rss
-        measured.forget_peak()
-        cpu = measured.cpu
-        with ThreadPoolExecutor(1) as beside:
-            waiting = beside.submit(another.ask)
-            outcomes = list(_outcomes(server.address, asked.requests, asked.callers))
-            another.stop()
-            loaded = waiting.result()
-        after = measured.rss
-        time.sleep(SETTLED)
-        told = {name: outcomes.count(name) for name in sorted(set(outcomes))}
-        sys.stdout.write(
-            f"{asked.requests} requests of {asked.callers} callers at {asked.nodes} nodes and"
-            f" {asked.pods} pods: {told}, {measured.cpu - cpu:.1f} s of CPU\n"
-            f"RSS {before / MIB:.0f} MiB before, {measured.peak / MIB:.0f} at most,"
-            f" {after / MIB:.0f} after, {measured.rss / MIB:.0f} when {SETTLED:g} s had passed\n"
-            f"another's Evaluate p99: {quiet * 1e3:.2f} ms alone, {_p99(loaded) * 1e3:.2f} ms"
-            f" beside them ({len(loaded)} asked, {another.failed} failed)\n"
-        )
+    parser.add_argument("--planners", action="store_true", help="the planner's calls, too")
+    parser.add_argument("--only", action="append", choices=KINDS, help="requests of this kind")
+    parser.add_argument("--deadline", type=float, default=10.0, help="seconds of a planner's call")
+    parser.add_argument("--server-flag", action="append", default=[], help="of topospread serve")
+    parser.add_argument(
+        "--settle", type=float, default=15.0, help="seconds in which memory goes back"
+    )
+    parser.add_argument("--check", action="store_true", help="end with 1 where an aim is missed")
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    asked = parser.parse_args(arguments)
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "stderr"
+        figures = measure(asked, log)
+        bad = _bad_lines(log)
+    figures["error_lines"] = len(bad)
+    if asked.output == "json":
+        sys.stdout.write(json.dumps(figures, indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _text(figures, asked.settle))
+    for line in bad[:MOST_LINES]:
+        sys.stderr.write(f"{line}\n")
+    if len(bad) > MOST_LINES:
+        sys.stderr.write(f"and {len(bad) - MOST_LINES} more lines of errors\n")
+    return 1 if asked.check and figures["missed"] else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -17,6 +17,8 @@ from topospread_proto.v1 import spread_engine_pb2 as engine_pb
 MIB = 1 << 20
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
+WORKLOADS = 500
+"""Of the pods of a large cluster: app-0, app-1 …"""
 _BATCH = 500
 _OF_ALL_THREADS = 2  # of a process's clock, as clock_getcpuclockid(3) makes it
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -125,7 +127,7 @@ class Measured:
         raise AssertionError(name)
 
 
-def load(measured: Measured, nodes: int, pods: int, workloads: int = 500) -> None:
+def load(measured: Measured, nodes: int, pods: int, workloads: int = WORKLOADS) -> None:
     """Fill the server's cluster: nodes in three zones, pods of some workloads spread over them."""
     objects = [_node(i) for i in range(nodes)]
     objects += [_pod(i, i % nodes, i % workloads) for i in range(pods)]
