@@ -1,4 +1,4 @@
-"""Long computations go on one at a time, beside short ones."""
+"""Long computations go on one at a time, beside short ones; what waits in line is not begun."""
 
 from __future__ import annotations
 
@@ -8,66 +8,169 @@ import time
 
 import pytest
 
-from topospread.checkpoints import LONG, Beneficiary, Turn, checkpoint, computing_for
-from topospread.errors import DeadlineExceeded
+from topospread.checkpoints import (
+    LONG,
+    TakesLong,
+    checkpoint,
+    will_write,
+)
+from topospread.errors import CallerGone, DeadlineExceeded, LimitExceeded
+from topospread.transports.grpc.pool import LONG_DECISIONS, Turns, away, decided
 
 PATIENCE = 30
 
 
-def _long(steps: list[str], name: str) -> None:
+def _take_long() -> None:
     """Compute for longer than what counts as long."""
     until = time.thread_time() + 4 * LONG
     while time.thread_time() < until:
         checkpoint()
-    steps.append(name)
 
 
-def test_a_long_computation_waits_for_the_one_before():
-    turn, steps = Turn(), list[str]()
-    entered, leave = threading.Event(), threading.Event()
+def _ever() -> float:
+    return math.inf
 
-    def first() -> None:
-        with computing_for(Beneficiary(math.inf, lambda: True, turn)):
-            _long(steps, "first is long")
-            entered.set()
-            leave.wait(PATIENCE)
-            steps.append("first ends")
 
-    def second() -> None:
-        with computing_for(Beneficiary(math.inf, lambda: True, turn)):
-            _long(steps, "second ends")
+def _decided(decide, *, active=lambda: True, left=lambda: float(PATIENCE)):
+    return decided(decide, left, time.monotonic() + left(), active)
 
-    threads = [threading.Thread(target=first), threading.Thread(target=second)]
-    threads[0].start()
-    assert entered.wait(PATIENCE)
-    threads[1].start()
-    while not turn.waiting:
+
+def _until(reached) -> None:
+    while not reached():
         time.sleep(0.001)
-    leave.set()
+
+
+@pytest.fixture
+def taken():
+    """The turn of long decisions is another's, until it is given."""
+    assert LONG_DECISIONS.try_take()
+    given = threading.Event()
+
+    def give() -> None:
+        if not given.is_set():
+            given.set()
+            LONG_DECISIONS.give()
+
+    yield give
+    give()
+
+
+def test_a_long_decision_is_begun_anew_when_it_is_its_turn(taken):
+    steps, answers = list[str](), list[str]()
+
+    def decide() -> str:
+        steps.append("begun")
+        _take_long()
+        steps.append("done")
+        return "answer"
+
+    thread = threading.Thread(target=lambda: answers.append(_decided(decide)))
+    thread.start()
+    _until(lambda: LONG_DECISIONS.waiting)
+    assert steps == ["begun"]
+    taken()
+    thread.join(PATIENCE)
+    assert steps == ["begun", "begun", "done"]
+    assert answers == ["answer"]
+    assert LONG_DECISIONS.try_take(), "the turn was given back"
+    LONG_DECISIONS.give()
+
+
+def test_a_long_decision_goes_on_where_no_other_does():
+    begun = list[None]()
+
+    def decide() -> bool:
+        begun.append(None)
+        _take_long()
+        return LONG_DECISIONS.try_take()
+
+    assert not _decided(decide), "it has the turn"
+    assert len(begun) == 1
+
+
+def test_a_short_decision_waits_for_nobody(taken):
+    def decide() -> str:
+        checkpoint()
+        checkpoint()
+        return "answer"
+
+    assert _decided(decide) == "answer"
+
+
+@pytest.mark.parametrize(
+    ("left", "active", "error"),
+    [
+        (lambda: 0.0, lambda: True, DeadlineExceeded),
+        (lambda: 60.0, lambda: False, CallerGone),
+    ],
+)
+def test_who_waits_in_line_for_nobody_leaves_it(taken, left, active, error):
+    with pytest.raises(error):
+        LONG_DECISIONS.take(left, active)
+    assert not LONG_DECISIONS.waiting
+    taken()
+    assert LONG_DECISIONS.try_take(), "nobody else was held up"
+    LONG_DECISIONS.give()
+
+
+def test_a_turn_that_comes_as_its_caller_leaves_is_the_next_ones():
+    turns = Turns(1, 2, "calls")
+    assert turns.try_take()
+
+    def leaves() -> bool:
+        turns.give()  # while it is on its way out
+        raise CallerGone("gone")
+
+    with pytest.raises(CallerGone):
+        turns.take(_ever, leaves)
+    assert turns.try_take()
+
+
+def test_turns_come_in_the_order_of_the_line_which_is_bounded():
+    turns, order = Turns(1, 3, "calls"), list[int]()
+    assert turns.try_take()
+
+    def call(number: int) -> None:
+        with turns.turn(lambda: PATIENCE, lambda: True):
+            order.append(number)
+
+    threads = []
+    for number in range(3):
+        threads.append(threading.Thread(target=call, args=(number,)))
+        threads[-1].start()
+        _until(lambda: turns.waiting == len(threads))
+    with pytest.raises(LimitExceeded, match="too many calls at once"):
+        turns.take(_ever, lambda: True)
+    turns.give()
     for thread in threads:
         thread.join(PATIENCE)
-    assert steps == ["first is long", "first ends", "second ends"]
+    assert order == [0, 1, 2]
 
 
-def test_a_short_computation_waits_for_nobody():
-    turn = Turn()
-    turn.take(checkpoint)
-    with computing_for(Beneficiary(math.inf, lambda: True, turn)):
-        checkpoint()
-        checkpoint()
+def test_while_a_long_decision_waits_for_the_store_others_go_on():
+    def decide() -> bool:
+        _take_long()
+        with away():
+            others = LONG_DECISIONS.try_take()
+            if others:
+                LONG_DECISIONS.give()
+        return others
+
+    assert _decided(decide)
 
 
-def test_whoever_waits_for_a_turn_ends_with_the_deadline_and_holds_nobody_up():
-    turn, made_way = Turn(), list[str]()
-    turn.take(checkpoint)
-    with (
-        computing_for(Beneficiary(time.monotonic() + 0.1, lambda: True, turn)),
-        pytest.raises(DeadlineExceeded),
-    ):
-        _long(made_way, "it went on")
-    assert not made_way
-    assert not turn.waiting
-    turn.give()
-    with computing_for(Beneficiary(math.inf, lambda: True, turn)):
-        _long(made_way, "it went on")
-    assert made_way
+def test_what_has_written_is_not_begun_anew(taken):
+    written = list[None]()
+
+    def decide() -> str:
+        will_write()
+        written.append(None)
+        _take_long()
+        return "answer"
+
+    assert _decided(decide) == "answer"
+    assert len(written) == 1
+
+
+def test_it_is_no_exception_that_somebody_on_its_way_takes_for_a_failure():
+    assert not issubclass(TakesLong, Exception)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from http.client import HTTPConnection
 
 import httpx
@@ -24,6 +25,10 @@ from tests.http.extender_client import (
 )
 from tests.servers import PATIENCE, ZONE, served, until
 from tests.telemetry.expositions import value
+from topospread.checkpoints import LONG, checkpoint
+from topospread.service.extend import filter_candidates
+from topospread.transports.grpc.pool import LONG_DECISIONS
+from topospread.transports.http import extender_verbs
 from topospread_proto.v1 import placement_pb2
 from topospread_proto.v1.placement_pb2_grpc import PlacementStub
 
@@ -588,3 +593,26 @@ def test_places_outrun_nothing(fresh, caplog):
         assert len(fresh.ask("place", spreading(name), NAMES)["NodeNames"]) == 1
     assert "may break maxSkew" not in caplog.text
     assert counted(fresh, "topospread_extender_outrun_total") == 0
+
+
+def test_a_filter_that_takes_long_holds_no_other_connection_up(fresh, monkeypatch):
+    """One thread reads all connections: it is not the one that waits for another's decision."""
+
+    def takes_long(*asked):
+        until_long = time.thread_time() + 4 * LONG
+        while time.thread_time() < until_long:
+            checkpoint()
+        return filter_candidates(*asked)
+
+    monkeypatch.setattr(extender_verbs, "filter_candidates", takes_long)
+    fresh.http.get("/livez")
+    left = ExitStack()
+    assert LONG_DECISIONS.try_take()
+    with left, ThreadPoolExecutor(1) as other:
+        left.callback(LONG_DECISIONS.give)
+        asked = other.submit(fresh.ask, "filter", spreading("probe"), NAMES)
+        until(lambda: LONG_DECISIONS.waiting > 0, "it waits for its turn")
+        assert fresh.http.get("/livez").status_code == 200
+        assert not asked.done()
+        left.close()
+        assert asked.result(PATIENCE)["NodeNames"] == NAMES

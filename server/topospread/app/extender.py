@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topospread.errors import LimitExceeded
-from topospread.transports.grpc.pool import DECISIONS, overloaded
+from topospread.transports.grpc.pool import decided, overloaded
 from topospread.transports.http.extender import Answer, Extender, Submit, Workplaces
 from topospread.transports.http.extender_verbs import Verbs
 
@@ -50,7 +50,7 @@ def make_extender(
         Workplaces(
             decide=_submit(pools.extender, "extender", metrics),
             wait=_submit(pools.state, "state", metrics),
-            turn=DECISIONS,
+            decided=decided,
         ),
         places=settings.extender == "place",
         max_body_bytes=settings.http_max_body_bytes,

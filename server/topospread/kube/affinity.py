@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.kube.selectors import IN, NOT_IN, Requirement, SelectorError, compile_requirement
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def compile_requirements(requirements: NodeRequirements) -> CompiledRequirements
 
 
 def _compile_term(term: NodeTerm) -> CompiledTerm | None:
+    checkpoint()
     if not term.match_expressions and not term.match_fields:
         return None
     try:

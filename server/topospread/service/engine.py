@@ -35,8 +35,12 @@ if TYPE_CHECKING:
     from topospread.service.rules_book import RulesBook
     from topospread.service.shapes import Judgeable
     from topospread.spread.settings import Rules
+    from topospread.spread.topology import GroupKey
     from topospread.store.api import StoredObject
 
+
+COUNTED_AT_ONCE: Final = 16
+"""Selectors: one takes some 0.2 ms at 50,000 pods, and nothing else changes meanwhile."""
 
 FEW_NODES: Final = 1250
 """Nodes below which a constraint costs the same however few they are."""
@@ -254,6 +258,7 @@ class Engine:
         shape = self._shapes.get(pod.key)
         if shape is None:
             parsed = pod.parse(self.limits.terms)
+            checkpoint()
             check_size(parsed, self.limits)
             shape = Shape(parsed, pod.size)
             self._shapes.put(pod.key, shape)
@@ -346,7 +351,7 @@ class Engine:
                 # It has no others: whoever goes on for long would keep what many have asked for.
                 return replace(view, snapshot=snapshot.only(groups)) if kept else view
             # Workloads of the newer view may select other pods, so look again.
-            view = replica.keep(groups)
+            view = _kept(groups, replica)
             kept = True
 
     def _cycle(
@@ -373,6 +378,15 @@ class Engine:
                 yield PodMove(move.pod, view.snapshot.slot(node), delta)
 
         return (*placed(ask.add_pods, +1), *placed(ask.remove_pods, -1))
+
+
+def _kept(groups: set[GroupKey], replica: Replica) -> View:
+    """A view that counts all of them: new ones take time, so they are counted some at a time."""
+    new = replica.loaded().snapshot.missing(groups)
+    for some in range(0, len(new), COUNTED_AT_ONCE):
+        checkpoint()
+        replica.keep(new[: some + COUNTED_AT_ONCE])
+    return replica.keep(groups)
 
 
 def _to_be_split(why: str, first: int = 0) -> InvalidRequest:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import will_write
 from topospread.errors import InvalidRequest
 from topospread.kube.violations import required
 from topospread.service.asks import PodRef
@@ -92,6 +93,7 @@ class Holding:
             DeadlineExceeded: others stood in line before it until then.
             InvalidRequest, NotFound, Unavailable: see Engine.begin and Writer.apply.
         """
+        will_write()
         job = Job(wanted, choose, traced)
         line = self._lines[hash(wanted.place) % LINES]
         line.jobs.append(job)

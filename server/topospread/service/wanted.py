@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import Beneficiary, Turn, beneficiary
+from topospread.checkpoints import Beneficiary, beneficiary
 from topospread.errors import DeadlineExceeded
 from topospread.spread.verdicts import SUCCESS, Status
 
@@ -26,15 +26,6 @@ DEFAULT_LIFETIME: Final = 60_000
 
 GIVE_UP: Final = 0.05
 """Seconds before the deadline at which the last try is made, so that its end can still be told."""
-
-_PLACES: Final = Turn()
-"""Of long judgements of places. A turn of their own: whoever judges for a namespace has its line's
-lock, for which others may wait while it is their turn among all calls."""
-
-
-def _caller() -> Beneficiary | None:
-    whom = beneficiary()
-    return None if whom is None else whom.within(_PLACES)
 
 
 @dataclass(slots=True)
@@ -117,7 +108,7 @@ class Job:
     traced: Traced
     abandoned: bool = False
     writing: bool = False
-    caller: Beneficiary | None = field(default_factory=_caller)
+    caller: Beneficiary | None = field(default_factory=beneficiary)
     _held: Held | None = field(default=None, init=False)
     _failure: BaseException | None = field(default=None, init=False)
 

@@ -75,6 +75,7 @@ def pre_filter(
 
 
 def _domain_state(constraint: Constraint, topology: Topology, moves: _Moves | None) -> DomainState:
+    checkpoint()
     key, eligibility = constraint.topology_key, constraint.eligibility
     membership = topology.membership(eligibility, key)
     if constraint.group.counts_nothing:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.checkpoints import checkpoint
 from topospread.spread.cells import Cells
 from topospread.spread.topology import GroupKey, Partition, Traits
 
@@ -106,6 +107,7 @@ def _term(
     traits: Traits,
     topology: Topology,
 ) -> Term:
+    checkpoint()
     key, eligibility = constraint.topology_key, constraint.eligibility
     membership = topology.membership(eligibility, key)
     if not per_node:

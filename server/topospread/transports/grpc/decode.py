@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.codec.frames import framed
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.settings import profile_from_proto
@@ -130,6 +131,7 @@ def pod_of(
 
 
 def _move(move: common_pb2.PodOnNode) -> Move:
+    checkpoint()
     return Move(pod_from_proto(move.pod), move.node)
 
 

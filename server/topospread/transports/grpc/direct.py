@@ -209,8 +209,8 @@ class DirectCalls(Pool):
         with self._lock:
             if worker.lent or self._closed:
                 return
-            worker.lent = True
             self.start_worker(self._serve)
+            worker.lent = True
 
     # ------------------------------ threads
 
@@ -248,7 +248,7 @@ class DirectCalls(Pool):
         worker.busy = True
         with suppress(IndexError):
             self._line.popleft().carry_out()
-        worker.busy = False
+        worker.busy = worker.long = False
         worker.turns += 1
 
     def _help(self, worker: Worker) -> None:
@@ -264,7 +264,8 @@ class DirectCalls(Pool):
 
     def _may_grow(self) -> bool:
         """Whether one more thread may join to relieve the others; under the lock."""
-        return not self._closed and len(self._workers) < self._count + self._waiting + MAX_RELIEF
+        bound = self._count + self._waiting + self._long() + MAX_RELIEF
+        return not self._closed and len(self._workers) < bound
 
     def _leave(self, worker: Worker) -> None:
         with self._lock:

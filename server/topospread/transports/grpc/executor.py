@@ -135,9 +135,9 @@ class BoundedExecutor(Pool):
         with self._lock:
             if worker.lent or self._closed:
                 return
+            self.start_worker(self._serve)
             worker.lent = True
             self._lent += 1
-            self.start_worker(self._serve)
 
     def _serve(self, worker: Worker) -> None:
         while (work := self._line.get()) is not None:
@@ -163,7 +163,7 @@ class BoundedExecutor(Pool):
     def _serve_one(worker: Worker, work: Work) -> None:
         worker.busy = True
         carry_out(work)
-        worker.busy = False
+        worker.busy = worker.long = False
 
     def _leave(self, worker: Worker) -> None:
         with self._lock:
@@ -192,7 +192,7 @@ class BoundedExecutor(Pool):
         with self._lock:
             places = [worker for worker in self._workers if not worker.lent]
             away = [worker for worker in places if (left := worker.away_since) and left < since]
-            room = max(0, self._away + self._waiting - self._lent)
+            room = max(0, self._away + self._waiting + self._long() - self._lent)
         for worker in away[: min(room, wanted)]:
             self._lend(worker)
         if len(away) < len(places):
@@ -207,8 +207,8 @@ class BoundedExecutor(Pool):
             if self._closed:
                 return
             for _ in range(count):
-                self._lent += 1
                 self.start_worker(self._help, lent=True)
+                self._lent += 1
 
 
 class StreamExecutor(Pool):

@@ -44,7 +44,7 @@ from topospread.transports.grpc.calls import (
 from topospread.transports.grpc.failures import Failure, failure_of
 from topospread.transports.grpc.needs import address_of, caller_of, known_as, need_of
 from topospread.transports.grpc.packing import RequestBytes, plain
-from topospread.transports.grpc.pool import DECISIONS, Pool, Turns, away, overloaded
+from topospread.transports.grpc.pool import Pool, Turns, away, decided, overloaded
 from topospread.transports.grpc.streams import OpenStreams
 from topospread.transports.grpc.untaken import Untaken
 
@@ -110,7 +110,7 @@ class Frame:
         self.refusals = refusals or Refusals()
         self.largest = largest or RequestBytes()
         self.untaken = untaken or Untaken()
-        self.large = Turns(LARGE_ANSWERS, LARGE_WAITING)
+        self.large = Turns(LARGE_ANSWERS, LARGE_WAITING, "calls with large answers")
         self.stopping = False
         self.streams = OpenStreams()
 
@@ -199,7 +199,7 @@ class _Framed:
         self._label = f"{service.rsplit('.')[-1]}/{name}"
         self._meter = frame.meter(self._label)
         self._pool_name = pool_name
-        self._turn = DECISIONS if pool_name == "decisions" else None
+        self._decides = pool_name == "decisions"
         self._need = need_of(service, name)
         self.most = frame.largest.of(name)
         self._large = name in _LARGE
@@ -245,13 +245,13 @@ class _Framed:
                 around = self._watched(caller, context)
             elif self._large:
                 around = self._in_turn(call, context)
-            with around, computing_for(Beneficiary(call.deadline, call.active, self._turn)):
-                answer = _served(method, raw, raws, call, context, self.most)
-                if span.recording:
-                    _describe_answer(span, answer)
-                payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
-                # What it was made of is let go of before the next one's turn.
-                del answer
+            serve = partial(self._payload, method, raw, raws, call, context)
+            with around:
+                if self._decides:
+                    payload = decided(serve, call.left, call.deadline, call.active)
+                else:
+                    with computing_for(Beneficiary(call.deadline, call.active)):
+                        payload = serve()
                 if self._large:
                     self._expected = max(1, len(payload))
                 self._frame.untaken.note(context, len(payload))
@@ -259,6 +259,20 @@ class _Framed:
             self._failed(error, span, context, started)
         self._done(span, context, started)
         return payload
+
+    def _payload(
+        self,
+        method: Unary[Any] | UnaryBytes | StreamIn[Any] | Unoffered,
+        raw: bytes,
+        raws: Iterator[bytes],
+        call: Call,
+        context: Context,
+    ) -> bytes:
+        """The serialized answer."""
+        answer = _served(method, raw, raws, call, context, self.most)
+        if call.span.recording:
+            _describe_answer(call.span, answer)
+        return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
     def stream_out(
         self,

@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from typing_extensions import override
 
-from topospread.checkpoints import Turn, beneficiary
-from topospread.errors import LimitExceeded
+from topospread.checkpoints import Beneficiary, TakesLong, beneficiary, computing_for
+from topospread.errors import CallerGone, DeadlineExceeded, LimitExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
+
+_T = TypeVar("_T")
 
 Work = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 """A call as grpcio submits it: its future, a function and its arguments."""
@@ -32,7 +35,7 @@ DEFAULT_WAITING: Final = 64
 """Calls that may wait at once for revisions and first loads."""
 
 MAX_LONG: Final = 128
-"""Threads of a pool that are replaced for long computations, of which one goes on at a time."""
+"""Long decisions that may wait for their turn, each on a thread of its own."""
 
 JOIN_SECONDS: Final = 5.0
 """How long a shutdown waits for threads that are in the middle of something."""
@@ -56,6 +59,7 @@ class Worker(threading.Thread):
         cancel: ends the call whose message it waits for.
         patient: that message may take its time.
         turns: what it has done so far.
+        long: its call takes long, or waits for its turn to.
     """
 
     def __init__(self, pool: Pool, name: str, work: Callable[[Worker], None]) -> None:
@@ -67,6 +71,7 @@ class Worker(threading.Thread):
         self.cancel: Callable[[], object] | None = None
         self.patient = False
         self.turns = 0
+        self.long = False
         self._work = work
 
     @override
@@ -131,7 +136,11 @@ class Pool(ThreadPoolExecutor):
                     f"{self._waiting_bound} calls wait for revisions or first loads already"
                 )
             self._waiting += 1
-        self._lend(worker)
+        try:
+            self._lend(worker)
+        except BaseException:
+            self._leave_wait()
+            raise
         return self._leave_wait
 
     def _leave_wait(self) -> None:
@@ -142,19 +151,33 @@ class Pool(ThreadPoolExecutor):
         """Give the worker's place to a replacement, if it has one to give."""
 
     def make_way(self, worker: Worker) -> None:
-        """Have others do what the worker would do next: its call turned out to take long."""
-        with self._lock:
-            crowded = sum(each.lent for each in self._workers) >= MAX_LONG + self._waiting_bound
-        if not crowded:
-            self._lend(worker)
+        """Have others do what the worker would do next: its call turned out to take long.
+
+        Raises:
+            LimitExceeded: there can be no more threads.
+        """
+        worker.long = True
+        self._lend(worker)
+
+    def _long(self) -> int:
+        """Workers whose calls take long; under the lock."""
+        return sum(worker.long for worker in self._workers)
 
     def start_worker(self, work: Callable[[Worker], None], *, lent: bool = False) -> None:
-        """Start one more thread; under the lock, so that whoever sees it may join it."""
+        """Start one more thread; under the lock, so that whoever sees it may join it.
+
+        Raises:
+            LimitExceeded: the system allows no more.
+        """
         self._workers_made += 1
         worker = Worker(self, f"{self._name}-{self._workers_made}", work)
         worker.lent = lent
         self._workers.add(worker)
-        worker.start()
+        try:
+            worker.start()
+        except RuntimeError as full:
+            self._workers.discard(worker)
+            raise LimitExceeded("no more threads can be started: try again later") from full
 
     def silent(self, since: float, *, patient: bool = False) -> list[Worker]:
         """Workers whose caller has sent no message since then, the longest silent first.
@@ -203,6 +226,8 @@ def away(
         patient: the message may take its time, as the next one of a stream may: the thread is not
             taken away for others, only when the server stops.
     """
+    if (whom := beneficiary()) is not None:
+        whom.give_turn()
     thread = threading.current_thread()
     if not isinstance(thread, Worker):
         return nullcontext()
@@ -224,47 +249,110 @@ def lend_place() -> Callable[[], None]:
 
 
 class Turns:
-    """For calls that take much memory each: a few at once, though a pool may lend more threads.
+    """For calls that take much each: a few at once, though a pool may lend more threads.
 
     Args:
         at_once: calls under way.
-        waiting: calls that may wait for their turn.
+        waiting: calls that may wait for their turn; they go on in the order in which they came.
+        what: they are, for messages.
     """
 
-    def __init__(self, at_once: int, waiting: int) -> None:
-        self._places = threading.Semaphore(at_once)
-        self._waiting = threading.Semaphore(waiting)
+    def __init__(self, at_once: int, waiting: int, what: str) -> None:
+        self._lock = threading.Lock()
+        self._free = at_once
+        self._bound = waiting
+        self._what = what
+        self._line: deque[threading.Lock] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Calls that wait for their turn."""
+        return len(self._line)
 
     @contextmanager
     def turn(self, left: Callable[[], float], active: Callable[[], bool]) -> Iterator[None]:
-        """Around one call.
+        """Around one call; see :meth:`take`."""
+        self.take(left, active)
+        try:
+            yield
+        finally:
+            self.give()
+
+    def try_take(self) -> bool:
+        """Go on now if fewer than may are under way."""
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return True
+        return False
+
+    def take(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
+        """Wait until it is this call's turn.
 
         Args:
             left: seconds until the caller's deadline.
             active: whether the caller still waits.
 
         Raises:
-            LimitExceeded: too many wait already, or it was not its turn in time.
+            LimitExceeded: too many wait already.
+            DeadlineExceeded, CallerGone: nobody waits any more.
         """
-        self._wait(left, active)
-        try:
-            yield
-        finally:
-            self._places.release()
-
-    def _wait(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
-        if self._places.acquire(blocking=False):
-            return
-        if not self._waiting.acquire(blocking=False):
-            raise LimitExceeded("too many calls with large answers at once: try again later")
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            if len(self._line) >= self._bound:
+                raise LimitExceeded(f"too many {self._what} at once: try again later")
+            mine = threading.Lock()
+            mine.acquire()
+            self._line.append(mine)
+        came = False
         try:
             with away():
-                while active() and (seconds := left()) > LAST_LOOK:
-                    if self._places.acquire(timeout=min(seconds, LOOK)):
-                        return
+                while not came and active() and (seconds := left()) > LAST_LOOK:
+                    came = mine.acquire(timeout=min(seconds, LOOK))
         finally:
-            self._waiting.release()
-        raise LimitExceeded("others with large answers took all of the time: try again later")
+            if not came:
+                self._leave(mine)
+        if came:
+            return
+        if left() > LAST_LOOK:
+            raise CallerGone("the caller cancelled the call or went away")
+        raise DeadlineExceeded(
+            f"the deadline passed while other {self._what} went first: allow more time"
+        )
+
+    def give(self) -> None:
+        """Let the next one go on."""
+        with self._lock:
+            if self._line:
+                self._line.popleft().release()
+            else:
+                self._free += 1
+
+    def _leave(self, mine: threading.Lock) -> None:
+        """Wait no more; the turn may have come in between."""
+        with self._lock:
+            waits = mine in self._line
+            if waits:
+                self._line.remove(mine)
+        if not waits:
+            self.give()
+
+
+class _LongDecisions(Turns):
+    """Turns whose calls make way for others in their pool, so that these find a thread."""
+
+    @override
+    def try_take(self) -> bool:
+        if not super().try_take():
+            return False
+        try:
+            _make_way()
+        except BaseException:
+            self.give()
+            raise
+        return True
 
 
 def _make_way() -> None:
@@ -273,8 +361,35 @@ def _make_way() -> None:
         thread.pool.make_way(thread)
 
 
-DECISIONS: Final = Turn(_make_way)
-"""Of long decisions, from whichever listener: one goes on at a time, beside short ones."""
+LONG_DECISIONS: Final = _LongDecisions(1, MAX_LONG, "decisions that take long")
+"""From whichever listener: one goes on at a time, beside short ones."""
+
+
+def decided(
+    decide: Callable[[], _T], left: Callable[[], float], deadline: float, active: Callable[[], bool]
+) -> _T:
+    """Carry out a decision. One that turns out to take long is begun anew when it is its turn.
+
+    So what waits in line is the request alone, and short decisions wait for one long one at most.
+
+    Args:
+        decide: makes the answer; may be called twice.
+        left: seconds until the caller's deadline.
+        deadline: the same on the monotonic clock.
+        active: whether the caller still waits.
+
+    Raises:
+        LimitExceeded: too many that take long wait already, or it was not its turn in time.
+    """
+    with (
+        suppress(TakesLong),
+        computing_for(Beneficiary(deadline, active, LONG_DECISIONS, anew=True)),
+    ):
+        return decide()
+    _make_way()
+    LONG_DECISIONS.take(left, active)
+    with computing_for(Beneficiary(deadline, active, LONG_DECISIONS, has_turn=True)):
+        return decide()
 
 
 def carry_out(work: Work) -> None:

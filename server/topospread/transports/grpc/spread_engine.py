@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import Beneficiary, computing_for
+from topospread.checkpoints import checkpoint
 from topospread.errors import TopospreadError
 from topospread.service.evaluate import Evaluation, evaluate, evaluate_batch
 from topospread.service.filter import filter_
@@ -22,7 +23,7 @@ from topospread.transports.grpc.calls import (
 from topospread.transports.grpc.decode import ask_of, batch_ask_of, nodes_of
 from topospread.transports.grpc.encode import Encoder, stream_answer
 from topospread.transports.grpc.failures import failure_of
-from topospread.transports.grpc.pool import DECISIONS
+from topospread.transports.grpc.pool import decided
 from topospread_proto.v1 import frames_pb2 as frames
 from topospread_proto.v1 import spread_engine_pb2 as pb
 
@@ -105,8 +106,10 @@ class SpreadEngineServicer:
             raw = b"".join(request)
             if call.permit is not None:
                 call.permit(raw)
-            with computing_for(Beneficiary(one.deadline, one.active, DECISIONS)):
-                answer = self.evaluate(parse(frames.EvaluateFrame, raw), one)
+            question = parse(frames.EvaluateFrame, raw)
+            answer = decided(
+                partial(self.evaluate, question, one), one.left, one.deadline, one.active
+            )
         except Exception as error:  # noqa: BLE001 - one question's failure ends no other's stream
             failure = failure_of(error)
             span.end(failure.code.value[0], error)
@@ -121,11 +124,12 @@ class SpreadEngineServicer:
         ask = batch_ask_of(request, call)
         answers = evaluate_batch(self._engine, ask, request.pods, request.top_k)
         response = pb.BatchEvaluateResponse()
-        self._observer.batch_evaluated(answers, ask, call)
         for answer in answers:
+            checkpoint()
             response.results.append(self._result(answer))
             if isinstance(answer, Evaluation):
                 response.revision = answer.resolved.cycle.view.token
+        self._observer.batch_evaluated(answers, ask, call)
         return response
 
     def _result(self, answer: Evaluation | TopospreadError) -> pb.BatchEvaluateResult:

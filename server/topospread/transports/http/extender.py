@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol
@@ -16,7 +17,7 @@ from starlette.requests import HTTPConnection
 
 from topospread.access.audit import audit
 from topospread.access.callers import Role
-from topospread.checkpoints import Beneficiary, checkpoint, computing_for
+from topospread.checkpoints import Beneficiary, TakesLong, checkpoint, computing_for
 from topospread.errors import CallerGone
 from topospread.transports.http.bodies import Body, Room, packed, unpacked
 from topospread.transports.http.extender_json import error_body
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from topospread.checkpoints import Turn
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Tracing
 
@@ -78,6 +78,21 @@ class Submit(Protocol):
         ...
 
 
+class Decided(Protocol):
+    """Carries out a decision; one that takes long waits for its turn."""
+
+    def __call__(
+        self,
+        decide: Callable[[], bytes],
+        left: Callable[[], float],
+        deadline: float,
+        active: Callable[[], bool],
+        /,
+    ) -> bytes:
+        """See :func:`topospread.transports.grpc.pool.decided`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Workplaces:
     """Who does the work.
@@ -85,12 +100,12 @@ class Workplaces:
     Attributes:
         decide: for what is computed at once.
         wait: for what waits for the store, and for large bodies.
-        turn: of long computations.
+        decided: carries out what may take long on one of their threads.
     """
 
     decide: Submit
     wait: Submit
-    turn: Turn | None = None
+    decided: Decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +121,10 @@ class _Call:
     headers: Mapping[bytes, bytes]
     deadline: float
     gone: Event = field(default_factory=Event)
+
+    def left(self) -> float:
+        """Seconds until the deadline."""
+        return self.deadline - time.monotonic()
 
 
 class Extender:
@@ -175,31 +194,36 @@ class Extender:
             call = _Call(target, body.content, headers, time.monotonic() + PATIENCE)
             quick = len(body.content) <= LARGE and not waits(target)
             if quick and self._verbs.waits_for_nothing(target.cluster):
-                # A decision takes less time than its way to another thread and back.
-                return self._served(call)
+                # A decision takes less time than its way to another thread and back. This thread
+                # has other connections to mind, so that one that takes longer is begun anew there.
+                with suppress(TakesLong):
+                    return self._served(call, _at_once)
             submit = self._workplaces.decide if quick else self._workplaces.wait
             leaving = asyncio.create_task(_await_leaving(receive, call.gone))
             try:
-                return await asyncio.wrap_future(submit(lambda: self._served(call)))
+                return await asyncio.wrap_future(
+                    submit(lambda: self._served(call, self._workplaces.decided))
+                )
             finally:
                 leaving.cancel()
 
     # ------------------------------ on whichever thread does the work
 
-    def _served(self, call: _Call) -> Answer:
+    def _served(self, call: _Call, decided: Decided) -> Answer:
         """Carry out a call in its span."""
         verb, headers = call.target.verb, call.headers
         span = self._tracing.start(f"extender {verb.value}", _trace(headers))
         span.set("topospread.cluster", call.target.cluster)
         what: dict[str, object] = {}
         try:
-            encoding = headers.get(b"content-encoding", b"")
-            whom = Beneficiary(call.deadline, lambda: not call.gone.is_set(), self._workplaces.turn)
-            with computing_for(whom):
+
+            def decide() -> bytes:
                 checkpoint()  # it may have stood in line
+                encoding = headers.get(b"content-encoding", b"")
                 body = unpacked(call.body, encoding, self._max_body_bytes)
-                asked = Asked(call.target, body, call.deadline, span, what)
-                found = self._verbs.serve(asked)
+                return self._verbs.serve(Asked(call.target, body, call.deadline, span, what))
+
+            found = decided(decide, call.left, call.deadline, lambda: not call.gone.is_set())
         except CallerGone as gone:
             span.end_http(_GONE, gone)
             raise
@@ -211,6 +235,31 @@ class Extender:
         span.end_http(200)
         found, is_packed = packed(found, headers.get(b"accept-encoding", b""))
         return Answer(200, found, is_packed=is_packed, traceparent=span.traceparent, what=what)
+
+
+class _NoRoom:
+    """No long computation may go on."""
+
+    def try_take(self) -> bool:
+        return False
+
+    def take(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
+        raise TakesLong
+
+    def give(self) -> None:
+        raise AssertionError("nothing was taken")
+
+
+def _at_once(
+    decide: Callable[[], bytes],
+    left: Callable[[], float],
+    deadline: float,
+    active: Callable[[], bool],
+) -> bytes:
+    """Carry out a decision that takes no time; otherwise it ends with TakesLong."""
+    del left
+    with computing_for(Beneficiary(deadline, active, _NoRoom(), anew=True)):
+        return decide()
 
 
 async def _await_leaving(receive: Receive, gone: Event) -> None:
