@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.index.changes import GROUPS, ZONE, group
 from tests.index.comparing import assert_counts, read
 from tests.index.counting import Cluster
-from topospread.index.builder import MEASURED_EVERY, Builder
+from topospread.index.builder import Builder
 from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow
-from topospread.index.groups import MAX_PENDING
+from topospread.index.groups import MAX_PENDING, Group
 from topospread.index.nodes import MAX_COLUMNS, NodeTable
 from topospread.kube.objects import Node
 from topospread.spread.topology import Eligibility
@@ -158,8 +158,32 @@ def test_groups_are_bounded_in_bytes_too() -> None:
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # As many come again before it is looked how much all hold.
-    assert after - before < 2 * most + MEASURED_EVERY * 20_000
+    assert after - before < 1.5 * most
+
+
+def test_only_groups_that_hold_more_than_before_are_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sizes of all were added up after every 64 new ones."""
+    builder, measured = Builder(), []
+    builder.fold([joins("n")])
+    groups = [group(labels={"app": str(number)}) for number in range(600)]
+
+    def size(of: Group) -> int:
+        measured.append(of.key)
+        return 1000
+
+    monkeypatch.setattr(Group, "size", property(size))
+    for asked in groups[:500]:
+        builder.keep([asked])
+    assert len(measured) == 499
+    for asked in groups[500:]:
+        builder.keep([asked])
+        builder.fold([starts("p", "n", (("app", "0"),))])
+    assert len(measured) == 599
+    assert builder.snapshot.domain_counts(groups[0], Eligibility(), ZONE).sum() == 1
+    builder.keep([])
+    assert measured[599:] == [groups[599], groups[0]]
 
 
 def test_groups_that_were_not_asked_for_lately_go_and_come_back_right() -> None:

@@ -293,7 +293,7 @@ def test_a_kept_cycle_keeps_no_counts_that_others_asked_for(three_zones: World):
 
 
 def _cycle(size: int = 0, groups: tuple[_Counts, ...] = ()) -> Any:
-    return SimpleNamespace(size=size, groups=groups)
+    return SimpleNamespace(size=size, groups=groups, growth=0)
 
 
 @dataclass(eq=False)

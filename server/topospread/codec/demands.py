@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.bounded import Bounded
 from topospread.codec.parsing import request
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.demands import (
@@ -38,12 +39,15 @@ MAX_RESOURCES: Final = 100
 REMEMBERED: Final = 4096
 """Demands that are remembered; past it, all are read anew."""
 
+REMEMBERED_BYTES: Final = 2 << 20
+"""Of these, with the bytes that they were read from."""
+
 
 class Demands:
     """Reads demands; those of one template only once. Threads may share one."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Demand] = {}
+        self._known: Bounded[Hashable, Demand] = Bounded(REMEMBERED_BYTES, REMEMBERED)
 
     def of(self, encoded: bytes) -> tuple[Demand, str]:
         """The demand in the bytes of a v1.Pod, and the node that the pod is bound to.
@@ -61,12 +65,12 @@ class Demands:
             tuple(spec.scheduling_gates),
             tuple(spec.resources),
         )
-        demand = self._known.get(key)
+        demand = self._known.kept.get(key)
         if demand is None:
             demand = demand_of(request(pb.Pod, encoded, frame=frames_pb2.DemandFrame).spec)
-            if len(self._known) >= REMEMBERED:
-                self._known = {}
-            self._known[key] = demand
+            read_from = sum([40 + len(part) for parts in key for part in parts])
+            read = sum([170 + len(name) for name, _ in demand.requests])
+            self._known.put(key, demand, 800 + read_from + read)
         return demand, spec.node_name
 
 

@@ -8,6 +8,7 @@ that has it.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -49,9 +50,6 @@ SPARE: Final = 64
 MAX_GROUP_BYTES: Final = 48 << 20
 """Of the groups of one cluster: some eight hundred that are counted by hostname on 5,000 nodes."""
 
-MEASURED_EVERY: Final = 64
-"""New groups after which it is looked how much all of them hold."""
-
 
 class Builder:
     """Keeps one cluster's counts in step with its changes.
@@ -70,12 +68,15 @@ class Builder:
         self._lock = threading.Lock()
         self._max_groups = max_groups
         self._max_group_bytes = max_group_bytes
-        self._unmeasured = 0
         self._breathe = breathe
         self._pods = PodTable()
         self._labels = LabelSets()
         self._slots = _Slots()
         self._groups: dict[GroupKey, Group] = {}
+        self._grown: deque[GroupKey] = deque()
+        self._sizes: dict[GroupKey, int] = {}
+        self._size = 0
+        self._shrank = False
         self._workloads: dict[str, NamespaceWorkloads] = {}
         self._reservations = NO_RESERVATIONS
         self._usage = NO_USAGE
@@ -192,8 +193,10 @@ class Builder:
         nodes = self.snapshot.nodes
         if batch.nodes:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)
+            self.snapshot.nodes.forget()
             for kept in self._groups.values():
                 kept.forget_views()
+            self._shrank = True
         return self._swap(nodes)
 
     def is_counted(self, namespace: str, name: str) -> bool:
@@ -217,10 +220,7 @@ class Builder:
             if surplus > 0:
                 # First, so that there are no more than that at any time.
                 self._evict(asked, surplus)
-            self._unmeasured += len(missing)
-            if self._unmeasured >= MEASURED_EVERY:
-                self._unmeasured = 0
-                self._evict_bytes(asked)
+            self._evict_bytes(asked)
             kept = dict(self._groups)
             for group in missing:
                 kept[group] = self._count(group)
@@ -234,7 +234,7 @@ class Builder:
         return Group(
             group,
             self._pods.count(marks, self._slots.capacity),
-            LastUse(self.snapshot.sequence + 1),
+            LastUse(self.snapshot.sequence + 1, group, self._grown),
         )
 
     def _evict(self, asked: frozenset[GroupKey], surplus: int) -> None:
@@ -245,20 +245,33 @@ class Builder:
         self._forget({group.key for group in oldest_first[:surplus]})
 
     def _evict_bytes(self, asked: frozenset[GroupKey]) -> None:
-        sizes = {key: group.size for key, group in self._groups.items()}
-        total = sum(sizes.values())
-        if total <= self._max_group_bytes:
+        while self._grown:
+            self._measure(self._grown.popleft())
+        if self._size > self._max_group_bytes and self._shrank:
+            self._shrank = False
+            for key in self._groups:
+                self._measure(key)
+        if self._size <= self._max_group_bytes:
             return
         # A tenth at once here, too.
-        surplus = total - self._max_group_bytes * 9 // 10
+        surplus = self._size - self._max_group_bytes * 9 // 10
         others = [group for key, group in self._groups.items() if key not in asked]
         gone: set[GroupKey] = set()
         for group in sorted(others, key=lambda group: group.use.tick):
             if surplus <= 0:
                 break
             gone.add(group.key)
-            surplus -= sizes[group.key]
+            surplus -= self._sizes.get(group.key, 0)
         self._forget(gone)
+
+    def _measure(self, key: GroupKey) -> None:
+        """Look how much a group holds, if it is kept."""
+        group = self._groups.get(key)
+        if group is not None:
+            group.use.measured = True  # first, so that what comes meanwhile is looked at again
+            size = group.size
+            self._size += size - self._sizes.get(key, 0)
+            self._sizes[key] = size
 
     def release(self, before: int) -> Snapshot:
         """Let go of the groups that were last asked for before a snapshot with this sequence.
@@ -268,11 +281,13 @@ class Builder:
         """
         with self._lock:
             self._forget({key for key, kept in self._groups.items() if kept.use.tick < before})
+            self._evict_bytes(frozenset())
             return self._swap(self.snapshot.nodes)
 
     def _forget(self, gone: AbstractSet[GroupKey]) -> None:
         for key in gone:
             self._labels.unwatch(key)
+            self._size -= self._sizes.pop(key, 0)
         if gone:
             kept = self._groups.items()
             self._groups = {key: group for key, group in kept if key not in gone}

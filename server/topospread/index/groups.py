@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from topospread.spread.topology import GroupKey, Ints
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Hashable, Mapping
 
     from topospread.index.nodes import NodeTable
@@ -28,6 +29,14 @@ MAX_VIEWS: Final = 64
 
 MAX_RESULTS: Final = 256
 """Results kept a version: a few a shape, and shapes that count one group differ in little."""
+
+MAX_VIEW_BYTES: Final = 2 << 20
+"""Of these, as soon as they are more than FEW_VIEWS."""
+
+FEW_VIEWS: Final = 8
+
+MAX_RESULT_BYTES: Final = 1 << 20
+"""Of what the results of a version are kept for; what takes more than a quarter is not kept."""
 
 OVERHEAD: Final = 1024
 """Bytes, about, of a group or a result beside its arrays."""
@@ -53,7 +62,7 @@ class Group:
     ) -> None:
         self.key = key
         self.use = use
-        self.memo = Memo()
+        self.memo = Memo(use)
         self._counts = counts
         self._base = base
         self._pending: Mapping[int, int] = pending or {}
@@ -63,11 +72,11 @@ class Group:
     @property
     def size(self) -> int:
         """Bytes, about, of what this version holds by now."""
-        size = OVERHEAD + self.memo.size
+        size = OVERHEAD + self.memo.size + self.key.selector.nbytes
         size += sum([each.nbytes for each in (self._counts, self._base) if each is not None])
         for views in (self._views, self._base_views):
             if views is not None:
-                size += sum([array.nbytes for array in views[1].copy().values()])
+                size += _held(views[1])
         return size
 
     def counts(self, capacity: int) -> Counts:
@@ -80,10 +89,12 @@ class Group:
                 counts[slot] += delta
             counts.flags.writeable = False
             self._counts = counts
+            self.use.grew()
         if counts.size < capacity:
             counts = _resized(counts, capacity)
             counts.flags.writeable = False
             self._counts = counts
+            self.use.grew()
         # Slots beyond the table hold pods of nodes that are unknown at this revision.
         return counts if counts.size == capacity else counts[:capacity]
 
@@ -98,9 +109,12 @@ class Group:
             if array is None:
                 array = view.build(nodes, self.counts(nodes.capacity))
             array.flags.writeable = False
-            if len(views[1]) >= MAX_VIEWS:
+            if len(views[1]) >= FEW_VIEWS and (
+                len(views[1]) >= MAX_VIEWS or _held(views[1]) > MAX_VIEW_BYTES
+            ):
                 views[1].clear()
             views[1][view] = array
+            self.use.grew()
         return array
 
     def changed(self, deltas: Mapping[int, int]) -> Group:
@@ -135,7 +149,7 @@ class Group:
         keep the table and all that is cached on it for as long as the group itself is kept.
         """
         self._views = self._base_views = None
-        self.memo = Memo()
+        self.memo = Memo(self.use)
 
     def _derived(self, nodes: NodeTable, view: View) -> Ints | None:
         """From the version this one came from, if that has the view for this node table."""
@@ -157,10 +171,13 @@ class Group:
 class Memo:
     """Results that rest on one version; they go when it goes, or when there are too many."""
 
-    __slots__ = ("_results",)
+    __slots__ = ("_held", "_results", "_sizes", "_use")
 
-    def __init__(self) -> None:
+    def __init__(self, use: LastUse) -> None:
+        self._use = use
         self._results: dict[Hashable, object] = {}
+        self._sizes: dict[Hashable, int] | None = None
+        self._held = 0
 
     def get(self, key: Hashable) -> object:
         """What was kept; None when nothing was."""
@@ -169,23 +186,78 @@ class Memo:
     @property
     def size(self) -> int:
         """Bytes, about, of the results."""
-        results = self._results.copy().values()
-        return sum([getattr(result, "nbytes", OVERHEAD) for result in results])
+        total = self._held
+        results = self._results.copy()
+        if self._sizes is None or len(self._sizes) > len(results):
+            self._sizes = {}
+        for key, result in results.items():
+            size = getattr(result, "nbytes", None)
+            if size is None and (size := self._sizes.get(key)) is None:
+                size = self._sizes[key] = OVERHEAD + _bytes_of(result)
+            total += size
+        return total
 
-    def put(self, key: Hashable, result: object) -> None:
-        """Keep a result."""
-        if len(self._results) >= MAX_RESULTS:
+    def put(self, key: Hashable, result: object, size: int | None = None) -> None:
+        """Keep a result.
+
+        Args:
+            key: what it is for.
+            result: what was worked out.
+            size: bytes of the key; None: as its first part says.
+        """
+        if size is None:
+            size = getattr(key[0], "nbytes", 0) if isinstance(key, tuple) else 0
+        if size > MAX_RESULT_BYTES // 4:
+            return
+        self._held += size
+        if len(self._results) >= MAX_RESULTS or self._held > MAX_RESULT_BYTES:
             self._results = {}
+            self._held = size
         self._results[key] = result
+        self._use.grew()
+
+
+def _held(views: _Views) -> int:
+    """Bytes, about, of views and what they are of."""
+    return sum([view.nbytes + array.nbytes for view, array in views.copy().items()])
+
+
+def _bytes_of(result: object) -> int:
+    """Bytes, about, of what is a tuple or a list, and of those in it."""
+    if not isinstance(result, (tuple, list)):
+        return 0
+    return 80 + 8 * len(result) + sum(map(_bytes_of, result))
 
 
 class LastUse:
-    """When a group was last asked for; shared by all its versions and written without a lock."""
+    """When a group was last asked for; shared by all its versions and written without a lock.
 
-    __slots__ = ("tick",)
+    Attributes:
+        tick: the sequence of the snapshot that was asked.
+        measured: whether the group holds no more than when its size was last looked at.
+    """
 
-    def __init__(self, tick: int) -> None:
+    __slots__ = ("_grown", "_key", "measured", "tick")
+
+    def __init__(self, tick: int, key: GroupKey, grown: deque[GroupKey]) -> None:
+        """Begin as a group that was not measured.
+
+        Args:
+            tick: see above.
+            key: of the group.
+            grown: takes the key when the group holds more than it did.
+        """
         self.tick = tick
+        self.measured = False
+        self._key = key
+        self._grown = grown
+        grown.append(key)
+
+    def grew(self) -> None:
+        """Have the group measured again."""
+        if self.measured:
+            self.measured = False
+            self._grown.append(self._key)
 
 
 def _resized(counts: Counts, capacity: int) -> Counts:

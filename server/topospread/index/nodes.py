@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 from typing_extensions import override
 
+from topospread.bounded import Bounded
 from topospread.checkpoints import checkpoint
 from topospread.index.partitions import make_partition
 from topospread.kube.affinity import NAME_FIELD
@@ -34,7 +35,7 @@ from topospread.spread.topology import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -42,13 +43,13 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Node, Taint, Toleration
     from topospread.spread.plans import Plan
 
-MAX_CACHED_MASKS: Final = 2048
-"""Masks kept for one table: one a distinct (keys, affinity, tolerations); past it the cache starts
-anew.
-"""
+MAX_MASKS: Final = 4096
+"""Masks kept for one table: one a distinct (keys, affinity, tolerations)."""
 
-MAX_MASK_WEIGHT: Final = 16_384
-"""Conditions, values and tolerations of the masks kept for one table, some hundred bytes each."""
+MAX_MASK_BYTES: Final = 8 << 20
+"""Of the masks kept for one table, with what they were asked by and their memberships: some
+thousand at 5,000 nodes.
+"""
 
 MAX_COLUMNS: Final = 256
 """Columns kept for one table, many times the topology keys of a cluster. Past it a column is made
@@ -58,11 +59,18 @@ for each look-up, and the next table starts anew: callers may ask for any key.
 MAX_PARTITIONS: Final = 256
 """Partitions kept for one table."""
 
+MAX_PARTITION_BYTES: Final = 4 << 20
+"""Of these, some 150 KB each at 5,000 nodes; in clusters that are far larger, FEW_PARTITIONS."""
+
+FEW_PARTITIONS: Final = 16
+
 MAX_PLANS: Final = 8192
 """Plans kept for one table: one a shape of pods that was judged since a node changed."""
 
-MAX_PLAN_WEIGHT: Final = 32_768
-"""The same of the plans kept for one table, and constraints."""
+MAX_PLAN_BYTES: Final = 8 << 20
+"""Of these, with the constraints that they are for and the partitions that they rest on: more than
+a thousand of pods with two constraints.
+"""
 
 MAX_OFFERS: Final = 64
 """Resources whose columns are kept for one table."""
@@ -73,18 +81,28 @@ MAX_LABEL_KEYS: Final = 10_000
 NO_TAINTS: Final[tuple[Taint, ...]] = ()
 
 
-class _Weighty(Protocol):
+class _Judged(Protocol):
     """What plans are kept for.
 
     Attributes:
-        weight: how much there is of it.
+        nbytes: about.
     """
 
     @property
-    def weight(self) -> int: ...
+    def nbytes(self) -> int: ...
 
     @override
     def __hash__(self) -> int: ...
+
+
+class _Eligible:
+    """A mask, and how its nodes fall into the domains of the keys that were asked for."""
+
+    __slots__ = ("mask", "memberships")
+
+    def __init__(self, mask: Bools) -> None:
+        self.mask = mask
+        self.memberships: dict[str, Membership] = {}
 
 
 class NodeTable:
@@ -104,15 +122,13 @@ class NodeTable:
         "_hashes",
         "_id",
         "_label_keys",
-        "_mask_weight",
         "_masks",
-        "_memberships",
         "_nobody",
         "_nodes",
         "_numbers",
         "_order",
         "_partitions",
-        "_plan_weight",
+        "_planned",
         "_plans",
         "_resources",
         "_slots",
@@ -139,12 +155,7 @@ class NodeTable:
         self._slots = {node.name: slot for slot, node in enumerate(nodes) if node is not None}
         self.alive: Bools = np.fromiter((n is not None for n in nodes), np.bool_, len(nodes))
         self._columns: dict[str, Domains] = dict(columns or {})
-        self._masks: dict[Eligibility, Bools] = {}
-        self._mask_weight = 0
-        self._memberships: dict[tuple[Eligibility, str], Membership] = {}
-        self._partitions: dict[Traits, Partition] = {}
-        self._plans: dict[Hashable, Plan | None] = {}
-        self._plan_weight = 0
+        self.forget()
         self._taint_sets: list[tuple[Taint, ...]] | None = None
         self._taint_ids: Slots | None = None
         self._cordoned: Bools | None = None
@@ -157,6 +168,19 @@ class NodeTable:
         self._order: NDArray[np.intp] | None = None
         self._sorted_names: list[str] | None = None
         self._id: str | None = None
+
+    def forget(self) -> None:
+        """Let go of what callers' constraints had worked out, as when there is a newer table.
+
+        Snapshots that are still looked at work it out again.
+        """
+        self._masks: Bounded[Eligibility, _Eligible] = Bounded(MAX_MASK_BYTES, MAX_MASKS)
+        few = FEW_PARTITIONS * 32 * self.capacity
+        self._partitions: Bounded[Traits, Partition] = Bounded(
+            max(MAX_PARTITION_BYTES, few), MAX_PARTITIONS
+        )
+        self._plans: Bounded[_Judged, Plan | None] = Bounded(MAX_PLAN_BYTES, MAX_PLANS)
+        self._planned: set[Partition] = set()
 
     # ------------------------------ names
 
@@ -287,8 +311,11 @@ class NodeTable:
 
     def mask(self, eligibility: Eligibility) -> Bools:
         """[capacity] which nodes are eligible; never a free slot."""
-        mask = self._masks.get(eligibility)
-        if mask is None:
+        return self._eligible(eligibility).mask
+
+    def _eligible(self, eligibility: Eligibility) -> _Eligible:
+        made = self._masks.kept.get(eligibility)
+        if made is None:
             mask = self.alive.copy()
             for key in eligibility.keys:
                 mask &= self.domains(key).ids >= 0
@@ -297,23 +324,22 @@ class NodeTable:
             if eligibility.tolerations is not None:
                 mask &= self._tolerated(eligibility.tolerations, eligibility.comparison_operators)
             mask.flags.writeable = False
-            self._mask_weight += eligibility.weight
-            if len(self._masks) >= MAX_CACHED_MASKS or self._mask_weight > MAX_MASK_WEIGHT:
-                self._masks, self._memberships = {}, {}
-                self._mask_weight = eligibility.weight
-            self._masks[eligibility] = mask
-        return mask
+            made = _Eligible(mask)
+            self._masks.put(eligibility, made, 500 + eligibility.nbytes + mask.nbytes)
+        return made
 
     def membership(self, eligibility: Eligibility, key: str) -> Membership:
         """The eligible nodes by domain."""
-        membership = self._memberships.get((eligibility, key))
+        eligible = self._eligible(eligibility)
+        membership = eligible.memberships.get(key)
         if membership is None:
             domains = self.domains(key)
-            ids = domains.ids[self.mask(eligibility)]
+            ids = domains.ids[eligible.mask]
             nodes = np.bincount(ids[ids >= 0], minlength=len(domains.values))
             present = nodes > 0
             membership = Membership(nodes, present, int(np.count_nonzero(present)))
-            self._memberships[(eligibility, key)] = membership
+            eligible.memberships[key] = membership
+            self._masks.grew(eligibility, 400 + len(key) + nodes.nbytes + present.nbytes)
         return membership
 
     def _affinity(self, requirements: CompiledRequirements) -> Bools:
@@ -404,24 +430,39 @@ class NodeTable:
 
     def partition(self, traits: Traits) -> Partition:
         """The nodes by class."""
-        partition = self._partitions.get(traits)
+        partition = self._partitions.kept.get(traits)
         if partition is None:
-            if len(self._partitions) >= MAX_PARTITIONS:
-                self._partitions = {}
-            partition = self._partitions[traits] = make_partition(self, traits)
+            partition = make_partition(self, traits)
+            size = partition.nbytes + sum([each.nbytes for each in traits.eligibilities])
+            self._partitions.put(traits, partition, size)
         return partition
 
-    def plan(self, of: _Weighty, make: Callable[[], Plan | None]) -> Plan | None:
+    def plan(self, of: _Judged, make: Callable[[], Plan | None]) -> Plan | None:
         """What follows from this table for somebody's constraints; gone when the table goes."""
         try:
-            return self._plans[of]
+            return self._plans.kept[of]
         except KeyError:
-            self._plan_weight += of.weight
-            if len(self._plans) >= MAX_PLANS or self._plan_weight > MAX_PLAN_WEIGHT:
-                self._plans = {}
-                self._plan_weight = of.weight
-            made = self._plans[of] = make()
+            made = make()
+            self._keep_plan(of, made)
             return made
+
+    def _keep_plan(self, of: _Judged, made: Plan | None) -> None:
+        plans, size = self._plans, 300 + of.nbytes
+        if made is None:
+            plans.put(of, made, size)
+            return
+        size += made.nbytes
+        partition = made.partition
+        if plans.is_large(size):
+            plans.put(of, made, size + partition.nbytes)
+            return
+        if plans.put(of, made, size):
+            self._planned = set()
+        if partition not in self._planned:
+            # Counted once for all plans that rest on it.
+            self._planned.add(partition)
+            if plans.grew(of, partition.nbytes):
+                self._planned = set()
 
     # ------------------------------ the next table
 

@@ -30,6 +30,11 @@ class View(Protocol):
         """The array after one slot's count changed: `array` itself, or a longer one."""
         ...
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, of what it refers to; a part, if others refer to it, too."""
+        ...
+
     @override
     def __hash__(self) -> int: ...
 
@@ -40,6 +45,11 @@ class DomainCounts:
 
     eligibility: Eligibility
     key: str
+
+    @property
+    def nbytes(self) -> int:
+        """The conditions on nodes."""
+        return 100 + self.eligibility.nbytes
 
     def build(self, nodes: NodeTable, counts: NDArray[np.int32]) -> Ints:
         """Add up by domain."""
@@ -64,6 +74,11 @@ class CountOfCounts:
     """[classes, counts] how many nodes of each class hold so many matching pods."""
 
     partition: Partition
+
+    @property
+    def nbytes(self) -> int:
+        """A part of the partition."""
+        return 100 + self.partition.nbytes // 16
 
     def build(self, nodes: NodeTable, counts: NDArray[np.int32]) -> Ints:
         """Count the nodes; free slots are in no class."""

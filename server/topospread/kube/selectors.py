@@ -58,6 +58,11 @@ class Requirement:
         many = len(self.values) > FEW
         object.__setattr__(self, "_looked_up", frozenset(self.values) if many else self.values)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, of the condition with its values."""
+        return 200 + len(self.key) + sum([110 + len(value) for value in self.values])
+
     def accepts(self, value: str | None) -> bool:
         """Whether a label with this value fulfils the condition; None: there is no such label."""
         match self.operator:
@@ -105,6 +110,11 @@ class Selector:
             wanted = (each.key for each in self.requirements if not each.accepts(None))
             object.__setattr__(self, "_by_key", by_key)
             object.__setattr__(self, "_wanted", frozenset(wanted))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, of all conditions."""
+        return 150 + sum([each.nbytes for each in self.requirements])
 
     @property
     def empty(self) -> bool:

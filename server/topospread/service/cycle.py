@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topospread.service.cached import cached_property
+from topospread.service.shapes import pod_size
 from topospread.spread.each import CellScores, scores_of_each, verdicts_of_each
 from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
 from topospread.spread.scoring import Scores, score
@@ -37,6 +38,7 @@ class Cycle:
     Attributes:
         name, uid: the pod's own; `pod` is any pod of its shape.
         moves: what-ifs that PreFilter's counts include; scores do not (upstream fact 33).
+        by_node: nodes are judged one by one in any case.
     """
 
     cluster: str
@@ -47,27 +49,40 @@ class Cycle:
     name: str = ""
     uid: str = ""
     moves: tuple[PodMove, ...] = ()
+    by_node: bool = False
 
     @property
     def size(self) -> int:
-        """Bytes, about, that nothing else keeps: its own arrays and what-ifs."""
-        own = 1 + 8 * bool(self.moves)  # verdicts of domains, and counts that what-ifs changed
-        domains = sum(
-            len(self.view.snapshot.domains(constraint.topology_key).values)
-            for constraint in self.constraints.hard.constraints
-        )
-        labels = sum(len(move.pod.labels) for move in self.moves)
-        return 2048 + own * domains + 1024 * len(self.moves) + 128 * labels
+        """Bytes, about, of a cycle that is kept, with what Filter and Score will work out.
+
+        Without the counts and the nodes, which others may keep, too.
+        """
+        # Verdicts by slot and by name, and who passes.
+        return 3072 + pod_size(self.pod) + 3 * self.view.snapshot.nodes.capacity
+
+    @property
+    def growth(self) -> int:
+        """Bytes, about, that Filter and Score will add to the counts, once for all cycles."""
+        return 0 if self.by_node else 16 * self.view.snapshot.node_count
 
     def alone(self) -> Cycle:
-        """This cycle to be kept: it holds the counts that it needs, and no others."""
-        snapshot = self.view.snapshot.only(self.judgeable.groups)
-        return replace(self, view=replace(self.view, snapshot=snapshot))
+        """This cycle to be kept, for Filter and Score: it holds what they need, and no more."""
+        snapshot, groups = self.view.snapshot, self.judgeable.groups
+        # Where nodes are judged one by one, verdicts are shorter than what they follow from.
+        by_node = self.pre_filter_status.code is not Code.ERROR and self.plan is None
+        if by_node:
+            soft = {constraint.group for constraint in self.constraints.soft.constraints}
+            groups = tuple([group for group in groups if group in soft])
+        view = replace(self.view, snapshot=snapshot.only(groups))
+        kept = replace(self, view=view, moves=(), by_node=by_node)
+        if by_node:
+            kept.__dict__["verdicts"] = self.verdicts
+        return kept
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The versions of the groups that it rests on."""
-        return self.judgeable.versions(self.view.snapshot)
+        """The versions of the groups that it holds."""
+        return tuple(self.view.snapshot.groups.values())
 
     @property
     def constraints(self) -> PodConstraints:
@@ -77,7 +92,7 @@ class Cycle:
     @property
     def plan(self) -> Plan | None:
         """How to judge node classes; None when nodes must be judged one by one."""
-        return None if self.moves else self.judgeable.plan(self.view.snapshot)
+        return None if self.moves or self.by_node else self.judgeable.plan(self.view.snapshot)
 
     @property
     def pre_filter_status(self) -> Status:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from topospread.service.cycle import Cycle
 
 
-MAX_BYTES: Final = 32 << 20
+MAX_BYTES: Final = 16 << 20
 """Of what the cycles of one process keep, with the counts that they rest on."""
 
 
@@ -50,7 +50,7 @@ class Cycles:
             self._kept[identifier] = (now + self._ttl, cycle, size)
             self._size += size
             for group in cycle.groups:
-                self._hold(group)
+                self._hold(group, cycle.growth)
             while self._kept and (
                 len(self._kept) > self._capacity
                 or self._size > MAX_BYTES
@@ -62,13 +62,12 @@ class Cycles:
                     self._let_go(group)
         return identifier
 
-    def _hold(self, group: Group) -> None:
-        """Count a group once, however many cycles rest on it."""
+    def _hold(self, group: Group, growth: int) -> None:
+        """Count a group once, however many cycles rest on it, with what it holds by now."""
         cycles, size = self._groups.get(group, (0, 0))
-        if not cycles:
-            size = group.size
-            self._size += size
-        self._groups[group] = (cycles + 1, size)
+        now = group.size + growth
+        self._size += now - size
+        self._groups[group] = (cycles + 1, now)
 
     def _let_go(self, group: Group) -> None:
         cycles, size = self._groups.pop(group)

@@ -57,7 +57,7 @@ def pre_filter(engine: Engine, ask: Ask, *, with_counts: bool = False) -> PreFil
         As Engine.begin; InvalidRequest for more counts than one answer may have.
     """
     begun = engine.begin(ask)
-    cycle = begun.cycle.alone()
+    cycle = begun.cycle
     status = cycle.pre_filter_status
     success = status.code is Code.SUCCESS
     listed = sum(state.eligible_domains for state in cycle.states) if success and with_counts else 0
@@ -65,7 +65,7 @@ def pre_filter(engine: Engine, ask: Ask, *, with_counts: bool = False) -> PreFil
         raise InvalidRequest.of(
             [FieldViolation("withCounts", f"{listed} domains, at most {MAX_COUNTS}", "Too many")]
         )
-    resolved = Resolved(cycle, begun.replica, engine.cycles.put(cycle))
+    resolved = Resolved(cycle, begun.replica, engine.cycles.put(cycle.alone()))
     if not success:
         return PreFilterAnswer(resolved, status, (), ())
     snapshot = cycle.view.snapshot

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from topospread.bounded import Bounded
 from topospread.kube.workloads import default_selector
 from topospread.spread.constraints import (
     ConstraintSet,
@@ -35,8 +36,10 @@ DEFAULT_CAPACITY: Final = 8192
 """Shapes remembered: some thousand workloads, each in a few variants."""
 
 
-MAX_BYTES: Final = 3 << 20
-"""Of what the shapes that are remembered were parsed from; parsed, they take ten times that."""
+MAX_BYTES: Final = 14 << 20
+"""Of the shapes that are remembered, parsed and with their constraints: more than a thousand of
+pods with two constraints.
+"""
 
 
 class Judgeable:
@@ -47,9 +50,10 @@ class Judgeable:
         pre_filter: Success; Skip without hard constraints; Error when one does not parse.
         pre_score: the same of soft constraints.
         groups: what must be counted to judge them.
+        nbytes: about: of constraints with their selectors, and of conditions on nodes.
     """
 
-    __slots__ = ("constraints", "groups", "pre_filter", "pre_score")
+    __slots__ = ("constraints", "groups", "nbytes", "pre_filter", "pre_score")
 
     def __init__(self, constraints: PodConstraints) -> None:
         self.constraints = constraints
@@ -58,14 +62,10 @@ class Judgeable:
         both = (*constraints.hard.constraints, *constraints.soft.constraints)
         groups = (c.group for c in both if not c.group.counts_nothing)
         self.groups: tuple[GroupKey, ...] = tuple(dict.fromkeys(groups))
-
-    @property
-    def weight(self) -> int:
-        """How much there is of them: constraints, conditions on nodes and their values."""
-        both = (*self.constraints.hard.constraints, *self.constraints.soft.constraints)
-        # Those of one pod share their conditions on nodes.
-        shared = {id(c.eligibility.requirements): c.eligibility for c in both}
-        return len(both) + sum([eligibility.weight for eligibility in shared.values()])
+        # Constraints of one pod share their conditions on nodes.
+        shared = {id(c.eligibility.requirements): c.eligibility.nbytes for c in both}
+        own = [500 + c.group.selector.nbytes for c in both]
+        self.nbytes = 800 + sum(own) + sum(shared.values())
 
     def versions(self, snapshot: Snapshot) -> tuple[Group, ...]:
         """The groups as they are in a snapshot that counts them all."""
@@ -85,16 +85,16 @@ def _status(constraints: ConstraintSet) -> Status:
 class Shape:
     """A pod without what makes it unlike its siblings.
 
-    Attributes:
+    Args:
         pod: one pod of this shape; its name means nothing.
-        size: bytes of what it was parsed from.
+        encoded: bytes of what it was parsed from; a shape that is remembered has its key, too.
     """
 
     __slots__ = ("_judgeable", "pod", "size")
 
-    def __init__(self, pod: Pod, size: int = 0) -> None:
+    def __init__(self, pod: Pod, encoded: int = 0) -> None:
         self.pod = pod
-        self.size = size
+        self.size = pod_size(pod) + 2 * encoded
         self._judgeable: tuple[Rules, NamespaceWorkloads, Judgeable] | None = None
 
     def judgeable(self, rules: Rules, snapshot: Snapshot) -> Judgeable:
@@ -110,6 +110,23 @@ class Shape:
         return made[2]
 
 
+def pod_size(pod: Pod) -> int:
+    """Bytes, about, of a pod and of the constraints that are made of it."""
+    total = 1800 + 230 * len(pod.labels) + 250 * len(pod.tolerations)
+    total += 340 * len(pod.requirements.node_selector)
+    for term in pod.requirements.terms or ():
+        total += 150
+        for expression in (*term.match_expressions, *term.match_fields):
+            total += 300 + 130 * len(expression.values)
+    for constraint in pod.constraints:
+        total += 800 + 60 * len(constraint.match_label_keys)
+        if (selector := constraint.label_selector) is not None:
+            total += 340 * len(selector.match_labels)
+            for condition in selector.match_expressions:
+                total += 300 + 130 * len(condition.values)
+    return total
+
+
 class ShapedPod(NamedTuple):
     """One pod: its shape, and who it is."""
 
@@ -122,12 +139,14 @@ class Shapes:
     """Shapes by key, the ones used lately.
 
     Two generations instead of an order of use: a shape that is asked for moves to the young one,
-    and when that is full, the old one goes. So neither a look-up nor an entry needs a lock.
+    and when that is full, the old one goes. So neither a look-up nor an entry needs a lock. Large
+    ones stay apart and drive out each other alone.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY, most: int = MAX_BYTES) -> None:
         self._half = max(1, capacity // 2)
-        self._most = most // 2
+        self._most = most * 7 // 16
+        self._large: Bounded[Hashable, Shape] = Bounded(most // 2, capacity)
         self._size = 0
         self._young: dict[Hashable, Shape] = {}
         self._old: dict[Hashable, Shape] = {}
@@ -137,12 +156,16 @@ class Shapes:
         shape = self._young.get(key)
         if shape is None:
             shape = self._old.get(key)
-            if shape is not None:
-                self.put(key, shape)
+            if shape is None:
+                return self._large.kept.get(key)
+            self.put(key, shape)
         return shape
 
     def put(self, key: Hashable, shape: Shape) -> None:
         """Remember a shape."""
+        if self._large.is_large(shape.size):
+            self._large.put(key, shape, shape.size)
+            return
         self._size += shape.size
         if len(self._young) >= self._half or self._size > self._most:
             self._old, self._young = self._young, {}

@@ -67,6 +67,15 @@ class Cells:
         self._of_nodes: NDArray[np.intp] | None = None
         self._every: NDArray[np.intp] | None = None
 
+    @classmethod
+    def uncounted(cls, partition: Partition) -> Cells:
+        """Those of nodes that all hold nothing: made once for a partition."""
+        made = partition.made.get("uncounted")
+        if not isinstance(made, Cells):
+            made = cls(partition, [(nodes,) for nodes in partition.nodes.tolist()], None)
+            partition.made["uncounted"] = made
+        return made
+
     @property
     def nbytes(self) -> int:
         """Bytes, about, of what it holds by now."""

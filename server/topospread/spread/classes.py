@@ -92,7 +92,7 @@ def cells_of(plan: Plan, topology: Topology) -> Cells:
         return known
     rows = topology.count_of_counts(plan.group, plan.partition).tolist()
     cells = Cells(plan.partition, rows, topology.node_counts(plan.group))
-    memo.put(plan.partition, cells)
+    memo.put(plan.partition, cells, plan.partition.nbytes // 4)
     return cells
 
 
@@ -113,7 +113,7 @@ def _domains(term: Term, topology: Topology) -> _Domains:
         return known
     pods = topology.domain_counts(group, term.constraint.eligibility, key).tolist()
     counted = _Domains(pods, min([pods[domain] for domain in term.present], default=0))
-    memo.put(term, counted)
+    memo.put(term, counted, term.constraint.eligibility.nbytes)
     return counted
 
 

@@ -65,6 +65,13 @@ class Plan:
     cells: Cells
     ignored: Sequence[bool]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, without the partition and the constraints."""
+        terms = (*self.hard, *self.soft)
+        seen = (len(t.domain) + len(t.labelled) + len(t.eligible) + len(t.present) for t in terms)
+        return 500 + 8 * len(self.ignored) + 450 * len(terms) + 12 * sum(seen)
+
 
 def plan(constraints: PodConstraints, topology: Topology) -> Plan | None:
     """Prepare to judge classes; None when nodes must be judged one by one."""
@@ -95,7 +102,7 @@ def plan(constraints: PodConstraints, topology: Topology) -> Plan | None:
         tuple(_term(c, c in own_hard, partition, traits, topology) for c in hard),
         soft_terms,
         next(iter(groups), None),
-        Cells(partition, [(nodes,) for nodes in partition.nodes.tolist()], None),
+        Cells.uncounted(partition),
         [require and not all(t.labelled[c] for t in soft_terms) for c in range(partition.size)],
     )
 

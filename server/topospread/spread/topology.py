@@ -35,28 +35,30 @@ class Eligibility:
         requirements: the pod's node affinity when it is honoured; None: every node passes.
         tolerations: the pod's tolerations when taints are honoured; None: every node passes.
         comparison_operators: tolerations may use Lt and Gt.
+        nbytes: about, of all of it.
     """
 
     keys: tuple[str, ...] = ()
     requirements: CompiledRequirements | None = None
     tolerations: tuple[Toleration, ...] | None = None
     comparison_operators: bool = False
+    nbytes: int = field(init=False, repr=False, compare=False, default=0)
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
         """Hash once: eligibilities are looked up on every decision."""
+        object.__setattr__(self, "nbytes", self._size())
         parts = (self.keys, self.requirements, self.tolerations, self.comparison_operators)
         object.__setattr__(self, "_hash", hash(parts))
 
-    @property
-    def weight(self) -> int:
-        """How much there is of it: selectors, conditions, their values, tolerations."""
-        total = 1 + len(self.keys) + len(self.tolerations or ())
+    def _size(self) -> int:
+        total = 300 + 70 * len(self.keys) + 200 * len(self.tolerations or ())
         if self.requirements is not None:
-            total += len(self.requirements.node_selector)
+            pairs = self.requirements.node_selector
+            total += sum([170 + len(key) + len(value) for key, value in pairs])
             for term in self.requirements.terms or ():
                 conditions = (*term.labels, *term.fields)
-                total += 1 + sum([1 + len(each.values) for each in conditions])
+                total += 100 + sum([each.nbytes for each in conditions])
         return total
 
     @override
@@ -149,6 +151,7 @@ class Partition:
         eligible: for each of the traits' eligibilities, [classes] whether the nodes are in.
         rank: [slots] position in the order of the node names.
         order: [nodes] slots in that order.
+        made: what follows from it alone, by whoever works it out.
     """
 
     ids: Slots
@@ -159,11 +162,19 @@ class Partition:
     eligible: Sequence[Bools]
     rank: Slots
     order: NDArray[np.intp]
+    made: dict[str, object] = field(init=False, repr=False, default_factory=dict)
 
     @property
     def size(self) -> int:
         """How many classes there are."""
         return len(self.members)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, with its cells (spread/cells.py) where nothing is counted."""
+        traits = len(self.domains) + len(self.labelled) + len(self.eligible)
+        by_class = (700 + 8 * traits) * self.size
+        return 2000 + 200 * traits + by_class + 28 * self.ids.size
 
 
 class Memo(Protocol):
@@ -173,8 +184,8 @@ class Memo(Protocol):
         """What was kept; None when nothing was."""
         ...
 
-    def put(self, key: Hashable, result: object) -> None:
-        """Keep a result."""
+    def put(self, key: Hashable, result: object, size: int | None = None) -> None:
+        """Keep a result; `size` is about the bytes of the key."""
         ...
 
 

@@ -1,0 +1,286 @@
+"""What is kept for callers holds no more than its bounds say, whatever callers send."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.costs import crowd
+from tests.costs.deep import deep_size
+from tests.costs.grown import pod
+from tests.costs.measured import HOSTNAME, ZONE
+from topospread.bounded import Bounded
+from topospread.codec import demands
+from topospread.codec.demands import Demands
+from topospread.codec.frames import framed
+from topospread.index import nodes
+from topospread.index.builder import Builder
+from topospread.index.changes import NodeChange
+from topospread.kube.objects import Node
+from topospread.replica.view import View
+from topospread.service import cycles, shapes
+from topospread.service.asks import SettingsAsk
+from topospread.service.cycle import Cycle
+from topospread.service.cycles import Cycles
+from topospread.service.rules_book import RulesBook
+from topospread.service.shapes import Shape, Shapes
+from topospread.store.api import Revision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topospread.index.snapshot import Snapshot
+    from topospread.service.shapes import Judgeable
+    from topospread.spread.constraints import Constraint
+
+NODES = 1000
+RULES = RulesBook().rules_for(SettingsAsk(), "")
+MARGIN = 1.25
+"""Sizes are told from counts and lengths."""
+
+
+def cluster(size: int = NODES) -> Builder:
+    """Nodes of three zones."""
+    builder = Builder()
+    made = [
+        Node(f"node-{i}", {HOSTNAME: f"node-{i}", ZONE: f"zone-{i % 3}", "pool": f"pool-{i % 5}"})
+        for i in range(size)
+    ]
+    builder.fold([NodeChange(each.name, each) for each in made])
+    return builder
+
+
+def _affinity(made: Any) -> Any:
+    affinity = made.spec.affinity.node_affinity
+    return affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
+
+
+def _plain(number: int, hard: str = ZONE, soft: str = HOSTNAME) -> Any:
+    """One of many workloads: two constraints, three conditions on nodes."""
+    made = pod()
+    del made.spec.topology_spread_constraints[:]
+    for key, action in ((hard, "DoNotSchedule"), (soft, "ScheduleAnyway")):
+        constraint = made.spec.topology_spread_constraints.add()
+        constraint.max_skew, constraint.topology_key = 1, key
+        constraint.when_unsatisfiable = action
+        constraint.label_selector.match_labels["app"] = f"app-{number}"
+    made.metadata.labels["app"] = f"app-{number}"
+    expressions = _affinity(made).add().match_expressions
+    for key, value in (("pool", f"pool-{number % 5}"), (ZONE, "zone-1"), ("app", str(number % 20))):
+        expression = expressions.add()
+        expression.key, expression.operator = key, "NotIn"
+        expression.values.append(value)
+    return made
+
+
+def _two(number: int) -> Any:
+    return crowd._wide(number, 2)
+
+
+def _own_classes(number: int) -> Any:
+    made = _plain(number, hard=HOSTNAME, soft=ZONE)
+    _affinity(made)[0].match_expressions[0].values[0] = str(number)
+    return made
+
+
+def _conditions(number: int) -> Any:
+    made = pod()
+    for each in range(600):
+        expression = _affinity(made).add().match_expressions.add()
+        expression.key, expression.operator = f"{number}-{each}", "Exists"
+    return made
+
+
+def _few_conditions(number: int) -> Any:
+    made = pod()
+    for each in range(200):
+        expression = _affinity(made).add().match_expressions.add()
+        expression.key, expression.operator = f"{number}-{each}", "Exists"
+    return made
+
+
+def _empty_terms(number: int) -> Any:
+    made = pod()
+    made.metadata.labels["number"] = str(number)
+    for _ in range(2000):
+        _affinity(made).add()
+    return made
+
+
+def _values(number: int) -> Any:
+    made = pod()
+    expression = _affinity(made).add().match_expressions.add()
+    expression.key, expression.operator = "pool", "NotIn"
+    expression.values.extend(f"{number}-{each}" for each in range(2000))
+    return made
+
+
+def _tolerations(number: int) -> Any:
+    made = pod()
+    for each in range(2000):
+        made.spec.tolerations.add().key = f"{number}-{each}"
+    return made
+
+
+def _labels(number: int) -> Any:
+    made = pod()
+    for each in range(2000):
+        made.metadata.labels[f"{number}-{each}"] = ""
+    return made
+
+
+WORST = (
+    _plain,
+    _two,
+    _own_classes,
+    crowd._wide,
+    crowd._terms,
+    _conditions,
+    _few_conditions,
+    _empty_terms,
+    _values,
+    _tolerations,
+    _labels,
+)
+
+
+def times(make: Callable[[int], Any]) -> int:
+    """So many that more than the bounds come."""
+    return min(2500, (18 << 20) // (16 * len(make(0).SerializeToString()) + 2500))
+
+
+def shape(make: Callable[[int], Any], number: int, kept: Shapes) -> Shape:
+    """As the engine has it of an encoded pod."""
+    read = framed(make(number).SerializeToString())
+    known = kept.get(read.key)
+    if known is None:
+        known = Shape(read.parse(5000), read.size)
+        kept.put(read.key, known)
+    return known
+
+
+@pytest.mark.parametrize("make", WORST)
+def test_shapes_and_what_follows_from_nodes(make: Callable[[int], Any]) -> None:
+    kept, builder = Shapes(), cluster()
+    table = builder.snapshot.nodes
+    _ = table.domains(ZONE), table.domains(HOSTNAME), table.sorted_names
+    before = deep_size([table], [RULES])
+    for number in range(times(make)):
+        plan = shape(make, number, kept).judgeable(RULES, builder.snapshot).plan(builder.snapshot)
+        if plan is not None:
+            _ = plan.cells.of_nodes, plan.cells.every
+    assert deep_size([kept], [RULES, builder.snapshot.workloads]) < MARGIN * shapes.MAX_BYTES
+    most = nodes.MAX_MASK_BYTES + nodes.MAX_PARTITION_BYTES + nodes.MAX_PLAN_BYTES
+    assert deep_size([table], [RULES]) - before < MARGIN * most
+
+
+def test_a_thousand_workloads_fit() -> None:
+    kept, builder, made = Shapes(), cluster(), {}
+    for number in range(1000):
+        made[number] = shape(_plain, number, kept)
+        made[number].judgeable(RULES, builder.snapshot).plan(builder.snapshot)
+    plans = [made[number].judgeable(RULES, builder.snapshot) for number in made]
+    for number, each in made.items():
+        assert shape(_plain, number, kept) is each
+        assert each.judgeable(RULES, builder.snapshot) is plans[number]
+    table = builder.snapshot.nodes
+    assert len(table._plans.kept) == len(plans)
+    assert all(c.eligibility in table._masks.kept for each in plans for c in _hard(each))
+
+
+def _hard(judged: Judgeable) -> tuple[Constraint, ...]:
+    return judged.constraints.hard.constraints
+
+
+def test_a_plan_that_is_not_made_is_not_counted() -> None:
+    builder = cluster(10)
+    kept = Shapes()
+    judged = [shape(_plain, i, kept).judgeable(RULES, builder.snapshot) for i in range(2000)]
+
+    def given_up() -> None:
+        raise TimeoutError
+
+    _ = judged[0].plan(builder.snapshot)
+    for each in judged[1:]:
+        with pytest.raises(TimeoutError):
+            builder.snapshot.nodes.plan(each, given_up)
+    _ = judged[1].plan(builder.snapshot)
+    assert judged[0] in builder.snapshot.nodes._plans.kept
+
+
+def test_older_nodes_keep_nothing_that_was_worked_out() -> None:
+    builder = cluster()
+    before = builder.snapshot.nodes
+    for number in range(100):
+        shape(_plain, number, Shapes()).judgeable(RULES, builder.snapshot).plan(builder.snapshot)
+    assert before._plans.kept
+    builder.fold([NodeChange("node-0", None)])
+    assert not before._plans.kept
+    assert not before._masks.kept
+
+
+def test_demands() -> None:
+    def many(number: int, amounts: int) -> bytes:
+        made = crowd._resources(number)
+        for each in range(amounts):
+            requests = made.spec.containers.add().resources.requests
+            requests[f"only-{number}.io/r-{each % 90}"].string = "1"
+        return bytes(made.SerializeToString())
+
+    for amounts in (0, 900):
+        known = Demands()
+        for number in range(400 if not amounts else 40):
+            known.of(many(number, amounts))
+        assert deep_size([known]) < MARGIN * demands.REMEMBERED_BYTES
+
+
+@pytest.mark.parametrize("make", [_plain, crowd._wide, _conditions, _two])
+def test_cycles(make: Callable[[int], Any]) -> None:
+    """Also when Filter and Score were asked of each, and the counts go elsewhere."""
+    builder, numbers = cluster(), count()
+    kept = Cycles(ttl=60)
+    for number in numbers:
+        if number == min(800, times(make)):
+            break
+        made = shape(make, number, Shapes())
+        judged = made.judgeable(RULES, builder.snapshot)
+        snapshot = builder.keep(judged.groups)
+        cycle = Cycle("c", made.pod, RULES, judged, _view(snapshot))
+        _ = cycle.states
+        found = kept.get(kept.put(cycle.alone()))
+        assert found is not None
+        assert found.verdicts_in_order.tolist() == cycle.verdicts_in_order.tolist()
+        positions, _ = found.feasible_and_scores()
+        assert positions.tolist() == cycle.feasible_and_scores()[0].tolist()
+    builder.snapshot.nodes.forget()
+    held = deep_size([kept], [RULES, builder.snapshot.nodes])
+    assert held < MARGIN * cycles.MAX_BYTES
+
+
+def test_a_cycle_whose_nodes_are_judged_one_by_one_keeps_verdicts_instead_of_counts() -> None:
+    builder = cluster()
+    made = shape(crowd._wide, 1, Shapes())
+    judged = made.judgeable(RULES, builder.snapshot)
+    cycle = Cycle("c", made.pod, RULES, judged, _view(builder.keep(judged.groups)))
+    alone = cycle.alone()
+    assert not alone.groups
+    assert deep_size([alone], [RULES, made, builder.snapshot.nodes]) < 10 * NODES
+
+
+def _view(snapshot: Snapshot) -> View:
+    return View(snapshot, "store", Revision(1, "a"), "token", 0.0)
+
+
+def test_large_ones_drive_out_large_ones_only() -> None:
+    kept: Bounded[object, str] = Bounded(1600, 10)
+    assert not kept.put("small", "s", 100)
+    for number in range(5):
+        kept.put(number, "large", 150)
+    assert set(kept.kept) == {"small", 4}
+    kept.put("huge", "h", 900)
+    assert "huge" not in kept.kept
+    assert [kept.put(f"small-{number}", "s", 100) for number in range(9)].count(True) == 1
+    assert 4 in kept.kept
+    assert "small" not in kept.kept
