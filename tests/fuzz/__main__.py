@@ -17,7 +17,7 @@ from tests.fuzz.campaign import Campaign
 from tests.fuzz.cuts import cut
 from tests.fuzz.files import Files
 from tests.fuzz.found import Found
-from tests.fuzz.memory import ATTACKS, CALLERS, STRANGERS, attacked, open_files
+from tests.fuzz.memory import ATTACKS, CALLERS, PENDING, STRANGERS, attacked, open_files
 from tests.fuzz.peers import crowded
 from tests.fuzz.stored import in_redis, in_sqlite
 from tests.redis_server import RedisProcess, default_redis_binary
@@ -69,7 +69,8 @@ def memory(many: int, seed: int) -> Found:
             came = attacked(attack, max(1, calls * many // 100), tls=tls)
             grown = came["peak"] - came["before"]
             left = came["after"] - (1.5 * came["before"] + 50)
-            if grown > (STRANGERS if stranger else CALLERS) or left > 0 or came["failed"]:
+            failed = came["failed"] + (came["dropped"] if calls < PENDING else 0)
+            if grown > (STRANGERS if stranger else CALLERS) or left > 0 or failed:
                 found.faults.append(f"{attack.__name__}, TLS {tls}: {came}")
     return found
 

@@ -53,6 +53,11 @@ STRANGERS: Final = 200
 CALLERS: Final = 450
 """The same for those of callers with a role."""
 
+PENDING: Final = 1000
+"""Calls that gRPC keeps until a thread takes them; of those past it some are dropped at random,
+whoever makes them: with CANCELLED, before the server knows of them.
+"""
+
 
 @dataclass
 class Target:
@@ -314,12 +319,15 @@ class Witness:
     """A caller with a role that asks one question after the other.
 
     Attributes:
-        answered, failed: questions.
+        answered: questions.
+        failures: how others ended, and after how long.
+        dropped: those of them that gRPC dropped because too many came at once.
         slowest: seconds of the one that took longest.
     """
 
     def __init__(self, target: Target, channel: grpc.Channel) -> None:
-        self.answered = self.failed = 0
+        self.answered = self.dropped = 0
+        self.failures: list[str] = []
         self.slowest = 0.0
         self._over = threading.Event()
         name, value = target.bearer
@@ -342,8 +350,10 @@ class Witness:
             try:
                 self._ask(request, timeout=60.0, metadata=self._metadata)
                 self.answered += 1
-            except grpc.RpcError:
-                self.failed += 1
+            except grpc.RpcError as error:
+                took = time.monotonic() - began
+                self.dropped += error.code() is grpc.StatusCode.CANCELLED
+                self.failures.append(f"{error.code().name} in {took:.2f} s: {error.details()}")
             self.slowest = max(self.slowest, time.monotonic() - began)
 
 
@@ -436,6 +446,8 @@ def attacked(
                 time.sleep(settle)
                 later = target.resident()
             time.sleep(settle)
+        for failure in witness.failures:
+            sys.stderr.write(f"the witness's call: {failure}\n")
         return {
             "sent": sent / MIB,
             "before": before / MIB,
@@ -445,7 +457,8 @@ def attacked(
             "after": target.resident() / MIB,
             "seconds": took,
             "answered": witness.answered,
-            "failed": witness.failed,
+            "failed": len(witness.failures) - witness.dropped,
+            "dropped": witness.dropped,
             "slowest": witness.slowest,
         }
 

@@ -27,3 +27,5 @@ def test_it_costs_little_memory(attack, many, tls):
     assert came["peak"] - came["before"] <= MOST
     assert came["answered"]
     assert not came["failed"]
+    # No more come at once than gRPC keeps, or they are no calls.
+    assert not came["dropped"]

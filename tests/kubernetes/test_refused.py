@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +14,7 @@ from tests.http.extender_client import pod as spread_pod
 from tests.kubernetes.feeding import fed, kubeconfig, node
 from tests.kubernetes.test_feed import metric
 from tests.servers import served, until
+from topospread.app import feeding
 from topospread.cli.bench.kubernetes.objects import Objects
 from topospread.cli.bench.kubernetes.server import ApiServer, Fault
 from topospread.service import refused
@@ -241,18 +242,49 @@ def test_what_is_remembered_is_bounded(
         assert remembered() == 2
 
 
+class Clock:
+    """Stands still until it is set forward.
+
+    Attributes:
+        readings: so far.
+    """
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.readings = 0
+
+    def __call__(self) -> float:
+        self.readings += 1
+        return self.now
+
+
 def test_the_rate_of_writes_is_bounded(
     tmp_path: Path, api: ApiServer, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = Clock()
+    monkeypatch.setattr(feeding, "RefusedPods", partial(refused.RefusedPods, clock=clock))
     monkeypatch.setattr(refused, "RATE", 5.0)
-    names = [f"late-{number}" for number in range(20)]
+    names = [f"late-{number}" for number in range(12)]
     objects.put(*(spreading(name) for name in names))
+
+    def woken() -> int:
+        return sum(patches(api, name) for name in names)
+
+    def awaited(many: int) -> None:
+        """So many are woken, and no more when it looks again, more than once, at that time."""
+        until(lambda: woken() >= many, f"{many} are woken")
+        seen = clock.readings
+        until(lambda: clock.readings > seen + 20, "it looks again")
+        assert woken() == many
+
     with asked(tmp_path, api) as (scheduler, _):
         for name in names:
             assert ask(scheduler, name) == []
-        began = time.monotonic()
         relabel(objects)
-        until(lambda: sum(patches(api, name) for name in names) == 20, "all are woken in the end")
-        # Nobody asks again, so that all still fit: five at once, the others one after the other.
-        assert time.monotonic() - began > 2.0
-        assert [patches(api, name) for name in names] == [1] * 20
+        # Nobody asks again, so that all still fit: five at once, the others as time passes.
+        awaited(5)
+        clock.now += 0.5
+        awaited(7)
+        clock.now += 60.0
+        until(lambda: woken() >= 12, "all are woken in the end")
+        assert [patches(api, name) for name in names] == [1] * 12

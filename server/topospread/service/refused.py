@@ -120,7 +120,7 @@ class _Group:
     Attributes:
         size: bytes of the shape, about.
         judged_at: identity and number of the revision of the last judgement; None: judge anew.
-        pods: when each was refused, on the monotonic clock; the oldest first.
+        pods: when each was refused, by the clock; the oldest first.
     """
 
     shape: Shape
@@ -143,15 +143,22 @@ class RefusedPods:
         cluster: the pods' own.
         wake: writes to a pod.
         count: told what became of each wake: ``woken``, ``gone`` or ``failed``.
+        clock: monotonic seconds, for the rate of wakes and for how long a pod is remembered.
     """
 
     def __init__(
-        self, engine: Engine, cluster: str, wake: Wake, count: Callable[[str], None]
+        self,
+        engine: Engine,
+        cluster: str,
+        wake: Wake,
+        count: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cluster = cluster
         self._engine = engine
         self._wake = wake
         self._count = count
+        self._clock = clock
         self._lock = threading.Lock()
         self._groups: dict[tuple[Shape, bytes], _Group] = {}
         self._candidates: dict[bytes, _Candidates] = {}
@@ -160,7 +167,7 @@ class RefusedPods:
         # How often each pod was woken without being accepted since, and when last.
         self._woken: OrderedDict[Waiting, tuple[int, float]] = OrderedDict()
         self._tokens = RATE
-        self._filled_at = time.monotonic()
+        self._filled_at = self._clock()
         self._retry_at = 0.0
         self._failures = 0
         self._added = threading.Event()
@@ -204,7 +211,7 @@ class RefusedPods:
                 group = self._add_group(pod.shape, digest, joined, size)
             # The state may have changed since it was judged.
             group.judged_at = None
-            group.pods[waiting] = time.monotonic()
+            group.pods[waiting] = self._clock()
             self._pods[waiting] = group
             while len(self._pods) > MOST_PODS or self._bytes > MOST_BYTES:
                 self._drop(next(iter(self._pods)))
@@ -263,7 +270,7 @@ class RefusedPods:
 
     def _look(self) -> None:
         """Judge again what was refused by an older state, and wake what fits."""
-        now, began = time.monotonic(), time.thread_time()
+        now, began = self._clock(), time.thread_time()
         self._forget_old(now)
         replica = self._engine.replicas.at_hand(self.cluster)
         view = None if replica is None else replica.view
@@ -337,14 +344,14 @@ class RefusedPods:
                 LOG.warning("refused pods that fit now cannot be woken: %s", error)
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
             self._failures += 1
-            self._retry_at = time.monotonic() + pause
+            self._retry_at = self._clock() + pause
             return False
         else:
             self._count("woken")
             self._failures = 0
         with self._lock:
             times, _ = self._woken.pop(waiting, (0, 0.0))
-            self._woken[waiting] = (times + 1, time.monotonic())
+            self._woken[waiting] = (times + 1, self._clock())
             if len(self._woken) > MOST_PODS:
                 self._woken.popitem(last=False)
             group = self._pods.get(waiting)
@@ -354,7 +361,7 @@ class RefusedPods:
         return True
 
     def _may_wake(self) -> bool:
-        now = time.monotonic()
+        now = self._clock()
         self._tokens = min(RATE, self._tokens + (now - self._filled_at) * RATE)
         self._filled_at = now
         return self._tokens >= 1.0
@@ -363,7 +370,7 @@ class RefusedPods:
         """Whether it was woken shortly before, in vain."""
         times, last = self._woken.get(waiting, (0, 0.0))
         pause = min(LONGEST_AGAIN, AGAIN * 2 ** min(times - 1, 10)) if times else 0.0
-        return time.monotonic() - last < pause
+        return self._clock() - last < pause
 
     def _forget_old(self, now: float) -> None:
         with self._lock:
