@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 
 import numpy as np
@@ -15,16 +16,20 @@ from topospread.kube.affinity import compile_requirements
 from topospread.kube.demands import Demand
 from topospread.kube.objects import (
     HOSTNAME_LABEL,
+    LabelSelector,
     Node,
     NodeExpression,
     NodeRequirements,
     NodeTerm,
     Pod,
+    SpreadConstraint,
     Taint,
     Toleration,
 )
 from topospread.kube.selectors import Requirement, Selector
 from topospread.service.fit import Fit, suited
+from topospread.spread.constraints import pod_constraints
+from topospread.spread.settings import Rules
 from topospread.spread.topology import Eligibility
 
 NODES = 400
@@ -130,6 +135,70 @@ def _eligibility(of: str, count: int) -> Eligibility:
     else:
         terms = [made[of](i) for i in range(count)]
     return Eligibility(requirements=compile_requirements(NodeRequirements((), tuple(terms))))
+
+
+def test_masks_of_many_terms_are_what_matching_each_node_says() -> None:
+    chosen = random.Random(7)
+    keys, operators = (HOSTNAME_LABEL, "rank", "disk", "absent"), ("In", "NotIn", "Gt", "Lt")
+
+    def expression() -> NodeExpression:
+        number = chosen.randrange(NODES)
+        operator, key = chosen.choice((*operators, "Exists", "DoesNotExist")), chosen.choice(keys)
+        if operator in ("Gt", "Lt"):
+            return NodeExpression(key, operator, (str(number),))
+        values = (f"node-{number}", str(number), "ssd") if operator in operators else ()
+        return NodeExpression(key, operator, values)
+
+    for _ in range(60):
+        terms = [
+            NodeTerm(tuple(expression() for _ in range(chosen.randrange(4))))
+            for _ in range(chosen.randrange(1, 6))
+        ]
+        name = NodeExpression("metadata.name", "In", (f"node-{chosen.randrange(NODES)}",))
+        _agrees(NodeRequirements((), (*terms, NodeTerm((expression(),), (name,)))))
+
+
+def test_the_masks_of_one_pod_look_at_its_terms_once() -> None:
+    """Constraints of a pod differ in their policies, and Place asks for affinity alone."""
+    requirements = _eligibility("Gt", 2000).requirements
+    every = [
+        Eligibility(requirements=requirements),
+        Eligibility(keys=("rank",), requirements=requirements),
+        Eligibility(keys=("disk",), requirements=requirements, tolerations=()),
+        Eligibility(keys=("rank", "disk"), requirements=requirements),
+    ]
+
+    def cost(eligibilities: list[Eligibility]) -> int:
+        table = NodeTable(0, _nodes())
+        return _lines(lambda: [table.mask(each) for each in eligibilities * 10])
+
+    assert cost(every) < 1.5 * cost(every[:1])
+
+
+def test_constraints_do_not_look_at_all_of_a_pods_affinity_each() -> None:
+    def cost(constraints: int) -> int:
+        terms = tuple(
+            NodeTerm((NodeExpression("rank", "NotIn", (str(i), "x")),)) for i in range(1000)
+        )
+        pod = Pod(
+            "p",
+            requirements=NodeRequirements((), terms),
+            constraints=tuple(
+                SpreadConstraint(1, HOSTNAME_LABEL, "DoNotSchedule", LabelSelector(()))
+                for _ in range(constraints)
+            ),
+        )
+        table = NodeTable(0, _nodes())
+
+        def judge() -> None:
+            made = pod_constraints(pod, Rules(), None)
+            for constraint in made.hard.constraints:
+                table.membership(constraint.eligibility, HOSTNAME_LABEL)
+
+        judge()  # what is equal to what is kept is looked up, too
+        return _lines(judge)
+
+    assert cost(64) - cost(1) < 63 * 200
 
 
 def test_resources_that_no_node_has_cost_no_array_each() -> None:

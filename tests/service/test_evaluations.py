@@ -257,7 +257,8 @@ def test_a_batch_may_be_empty_and_not_too_big():
 
 def test_a_batch_is_bounded_as_a_whole():
     """Each pod is within its limits, and together they would take minutes and gigabytes."""
-    with world(limits=Limits(batch_cells=125_000, batch_bytes=10_000, groups=20)) as made:
+    limits = Limits(batch_cells=125_000, batch_bytes=10_000, batch_conditions=100, groups=20)
+    with world(limits=limits) as made:
         made.apply(node("n"))
 
         def batch(pods: int, constraints: int, app: str = "x") -> Sequence[object]:
@@ -281,6 +282,16 @@ def test_a_batch_is_bounded_as_a_whole():
             batch(2, 4, "x" * 5000)
         with pytest.raises(InvalidRequest, match=r"25 different selectors, at most 20 .*split it"):
             batch(3, 25)
+        terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}] * 3}]
+        affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        some = [incoming(app=f"a{p}", affinity={"nodeAffinity": affinity}) for p in range(12)]
+        encoded = [_bytes_of(pod) for pod in some]
+        with pytest.raises(InvalidRequest, match=r"than 100 in one .*, the first 6 are not too"):
+            evaluate_batch(made.engine, made.ask(), encoded)
+        assert len(evaluate_batch(made.engine, made.ask(), encoded[:6])) == 6
+        # What is remembered is not read again.
+        assert len(evaluate_batch(made.engine, made.ask(), encoded[:12:2])) == 6
+        assert len(evaluate_batch(made.engine, made.ask(), encoded)) == 12
         # However many they are, equal ones are judged once.
         one = _bytes_of(incoming(constraint("key", app="x"), app="app"))
         answers = evaluate_batch(made.engine, made.ask(), [one] * 200)

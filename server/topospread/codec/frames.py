@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from google.protobuf.message import DecodeError
+
 from topospread.codec.parsing import request
-from topospread.codec.pods import check_terms, pod_from_proto
+from topospread.codec.pods import check_terms, conditions_weight, pod_from_proto
 from topospread_proto.v1 import frames_pb2, kubernetes_pb2
 
 if TYPE_CHECKING:
@@ -71,6 +73,14 @@ class FramedPod(NamedTuple):
     def size(self) -> int:
         """Bytes of what decisions look at."""
         return sum(len(part) for parts in self.key[2:] for part in parts)
+
+    def conditions(self, most: int) -> int:
+        """What its selectors and affinity weigh, or more than the most; 0 if they do not parse."""
+        try:
+            # Small, or looked through when it was framed.
+            return conditions_weight(kubernetes_pb2.Pod.FromString(self.encoded).spec, most)
+        except DecodeError:
+            return 0
 
     def parse(self, most_terms: int) -> Pod:
         """The whole pod.

@@ -70,6 +70,31 @@ def check_terms(spec: pb.PodSpec, most: int) -> None:
         raise too_many_terms(most)
 
 
+def conditions_weight(spec: pb.PodSpec, most: int) -> int:
+    """What it costs about to compile a pod's selectors and affinity, of which a batch has many.
+
+    An expression is 5, and 1 is each of its values, a toleration, a label that is asked for.
+
+    Args:
+        spec: the pod's.
+        most: past it nothing more is counted.
+    """
+    required = spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+    weight = len(required.node_selector_terms) + len(spec.node_selector) + len(spec.tolerations)
+    for constraint in spec.topology_spread_constraints:
+        selector = constraint.label_selector
+        weight += len(selector.match_labels) + len(constraint.match_label_keys)
+        weight += sum(5 + len(e.values) for e in selector.match_expressions)
+    for term in required.node_selector_terms:
+        if weight > most:
+            break
+        for e in term.match_expressions:
+            weight += 5 + len(e.values)
+        for e in term.match_fields:
+            weight += 5 + len(e.values)
+    return weight
+
+
 def too_many_terms(most: int) -> InvalidRequest:
     """Why a pod is refused that has more expressions and values than that."""
     return InvalidRequest(

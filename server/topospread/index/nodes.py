@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topospread.kube.affinity import CompiledRequirements, NodeLabelRequirement
+    from topospread.kube.affinity import CompiledRequirements, CompiledTerm, NodeLabelRequirement
     from topospread.kube.objects import Node, Taint, Toleration
     from topospread.spread.plans import Plan
 
@@ -122,6 +122,7 @@ class NodeTable:
         "_hashes",
         "_id",
         "_label_keys",
+        "_latest_affinity",
         "_masks",
         "_nobody",
         "_nodes",
@@ -181,6 +182,7 @@ class NodeTable:
         )
         self._plans: Bounded[_Judged, Plan | None] = Bounded(MAX_PLAN_BYTES, MAX_PLANS)
         self._planned: set[Partition] = set()
+        self._latest_affinity: tuple[CompiledRequirements, Bools] | None = None
 
     # ------------------------------ names
 
@@ -317,6 +319,10 @@ class NodeTable:
         made = self._masks.kept.get(eligibility)
         if made is None:
             mask = self.alive.copy()
+            nbytes = eligibility.nbytes
+            latest, requirements = self._latest_affinity, eligibility.requirements
+            if latest is not None and requirements is not None and latest[0] is requirements:
+                nbytes -= requirements.nbytes  # those of another mask, too
             for key in eligibility.keys:
                 mask &= self.domains(key).ids >= 0
             if eligibility.requirements is not None:
@@ -325,7 +331,7 @@ class NodeTable:
                 mask &= self._tolerated(eligibility.tolerations, eligibility.comparison_operators)
             mask.flags.writeable = False
             made = _Eligible(mask)
-            self._masks.put(eligibility, made, 500 + eligibility.nbytes + mask.nbytes)
+            self._masks.put(eligibility, made, 500 + nbytes + mask.nbytes)
         return made
 
     def membership(self, eligibility: Eligibility, key: str) -> Membership:
@@ -343,6 +349,16 @@ class NodeTable:
         return membership
 
     def _affinity(self, requirements: CompiledRequirements) -> Bools:
+        """[capacity] which nodes a pod's affinity accepts, if they are there.
+
+        The masks of one pod differ in keys and tolerations, and are made one after the other.
+        """
+        latest = self._latest_affinity
+        if latest is None or latest[0] is not requirements:
+            latest = self._latest_affinity = requirements, self._accepting(requirements)
+        return latest[1]
+
+    def _accepting(self, requirements: CompiledRequirements) -> Bools:
         mask = np.ones(self.capacity, dtype=np.bool_)
         for key, value in requirements.node_selector:
             checkpoint()
@@ -354,24 +370,45 @@ class NodeTable:
         if requirements.terms is None:
             return mask
         anyone = np.zeros(self.capacity, dtype=np.bool_)
+        # Of terms with one condition the values are brought together, and the nodes looked at once.
+        alone: dict[str, Bools] = {}
         for term in dict.fromkeys(requirements.terms):
-            fits = np.ones(self.capacity, dtype=np.bool_)
-            for label in term.labels:
-                fits &= self._accepted(label)
-            for node_field in term.fields:
-                if node_field.key == NAME_FIELD:
-                    slot = self.slot(node_field.values[0])
-                    named = np.zeros(self.capacity, dtype=np.bool_)
-                    if slot >= 0:
-                        named[slot] = True
-                    fits &= named if node_field.operator == IN else ~named
-                elif not node_field.accepts(""):
-                    fits[:] = False
-            anyone |= fits
+            if len(term.labels) == 1 and not term.fields:
+                (label,) = term.labels
+                accepted = self._accepted(label)
+                known = alone.get(label.key)
+                alone[label.key] = accepted if known is None else known | accepted
+            else:
+                anyone |= self._fits(term)
+        for key, accepted in alone.items():
+            anyone |= self._spread_out(accepted, key)
         return mask & anyone
 
+    def _fits(self, term: CompiledTerm) -> Bools:
+        """[capacity] which nodes fulfil a term, if they are there."""
+        fits = np.ones(self.capacity, dtype=np.bool_)
+        for label in term.labels:
+            fits &= self._spread_out(self._accepted(label), label.key)
+        for node_field in term.fields:
+            if node_field.key == NAME_FIELD:
+                slot = self.slot(node_field.values[0])
+                named = np.zeros(self.capacity, dtype=np.bool_)
+                if slot >= 0:
+                    named[slot] = True
+                fits &= named if node_field.operator == IN else ~named
+            elif not node_field.accepts(""):
+                fits[:] = False
+        return fits
+
+    def _spread_out(self, accepted: Bools, key: str) -> Bools:
+        """[capacity] what holds for each node's value of a label; [1] where no node has it."""
+        if len(accepted) == 1:
+            return accepted
+        # Seven times as quick as with the int32 of a column.
+        return accepted[self.domains(key).ids.astype(np.intp)]
+
     def _accepted(self, label: NodeLabelRequirement) -> Bools:
-        """[capacity] which nodes a condition on a label accepts, if they are there."""
+        """[domains + 1] which values a condition on a label accepts; the last: no such label."""
         checkpoint()
         column = self.domains(label.key)
         if label.operator in (GREATER, LESS):
@@ -379,14 +416,15 @@ class NodeTable:
             bound = parse_int64(label.values[0])
             assert bound is not None, "requirements that do not parse are not compiled"
             compared = numbers > bound if label.operator == GREATER else numbers < bound
-            return np.append(compared & are_numbers, False)[column.ids]
+            return np.append(compared & are_numbers, False)
+        # The last entry is picked by −1: label absent.
         if label.operator in (IN, NOT_IN):
-            # The last entry is picked by −1: label absent.
             table = np.zeros(len(column.values) + 1, dtype=np.bool_)
             table[[column.number[value] for value in label.values if value in column.number]] = True
-            return table[column.ids] if label.operator == IN else ~table[column.ids]
-        there: Bools = column.ids >= 0
-        return there if label.operator == EXISTS else ~there
+            return table if label.operator == IN else ~table
+        table = np.full(len(column.values) + 1, label.operator == EXISTS)
+        table[-1] = not table[-1]
+        return table
 
     def _as_numbers(self, column: Domains) -> tuple[Ints, Bools]:
         """[domains] the values as integers, and which of them are any."""

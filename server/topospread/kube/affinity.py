@@ -7,8 +7,11 @@ still count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
+
+from typing_extensions import override
 
 from topospread.checkpoints import checkpoint
 from topospread.kube.selectors import IN, NOT_IN, Requirement, SelectorError, compile_requirement
@@ -44,17 +47,33 @@ class CompiledTerm:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class CompiledRequirements:
-    """Where a pod may run.
+    """Where a pod may run. Hashed once.
 
     Attributes:
         node_selector: sorted (key, value) pairs; all must hold.
         terms: None without required affinity; otherwise one must hold (an empty tuple: no node).
+        nbytes: about, of all of it.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[CompiledTerm, ...] | None = None
+    nbytes: int = field(init=False, repr=False, compare=False, default=0)
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        """Look at all of it once: there may be thousands of terms, and some masks of each pod."""
+        nbytes = sum([170 + len(key) + len(value) for key, value in self.node_selector])
+        for term in self.terms or ():
+            nbytes += 100 + sum([each.nbytes for each in (*term.labels, *term.fields)])
+        object.__setattr__(self, "nbytes", nbytes)
+        object.__setattr__(self, "_hash", hash((self.node_selector, self.terms)))
+
+    @override
+    def __hash__(self) -> int:
+        """The hash of the content."""
+        return self._hash
 
     @property
     def matches_all(self) -> bool:
@@ -68,13 +87,23 @@ class CompiledRequirements:
         return self.terms is None or any(term.matches(name, labels) for term in self.terms)
 
 
+_IN_USE: Final[WeakValueDictionary[int, CompiledRequirements]] = WeakValueDictionary()
+"""By hash, what has been compiled and not forgotten."""
+
+
 def compile_requirements(requirements: NodeRequirements) -> CompiledRequirements:
     """Compile where a pod may run; terms that are empty or do not parse match no node and go."""
     terms = None
     if requirements.terms is not None:
         compiled = (_compile_term(term) for term in requirements.terms)
         terms = tuple(term for term in compiled if term is not None)
-    return CompiledRequirements(tuple(sorted(requirements.node_selector)), terms)
+    made = CompiledRequirements(tuple(sorted(requirements.node_selector)), terms)
+    # Masks are looked up for each constraint: what is the same object need not be compared.
+    known = _IN_USE.get(hash(made))
+    if known == made:
+        return known
+    _IN_USE[hash(made)] = made
+    return made
 
 
 def _compile_term(term: NodeTerm) -> CompiledTerm | None:

@@ -56,6 +56,7 @@ class Limits:
         batch_pods: pods in a BatchEvaluate.
         batch_cells: different pods of one and their constraints, times nodes.
         batch_bytes: of what decisions look at, in different pods of one.
+        batch_conditions: what selectors and affinity of different pods of one weigh.
         groups: different selectors of one.
         what_ifs: pods added and removed.
         top_k: nodes that Evaluate names.
@@ -68,6 +69,7 @@ class Limits:
     batch_pods: int = 1000
     batch_cells: int = 2_500_000
     batch_bytes: int = 512 << 10
+    batch_conditions: int = 30_000
     groups: int = 4096
     what_ifs: int = 1000
     top_k: int = 1000
@@ -202,7 +204,7 @@ class Engine:
         """
         most = max(1, self.limits.batch_cells // max(node_count, FEW_NODES))
         shapes: set[Hashable] = set()
-        judged = size = 0
+        judged = size = conditions = 0
         read: list[FramedPod | Pod | InvalidRequest] = []
         for position, given in enumerate(pods):
             checkpoint()
@@ -217,6 +219,8 @@ class Engine:
             shapes.add(pod.key)
             judged += 1 + pod.constraints
             size += pod.size
+            if len(pods) > 1 and self._shapes.get(pod.key) is None:
+                conditions += pod.conditions(self.limits.batch_conditions - conditions)
             if len(shapes) == 1:
                 continue  # one pod is bounded by the limits for a pod
             if judged > most:
@@ -229,6 +233,12 @@ class Engine:
                 raise _to_be_split(
                     "labels, tolerations, affinity and constraints of different pods are more "
                     f"than {self.limits.batch_bytes} bytes in one batch",
+                    position,
+                )
+            if conditions > self.limits.batch_conditions:
+                raise _to_be_split(
+                    "expressions of different pods (each as 5), their values, selected labels and "
+                    f"tolerations are more than {self.limits.batch_conditions} in one batch",
                     position,
                 )
         return read

@@ -16,7 +16,6 @@ from topospread.kube.objects import (
     DO_NOT_SCHEDULE,
     HONOR,
     HOSTNAME_LABEL,
-    IGNORE,
     SCHEDULE_ANYWAY,
     Pod,
     SpreadConstraint,
@@ -149,6 +148,8 @@ def _phase(
     own = [c for c in constraints if c.when_unsatisfiable == action]
     keys = tuple(dict.fromkeys(c.topology_key for c in own)) if require_all_keys else ()
     made: list[Constraint] = []
+    # By policies: to hash one looks at all of the pod's affinity and tolerations.
+    eligibilities: dict[tuple[bool, bool], Eligibility] = {}
     for constraint in own:
         try:
             selector = effective_selector(constraint, pod.labels, rules)
@@ -157,6 +158,11 @@ def _phase(
             return ConstraintSet(error=prefix + str(cause))
         if replacement is not None:
             selector = replacement  # replaces what matchLabelKeys made, too (upstream fact 3)
+        policies = _honoured(constraint, rules)
+        eligibility = eligibilities.get(policies)
+        if eligibility is None:
+            eligibility = _eligibility(policies, keys, pod, rules, requirements)
+            eligibilities[policies] = eligibility
         made.append(
             Constraint(
                 topology_key=constraint.topology_key,
@@ -164,7 +170,7 @@ def _phase(
                 group=GroupKey(pod.namespace, selector),
                 min_domains=_min_domains(constraint, rules),
                 self_match=selector.matches(pod.labels),
-                eligibility=_eligibility(constraint, keys, pod, rules, requirements),
+                eligibility=eligibility,
             )
         )
     return ConstraintSet(tuple(made))
@@ -194,23 +200,26 @@ def _min_domains(constraint: SpreadConstraint, rules: Rules) -> int:
     return constraint.min_domains
 
 
+def _honoured(constraint: SpreadConstraint, rules: Rules) -> tuple[bool, bool]:
+    """Whether a constraint honours (node affinity, taints)."""
+    if not rules.gates.node_inclusion_policy:
+        return True, False
+    # Upstream compares with Honor alone: any other value acts as Ignore.
+    affinity, taints = constraint.node_affinity_policy, constraint.node_taints_policy
+    return affinity is None or affinity == HONOR, taints == HONOR
+
+
 def _eligibility(
-    constraint: SpreadConstraint,
+    honoured: tuple[bool, bool],
     keys: tuple[str, ...],
     pod: Pod,
     rules: Rules,
     requirements: CompiledRequirements,
 ) -> Eligibility:
-    affinity, taints = HONOR, IGNORE
-    if rules.gates.node_inclusion_policy:
-        # Upstream compares with Honor alone: any other value acts as Ignore.
-        affinity = (
-            HONOR if constraint.node_affinity_policy is None else constraint.node_affinity_policy
-        )
-        taints = IGNORE if constraint.node_taints_policy is None else constraint.node_taints_policy
+    affinity, taints = honoured
     return Eligibility(
         keys=keys,
-        requirements=requirements if affinity == HONOR and not requirements.matches_all else None,
-        tolerations=pod.tolerations if taints == HONOR else None,
-        comparison_operators=rules.gates.taint_comparison_operators and taints == HONOR,
+        requirements=requirements if affinity and not requirements.matches_all else None,
+        tolerations=pod.tolerations if taints else None,
+        comparison_operators=rules.gates.taint_comparison_operators and taints,
     )

@@ -52,14 +52,8 @@ class Eligibility:
         object.__setattr__(self, "_hash", hash(parts))
 
     def _size(self) -> int:
-        total = 300 + 70 * len(self.keys) + 200 * len(self.tolerations or ())
-        if self.requirements is not None:
-            pairs = self.requirements.node_selector
-            total += sum([170 + len(key) + len(value) for key, value in pairs])
-            for term in self.requirements.terms or ():
-                conditions = (*term.labels, *term.fields)
-                total += 100 + sum([each.nbytes for each in conditions])
-        return total
+        conditions = 0 if self.requirements is None else self.requirements.nbytes
+        return 300 + 70 * len(self.keys) + 200 * len(self.tolerations or ()) + conditions
 
     @override
     def __hash__(self) -> int:
