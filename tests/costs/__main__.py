@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tests.costs.combined import COMBINED, judged_together
 from tests.costs.grown import growths
 from tests.costs.judged import judged
 from tests.costs.measured import MIB, Measured, load
@@ -37,6 +38,12 @@ def main() -> None:
                 faults += 1
                 sys.stdout.write(f"{fault}\n")
                 sys.stdout.flush()
+        for name in COMBINED:
+            if asked.only in name:
+                tried += 1
+                for fault in judged_together(measured, name, slack=asked.slack):
+                    faults += 1
+                    sys.stdout.write(f"{fault}\n")
         after = measured.rss
     sys.stdout.write(
         f"{tried} fields at {asked.nodes} nodes and {asked.pods} pods: {faults} beyond bounds; "

@@ -35,6 +35,8 @@ PLANS = ("Explain", "Simulate", "RankForDeletion", "PlanRebalance", "BestOptions
 DECISIONS = ("PreFilter", "Filter", "Score", "Evaluate", "EvaluateStream", "BatchEvaluate")
 PLACEMENTS = ("Place", "Reserve")
 
+OPERATORS = ("In", "NotIn", "Gt", "Lt", "Exists")
+
 ANOTHER = "another"
 """The cluster that is written to, so that the one that is asked about stays what it was."""
 
@@ -50,18 +52,20 @@ class Growth:
         request: its message.
         path: the fields that lead to it, itself the last.
         plain: a request that is answered.
+        operator: of expressions on hostnames, if not what is usual.
     """
 
     method: str
     request: Any
     path: tuple[Any, ...]
     plain: Callable[[], Any]
+    operator: str = ""
 
     @property
     def name(self) -> str:
         """How a failure tells it."""
         path = ".".join(field.name for field in self.path)
-        return f"{self.method.rpartition('.')[2]} {path}"
+        return f"{self.method.rpartition('.')[2]} {path} {self.operator}".rstrip()
 
     @property
     def verb(self) -> str:
@@ -85,6 +89,12 @@ class Growth:
                 here.SetInParent()
             message = here
         _grow(message, self.path[-1], count, empty=empty)
+        if self.operator and not empty:
+            grown = getattr(message, self.path[-1].name)
+            for each in grown if self.path[-1].type == _MESSAGE else [message]:
+                each.key, each.operator = HOSTNAME, self.operator
+                if self.operator in ("Gt", "Lt"):
+                    each.values[:] = [str(len(each.values))] if each is message else ["17"]
         sent: bytes = request.SerializeToString()
         return sent
 
@@ -96,9 +106,26 @@ def growths() -> Iterator[Growth]:
             for method in service.methods:
                 request = method.input_type
                 for path in _paths(request, ()):
-                    yield Growth(
-                        f"/{service.full_name}/{method.name}", request, path, _plain(request)
-                    )
+                    name = f"/{service.full_name}/{method.name}"
+                    yield Growth(name, request, path, _plain(request))
+                    if method.name in ("Evaluate", "Place") and _asks_of_nodes(path):
+                        for operator in OPERATORS:
+                            yield Growth(name, request, path, _plain(request), operator)
+
+
+def _asks_of_nodes(path: tuple[Any, ...]) -> bool:
+    """Whether expressions on labels of nodes, or their values, grow in what a pod requires."""
+    required = any(f.name.startswith("required") for f in path)
+    of = [f.message_type.name for f in path if f.message_type is not None]
+    return (
+        required
+        and of[-1] == "NodeSelectorRequirement"
+        and "match_expressions"
+        in (
+            path[-1].name,
+            path[-2].name,
+        )
+    )
 
 
 def _paths(message: Any, before: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.costs.combined import COMBINED, judged_together
 from tests.costs.grown import Growth, growths
 from tests.costs.judged import judged
 from tests.costs.measured import Measured, load
@@ -48,6 +49,11 @@ def test_no_field_costs_more_than_its_bound(measured: Measured, method: str) -> 
         fault for growth in own for fault in judged(measured, growth, slack=SLACK, closely=False)
     ]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_no_fields_together_cost_more_than_the_bound(measured: Measured, name: str) -> None:
+    assert judged_together(measured, name, slack=SLACK) == []
 
 
 def test_a_field_without_a_limit_fails(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:

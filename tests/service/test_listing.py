@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.service.world import CLUSTER, PATIENCE, World, node, running
+from topospread.checkpoints import Beneficiary, computing_for
 from topospread.errors import DeadlineExceeded, NotFound, Unavailable
 from topospread.replica.replicas import Consistency, Freshness, seconds_from_now
 from topospread.replica.view import Token
 from topospread.service.listing import Listed, list_at
+from topospread.service.read import Reads
 from topospread.store.api import Key, Kind
 
 if TYPE_CHECKING:
@@ -108,3 +111,10 @@ def test_reading_ends_with_the_deadline(three_zones: World):
     listed(three_zones, three_zones.store)
     with pytest.raises(DeadlineExceeded, match="allow more time"):
         listed(three_zones, three_zones.store, deadline=seconds_from_now(0))
+
+
+def test_a_list_ends_with_its_deadline(three_zones: World) -> None:
+    reads = Reads(three_zones.store, three_zones.engine.replicas)
+    late = Beneficiary(time.monotonic() - 1.0, lambda: True)
+    with computing_for(late), pytest.raises(DeadlineExceeded):
+        reads.list(CLUSTER, Kind.NODE, "", lambda _: True, 0, "")

@@ -69,7 +69,7 @@ class Limits:
     batch_pods: int = 1000
     batch_cells: int = 2_500_000
     batch_bytes: int = 512 << 10
-    batch_conditions: int = 30_000
+    batch_conditions: int = 20_000
     groups: int = 4096
     what_ifs: int = 1000
     top_k: int = 1000

@@ -8,6 +8,7 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.errors import (
     FieldViolation,
     IdentityChanged,
@@ -116,6 +117,7 @@ class Reads:
         first = _First(page_size or DEFAULT_PAGE)
         for page in self._store.scan(cluster, kind=kind):
             for stored in page:
+                checkpoint()
                 if (
                     stored.digest
                     and (not namespace or stored.key.namespace == namespace)
