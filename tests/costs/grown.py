@@ -77,8 +77,11 @@ class Growth:
         """How often the field may be repeated in one message."""
         return limit_of(self.path[-1])
 
-    def of(self, count: int, *, empty: bool = False) -> bytes:
-        """The request with so many items, each another one unless they are to be empty."""
+    def of(self, count: int, *, empty: bool = False, attempt: int = 0) -> bytes:
+        """The request with so many items, each another one unless they are to be empty.
+
+        What is asked of nodes differs with the attempt: the answer would be remembered.
+        """
         request = self.plain()
         message = request
         for field in self.path[:-1]:
@@ -94,7 +97,9 @@ class Growth:
             for each in grown if self.path[-1].type == _MESSAGE else [message]:
                 each.key, each.operator = HOSTNAME, self.operator
                 if self.operator in ("Gt", "Lt"):
-                    each.values[:] = [str(len(each.values))] if each is message else ["17"]
+                    each.values[:] = [str(len(each.values) + attempt)]
+                else:
+                    each.values[0] = f"x-of-{attempt}"
         sent: bytes = request.SerializeToString()
         return sent
 

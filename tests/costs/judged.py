@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from tests.costs.grown import DECISIONS, PLACEMENTS, PLANS
@@ -86,8 +87,10 @@ def _bounded(cost: Cost) -> bool:
 
 
 def _tried(measured: Measured, growth: Growth, count: int, found: list[str], slack: float) -> Cost:
-    sent = growth.of(count)
-    cost = _least(lambda: _call(measured, growth, sent), slack * REFUSED)
+    attempts = itertools.count()
+    cost = _least(
+        lambda: _call(measured, growth, growth.of(count, attempt=next(attempts))), slack * REFUSED
+    )
     found += _beyond(growth, str(count), cost, slack)
     return cost
 
