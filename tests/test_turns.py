@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -15,7 +16,7 @@ from topospread.checkpoints import (
     will_write,
 )
 from topospread.errors import CallerGone, DeadlineExceeded, LimitExceeded
-from topospread.transports.grpc.pool import LONG_DECISIONS, Turns, away, decided
+from topospread.transports.grpc.pool import LONG_DECISIONS, Turns, away, decided, lend_place
 
 PATIENCE = 30
 
@@ -147,16 +148,42 @@ def test_turns_come_in_the_order_of_the_line_which_is_bounded():
     assert order == [0, 1, 2]
 
 
-def test_while_a_long_decision_waits_for_the_store_others_go_on():
+def _others_may_go_on() -> bool:
+    taken = LONG_DECISIONS.try_take()
+    if taken:
+        LONG_DECISIONS.give()
+    return taken
+
+
+def test_while_a_long_decision_waits_for_a_revision_others_go_on():
     def decide() -> bool:
         _take_long()
-        with away():
-            others = LONG_DECISIONS.try_take()
-            if others:
-                LONG_DECISIONS.give()
+        leave = lend_place()
+        others = _others_may_go_on()
+        leave()
         return others
 
     assert _decided(decide)
+
+
+def test_one_that_was_begun_anew_keeps_its_turn_to_the_end(taken):
+    """It has waited once; in the middle of its work it would wait with all that it has."""
+    attempts = list[bool]()
+
+    def decide() -> bool:
+        lend_place()()
+        with away():
+            attempts.append(_others_may_go_on())
+        _take_long()
+        return _others_may_go_on()
+
+    with ThreadPoolExecutor(1) as other:
+        answer = other.submit(_decided, decide)
+        _until(lambda: LONG_DECISIONS.waiting)
+        taken()
+        assert not answer.result(PATIENCE)
+    assert attempts == [False, False]
+    assert _others_may_go_on()
 
 
 def test_what_has_written_is_not_begun_anew(taken):

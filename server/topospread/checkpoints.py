@@ -31,7 +31,7 @@ class TakesLong(BaseException):
     """
 
 
-class Turns(Protocol):
+class LongTurns(Protocol):
     """Lets few long computations go on at once.
 
     Threads share the interpreter's lock: a short one would wait for a slice of each long one.
@@ -77,7 +77,7 @@ class Beneficiary:
         self,
         deadline: float,
         active: Callable[[], bool],
-        turns: Turns | None = None,
+        turns: LongTurns | None = None,
         *,
         anew: bool = False,
         has_turn: bool = False,
@@ -96,7 +96,7 @@ class Beneficiary:
 
         Raises:
             DeadlineExceeded, CallerGone: nobody waits any more.
-            TakesLong: see above.
+            TakesLong: it takes long, it is another's turn, and it may be begun anew.
         """
         now = time.monotonic()
         if now < self._next:
@@ -113,7 +113,7 @@ class Beneficiary:
         # A loop that does not let go makes others wait for the interpreter's switch interval.
         time.sleep(0)
 
-    def _take_turn(self, turns: Turns) -> None:
+    def _take_turn(self, turns: LongTurns) -> None:
         spent = time.thread_time()
         if not self._long_at:
             self._long_at = spent + LONG
@@ -126,11 +126,19 @@ class Beneficiary:
             turns.take(lambda: self._deadline - time.monotonic(), self._active)
         self._has_turn = True
 
+    def wait_elsewhere(self) -> None:
+        """It will wait for long: others go on, unless this is the computation begun anew.
+
+        That has waited for the same before, and would have to wait in the middle of its work.
+        """
+        if self._anew:
+            self.give_turn()
+
     def give_turn(self, *, for_good: bool = False) -> None:
-        """Let other long computations go on: this one is done, or waits for something else.
+        """Let other long computations go on: this one is done.
 
         Args:
-            for_good: from now on it just goes on: what it has done must not be done anew.
+            for_good: from now on it neither is begun anew nor waits for a turn.
         """
         turns, self._long_at = self._turns, 0.0
         if for_good:
@@ -161,7 +169,10 @@ def computing_for(whom: Beneficiary | None) -> Iterator[None]:
 
 
 def will_write() -> None:
-    """To be called before a computation writes: it is not begun anew from there on."""
+    """To be called before a computation writes.
+
+    It gives its turn back for good: from there on it is neither begun anew nor made to wait.
+    """
     whom = _beneficiary.get()
     if whom is not None:
         whom.give_turn(for_good=True)

@@ -19,6 +19,7 @@ from tests.service.world import (
     world,
 )
 from topospread.errors import InvalidRequest, NotFound
+from topospread.index.builder import Builder
 from topospread.service.asks import PodRef, SettingsAsk
 from topospread.service.engine import Limits
 from topospread.service.evaluate import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.service.world import Json
+    from topospread.index.groups import Group
+    from topospread.spread.topology import GroupKey
 
 BROKEN = {"matchExpressions": [{"key": "app", "operator": "In"}]}
 
@@ -241,6 +244,25 @@ def test_a_batch_with_more_selectors_than_are_kept():
         counted = [a.resolved.cycle for a in answers[:50] if isinstance(a, Evaluation)]
         assert [int(cycle.states[0].counts[0]) for cycle in counted] == [1] * 50
         assert len({cycle.view.token for cycle in counted}) == 1
+
+
+def test_no_selector_that_a_request_needs_makes_room_for_another_of_it(monkeypatch):
+    counted: list[GroupKey] = []
+    count = Builder._count
+
+    def counting(builder: Builder, group: GroupKey) -> Group:
+        counted.append(group)
+        return count(builder, group)
+
+    monkeypatch.setattr(Builder, "_count", counting)
+    with world(max_groups=100) as made:
+        made.apply(node("n", "z"))
+        pods = [pod_of(incoming(constraint(app=f"app-{n}"), app=f"app-{n}")) for n in range(140)]
+        evaluate_batch(made.engine, made.ask(), pods[:60])
+        evaluate_batch(made.engine, made.ask(), pods[100:])
+        assert len(counted) == 100
+        evaluate_batch(made.engine, made.ask(), pods[:100])
+        assert len(counted) == 140, "each was counted once"
 
 
 def test_a_batch_may_be_empty_and_not_too_big():

@@ -391,11 +391,15 @@ class Engine:
 
 
 def _kept(groups: set[GroupKey], replica: Replica) -> View:
-    """A view that counts all of them: new ones take time, so they are counted some at a time."""
+    """A view that counts all of them: new ones take time, so they are counted some at a time.
+
+    Each step asks for those before it, too, lest they are evicted.
+    """
     new = replica.loaded().snapshot.missing(groups)
-    for some in range(0, len(new), COUNTED_AT_ONCE):
+    known = groups.difference(new)
+    for begin in range(0, len(new), COUNTED_AT_ONCE):
         checkpoint()
-        replica.keep(new[: some + COUNTED_AT_ONCE])
+        replica.keep((*known, *new[: begin + COUNTED_AT_ONCE]))
     return replica.keep(groups)
 
 

@@ -65,17 +65,17 @@ def pre_filter(engine: Engine, ask: Ask, *, with_counts: bool = False) -> PreFil
         raise InvalidRequest.of(
             [FieldViolation("withCounts", f"{listed} domains, at most {MAX_COUNTS}", "Too many")]
         )
-    resolved = Resolved(cycle, begun.replica, engine.cycles.put(cycle.alone()))
-    if not success:
-        return PreFilterAnswer(resolved, status, (), ())
     snapshot = cycle.view.snapshot
     started = engine.clock()
     constraints = tuple(
         ConstraintCounts(state, domain_counts(state, snapshot) if with_counts else ())
-        for state in cycle.states
+        for state in (cycle.states if success else ())
     )
     ask.stages.pre_filter = engine.clock() - started
-    return PreFilterAnswer(resolved, status, constraints, (SUCCESS,) * len(cycle.moves))
+    # Last: what takes long is begun anew, and would be kept twice.
+    resolved = Resolved(cycle, begun.replica, engine.cycles.put(cycle.alone()))
+    allowed = (SUCCESS,) * len(cycle.moves) if success else ()
+    return PreFilterAnswer(resolved, status, constraints, allowed)
 
 
 def domain_counts(state: DomainState, topology: Topology) -> tuple[tuple[str, int], ...]:

@@ -247,6 +247,50 @@ def test_silent_streams_make_room_for_whoever_tries_again(closing, monkeypatch):
     assert len(silent.cancelled) == 1
 
 
+def _no_more_threads(monkeypatch) -> threading.Event:
+    """From now on the system starts no more threads of a pool; set when it was asked to."""
+    asked = threading.Event()
+
+    def start(worker: Worker) -> None:
+        asked.set()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Worker, "start", start)
+    return asked
+
+
+def test_a_call_that_would_wait_is_refused_where_no_thread_can_take_its_place(
+    make, closing, monkeypatch
+):
+    pool = make(workers=1)
+    with monkeypatch.context() as full:
+        _no_more_threads(full)
+        with pytest.raises(LimitExceeded, match="no more threads"):
+            pool.submit(lend_place).result(PATIENCE)
+        assert (pool.waiting, answer(pool)) == (0, True), "the place is kept"
+    assert answer(pool)
+    Waiting(closing).begin(pool, 3)
+
+
+def test_help_comes_again_when_threads_can_be_started_again(make, closing, monkeypatch):
+    pool, silent = make(workers=2), Silent(closing)
+    silent.begin(pool, 2)
+    with monkeypatch.context() as full:
+        asked = _no_more_threads(full)
+        in_line = pool.submit(overloaded)
+        assert asked.wait(PATIENCE)
+    assert in_line.result(PATIENCE) is False
+
+
+def test_a_stream_for_which_no_thread_can_be_started_is_refused(closing, monkeypatch):
+    pool = StreamExecutor("stream", 3)
+    closing.callback(pool.shutdown)
+    with monkeypatch.context() as full:
+        _no_more_threads(full)
+        assert not answer(pool)
+    assert answer(pool)
+
+
 def test_other_threads_have_no_place_to_lend():
     lend_place()()
     with away():

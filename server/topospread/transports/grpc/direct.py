@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 from typing_extensions import override
 
+from topospread.errors import LimitExceeded
 from topospread.transports.grpc.direct_call import DirectCall
 from topospread.transports.grpc.executor import PATIENCE
 from topospread.transports.grpc.pool import DEFAULT_WAITING, Pool, Worker
@@ -232,7 +233,7 @@ class DirectCalls(Pool):
                 else:
                     ready.carry_out()
                 ready = None
-            worker.busy = False
+            worker.busy = worker.long = False
             worker.turns += 1
         self._leave(worker)
 
@@ -286,7 +287,8 @@ class DirectCalls(Pool):
                         break
                     self._minding = True
                 arrived = self.arrived
-                turns = self._relieve(turns)
+                with suppress(LimitExceeded):  # no more threads: the next look may find some
+                    turns = self._relieve(turns)
         self._leave(worker)
 
     def _relieve(self, before: Mapping[Worker, int]) -> Mapping[Worker, int]:

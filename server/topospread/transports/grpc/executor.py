@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from typing_extensions import override
 
+from topospread.errors import LimitExceeded
 from topospread.transports.grpc.pool import (
     DEFAULT_WAITING,
     JOIN_SECONDS,
@@ -182,7 +183,8 @@ class BoundedExecutor(Pool):
                     if not self._line.qsize():
                         break
                     self._minding = True
-                self._relieve(self._line.qsize())
+                with suppress(LimitExceeded):  # no more threads: the next look may find some
+                    self._relieve(self._line.qsize())
             if self._closing.is_set():
                 return
 
@@ -232,8 +234,9 @@ class StreamExecutor(Pool):
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
             if len(self._workers) < self._streams:
-                self.start_worker(lambda worker: self._serve(worker, work))
-                return future
+                with suppress(LimitExceeded):
+                    self.start_worker(lambda worker: self._serve(worker, work))
+                    return future
         # Whoever tries again finds room, if there are callers that hold streams and say nothing.
         for silent in self.silent(time.monotonic() - SILENT_STREAM)[:1]:
             end_silent(silent)

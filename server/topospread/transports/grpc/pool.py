@@ -226,8 +226,6 @@ def away(
         patient: the message may take its time, as the next one of a stream may: the thread is not
             taken away for others, only when the server stops.
     """
-    if (whom := beneficiary()) is not None:
-        whom.give_turn()
     thread = threading.current_thread()
     if not isinstance(thread, Worker):
         return nullcontext()
@@ -244,7 +242,7 @@ def lend_place() -> Callable[[], None]:
     """
     thread = threading.current_thread()
     if (whom := beneficiary()) is not None:
-        whom.give_turn()
+        whom.wait_elsewhere()
     return thread.pool.enter_wait(thread) if isinstance(thread, Worker) else _nothing
 
 
@@ -354,6 +352,12 @@ class _LongDecisions(Turns):
             raise
         return True
 
+    @override
+    def take(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
+        if self.waiting < MAX_LONG:
+            _make_way()
+        super().take(left, active)
+
 
 def _make_way() -> None:
     thread = threading.current_thread()
@@ -373,20 +377,21 @@ def decided(
     So what waits in line is the request alone, and short decisions wait for one long one at most.
 
     Args:
-        decide: makes the answer; may be called twice.
+        decide: makes the answer. It may be called again from the start, so that it must change
+            nothing before :func:`~topospread.checkpoints.will_write`.
         left: seconds until the caller's deadline.
         deadline: the same on the monotonic clock.
         active: whether the caller still waits.
 
     Raises:
-        LimitExceeded: too many that take long wait already, or it was not its turn in time.
+        LimitExceeded: too many that take long wait already, or no more threads can be started.
+        DeadlineExceeded, CallerGone: nobody waits any more.
     """
     with (
         suppress(TakesLong),
         computing_for(Beneficiary(deadline, active, LONG_DECISIONS, anew=True)),
     ):
         return decide()
-    _make_way()
     LONG_DECISIONS.take(left, active)
     with computing_for(Beneficiary(deadline, active, LONG_DECISIONS, has_turn=True)):
         return decide()
