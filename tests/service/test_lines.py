@@ -13,9 +13,14 @@ import pytest
 
 from tests.service.places import Placer, bound, named, untraced
 from tests.service.world import CLUSTER, World, constraint
-from topospread.errors import DeadlineExceeded, LimitExceeded
+from topospread.errors import (
+    DeadlineExceeded,
+    LimitExceeded,
+    StoreUnavailable,
+    TopospreadError,
+)
 from topospread.kube.demands import NO_DEMAND
-from topospread.replica.replica import ReplicaOptions
+from topospread.replica.replica import Replica, ReplicaOptions
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.service.asks import Ask
 from topospread.service.cycles import Cycles
@@ -23,6 +28,7 @@ from topospread.service.engine import Engine
 from topospread.service.holding import MOST, Holding
 from topospread.service.place import Preference, place
 from topospread.service.place import choose as chosen
+from topospread.service.rounds import CLAIM_BYTES
 from topospread.service.rules_book import RulesBook
 from topospread.service.wanted import Held, Job
 from topospread.store.api import Revision, StoredObject
@@ -51,6 +57,16 @@ def line_of(placer: Placer, pod: dict[str, Any]) -> Line:
 
 
 @contextmanager
+def led(line: Line) -> Iterator[None]:
+    """The line, led by this thread."""
+    line.lock.acquire()
+    try:
+        yield
+    finally:
+        line.release()
+
+
+@contextmanager
 def in_line(placer: Placer, pods: list[dict[str, Any]]) -> Iterator[list[Held]]:
     """Callers that stand in line until the block ends; then their answers, in order."""
     line, found = line_of(placer, pods[0]), dict[int, Held]()
@@ -60,7 +76,7 @@ def in_line(placer: Placer, pods: list[dict[str, Any]]) -> Iterator[list[Held]]:
         found[number] = placer.place(pods[number])
 
     threads = []
-    with line.lock:
+    with led(line):
         for number in range(len(pods)):
             threads.append(threading.Thread(target=call, args=(number,)))
             threads[-1].start()
@@ -176,7 +192,7 @@ def wait_in_line(placer: Placer, holding: Holding, seconds: float) -> Held:
     pod = pod_from_manifest(named("late", BY_ZONE)).SerializeToString()
     wanted = holding.wanted(Ask(seconds_from_now(seconds), CLUSTER), pod, 60_000)
     line = holding._lines[hash(wanted.place) % len(holding._lines)]
-    with line.lock:
+    with led(line):
         return place(holding, wanted, Preference(), untraced)
 
 
@@ -249,7 +265,7 @@ def in_another_thread(placer: Placer, pod: dict[str, Any], seconds: float, found
         wanted = placer.holding.wanted(Ask(seconds_from_now(seconds), CLUSTER), message, 60_000)
         try:
             found.append(place(placer.holding, wanted, Preference(), untraced))
-        except DeadlineExceeded as failure:
+        except TopospreadError as failure:
             found.append(failure)
 
     thread = threading.Thread(target=call)
@@ -267,7 +283,7 @@ def test_no_place_is_held_for_a_caller_who_gave_up_while_others_were_judged(plac
         return chosen(cycle, NO_DEMAND, Preference())
 
     line = line_of(placer, pod)
-    with line.lock:
+    with led(line):
         thread = in_another_thread(placer, named("a", BY_ZONE), 1.0, found)
         held = judged_by_hand(placer, pod, choose)
 
@@ -294,7 +310,7 @@ def test_a_caller_waits_for_the_write_that_has_begun(
     slow = cast("Store", SimpleNamespace(apply=apply, get=store.get))
     placer.holding._rounds._store = slow
     line = line_of(placer, pod)
-    with line.lock:
+    with led(line):
         thread = in_another_thread(placer, named("a", BY_ZONE), 30.0, found)
         (waiting,) = line.jobs
         held = judged_by_hand(
@@ -305,3 +321,154 @@ def test_a_caller_waits_for_the_write_that_has_begun(
     assert began.is_set()
     assert found[0].node == "n-c"
     assert placer.held() == {"default/a": "n-c", "default/b": held.node}
+
+
+def by_score(cycle: Cycle, held: Any) -> str | Refusal:
+    return chosen(cycle, NO_DEMAND, Preference())
+
+
+def test_a_caller_has_its_answer_while_others_are_still_placed(placer: Placer):
+    """It waited for the line, and was answered DEADLINE_EXCEEDED with its place in the store."""
+    found = list[Any]()
+    with led(line_of(placer, named("a"))):
+        thread = in_another_thread(placer, named("a", BY_ZONE), 10.0, found)
+        judged_by_hand(placer, named("b"), by_score)
+        thread.join()
+
+    assert isinstance(found[0], Held)
+    assert placer.held()["default/a"] == found[0].node == "n-c"
+
+
+def test_an_answer_is_given_when_this_server_has_seen_the_write(
+    placer: Placer, monkeypatch: pytest.MonkeyPatch
+):
+    rounds, found, early = placer.holding._rounds, list[Any](), list[bool]()
+
+    def show(*given: Any) -> bool:
+        early.append(waiting.done)
+        return seen(*given)
+
+    seen = rounds.show
+    monkeypatch.setattr(rounds, "show", show)
+    line = line_of(placer, named("a"))
+    with led(line):
+        thread = in_another_thread(placer, named("a"), 30.0, found)
+        (waiting,) = line.jobs
+        judged_by_hand(placer, named("b"), by_score)
+    thread.join()
+
+    assert early == [False]
+
+
+class Announced(threading.Event):
+    """An event that says when somebody waits for it, and how each wait ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = threading.Event()
+        self.ends: list[bool] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.set()
+        self.ends.append(super().wait(timeout))
+        return self.ends[-1]
+
+
+def test_who_stops_waiting_leaves_the_lead_to_the_next(placer: Placer):
+    """The line's lock becomes free just when the first in line is refused its wait."""
+    woken, found, refused = Announced(), list[Any](), list[Any]()
+
+    def entering_wait() -> Callable[[], None]:
+        if threading.current_thread() is not first:
+            line.jobs[1].woken = woken
+            return lambda: None
+        assert woken.waits.wait(30.0)
+        line.release()  # wakes this thread's job
+        raise LimitExceeded("too many wait")
+
+    placer.holding = Holding(placer.engine, placer.world.store, entering_wait=entering_wait)
+    line = line_of(placer, named("a"))
+    line.lock.acquire()
+
+    def call() -> None:
+        with pytest.raises(LimitExceeded) as failure:
+            placer.place(named("a"))
+        refused.append(failure.value)
+
+    first = threading.Thread(target=call)
+    first.start()
+    while not line.jobs:
+        time.sleep(0.001)
+    second = in_another_thread(placer, named("b"), 20.0, found)
+    first.join()
+    second.join()
+
+    assert refused
+    assert isinstance(found[0], Held)
+    assert all(woken.ends), "it would have waited until its deadline"
+
+
+def test_who_leads_has_a_last_try_alone(placer: Placer, monkeypatch: pytest.MonkeyPatch):
+    """Its time for tries ended while it was judged beside others, with time for one more."""
+    found = list[Any]()
+
+    def choose(cycle: Cycle, held: Any) -> str | Refusal:
+        # Its deadline is 30 s away, that of the other 3,000.
+        monkeypatch.setattr("topospread.service.wanted.GIVE_UP", 100.0)
+        return by_score(cycle, held)
+
+    before = placer.world.store.head(CLUSTER).revision
+    with led(line_of(placer, named("a"))):
+        thread = in_another_thread(placer, named("a"), 3000.0, found)
+        own = judged_by_hand(placer, named("b"), choose)
+    thread.join()
+
+    assert placer.held() == {"default/a": found[0].node, "default/b": own.node}
+    assert [len(each.entries) for each in written_after(placer, before)] == [1, 1]
+
+
+def test_a_pod_twice_is_placed_in_order_though_its_first_is_put_off(placer: Placer):
+    placer.holding = Holding(placer.engine, placer.world.store, thread_time=Counting())
+    before = placer.world.store.head(CLUSTER).revision
+    pods = [named("x"), named("y"), named("same", uid="first")]
+    with led(line_of(placer, pods[0])):
+        threads = [in_another_thread(placer, pod, 30.0, []) for pod in pods]
+        judged_by_hand(placer, named("same", uid="second"), by_score)
+    for thread in threads:
+        thread.join()
+
+    placed = [entry.object for each in written_after(placer, before) for entry in each.entries]
+    uids = [row.uid for row in placed if isinstance(row, StoredObject) and row.uid]
+    assert uids == ["first", "second"]
+
+
+def test_nobody_is_refused_by_a_state_that_may_be_old(
+    placer: Placer, monkeypatch: pytest.MonkeyPatch
+):
+    """The store was out of reach: one was told so, and the others were refused unseen."""
+
+    def pull(replica: Replica) -> Any:
+        raise StoreUnavailable("out of reach")
+
+    monkeypatch.setattr(Replica, "pull", pull)
+    nowhere, found = constraint("example.com/rack"), list[Any]()
+    with led(line_of(placer, named("a"))):
+        thread = in_another_thread(placer, named("a", nowhere), 30.0, found)
+        with pytest.raises(StoreUnavailable):
+            judged_by_hand(placer, named("b", nowhere), by_score)
+    thread.join()
+
+    assert isinstance(found[0], StoreUnavailable)
+
+
+def test_what_claims_are_remembered_for_is_bounded_in_bytes(placer: Placer):
+    for number in range(40):
+        values = [f"{number}-{value}-" + "x" * 50 for value in range(500)]
+        expression = {"key": "app", "operator": "NotIn", "values": values}
+        placer.place(named("a", constraint(labelSelector={"matchExpressions": [expression]})))
+
+    kept = placer.holding._rounds._claims.kept
+    sizes = [judgeable.nbytes + claim.nbytes for (judgeable, _), claim in kept.items()]
+    assert sizes
+    assert 40 * max(sizes) > CLAIM_BYTES
+    assert sum(sizes) <= CLAIM_BYTES

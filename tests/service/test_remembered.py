@@ -116,6 +116,20 @@ PODS = {
 }
 
 
+def test_results_that_name_many_nodes_are_bounded_in_bytes(empty_world: World):
+    empty_world.apply(*(node(f"n{number}", "a") for number in range(400)))
+    asker, pod = Asker(empty_world, remembers=True), PODS["hard"]
+    for top_k in range(400, 499):
+        asker.evaluate(pod, top_k)
+
+    evaluation = asker.evaluate(pod, 499)
+    snapshot = evaluation.resolved.cycle.view.snapshot
+    (group,) = evaluation.resolved.cycle.judgeable.groups
+    assert len(evaluation.top) == 400
+    assert not asker.judges(pod, 499)
+    assert snapshot.groups[group].memo.size < 2 << 20
+
+
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_while_nothing_changes_a_pod_is_judged_once(asker, pod):
     assert asker.judges(pod)

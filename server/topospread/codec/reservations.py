@@ -44,6 +44,11 @@ class Claim:
         self._relevant = relevant.SerializeToString(deterministic=True)
         self._constraints = judged_by.SerializeToString(deterministic=True)
 
+    @property
+    def nbytes(self) -> int:
+        """Of what is written down."""
+        return len(self._relevant) + len(self._constraints)
+
     def held(self, key: Key, uid: str, node: str) -> StoredObject:
         """The reservation of a node for one pod; the store adds when it is due."""
         relevant = StoredReservation(node=node).SerializeToString() + self._relevant

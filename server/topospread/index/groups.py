@@ -203,7 +203,8 @@ class Memo:
         Args:
             key: what it is for.
             result: what was worked out.
-            size: bytes of the key; None: as its first part says.
+            size: bytes of the key, and of what the result's own size leaves out; None: as the
+                key's first part says.
         """
         if size is None:
             size = getattr(key[0], "nbytes", 0) if isinstance(key, tuple) else 0

@@ -9,6 +9,7 @@ import numpy as np
 
 from topospread.checkpoints import checkpoint
 from topospread.errors import InvalidRequest, TopospreadError
+from topospread.index.groups import OVERHEAD
 from topospread.kube.fit_message import error_message, fit_message
 from topospread.service.filter import verdicts_on
 from topospread.service.selection import distinct, in_name_order
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from topospread.spread.topology import Ints
 
 DEFAULT_TOP_K: Final = 5
+
+RANKED_BYTES: Final = 160
+"""About, of a ranked node; its name is the node table's."""
 
 UNSCHEDULABLE: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
@@ -79,6 +83,11 @@ class _Remembered(NamedTuple):
     nodes: NodeTable
     versions: tuple[Group, ...]
     parts: tuple[Any, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """About, beside the named nodes, which count with its key."""
+        return 2 * OVERHEAD
 
 
 def evaluate(engine: Engine, ask: Ask, top_k: int = 0) -> Evaluation:
@@ -152,7 +161,8 @@ def _remember(cycle: Cycle, top_k: int, evaluation: Evaluation) -> None:
     if judgeable.groups:
         versions = judgeable.versions(snapshot)
         kept = _Remembered(snapshot.nodes, versions, evaluation.parts)
-        versions[0].memo.put((judgeable, top_k), kept)
+        size = judgeable.nbytes + RANKED_BYTES * len(evaluation.top)
+        versions[0].memo.put((judgeable, top_k), kept, size)
 
 
 def _judge_nodes(

@@ -97,45 +97,47 @@ class Holding:
         job = Job(wanted, choose, traced)
         line = self._lines[hash(wanted.place) % LINES]
         line.jobs.append(job)
-        if not line.lock.acquire(timeout=USUAL):
-            self._wait(line, job)
-        try:
-            if not job.done:
-                self._rounds.run(job, line.take(job, MOST), line)
-        finally:
-            line.lock.release()
+        leads = line.lead(job, time.monotonic() + USUAL)
+        if not leads and not job.done:
+            leads = self._leads_after_wait(line, job)
+        if leads:
+            try:
+                if not job.done:
+                    self._rounds.run(job, line.take(job, MOST), line)
+            finally:
+                line.release()
         return job.result()
 
-    def _wait(self, line: Line, job: Job) -> None:
-        """Wait for long, so that it does not hold up others; the line's lock is ours afterwards."""
-        acquired = False
+    def _leads_after_wait(self, line: Line, job: Job) -> bool:
+        """Wait for long, so that it does not hold up others.
+
+        Returns:
+            Whether the line's lock was acquired; if not, the job is done.
+        """
+        leads = False
         try:
             leave = self._entering_wait()
             try:
-                acquired = line.lock.acquire(timeout=_seconds_until(job.give_up_at))
+                leads = line.lead(job, job.give_up_at)
             finally:
                 leave()
         except BaseException:
             job.abandoned = True
-            if acquired:
+            if leads:
                 line.lock.release()
+            line.wake_next()
             raise
-        if acquired:
-            return
+        if leads or job.done:
+            return leads
         job.abandoned = True
-        if job.writing and line.lock.acquire(timeout=_seconds_until(job.wanted.ask.deadline)):
-            if job.done:
-                return
-            line.lock.release()
-        raise too_late(job.wanted)
+        line.wake_next()
+        if not job.ends_with_write():
+            raise too_late(job.wanted)
+        return False
 
     def show(self, cluster: str, applied: Applied, entries: Sequence[LogEntry]) -> None:
         """Have a write of this server seen by its next decision."""
         self._rounds.show(cluster, applied, entries)
-
-
-def _seconds_until(moment: float) -> float:
-    return max(0.0, moment - time.monotonic())
 
 
 def _nothing() -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from topospread.bounded import Bounded
 from topospread.checkpoints import checkpoint, computing_for
 from topospread.codec.movable import bound_pod
 from topospread.codec.reservations import Claim, reservation_key, reservation_row
@@ -47,6 +48,9 @@ COMPUTED: Final = 0.05
 
 CLAIMS: Final = 4096
 """Claims that are remembered; past it, all are made anew."""
+
+CLAIM_BYTES: Final = 2 << 20
+"""Of these, with the constraints and demands that they were made of."""
 
 PATIENT: Final = 5.0
 """Seconds that no store takes for one write: past its own time-out, which costs nothing to keep."""
@@ -87,7 +91,7 @@ class Rounds:
         self._engine = engine
         self._store = store
         self._thread_time = thread_time
-        self._claims: dict[tuple[Judgeable, Demand], Claim] = {}
+        self._claims: Bounded[tuple[Judgeable, Demand], Claim] = Bounded(CLAIM_BYTES, CLAIMS)
 
     def run(self, own: Job, jobs: Sequence[Job], line: Line) -> None:
         """Give a job its result, and others of its namespace as far as there is time for them.
@@ -97,10 +101,10 @@ class Rounds:
             jobs: it and others, in order; those without a result afterwards stand in line again.
             line: of all of them.
         """
-        self._catch_up_with_own(own.wanted, line)
         fresh = False
         left = list(jobs)
         try:
+            self._catch_up_with_own(own.wanted, line)
             while not own.done:
                 fresh = self._once(own, left, line, fresh=fresh)
                 left = [job for job in left if not job.done]
@@ -139,12 +143,12 @@ class Rounds:
         for job in jobs:
             if job.wanted.pod.name in pods:
                 continue  # its turn comes when there is a place for the first of them
-            if busy and job is not own:
-                continue
             if job is not own and (gone := _gone(job)) is not None:
                 job.fail(gone)
                 continue
             pods.add(job.wanted.pod.name)
+            if busy and job is not own:
+                continue
             try:
                 with computing_for(job.caller):
                     checkpoint()
@@ -157,11 +161,18 @@ class Rounds:
             found.append((job, judged))
             if isinstance(judged, Decided):
                 decided.append(judged)
-        refused = next(((job, held) for job, held in found if isinstance(held, Held)), None)
-        if refused is not None and not fresh and self._is_behind(refused[0], refused[1].token):
+        refused = [(job, held) for job, held in found if isinstance(held, Held)]
+        if refused and not fresh:
             # Room that was made a moment ago is not to be missed, nor that a pod has ended.
-            return True
-        valid = _until_gone(found, decided)
+            try:
+                behind = self._is_behind(*refused[0])
+            except Unavailable as failure:
+                for job, _ in refused:
+                    job.fail(failure)
+                return False
+            if behind:
+                return True
+        valid = _until_gone(found, decided, own)
         decided = [held for _, held in valid if isinstance(held, Decided)]
         if decided and not self._write(decided, line):
             return True
@@ -214,32 +225,30 @@ class Rounds:
         self, wanted: Wanted, cycle: Cycle, node: str, held: ReservationRow | None
     ) -> StoredObject:
         judged = (cycle.judgeable, wanted.demand)
-        claim = self._claims.get(judged)
+        claim = self._claims.kept.get(judged)
         if claim is None:
             constraints = cycle.constraints.hard.constraints
             claim = Claim(cycle.pod, wanted.demand.requests, constraints)
-            if len(self._claims) >= CLAIMS:
-                self._claims = {}
-            self._claims[judged] = claim
+            requests = sum([170 + len(name) for name, _ in wanted.demand.requests])
+            size = 800 + cycle.judgeable.nbytes + claim.nbytes + requests
+            self._claims.put(judged, claim, size)
         # Who renews without a uid does not make it anybody's.
         uid = cycle.uid or ("" if held is None else held.uid)
         return claim.held(reservation_key(wanted.namespace, cycle.name), uid, node)
 
-    def _is_behind(self, job: Job, token: str) -> bool:
-        """Whether the store has more than the state that a token names, which is here then.
+    def _is_behind(self, job: Job, held: Held) -> bool:
+        """Whether the store has more than the state that a job was refused at; it is here then.
 
-        Where that cannot be told, the job fails.
+        Raises:
+            Unavailable: that cannot be told now.
         """
         replica = self._engine.replicas.at_hand(job.wanted.ask.cluster)
         if replica is None:
             return False
         try:
-            return replica.pull().token != token
+            return replica.pull().token != held.token
         except (RevisionUnavailable, IdentityChanged) as cause:
-            job.fail(_anew(cause))
-        except StoreUnavailable as failure:
-            job.fail(failure)
-        return True
+            raise _anew(cause) from cause
 
     def _write(self, decided: Sequence[Decided], line: Line) -> bool:
         """Hold what was decided; returns False when it has to be judged again."""
@@ -267,16 +276,19 @@ class Rounds:
         return True
 
     def _answer(self, decided: Sequence[Decided], applied: Applied, line: Line) -> None:
-        entries: list[LogEntry] = []
+        stored = [
+            replace(each.stored, expires_at=applied.at + each.job.wanted.lifetime)
+            for each in decided
+        ]
         token = Token(applied.identity, applied.revision).encode()
-        for each in decided:
-            expires_at = applied.at + each.job.wanted.lifetime
-            stored = replace(each.stored, expires_at=expires_at)
-            entries.append(LogEntry(stored.key, stored))
-            each.job.answer(Held(token, each.node, expires_at=expires_at))
         cluster, namespace = decided[0].job.wanted.place
-        if not self.show(cluster, applied, entries):
-            line.behind[cluster, namespace] = applied.revision.number
+        try:
+            if not self.show(cluster, applied, [LogEntry(row.key, row) for row in stored]):
+                line.behind[cluster, namespace] = applied.revision.number
+        finally:
+            # Last: callers go on with an answer at once, and their next decisions are to see it.
+            for each, row in zip(decided, stored, strict=True):
+                each.job.answer(Held(token, each.node, expires_at=row.expires_at))
 
     def _overtaken(self, decided: Sequence[Decided], conflict: Conflict) -> None:
         """Others were first: fetch what they did. Whose time is over is told so."""
@@ -306,6 +318,10 @@ def _gone(job: Job) -> Exception | None:
     """Why nobody waits for a job any more; None when somebody does."""
     if job.abandoned or job.is_late:
         return too_late(job.wanted)
+    return _caller_gone(job)
+
+
+def _caller_gone(job: Job) -> Exception | None:
     try:
         with computing_for(job.caller):
             checkpoint()
@@ -315,12 +331,13 @@ def _gone(job: Job) -> Exception | None:
 
 
 def _until_gone(
-    found: Sequence[tuple[Job, Decided | Held]], decided: Sequence[Decided]
+    found: Sequence[tuple[Job, Decided | Held]], decided: Sequence[Decided], own: Job
 ) -> Sequence[tuple[Job, Decided | Held]]:
     """What may be written and answered, now that all are judged.
 
     No place is written for a caller who has gone meanwhile; and as those behind it were judged as
-    if it were held, they are judged again.
+    if it were held, they are judged again. So is this thread's own job when it has become late
+    beside others: its last try is alone.
     """
     for position, (job, held) in enumerate(found):
         if isinstance(held, Held):
@@ -328,8 +345,10 @@ def _until_gone(
         job.writing = True  # before the look at whether it was abandoned: see Job
         if job.is_late and not job.abandoned and len(decided) == 1:
             continue  # its last try
-        if (gone := _gone(job)) is not None:
+        gone = _caller_gone(job) if job is own else _gone(job)
+        if gone is not None:
             job.fail(gone)
+        if gone is not None or (job is own and job.is_late):
             return found[:position]
     return found
 

@@ -97,10 +97,12 @@ class Job:
     """A place that a thread waits for, and that its own or another thread seeks.
 
     Attributes:
-        abandoned: nobody waits any more, unless it is being written.
-        writing: it is being written, or fails. Whoever writes sets this before the look at
-            `abandoned`, and whoever waits sets that before the look at this: one of them sees it.
+        abandoned: its caller stopped waiting; if `writing`, it still waits for that write.
+        writing: a write has begun, or has ended well; False again after a conflict. Whoever writes
+            sets this before the look at `abandoned`, and whoever waits sets that before the look at
+            this: one of them sees it.
         caller: for whom it is sought, by whichever thread does it.
+        woken: set when there is a result, or when its thread may lead the line.
     """
 
     wanted: Wanted
@@ -109,6 +111,7 @@ class Job:
     abandoned: bool = False
     writing: bool = False
     caller: Beneficiary | None = field(default_factory=beneficiary)
+    woken: threading.Event = field(default_factory=threading.Event, init=False)
     _held: Held | None = field(default=None, init=False)
     _failure: BaseException | None = field(default=None, init=False)
 
@@ -127,13 +130,25 @@ class Job:
         """Whether no more tries are made."""
         return time.monotonic() >= self.give_up_at
 
+    def ends_with_write(self) -> bool:
+        """Wait until the deadline for a write that has begun; whether there is a result."""
+        while self.writing and not self.done:
+            left = self.wanted.ask.deadline - time.monotonic()
+            if left <= 0:
+                break
+            self.woken.wait(left)
+            self.woken.clear()
+        return self.done
+
     def answer(self, held: Held) -> None:
         """The place, or that there is none."""
         self._held = held
+        self.woken.set()
 
     def fail(self, failure: BaseException) -> None:
         """Neither is known."""
         self._failure = failure
+        self.woken.set()
 
     def result(self) -> Held:
         """The answer; raises what it failed with."""
@@ -155,6 +170,7 @@ class Line:
     """Those who want places in some namespaces, one of whom seeks places for all of them.
 
     Attributes:
+        lock: of the thread that leads the line: it seeks places for those in it.
         jobs: who stands in line; whoever has the lock takes them out.
         behind: by cluster and namespace, the number of a write of this server that its view lacked.
     """
@@ -162,6 +178,42 @@ class Line:
     lock: threading.Lock = field(default_factory=threading.Lock)
     jobs: deque[Job] = field(default_factory=deque)
     behind: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def lead(self, job: Job, until: float) -> bool:
+        """Wait for a job's result, or for the lock.
+
+        Args:
+            job: stands in line; of the calling thread.
+            until: when the wait ends, on the monotonic clock.
+
+        Returns:
+            Whether the lock was acquired; if not, the job is done, or the time is over.
+        """
+        while not job.done:
+            if self.lock.acquire(blocking=False):
+                return True
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            job.woken.wait(left)
+            job.woken.clear()  # before the looks above: what happens after them sets it again
+        return False
+
+    def release(self) -> None:
+        """Release the lock and have the next in line lead."""
+        self.lock.release()
+        self.wake_next()
+
+    def wake_next(self) -> None:
+        """Wake the first who still waits.
+
+        To be called after whatever may have used up a wake: a release of the lock, or a caller that
+        stops waiting. One wake too many is harmless.
+        """
+        for job in tuple(self.jobs):  # a copy: others join meanwhile
+            if not (job.done or job.abandoned):
+                job.woken.set()
+                return
 
     def take(self, first: Job, most: int) -> list[Job]:
         """A job and those of its namespace, in the order they came; only with the lock."""
