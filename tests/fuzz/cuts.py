@@ -25,15 +25,15 @@ from typing_extensions import override
 
 from tests.fuzz.found import Found
 from tests.redis_server import ROOT, RedisProcess, default_redis_binary
-from tests.servers import PATIENCE, Peer, ServerProcess, node
-from tests.telemetry.expositions import samples
+from tests.servers import PATIENCE, Peer, ServerProcess, node, until
+from tests.telemetry.expositions import samples, value
 from topospread_client.answers import Kind
 from topospread_client.client import Client
 from topospread_client.requests import Consistency
 from topospread_proto.v1 import cluster_state_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
 NODES: Final = 50
@@ -59,6 +59,9 @@ KINDS: Final = {
 
 SETTLED: Final = 2.0
 """Seconds in which a call that was cut is known to the server; one that takes longer never came."""
+
+SETTLED_WHOLE: Final = 20.0
+"""The same of a call whose commit was sent: if it came later, the next try would be blamed."""
 
 
 class BrokenListError(Exception):
@@ -213,11 +216,28 @@ class Cuts:
         self._peer = self._running.enter_context(Peer(self._server.address))
         self._client = self._running.enter_context(Client(self._server.address))
 
+    def cut_begun(self, kind: str) -> None:
+        """Make one try that the server surely sees, however slow it is.
+
+        Its sender waits at a message, and the cut comes after the server has begun the call.
+        """
+        until(lambda: not self._busy(), "the server is done with what came before")
+        before = self._ended()
+        names = self._next_names()
+        messages = messages_of(names, self._chance)
+        at = self._chance.randrange(1, len(messages))
+        moment = self._chance.uniform(0, LONGEST["plain"])
+        whole, ended = self._cut_here(
+            kind, self._server.address, messages, at, moment, waits=True, begun=self._busy
+        )
+        until(lambda: self._ended() > before, "the server is done with the call")
+        self._found.codes["seen by the server"] += 1
+        self._judge(f"{kind}, begun, waits at message {at}", set(names), whole=whole, ended=ended)
+
     def cut(self, kind: str, link: str) -> None:
         """Make one try, and judge what it left."""
-        self._number += 1
         chance = self._chance
-        names = [f"t{self._number}-{n}" for n in range(NODES)]
+        names = self._next_names()
         messages = messages_of(names, chance)
         at, waits = chance.randrange(len(messages)), chance.random() < 0.5
         moment = chance.uniform(0, LONGEST[link])
@@ -231,7 +251,7 @@ class Cuts:
             else:
                 whole, ended = self._cut_here(kind, address, messages, at, moment, waits=waits)
         if not kind.endswith("server"):
-            self._settle(before)
+            self._settle(before, SETTLED_WHOLE if whole else SETTLED)
         what = f"{kind}, {link} link, {'waits' if waits else 'goes on'} at message {at}"
         self._judge(what, set(names), whole=whole, ended=ended)
 
@@ -244,6 +264,7 @@ class Cuts:
         moment: float,
         *,
         waits: bool,
+        begun: Callable[[], bool] = lambda: True,
     ) -> tuple[bool, str]:
         """Whether the commit was sent, and how the call ended for its caller."""
         breaks = moment if kind == "error of the sender" else None
@@ -253,6 +274,7 @@ class Cuts:
             timeout = moment + 0.01 if kind == "deadline" else PATIENCE
             call = peer.state.Replace.future(iter(sender), timeout=timeout)
             sender.there.wait(timeout)
+            until(begun, "the server has begun the call")
             if kind not in {"deadline", "error of the sender"}:
                 time.sleep(moment)
             if kind == "cancelled call":
@@ -293,26 +315,38 @@ class Cuts:
             self._peer.apply(*(node(f"base-{n}", "a") for n in range(NODES)))
             self._held = self._names()
 
+    def _next_names(self) -> list[str]:
+        """Of the nodes of one more try."""
+        self._number += 1
+        return [f"t{self._number}-{n}" for n in range(NODES)]
+
     def _names(self) -> set[str]:
         newest = Consistency(fully_consistent=True)
         return {
             each.node.metadata.name for each in self._client.list(Kind.NODE, consistency=newest)
         }
 
-    def _ended(self) -> float:
-        """Replaces that have ended on the server, in whatever way."""
+    def _metrics(self) -> bytes:
         status, page = self._server.get("/metrics")
         assert status == 200
+        return page.encode()
+
+    def _busy(self) -> bool:
+        """Whether the server works on a call that reads or writes objects."""
+        return bool(value(self._metrics(), "topospread_busy_calls", pool="state"))
+
+    def _ended(self) -> float:
+        """Replaces that have ended on the server, in whatever way."""
         return sum(
-            value
-            for (name, labels), value in samples(page.encode()).items()
+            many
+            for (name, labels), many in samples(self._metrics()).items()
             if name == "topospread_calls_total" and ("method", "ClusterState/Replace") in labels
         )
 
-    def _settle(self, before: float) -> None:
+    def _settle(self, before: float, seconds: float) -> None:
         """Wait until the server is done with the call, if it has seen it at all."""
-        until = time.monotonic() + SETTLED
-        while time.monotonic() < until:
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
             if self._ended() > before:
                 self._found.codes["seen by the server"] += 1
                 return
@@ -385,7 +419,10 @@ def client_to_be_killed(address: str, at: str, waits: str, *names: str) -> None:
 
 
 def cut(many: int, seed: int) -> Found:
-    """So many tries, a quarter on each of two stores, with direct calls and without them."""
+    """So many tries, a quarter on each of two stores, with direct calls and without them.
+
+    A quarter begins with one more try for each of two kinds, which the server surely sees.
+    """
     found = Found()
     chance = random.Random(seed)
     kinds = [kind for kind, share in KINDS.items() for _ in range(share)]
@@ -401,6 +438,8 @@ def cut(many: int, seed: int) -> Found:
             for number, (store, direct) in enumerate(setups):
                 cuts = Cuts(store, direct=direct, chance=chance, found=found)
                 try:
+                    for kind in ("cancelled call", "closed channel"):
+                        cuts.cut_begun(kind)
                     for each in range(many * number // 4, many * (number + 1) // 4):
                         link = "slow" if chance.random() < 0.5 else "plain"
                         cuts.cut(kinds[each % len(kinds)], link)

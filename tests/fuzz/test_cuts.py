@@ -9,6 +9,8 @@ def test_lists_that_are_cut_take_nothing_away():
     found = cut(12, seed=1)
     assert found.faults == []
     assert found.codes["objects lost"] == 0
-    assert found.sent == 12
-    assert found.codes["cut before the commit was sent"] >= 3
-    assert found.codes["seen by the server"] >= 3
+    # Each of the four setups has two more, which are cut after the server has begun them; of the
+    # others the server may see none, if it is slow.
+    assert found.sent == 12 + 8
+    assert found.codes["cut before the commit was sent"] >= 8
+    assert found.codes["seen by the server"] >= 8
