@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -39,6 +38,8 @@ PARTS = {
 }
 SHORT = replace(SETTINGS, timeout=1.0)
 LONG = 60.0
+ENDLESS = 3600.0
+"""Longer than a test may last: such a wait ends for another reason, or the test fails."""
 
 
 def part(name: str) -> str:
@@ -434,13 +435,11 @@ def test_a_frozen_server_is_unavailable_within_the_time(own, own_store, hasty):
     head = write_many(own_store, 1)[-1]
     identity = own_store.head(CLUSTER).identity
     own.pause()
-    began = time.monotonic()
 
     with pytest.raises(StoreUnavailable, match="in time"):
         own_store.apply(CLUSTER, [put(node())], timeout=0.05)
     with pytest.raises(StoreUnavailable, match="in time"):
-        hasty.follow(CLUSTER, identity, head, wait=LONG)
-    assert time.monotonic() - began < LONG
+        hasty.follow(CLUSTER, identity, head, wait=ENDLESS)
     own.resume()
 
     # The write that got no answer happened after all, once: repeating it is safe.

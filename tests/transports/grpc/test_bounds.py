@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.servers import PATIENCE, at_least, evaluate_request, expired, pod, until
 from tests.telemetry.expositions import value
+from topospread.replica import replica
 from topospread.replica.view import Token
 from topospread.store.api import Revision
 from topospread_proto.v1 import cluster_state_pb2 as state_pb
@@ -96,12 +97,14 @@ def test_a_wait_ends_with_the_callers_deadline(run):
     )
 
 
-def test_a_wait_for_what_will_never_be_does_not_outlive_its_cluster(run):
+def test_a_wait_for_what_will_never_be_does_not_outlive_its_cluster(run, monkeypatch):
+    # The store is not asked whether the revision will ever come: that would end the wait, too.
+    monkeypatch.setattr(replica, "LONG_WAIT", 2 * PATIENCE)
     running = run()
     peer = running.peer
     assert peer.evaluate().feasible == 1  # loaded: the next one waits for the revision
     request = evaluate_request(consistency=ahead(running.revision, 1))
-    call = peer.engine.Evaluate.future(request, timeout=PATIENCE)
+    call = peer.engine.Evaluate.future(request, timeout=2 * PATIENCE)
     until(
         lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 1,
         "it waits",
