@@ -106,13 +106,15 @@ def test_frozen_it_holds_up_no_decision(two, durable, check, call):
 
 @pytest.mark.faults
 def test_frozen_for_ten_seconds(two, durable, check, call, record_property):
+    began = time.monotonic()
+
     def ten_seconds() -> None:
         time.sleep(10)
         with pytest.raises(Unavailable, match="max_staleness"):
             call(two[0]).node_table(consistency=STALE)
         (cluster,) = call(two[0]).clusters().clusters
         assert cluster.stale_for is not None
-        assert 5 < cluster.stale_for < 60
+        assert 5 < cluster.stale_for < time.monotonic() - began
         durable.resume()
 
     with Load([server.address for server in two]) as load:
