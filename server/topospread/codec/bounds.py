@@ -25,7 +25,7 @@ USUAL: Final = 1000
 SMALL: Final = 2 * USUAL
 """Bytes up to which no limit can be passed: an item takes at least two."""
 
-TERMS: Final = 10_000
+TERMS: Final = 5000
 """The most that --max-selector-terms may be."""
 
 PODS: Final = 10_000
@@ -182,6 +182,8 @@ class _Walk:
         """Look at the fields from a position to another; stops at what does not parse."""
         sent = self._sent
         counts: dict[int, int] = {}
+        # They are looked into when there are not too many of them.
+        inside: list[tuple[int, int, _Field, int]] = []
         while at < end:
             self._left -= 1
             if self._left < 0:
@@ -193,7 +195,7 @@ class _Walk:
             wire = tag & 7
             if wire == _BYTES:
                 if at >= end:
-                    return
+                    break
                 size = sent[at]
                 at += 1
                 if size > 127:
@@ -218,10 +220,10 @@ class _Walk:
                     here = f"{path}.{field.name}" if path else field.name
                     raise InvalidRequest.of([_too_many(here, "items", field.limit)])
             if field.parts and wire == _BYTES:
-                inner = f"{path}.{field.name}" if path else field.name
-                if field.limit:
-                    inner += f"[{counts[tag >> 3] - 1}]"
-                self.message(start, at, field.parts, inner)
+                inside.append((start, at, field, counts.get(tag >> 3, 0) - 1))
+        for start, at, field, index in inside:
+            here = f"{path}.{field.name}" if path else field.name
+            self.message(start, at, field.parts, f"{here}[{index}]" if field.limit else here)
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
         value = shift = 0

@@ -10,7 +10,7 @@ _MIB: Final = 1 << 20
 
 # What codec.bounds lets pass; this room knows no other.
 _PODS: Final = 10_000
-_TERMS: Final = 10_000
+_TERMS: Final = 5000
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
