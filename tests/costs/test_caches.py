@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,10 @@ from topospread.codec.frames import framed
 from topospread.index import nodes
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange
-from topospread.kube.objects import Node
+from topospread.index.groups import LastUse, Memo
+from topospread.kube.affinity import CompiledRequirements, compile_requirements
+from topospread.kube.objects import Node, NodeExpression, NodeRequirements, NodeTerm
+from topospread.kube.selectors import Selector
 from topospread.replica.view import View
 from topospread.service import cycles, shapes
 from topospread.service.asks import SettingsAsk
@@ -25,6 +29,7 @@ from topospread.service.cycle import Cycle
 from topospread.service.cycles import Cycles
 from topospread.service.rules_book import RulesBook
 from topospread.service.shapes import Shape, Shapes
+from topospread.spread.topology import Eligibility, GroupKey, Traits
 from topospread.store.api import Revision
 
 if TYPE_CHECKING:
@@ -251,6 +256,43 @@ def test_a_plan_that_is_not_made_is_not_counted() -> None:
             builder.snapshot.nodes.plan(each, given_up)
     _ = judged[1].plan(builder.snapshot)
     assert judged[0] in builder.snapshot.nodes._plans.kept
+
+
+def _selecting(key: str, value: str, terms: int = 0) -> CompiledRequirements:
+    """Of a node selector, and so many conditions that all nodes meet."""
+    more = [NodeTerm((NodeExpression(f"{value}-{i}", "DoesNotExist", ()),)) for i in range(terms)]
+    return compile_requirements(NodeRequirements(((key, value),), tuple(more) if terms else None))
+
+
+def test_masks_of_one_large_affinity_go_together() -> None:
+    """Constraints of a pod that differ in taints have a mask each, and one affinity."""
+    table = cluster(100).snapshot.nodes
+    before = deep_size([table], [])
+    for number in range(60):
+        requirements = _selecting("pool", f"pool-{number}", 3000)
+        table.mask(Eligibility((HOSTNAME,), requirements))
+        table.mask(Eligibility((HOSTNAME,), requirements, ()))
+        del requirements
+    assert deep_size([table], []) - before < MARGIN * nodes.MAX_MASK_BYTES
+
+
+def test_partitions_of_many_node_selectors_stay() -> None:
+    """Workloads of which each has its own, judged by turns at the size of a large cluster."""
+    table = cluster(5000).snapshot.nodes
+    every = [
+        Traits((), (HOSTNAME,), (Eligibility((HOSTNAME,), _selecting("pool", f"pool-{number}")),))
+        for number in range(60)
+    ]
+    made = [table.partition(traits) for traits in every]
+    assert all(table.partition(traits) is each for traits, each in zip(every, made, strict=True))
+
+
+def test_a_result_that_is_worked_out_again_is_counted_once() -> None:
+    memo = Memo(LastUse(0, GroupKey("default", Selector(())), deque()))
+    memo.put(("key", 1), "first", 1000)
+    for _ in range(5000):
+        memo.put(("key", 2), "again", 1000)
+    assert memo.get(("key", 1)) == "first"
 
 
 def test_older_nodes_keep_nothing_that_was_worked_out() -> None:

@@ -293,6 +293,23 @@ def test_no_place_is_held_for_a_caller_who_gave_up_while_others_were_judged(plac
     assert placer.held() == {"default/b": "n-c"}
 
 
+def test_a_wait_that_is_refused_is_answered_with_the_place_that_is_held_already(placer: Placer):
+    """Whoever leads may have written by then."""
+
+    def entering_wait():
+        (job,) = line.jobs
+        job.writing = True
+        job.answer(Held("token", "n-c"))
+        raise LimitExceeded("too many wait")
+
+    holding = Holding(placer.engine, placer.world.store, entering_wait=entering_wait)
+    pod = pod_from_manifest(named("late", BY_ZONE)).SerializeToString()
+    wanted = holding.wanted(Ask(seconds_from_now(30.0), CLUSTER), pod, 60_000)
+    line = holding._lines[hash(wanted.place) % len(holding._lines)]
+    with led(line):
+        assert place(holding, wanted, Preference(), untraced).node == "n-c"
+
+
 def test_a_caller_waits_for_the_write_that_has_begun(
     placer: Placer, monkeypatch: pytest.MonkeyPatch
 ):

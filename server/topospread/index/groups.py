@@ -210,7 +210,8 @@ class Memo:
             size = getattr(key[0], "nbytes", 0) if isinstance(key, tuple) else 0
         if size > MAX_RESULT_BYTES // 4:
             return
-        self._held += size
+        if key not in self._results:
+            self._held += size
         if len(self._results) >= MAX_RESULTS or self._held > MAX_RESULT_BYTES:
             self._results = {}
             self._held = size

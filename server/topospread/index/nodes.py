@@ -59,7 +59,7 @@ for each look-up, and the next table starts anew: callers may ask for any key.
 MAX_PARTITIONS: Final = 256
 """Partitions kept for one table."""
 
-MAX_PARTITION_BYTES: Final = 4 << 20
+MAX_PARTITION_BYTES: Final = 16 << 20
 """Of these, some 150 KB each at 5,000 nodes; in clusters that are far larger, FEW_PARTITIONS."""
 
 FEW_PARTITIONS: Final = 16
@@ -67,7 +67,7 @@ FEW_PARTITIONS: Final = 16
 MAX_PLANS: Final = 8192
 """Plans kept for one table: one a shape of pods that was judged since a node changed."""
 
-MAX_PLAN_BYTES: Final = 8 << 20
+MAX_PLAN_BYTES: Final = 16 << 20
 """Of these, with the constraints that they are for and the partitions that they rest on: more than
 a thousand of pods with two constraints.
 """
@@ -319,10 +319,11 @@ class NodeTable:
         made = self._masks.kept.get(eligibility)
         if made is None:
             mask = self.alive.copy()
-            nbytes = eligibility.nbytes
+            nbytes = 500 + eligibility.nbytes + mask.nbytes
             latest, requirements = self._latest_affinity, eligibility.requirements
             if latest is not None and requirements is not None and latest[0] is requirements:
-                nbytes -= requirements.nbytes  # those of another mask, too
+                # Those of another mask, too, which goes with this one unless it is a large one.
+                nbytes -= 0 if self._masks.is_large(nbytes) else requirements.nbytes
             for key in eligibility.keys:
                 mask &= self.domains(key).ids >= 0
             if eligibility.requirements is not None:
@@ -331,7 +332,7 @@ class NodeTable:
                 mask &= self._tolerated(eligibility.tolerations, eligibility.comparison_operators)
             mask.flags.writeable = False
             made = _Eligible(mask)
-            self._masks.put(eligibility, made, 500 + nbytes + mask.nbytes)
+            self._masks.put(eligibility, made, nbytes)
         return made
 
     def membership(self, eligibility: Eligibility, key: str) -> Membership:

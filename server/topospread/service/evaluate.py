@@ -121,10 +121,14 @@ def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluati
             message, reason = fit_message(0, {}), UNSCHEDULABLE
         return Evaluation(resolved, status, SKIP, size, 0, (), (), message, reason)
     top_k = top_k or DEFAULT_TOP_K
+    if (
+        ask.nodes is None
+        and engine.remembers
+        and (known := _remembered(resolved, top_k)) is not None
+    ):
+        return known
     plan = None if ask.nodes is not None else cycle.plan
     if plan is not None and cycle.pre_score_status.code is not Code.ERROR:
-        if engine.remembers and (known := _remembered(resolved, top_k)) is not None:
-            return known
         started = engine.clock()
         judged = judge(plan, cycle.view.snapshot, top_k, engine.clock)
         stages = ask.stages
@@ -144,7 +148,7 @@ def _remembered(resolved: Resolved, top_k: int) -> Evaluation | None:
     """The result for this shape, if it is kept and nothing that it followed from has changed."""
     cycle = resolved.cycle
     snapshot, groups = cycle.view.snapshot, cycle.judgeable.groups
-    if not groups:
+    if not groups or cycle.moves:
         return None
     found = snapshot.groups[groups[0]].memo.get((cycle.judgeable, top_k))
     if not isinstance(found, _Remembered) or found.nodes is not snapshot.nodes:

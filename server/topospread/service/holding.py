@@ -121,11 +121,13 @@ class Holding:
                 leads = line.lead(job, job.give_up_at)
             finally:
                 leave()
-        except BaseException:
+        except BaseException as refused:
             job.abandoned = True
             if leads:
                 line.lock.release()
             line.wake_next()
+            if isinstance(refused, Exception) and job.ends_with_write():
+                return False  # what is held must not be answered with a refusal
             raise
         if leads or job.done:
             return leads

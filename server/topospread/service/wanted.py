@@ -210,7 +210,7 @@ class Line:
         To be called after whatever may have used up a wake: a release of the lock, or a caller that
         stops waiting. One wake too many is harmless.
         """
-        for job in tuple(self.jobs):  # a copy: others join meanwhile
+        for job in self.jobs.copy():  # others join meanwhile
             if not (job.done or job.abandoned):
                 job.woken.set()
                 return
