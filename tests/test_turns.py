@@ -16,7 +16,14 @@ from topospread.checkpoints import (
     will_write,
 )
 from topospread.errors import CallerGone, DeadlineExceeded, LimitExceeded
-from topospread.transports.grpc.pool import LONG_DECISIONS, Turns, away, decided, lend_place
+from topospread.transports.grpc.pool import (
+    LARGE_REQUEST,
+    LONG_DECISIONS,
+    Turns,
+    away,
+    decided,
+    lend_place,
+)
 
 PATIENCE = 30
 
@@ -87,6 +94,37 @@ def test_a_long_decision_goes_on_where_no_other_does():
 
     assert not _decided(decide), "it has the turn"
     assert len(begun) == 1
+
+
+def test_a_large_request_waits_before_it_is_read(taken):
+    begun = list[None]()
+
+    def decide() -> bool:
+        begun.append(None)
+        return _others_may_go_on()
+
+    with ThreadPoolExecutor(1) as other:
+        deadline = time.monotonic() + PATIENCE
+        answer = other.submit(
+            decided, decide, lambda: PATIENCE, deadline, lambda: True, LARGE_REQUEST + 1
+        )
+        _until(lambda: LONG_DECISIONS.waiting)
+        assert not begun
+        taken()
+        assert not answer.result(PATIENCE)
+    assert len(begun) == 1
+    assert _others_may_go_on()
+
+
+def test_a_large_request_that_waits_for_a_revision_holds_nobody_up():
+    def decide() -> bool:
+        leave = lend_place()
+        others = _others_may_go_on()
+        leave()
+        return others
+
+    deadline = time.monotonic() + PATIENCE
+    assert decided(decide, lambda: PATIENCE, deadline, lambda: True, LARGE_REQUEST + 1)
 
 
 def test_a_short_decision_waits_for_nobody(taken):

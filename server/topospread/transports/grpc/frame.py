@@ -248,7 +248,7 @@ class _Framed:
             serve = partial(self._payload, method, raw, raws, call, context)
             with around:
                 if self._decides:
-                    payload = decided(serve, call.left, call.deadline, call.active)
+                    payload = decided(serve, call.left, call.deadline, call.active, len(raw))
                 else:
                     with computing_for(Beneficiary(call.deadline, call.active)):
                         payload = serve()

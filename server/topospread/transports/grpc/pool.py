@@ -37,6 +37,9 @@ DEFAULT_WAITING: Final = 64
 MAX_LONG: Final = 128
 """Long decisions that may wait for their turn, each on a thread of its own."""
 
+LARGE_REQUEST: Final = 16 << 10
+"""Bytes of a request that takes long: some milliseconds are over before it is read."""
+
 JOIN_SECONDS: Final = 5.0
 """How long a shutdown waits for threads that are in the middle of something."""
 
@@ -370,7 +373,11 @@ LONG_DECISIONS: Final = _LongDecisions(1, MAX_LONG, "decisions that take long")
 
 
 def decided(
-    decide: Callable[[], _T], left: Callable[[], float], deadline: float, active: Callable[[], bool]
+    decide: Callable[[], _T],
+    left: Callable[[], float],
+    deadline: float,
+    active: Callable[[], bool],
+    size: int = 0,
 ) -> _T:
     """Carry out a decision. One that turns out to take long is begun anew when it is its turn.
 
@@ -382,15 +389,17 @@ def decided(
         left: seconds until the caller's deadline.
         deadline: the same on the monotonic clock.
         active: whether the caller still waits.
+        size: bytes of the request; to read a large one takes long already.
 
     Raises:
         LimitExceeded: too many that take long wait already, or no more threads can be started.
         DeadlineExceeded, CallerGone: nobody waits any more.
     """
-    with (
-        suppress(TakesLong),
-        computing_for(Beneficiary(deadline, active, LONG_DECISIONS, anew=True)),
-    ):
+    is_large = size > LARGE_REQUEST
+    if is_large:
+        LONG_DECISIONS.take(left, active)
+    first = Beneficiary(deadline, active, LONG_DECISIONS, anew=True, has_turn=is_large)
+    with suppress(TakesLong), computing_for(first):
         return decide()
     LONG_DECISIONS.take(left, active)
     with computing_for(Beneficiary(deadline, active, LONG_DECISIONS, has_turn=True)):
