@@ -57,7 +57,7 @@ class Bounded(Generic[Key, Value]):
             self._large_size += size
             self.kept[key] = value
             return False
-        anew = self._is_full(size)
+        anew = self._start_anew_for(size)
         self._size += size
         self.kept[key] = value
         return anew
@@ -67,12 +67,13 @@ class Bounded(Generic[Key, Value]):
         if key in self._large:
             self._large_size += size
         elif key in self.kept:
-            if self._is_full(size):
+            if self._start_anew_for(size):
                 return True
             self._size += size
         return False
 
-    def _is_full(self, size: int) -> bool:
+    def _start_anew_for(self, size: int) -> bool:
+        """Let all go that are not large where there is no room for so many bytes; whether so."""
         if self._size + size <= self._most * 3 // 4 and len(self.kept) < self._entries:
             return False
         large = self._large.copy()

@@ -89,20 +89,16 @@ def _own_classes(number: int) -> Any:
     return made
 
 
-def _conditions(number: int) -> Any:
+def _conditions(number: int, count: int = 600) -> Any:
     made = pod()
-    for each in range(600):
+    for each in range(count):
         expression = _affinity(made).add().match_expressions.add()
         expression.key, expression.operator = f"{number}-{each}", "Exists"
     return made
 
 
 def _few_conditions(number: int) -> Any:
-    made = pod()
-    for each in range(200):
-        expression = _affinity(made).add().match_expressions.add()
-        expression.key, expression.operator = f"{number}-{each}", "Exists"
-    return made
+    return _conditions(number, 200)
 
 
 def _empty_terms(number: int) -> Any:

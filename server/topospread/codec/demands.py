@@ -69,8 +69,7 @@ class Demands:
         if demand is None:
             demand = demand_of(request(pb.Pod, encoded, frame=frames_pb2.DemandFrame).spec)
             read_from = sum([40 + len(part) for parts in key for part in parts])
-            read = sum([170 + len(name) for name, _ in demand.requests])
-            self._known.put(key, demand, 800 + read_from + read)
+            self._known.put(key, demand, 800 + read_from + demand.nbytes)
         return demand, spec.node_name
 
 

@@ -44,6 +44,11 @@ class Demand:
     requests: Requests = ()
     not_modelled: tuple[str, ...] = ()
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about, of its requests."""
+        return sum([170 + len(name) for name, _ in self.requests])
+
 
 NO_DEMAND: Final = Demand()
 

@@ -397,9 +397,10 @@ def _kept(groups: set[GroupKey], replica: Replica) -> View:
     """
     new = replica.loaded().snapshot.missing(groups)
     known = groups.difference(new)
-    for begin in range(0, len(new), COUNTED_AT_ONCE):
+    for end in range(COUNTED_AT_ONCE, len(new), COUNTED_AT_ONCE):
         checkpoint()
-        replica.keep((*known, *new[: begin + COUNTED_AT_ONCE]))
+        replica.keep((*known, *new[:end]))
+    checkpoint()
     return replica.keep(groups)
 
 

@@ -229,8 +229,7 @@ class Rounds:
         if claim is None:
             constraints = cycle.constraints.hard.constraints
             claim = Claim(cycle.pod, wanted.demand.requests, constraints)
-            requests = sum([170 + len(name) for name, _ in wanted.demand.requests])
-            size = 800 + cycle.judgeable.nbytes + claim.nbytes + requests
+            size = 800 + cycle.judgeable.nbytes + claim.nbytes + wanted.demand.nbytes
             self._claims.put(judged, claim, size)
         # Who renews without a uid does not make it anybody's.
         uid = cycle.uid or ("" if held is None else held.uid)
