@@ -282,25 +282,12 @@ class Turns:
     def try_take(self) -> bool:
         """Go on now if fewer than may are under way."""
         with self._lock:
-            if self._free:
-                self._free -= 1
-                return True
-        return False
+            return self._take_free()
 
     def take(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
-        """Wait until it is this call's turn.
-
-        Args:
-            left: seconds until the caller's deadline.
-            active: whether the caller still waits.
-
-        Raises:
-            LimitExceeded: too many wait already.
-            DeadlineExceeded, CallerGone: nobody waits any more.
-        """
+        """Wait until it is this call's turn; see LongTurns in checkpoints.py."""
         with self._lock:
-            if self._free:
-                self._free -= 1
+            if self._take_free():
                 return
             if len(self._line) >= self._bound:
                 raise LimitExceeded(f"too many {self._what} at once: try again later")
@@ -330,6 +317,13 @@ class Turns:
                 self._line.popleft().release()
             else:
                 self._free += 1
+
+    def _take_free(self) -> bool:
+        """Take a place if one is free; under the lock."""
+        if not self._free:
+            return False
+        self._free -= 1
+        return True
 
     def _leave(self, mine: threading.Lock) -> None:
         """Wait no more; the turn may have come in between."""

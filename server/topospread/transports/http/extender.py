@@ -250,6 +250,9 @@ class _NoRoom:
         raise AssertionError("nothing was taken")
 
 
+_NO_ROOM: Final = _NoRoom()
+
+
 def _at_once(
     decide: Callable[[], bytes],
     left: Callable[[], float],
@@ -258,7 +261,7 @@ def _at_once(
 ) -> bytes:
     """Carry out a decision that takes no time; otherwise it ends with TakesLong."""
     del left
-    with computing_for(Beneficiary(deadline, active, _NoRoom(), anew=True)):
+    with computing_for(Beneficiary(deadline, active, _NO_ROOM, anew=True)):
         return decide()
 
 
