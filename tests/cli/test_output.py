@@ -115,7 +115,7 @@ def test_a_closed_stdout_is_missed_by_nothing_that_prints_nothing(server, tmp_pa
 def test_a_server_needs_no_stdout():
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    command = [*TOPOSPREAD, "serve", "--store", "memory:", "--listen", address]
+    command = [*TOPOSPREAD, "serve", "--store", "memory:", "--listen", address, "--http", "off"]
     with subprocess.Popen(
         ["/bin/bash", "-c", 'exec "$@" >&-', "sh", *command],
         stderr=subprocess.DEVNULL,

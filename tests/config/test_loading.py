@@ -352,6 +352,7 @@ def test_passwords_are_not_in_errors():
         ("sqlite:////data/a@b.db", "sqlite:////data/a@b.db"),
         ("rediss://:pw@host", "rediss://***@host"),
         ("redis+sentinel://u:p@a:1,b:2/main", "redis+sentinel://***@a:1,b:2/main"),
+        ("redis+cluster://u:p@a:1,[::1]:2", "redis+cluster://***@a:1,[::1]:2"),
     ],
 )
 def test_what_of_an_address_is_shown(address, shown):

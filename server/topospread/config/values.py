@@ -11,7 +11,6 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
-from urllib.parse import urlsplit
 
 from typing_extensions import override
 
@@ -225,5 +224,4 @@ def _range(least: int, most: int | None) -> str:
 
 def without_password(address: str) -> str:
     """A store address that may be shown."""
-    login = urlsplit(address).netloc.rpartition("@")[0] if "://" in address else ""
-    return address.replace(f"{login}@", "***@", 1) if login else address
+    return re.sub(r"(?<=://)[^/?#]+@", "***@", address, count=1)

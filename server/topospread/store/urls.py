@@ -19,6 +19,7 @@ texts and ``address`` never show a secret.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -130,6 +131,9 @@ class ClusterURL:
         return f"{_scheme(self.tls)}+cluster://{_joined(self.nodes)}"
 
 
+_SEVERAL: Final = re.compile(r"(rediss?\+(?:sentinel|cluster)://)([^/?#]*)", re.IGNORECASE)
+"""What an address of several hosts begins with: its kind; login and hosts."""
+
 AnyRedisURL = RedisURL | SentinelURL | ClusterURL
 StoreURL = SqliteURL | AnyRedisURL
 
@@ -148,9 +152,15 @@ def parse_store_url(text: str, environ: Mapping[str, str]) -> StoreURL:
     if text == MEMORY:
         return SqliteURL()
     try:
-        parts = urlsplit(text)
-        several = parts.scheme.endswith(("+sentinel", "+cluster"))
-        port = None if several else parts.port
+        several = _SEVERAL.match(text)
+        if several is None:
+            parts = urlsplit(text)
+            port = parts.port
+        else:
+            # Newer versions of Python refuse brackets anywhere but around a single host.
+            kind, hosts = several.groups()
+            parts = urlsplit(kind + text[several.end() :])._replace(netloc=hosts)
+            port = None
     except ValueError:
         # The cause is left out on purpose: it quotes the address.
         raise ConfigError(f"store: the address cannot be read: {_FORMS}") from None
