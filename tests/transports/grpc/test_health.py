@@ -1,0 +1,74 @@
+"""Watches of health hold up nobody: neither those that end nor those whose answers nobody takes."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.fuzz.attacker import Line, short
+from tests.servers import PATIENCE, Peer, served, until
+
+CODE = grpc.StatusCode
+STATUS = health_pb2.HealthCheckResponse
+WATCH = "/grpc.health.v1.Health/Watch"
+
+
+def stub(peer: Peer) -> Any:
+    return health_pb2_grpc.HealthStub(peer.channel)
+
+
+def asked(service: str = "") -> health_pb2.HealthCheckRequest:
+    return health_pb2.HealthCheckRequest(service=service)
+
+
+def answered(health: Any) -> bool:
+    return bool(health.Check(asked(), timeout=PATIENCE).status == STATUS.SERVING)
+
+
+def test_watches_that_end_at_once_hold_up_nobody():
+    with served() as server, ExitStack() as stack:
+        callers = [stub(stack.enter_context(Peer(server.address))) for _ in range(3)]
+        for _ in range(200):
+            watches = [health.Watch(asked()) for _ in range(20) for health in callers]
+            for watch in watches:
+                watch.cancel()
+            assert answered(callers[0])
+        assert next(callers[1].Watch(asked(), timeout=PATIENCE)).status == STATUS.SERVING
+
+
+def test_watches_whose_answers_are_not_taken_hold_up_nobody():
+    with served() as server, Peer(server.address) as peer, ExitStack() as stack:
+        line = Line(server.address, takes=0)
+        stack.callback(line.close)
+        for _ in range(20):
+            line.call(WATCH, short())
+
+        def some_are_open() -> bool:
+            line.pump()
+            return bool(server._grpc._health._watches)
+
+        until(some_are_open, "some are open")
+        honest = stub(peer).Watch(asked(), timeout=PATIENCE)
+        assert next(honest).status == STATUS.SERVING
+        assert answered(stub(peer))
+        stopping = threading.Thread(target=server.stop, daemon=True)
+        stopping.start()
+        assert next(honest).status == STATUS.NOT_SERVING
+        stopping.join(PATIENCE)
+        assert not stopping.is_alive()
+
+
+def test_a_service_that_is_not_there():
+    with served() as server, Peer(server.address) as peer:
+        with pytest.raises(grpc.RpcError) as refused:
+            stub(peer).Check(asked("no.Service"), timeout=PATIENCE)
+        assert refused.value.code() is CODE.NOT_FOUND
+        watch = stub(peer).Watch(asked("no.Service"), timeout=PATIENCE)
+        assert next(watch).status == STATUS.SERVICE_UNKNOWN
+        watch.cancel()
+        assert next(stub(peer).Watch(asked("topospread.v1.Feed"))).status == STATUS.SERVING
