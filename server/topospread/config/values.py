@@ -25,6 +25,7 @@ _SIZES: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE: Final = re.compile(r"(\d+)(KiB|MiB|GiB)?")
 _SWITCHES: Final = {"true": True, "1": True, "false": False, "0": False}
 _PORT: Final = re.compile(r"\d{1,5}")
+_LOGIN: Final = re.compile(r"(?<=://)[^/?#]+@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,4 +225,4 @@ def _range(least: int, most: int | None) -> str:
 
 def without_password(address: str) -> str:
     """A store address that may be shown."""
-    return re.sub(r"(?<=://)[^/?#]+@", "***@", address, count=1)
+    return _LOGIN.sub("***@", address, count=1)
