@@ -127,7 +127,7 @@ class AsyncClient:
         """
         if isinstance(connection, str):
             connection = Connection(connection)
-        self.session: Final = Session(cluster)
+        self.session: Final = Session(cluster, timeout, connection.retries)
         self._timeout = timeout
         self._bulk_timeout = bulk_timeout
         self._retries = connection.retries
@@ -236,6 +236,8 @@ class AsyncClient:
             call.cancel()
 
     async def _call(self, ask: Ask) -> Reply[Any]:
+        if ask.pause:
+            await asyncio.sleep(ask.pause)
         kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
         timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
         call = self._stub(ask.rpc, kind)(ask.request, timeout=timeout, metadata=self._metadata(ask))

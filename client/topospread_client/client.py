@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import wraps
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
@@ -123,7 +124,7 @@ class Client:
         """
         if isinstance(connection, str):
             connection = Connection(connection)
-        self.session: Final = Session(cluster)
+        self.session: Final = Session(cluster, timeout, connection.retries)
         self._timeout = timeout
         self._bulk_timeout = bulk_timeout
         self._retries = connection.retries
@@ -232,6 +233,8 @@ class Client:
             call.cancel()
 
     def _call(self, ask: Ask) -> Reply[Any]:
+        if ask.pause:
+            time.sleep(ask.pause)
         kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
         timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
         message, call = self._stub(ask.rpc, kind).with_call(  # type: ignore[attr-defined]

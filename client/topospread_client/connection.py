@@ -79,8 +79,9 @@ class Connection:
         address: ``HOST:PORT`` or any gRPC target (``dns:///…``, ``unix:///…``).
         tls: None speaks plain text.
         insecure: allow plain text to an address that is not this machine's own.
-        retries: whether calls that have no further effect the second time (all but Delete, Replace,
-            DropCluster and AcceptStore) are repeated when the server was out of reach.
+        retries: whether calls are repeated when the server was out of reach: those that change
+            nothing, Place, Reserve, Hold and Leave, an Apply whose objects all have a
+            resourceVersion, and a Release that names the reservation.
         token: shown with each call, where the server asks who calls.
         token_file: a file with the token instead; read again when it changes.
     """

@@ -156,7 +156,7 @@ class ReplaceIncomplete(Conflict):
 
 
 class DeadlineExceeded(TopospreadClientError):
-    """No answer within the time-out. A write may have happened; it is safe to repeat."""
+    """No answer within the time-out. A write may have happened."""
 
 
 class Unavailable(TopospreadClientError):

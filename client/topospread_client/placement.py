@@ -1,19 +1,21 @@
 """The operations of Placement: places that are held, so that maxSkew holds across schedulers.
 
-All may be repeated: a pod has one place at most, and asking again for it renews it.
+Place and Reserve have an id for each call, and say when they are repeated: then what others hold
+for the pod by now stays. Release is repeated where it names the reservation that it ends.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Final
 
 from topospread_client import places, requests, rpcs
-from topospread_client.operations import Operation, Session, call
+from topospread_client.operations import Operation, Session, call, call_again
 from topospread_client.places import Placed, Released, Reservations, Reserved
 from topospread_proto.v1 import placement_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from topospread_client.requests import PodLike, Settings
 
@@ -72,8 +74,11 @@ def place(
         settings=requests.carried(settings),
         seed=seed,
         validate=validate,
+        request_id=_request_id(),
     )
-    reply = yield from call(rpcs.PLACE, request, timeout, traceparent)
+    reply = yield from call_again(
+        session, rpcs.PLACE, request, timeout, traceparent, _is_repeat(request)
+    )
     return places.placed(reply.message, reply.traceparent)
 
 
@@ -114,8 +119,11 @@ def reserve(
         ttl=requests.duration(ttl),
         settings=requests.carried(settings),
         validate=validate,
+        request_id=_request_id(),
     )
-    reply = yield from call(rpcs.RESERVE, request, timeout, traceparent)
+    reply = yield from call_again(
+        session, rpcs.RESERVE, request, timeout, traceparent, _is_repeat(request)
+    )
     return places.reserved(reply.message, reply.traceparent)
 
 
@@ -125,17 +133,23 @@ def release(
     *,
     namespace: str = "",
     uid: str = "",
+    reservation_id: str = "",
     cluster: str | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[Released]:
     """End what is held for a pod.
 
+    With a reservation's id the call is repeated when the server was out of reach: it ends only that
+    one, not what was made or renewed since. Without it the call is not repeated.
+
     Args:
         session: what the client's operations share.
         name: of the pod.
         namespace: of the pod; empty means ``default``.
         uid: when given, what is held for a pod of another uid stays.
+        reservation_id: of what is to end, as `place`, `reserve` or `reservations` told it; empty
+            for whatever is held.
         cluster: None takes the client's.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
@@ -144,9 +158,16 @@ def release(
         TopospreadClientError: the call failed.
     """
     request = pb.ReleaseRequest(
-        cluster=cluster or session.cluster, namespace=namespace, name=name, uid=uid
+        cluster=cluster or session.cluster,
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        reservation_id=reservation_id,
     )
-    reply = yield from call(rpcs.RELEASE, request, timeout, traceparent)
+    if reservation_id:
+        reply = yield from call_again(session, rpcs.RELEASE, request, timeout, traceparent)
+    else:
+        reply = yield from call(rpcs.RELEASE, request, timeout, traceparent)
     return Released(
         revision=reply.message.revision,
         traceparent=reply.traceparent,
@@ -190,3 +211,16 @@ def reservations(
         traceparent=reply.traceparent,
         reservations=tuple(map(places.reservation, found)),
     )
+
+
+def _request_id() -> int:
+    return secrets.randbits(64) or 1  # 0 is none
+
+
+def _is_repeat(
+    request: pb.PlaceRequest | pb.ReserveRequest,
+) -> Callable[[], None]:
+    def say_so() -> None:
+        request.is_repeat = True
+
+    return say_so

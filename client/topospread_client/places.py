@@ -30,6 +30,8 @@ class Placed(Answer):
         expires_at: until when the place is held; None when none is.
         not_modelled: what of the pod was not looked at.
         conflicts: how often others' changes made a judgement void before this one held.
+        reservation_id: of what is held, for `release`; a renewal has another one. Empty when
+            nothing is held.
     """
 
     node: str | None
@@ -39,6 +41,7 @@ class Placed(Answer):
     expires_at: datetime | None = None
     not_modelled: tuple[str, ...] = ()
     conflicts: int = 0
+    reservation_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,24 +53,29 @@ class Reserved(Answer):
         already_bound: the pod runs already, on this node or on another.
         expires_at: until when the place is held; None when none is.
         conflicts: as Placed's.
+        reservation_id: as Placed's.
     """
 
     status: Status
     already_bound: bool = False
     expires_at: datetime | None = None
     conflicts: int = 0
+    reservation_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Released(Answer):
-    """Whether something was held."""
+    """Whether this call ended what was held.
+
+    False, too, when a try of it did whose answer was lost. Either way it is not held any more.
+    """
 
     released: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A place held for a pod; `uid` is empty when it is not known."""
+    """A place held for a pod; `uid` is empty when it is not known. `id` is for `release`."""
 
     namespace: str
     name: str
@@ -75,6 +83,7 @@ class Reservation:
     node: str
     labels: Mapping[str, str] = field(default_factory=dict)
     expires_at: datetime | None = None
+    id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +108,7 @@ def placed(message: pb.PlaceResponse, traceparent: str | None) -> Placed:
         expires_at=_time(message.expires_at) if message.HasField("expires_at") else None,
         not_modelled=tuple(message.not_modelled),
         conflicts=message.conflicts,
+        reservation_id=message.reservation_id,
     )
 
 
@@ -111,6 +121,7 @@ def reserved(message: pb.ReserveResponse, traceparent: str | None) -> Reserved:
         already_bound=message.already_bound,
         expires_at=_time(message.expires_at) if message.HasField("expires_at") else None,
         conflicts=message.conflicts,
+        reservation_id=message.reservation_id,
     )
 
 
@@ -123,6 +134,7 @@ def reservation(message: pb.Reservation) -> Reservation:
         node=message.node,
         labels=dict(message.labels),
         expires_at=_time(message.expires_at) if message.HasField("expires_at") else None,
+        id=message.reservation_id,
     )
 
 

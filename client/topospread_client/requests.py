@@ -214,6 +214,12 @@ def kind_of(given: state.Object) -> Kind | None:
     return None if name is None else Kind[name.upper()]
 
 
+def has_version(given: state.Object) -> bool:
+    """Whether the object in an envelope says which version of it this is."""
+    name = given.WhichOneof("object")
+    return name is not None and bool(getattr(given, name).metadata.resource_version)
+
+
 def kind_message(kind: Kind) -> state.Kind.ValueType:
     """A kind as requests carry it."""
     return state.Kind.Value(f"KIND_{kind.name}")

@@ -1,9 +1,10 @@
 """The calls that this client makes: path, message types, and how each may be treated.
 
-``safe`` calls may be made twice: they change nothing on the server, or the second time nothing
-more: a pod has one place at most, and objects that are stored already are not written again. The
-channel repeats them when the server was out of reach. A deletion may hit what was made anew since,
-and a Replace is a stream: their callers repeat them.
+``safe`` calls may be made twice, whatever they ask: they change nothing on the server, or only what
+their caller alone has: a feeder's lease is its holder's. The channel repeats them when the server
+was out of reach. Others may meet what somebody else wrote after the first time. Some of these name
+what they follow, so that the server can tell: those are repeated by the operation (`call_again`).
+The rest is its caller's to repeat.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Rpc(Generic[RequestT, ResponseT]):
         method: name of the method, for example ``Filter``.
         request: type of the request message.
         response: type of the response message.
-        safe: whether a repetition does no harm.
+        safe: whether a repetition does no harm, whatever is asked.
     """
 
     service: str
@@ -65,7 +66,7 @@ BATCH_EVALUATE: Final = Rpc(
 )
 EXPLAIN: Final = Rpc(_ENGINE, "Explain", engine.ExplainRequest, engine.ExplainResponse)
 
-APPLY: Final = Rpc(_STATE, "Apply", state.ApplyRequest, state.ApplyResponse)
+APPLY: Final = Rpc(_STATE, "Apply", state.ApplyRequest, state.ApplyResponse, safe=False)
 DELETE: Final = Rpc(_STATE, "Delete", state.DeleteRequest, state.DeleteResponse, safe=False)
 REPLACE: Final = Rpc(_STATE, "Replace", state.ReplaceRequest, state.ReplaceResponse, safe=False)
 GET: Final = Rpc(_STATE, "Get", state.GetRequest, state.GetResponse)
@@ -82,9 +83,13 @@ ACCEPT_STORE: Final = Rpc(
     _STATE, "AcceptStore", state.AcceptStoreRequest, state.AcceptStoreResponse, safe=False
 )
 
-PLACE: Final = Rpc(_PLACEMENT, "Place", placement.PlaceRequest, placement.PlaceResponse)
-RESERVE: Final = Rpc(_PLACEMENT, "Reserve", placement.ReserveRequest, placement.ReserveResponse)
-RELEASE: Final = Rpc(_PLACEMENT, "Release", placement.ReleaseRequest, placement.ReleaseResponse)
+PLACE: Final = Rpc(_PLACEMENT, "Place", placement.PlaceRequest, placement.PlaceResponse, safe=False)
+RESERVE: Final = Rpc(
+    _PLACEMENT, "Reserve", placement.ReserveRequest, placement.ReserveResponse, safe=False
+)
+RELEASE: Final = Rpc(
+    _PLACEMENT, "Release", placement.ReleaseRequest, placement.ReleaseResponse, safe=False
+)
 LIST_RESERVATIONS: Final = Rpc(
     _PLACEMENT,
     "ListReservations",

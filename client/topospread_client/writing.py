@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from topospread_client import decoding, requests, rpcs
 from topospread_client.answers import Kind, Replaced, Written
-from topospread_client.operations import Operation, Reply, Session, call
+from topospread_client.operations import Operation, Reply, Session, call, call_again
 from topospread_proto.v1 import cluster_state_pb2 as state
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ def apply(
 ) -> Operation[Written]:
     """Write objects, in atomic steps of at most 500.
 
+    A step is repeated when the server was out of reach if all of its objects have a
+    resourceVersion: then what others wrote after a first try whose answer was lost stays. It is not
+    repeated with objects that have none, nor with force.
+
     Args:
         session: what the client's operations share.
         objects: messages or manifests of the kinds that a server keeps.
@@ -48,7 +52,7 @@ def apply(
     Raises:
         InvalidRequest: an object that cannot be stored; the steps before it are written.
         Fenced: another feeds the cluster now.
-        Unavailable: the store is out of reach.
+        Unavailable: the store is out of reach, or the answer was lost; the text says so then.
         TopospreadClientError: any other failure of a call.
     """
     messages = [requests.object_message(given) for given in objects]
@@ -56,6 +60,8 @@ def apply(
 
     def step(piece: Sequence[state.Object]) -> Operation[_Step]:
         request = state.ApplyRequest(cluster=cluster, objects=piece, force=force, fence=fence)
+        if not force and all(map(requests.has_version, piece)):
+            return call_again(session, rpcs.APPLY, request, timeout, traceparent)
         return call(rpcs.APPLY, request, timeout, traceparent)
 
     return (yield from _in_steps(messages, step, progress))

@@ -118,20 +118,20 @@ class Scheduler:
 
     def schedule(self, pod: dict[str, Any]) -> bool:
         """Place one pod; whether it needs no further try."""
-        meta = pod["metadata"]
+        name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
         place = self._engine.place(pod, seed=self._seed)
         if place.node is None or place.already_bound:
-            LOG.info("%s: %s", meta["name"], place.message or f"runs on {place.node} already")
+            LOG.info("%s: %s", name, place.message or f"runs on {place.node} already")
             return place.already_bound
         try:
             self._cluster.bind(pod, place.node)
         except ApiException as error:
-            LOG.info("%s: not bound to %s: %s", meta["name"], place.node, error.reason)
+            LOG.info("%s: not bound to %s: %s", name, place.node, error.reason)
             # Another may have bound the pod, or the lost call did: its place counts until seen.
             if error.status != CONFLICT and error.status < SERVER_ERROR:
-                self._engine.release(meta["name"], namespace=meta["namespace"], uid=meta["uid"])
+                self._engine.release(name, namespace=space, reservation_id=place.reservation_id)
             return error.status in (CONFLICT, NOT_FOUND)
-        self.bound[meta["name"]] = place.node
+        self.bound[name] = place.node
         return True
 
 

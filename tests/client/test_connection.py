@@ -122,8 +122,9 @@ def test_which_addresses_are_this_machine(address, local):
 def test_the_service_config_repeats_safe_calls_only():
     (method_config,) = json.loads(service_config(retries=True))["methodConfig"]
     repeated = {name["method"] for name in method_config["name"]}
-    assert {"Evaluate", "Filter", "List", "NodeTable", "Place", "Apply"} <= repeated
-    assert not {"Delete", "Replace", "DropCluster", "AcceptStore"} & repeated
+    assert {"Evaluate", "Filter", "List", "NodeTable", "Hold", "Leave"} <= repeated
+    writes = {"Apply", "Delete", "Replace", "Place", "Reserve", "Release"}
+    assert not (writes | {"DropCluster", "AcceptStore"}) & repeated
     codes = method_config["retryPolicy"]["retryableStatusCodes"]
     assert codes == ["UNAVAILABLE", "CANCELLED"]
     assert json.loads(service_config(retries=False)) == {}

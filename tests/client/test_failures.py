@@ -31,6 +31,7 @@ from topospread_proto.v1.spread_engine_pb2 import (
 
 POD = {"kind": "Pod", "metadata": {"name": "incoming"}}
 NODE = {"kind": "Node", "metadata": {"name": "n"}}
+VERSIONED = {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "7"}}
 UNAVAILABLE = Failure(grpc.StatusCode.UNAVAILABLE, "going away")
 
 KINDS = {
@@ -121,9 +122,36 @@ def test_calls_that_change_nothing_are_repeated(connect, script):
 def test_writes_that_have_no_further_effect_the_second_time_are_repeated(connect, script):
     script.answer(rpcs.APPLY, UNAVAILABLE, ApplyResponse(revision="r"))
     script.answer(rpcs.PLACE, UNAVAILABLE, PlaceResponse(node="n"))
-    assert connect(script.address).apply([NODE]).revision == "r"
+    assert connect(script.address).apply([VERSIONED]).revision == "r"
     assert connect(script.address).place(POD).node == "n"
     assert script.calls(rpcs.APPLY) == script.calls(rpcs.PLACE) == 2
+
+
+def test_a_write_is_repeated_as_often_as_a_question_and_within_its_timeout(connect, script):
+    script.answer(rpcs.APPLY, UNAVAILABLE)
+    with pytest.raises(errors.Unavailable, match="going away"):
+        connect(script.address).apply([VERSIONED])
+    assert script.calls(rpcs.APPLY) == 5
+    with pytest.raises(errors.Unavailable, match="going away"):
+        connect(script.address).apply([VERSIONED], timeout=0.07)
+    assert script.calls(rpcs.APPLY) == 6
+
+
+def test_writes_are_not_repeated_when_retries_are_off(connect, script):
+    script.answer(rpcs.PLACE, UNAVAILABLE, PlaceResponse(node="n"))
+    with pytest.raises(errors.Unavailable):
+        connect(Connection(script.address, retries=False)).place(POD)
+    assert script.calls(rpcs.PLACE) == 1
+
+
+def test_a_write_that_never_left_is_not_said_to_be_in_doubt(connect):
+    with socket.socket() as taken:  # bound and not listening: nobody else can answer there
+        taken.bind(("127.0.0.1", 0))
+        client = connect(f"127.0.0.1:{taken.getsockname()[1]}")
+        for write in (lambda: client.apply([NODE]), lambda: client.place(POD, timeout=0.5)):
+            with pytest.raises(errors.Unavailable) as failed:
+                write()
+            assert "not known" not in str(failed.value)
 
 
 def test_other_writes_are_not_repeated(connect, script):

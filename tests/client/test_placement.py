@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.client.manifests import TWO_ZONES, incoming, node, pod, spread
-from topospread_client import placement, rpcs
+from topospread_client import placement
 from topospread_client.answers import Code
 from topospread_client.errors import InvalidRequest, NotFound
 
@@ -96,10 +96,6 @@ def test_all_pages_are_fetched(zones, monkeypatch):
 
     names = [held.name for held in zones.reservations().reservations]
     assert names == [f"p{number}" for number in range(5)]
-
-
-def test_it_is_repeated_when_the_server_was_out_of_reach():
-    assert all(rpc.safe for rpc in (rpcs.PLACE, rpcs.RESERVE, rpcs.RELEASE))
 
 
 @pytest.mark.parametrize(

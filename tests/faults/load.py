@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.servers import PATIENCE, incoming, until
 from topospread_client.answers import Kind
@@ -134,7 +134,7 @@ class Load:
         while not self._stop.is_set():
             name = f"w{number}-{count}"
             try:
-                client.apply([pod(name)])
+                client.apply([versioned(pod(name))])
             except TopospreadClientError as refused:
                 self.refused[type(refused).__name__] += 1
                 self._stop.wait(0.02)
@@ -151,6 +151,11 @@ class Load:
                 self._stop.wait(0.02)
             else:
                 self.reads += 1
+
+
+def versioned(made: dict[str, Any]) -> dict[str, Any]:
+    """An object with a resourceVersion: a client repeats no write of others."""
+    return made | {"metadata": made["metadata"] | {"resourceVersion": "1"}}
 
 
 def stored_pods(client: Client) -> set[str]:

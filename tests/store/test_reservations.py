@@ -283,3 +283,20 @@ def test_a_damaged_value_is_ended_by_any_pod_of_its_name(store, backend):
 
     assert store.apply(CLUSTER, [bound(uid="uid-9")]).ended == (reservation(), reservation("b"))
     assert set(objects(store)) == {pod()}
+
+
+def test_one_that_was_made_after_another_outlasts_its_removal(store):
+    first, second = (Put(StoredObject(reservation(), b"n", DIGEST, v), lifetime=HOUR) for v in "12")
+    store.apply(CLUSTER, [first])
+    store.apply(CLUSTER, [second])
+    removed = store.apply(CLUSTER, [Remove(reservation(), up_to_version="1")])
+    assert removed.outcomes == (Outcome.IGNORED_STALE,)
+    assert store.get(CLUSTER, reservation()) is not None
+
+
+def test_its_removal_stands_in_the_way_of_no_other(store):
+    older = Put(StoredObject(reservation(), b"n", DIGEST, "1"), lifetime=HOUR)
+    for there in (False, True):
+        removed = store.apply(CLUSTER, [Remove(reservation(), up_to_version="9")])
+        assert removed.outcomes == (Outcome.DELETED if there else Outcome.NOT_FOUND,)
+        assert store.apply(CLUSTER, [older]).outcomes == (Outcome.CREATED,)

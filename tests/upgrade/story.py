@@ -33,6 +33,7 @@ CHANGING = {
     "revision",
     "cycle",
     "expires_at",
+    "reservation_id",
     "started_at",
     "fence",
     "left",

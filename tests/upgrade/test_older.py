@@ -138,7 +138,9 @@ def test_what_is_written_now_is_to_the_release_what_it_wrote_itself(place):
 
 
 def _plain(api: Api, name: str, value: bytes) -> object:
-    """A stored value as the release reads it, without its digest and the time that it is due."""
+    """A stored value as the release reads it, without its digest and, of what is reserved, the id
+    and the time that it is due.
+    """
     if not value:
         return None
     kind, version = name.partition("/")[0], value[1 : 1 + value[0]]
@@ -147,7 +149,7 @@ def _plain(api: Api, name: str, value: bytes) -> object:
     payload = value[at + 1 + value[at] :]
     if kind == "7":
         assert payload[:13].isdigit()
-        payload = payload[13:]
+        version, payload = b"", payload[13:]
     message = api.message(f"topospread.v1.{STORED[kind]}").FromString(payload)
     return version, uid, lasting(message)
 

@@ -49,12 +49,20 @@ class Claim:
         """Of what is written down."""
         return len(self._relevant) + len(self._constraints)
 
-    def held(self, key: Key, uid: str, node: str) -> StoredObject:
-        """The reservation of a node for one pod; the store adds when it is due."""
+    def held(self, key: Key, uid: str, node: str, name: str = "") -> StoredObject:
+        """The reservation of a node for one pod; the store adds when it is due.
+
+        Args:
+            key: where it is stored.
+            uid: of the pod.
+            node: its name.
+            name: the reservation's own id, greater than that of any before it for the pod.
+        """
         relevant = StoredReservation(node=node).SerializeToString() + self._relevant
         # By which constraints it was judged matters to nobody's decision.
         digest = hashlib.blake2b(uid.encode() + b"\0" + relevant, digest_size=DIGEST_BYTES)
-        return StoredObject(key, relevant + self._constraints, digest.digest(), uid=uid)
+        payload = relevant + self._constraints
+        return StoredObject(key, payload, digest.digest(), resource_version=name, uid=uid)
 
 
 def reservation_key(namespace: str, name: str) -> Key:
@@ -71,7 +79,9 @@ def reservation_row(stored: StoredObject) -> ReservationRow:
     message = kept(StoredReservation, stored.payload)
     labels = tuple(sorted(message.labels.items()))
     requests = tuple(sorted(message.requests.items()))
-    return ReservationRow(stored.uid, labels, message.node, stored.expires_at, requests)
+    return ReservationRow(
+        stored.uid, labels, message.node, stored.expires_at, requests, stored.resource_version
+    )
 
 
 def _owner(owner: OwnerReference) -> StoredOwner:

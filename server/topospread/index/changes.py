@@ -46,6 +46,7 @@ class ReservationRow:
         labels: as a PodRow's.
         expires_at: milliseconds since 1970 on the store's clock; 0 for never.
         requests: (resource, amount) that the pod will take, sorted.
+        id: of the call that made or renewed it, and when; empty when an older server did.
     """
 
     uid: str
@@ -53,6 +54,7 @@ class ReservationRow:
     node_name: str
     expires_at: int = 0
     requests: Requests = ()
+    id: str = ""
 
     @property
     def counted(self) -> bool:

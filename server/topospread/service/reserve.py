@@ -70,6 +70,7 @@ def release(
     holding: Holding,
     cluster: str,
     pod: tuple[str, str, str],
+    reservation_id: str = "",
     *,
     timeout: float,
     traced: Traced,
@@ -80,6 +81,7 @@ def release(
         holding: holds it.
         cluster: the pod's.
         pod: namespace, name and uid, which may be empty.
+        reservation_id: when given, what was made or renewed after it stays.
         timeout: seconds.
         traced: wraps the write in a span.
 
@@ -88,12 +90,15 @@ def release(
     """
     namespace, name, uid = pod
     key, store = Key(Kind.RESERVATION, namespace, name), holding.store
-    if uid:
+    if uid or reservation_id:
         held = store.get(cluster, key)
+        if reservation_id and (held is None or held.resource_version != reservation_id):
+            head = store.head(cluster, timeout=timeout)
+            return Released(Token(head.identity, head.revision).encode(), False)
         # One that was made without a uid is for any pod of the name.
         uid = uid if held is None or held.uid else ""
     with traced("release", 1):
-        applied = store.apply(cluster, [Remove(key, uid)], timeout=timeout)
+        applied = store.apply(cluster, [Remove(key, uid, reservation_id)], timeout=timeout)
     released = applied.outcomes == (Outcome.DELETED,)
     if released:
         holding.show(cluster, applied, [LogEntry(key, None)])

@@ -7,6 +7,7 @@ again. So are those who were judged after a pod whose caller has gone before the
 
 from __future__ import annotations
 
+import secrets
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -191,6 +192,8 @@ class Rounds:
         held = None
         assumed = [difference for each in before for difference in each.differences]
         replaced = view.snapshot.reservations.get(f"{wanted.namespace}/{cycle.name}")
+        if wanted.is_repeat:
+            self._check_own(wanted, cycle.name, resolved.replica)
         if replaced is not None and replaced.is_for(cycle.uid):
             held = replaced  # the cycle does not count it
         elif replaced is not None:
@@ -202,7 +205,7 @@ class Rounds:
         chosen = job.choose(cycle, held)
         if isinstance(chosen, Refusal):
             return Held(view.token, "", chosen.status, chosen.message)
-        stored = self._reservation(wanted, cycle, chosen, held)
+        stored = self._reservation(wanted, cycle, chosen, held, view)
         differences = [(reservation_row(stored), 1)]
         if replaced is not None:
             differences.append((replaced, -1))
@@ -221,8 +224,23 @@ class Rounds:
         pod = bound_pod(stored.payload, TERMINAL_PHASES)
         return pod.node if pod.counted else ""
 
+    @staticmethod
+    def _check_own(wanted: Wanted, name: str, replica: Replica) -> None:
+        """See that a repeated call takes nothing away that somebody else may hold by now.
+
+        Raises:
+            Conflict: what is held for the pod is not what the call's first run held.
+        """
+        reservations = replica.pull().snapshot.reservations
+        found = reservations.get(f"{wanted.namespace}/{name}")
+        if found is not None and not found.id.endswith(_written(wanted.request_id)):
+            raise Conflict(
+                "the call is a repeat, and something else is held for the pod by now, which stays: "
+                "place it anew if it is still meant to be"
+            )
+
     def _reservation(
-        self, wanted: Wanted, cycle: Cycle, node: str, held: ReservationRow | None
+        self, wanted: Wanted, cycle: Cycle, node: str, held: ReservationRow | None, view: View
     ) -> StoredObject:
         judged = (cycle.judgeable, wanted.demand)
         claim = self._claims.kept.get(judged)
@@ -233,7 +251,10 @@ class Rounds:
             self._claims.put(judged, claim, size)
         # Who renews without a uid does not make it anybody's.
         uid = cycle.uid or ("" if held is None else held.uid)
-        return claim.held(reservation_key(wanted.namespace, cycle.name), uid, node)
+        # Greater than any before it: what was written for the pod is part of the view.
+        call = wanted.request_id or secrets.randbits(64)
+        name = f"{view.revision.number + 1}{_written(call)}"
+        return claim.held(reservation_key(wanted.namespace, cycle.name), uid, node, name)
 
     def _is_behind(self, job: Job, held: Held) -> bool:
         """Whether the store has more than the state that a job was refused at; it is here then.
@@ -262,6 +283,7 @@ class Rounds:
                     puts,
                     precondition=Unchanged(oldest.revision, (namespace, _NODES)),
                     identity=oldest.identity,
+                    force=True,  # the precondition says all about what was there before
                     timeout=min(map(_seconds_left, decided), key=lambda left: left or PATIENT),
                 )
         except Conflict as conflict:
@@ -287,7 +309,9 @@ class Rounds:
         finally:
             # Last: callers go on with an answer at once, and their next decisions are to see it.
             for each, row in zip(decided, stored, strict=True):
-                each.job.answer(Held(token, each.node, expires_at=row.expires_at))
+                each.job.answer(
+                    Held(token, each.node, expires_at=row.expires_at, id=row.resource_version)
+                )
 
     def _overtaken(self, decided: Sequence[Decided], conflict: Conflict) -> None:
         """Others were first: fetch what they did. Whose time is over is told so."""
@@ -311,6 +335,11 @@ class Rounds:
         for each in decided:
             if not each.job.done:
                 each.job.fail(failure)
+
+
+def _written(request_id: int) -> str:
+    """The digits of a call's id at the end of a reservation's."""
+    return f"{request_id:020d}"
 
 
 def _gone(job: Job) -> Exception | None:

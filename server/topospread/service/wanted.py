@@ -38,6 +38,8 @@ class Wanted:
         demand: what it takes.
         node: that the caller says it is bound to; otherwise empty.
         lifetime: milliseconds that the place is held for.
+        request_id: random, of the call.
+        is_repeat: the call was made before, and its answer was lost.
         conflicts: how often others' changes made a judgement void.
     """
 
@@ -46,6 +48,8 @@ class Wanted:
     demand: Demand
     node: str = ""
     lifetime: int = DEFAULT_LIFETIME
+    request_id: int = 0
+    is_repeat: bool = False
     conflicts: int = 0
 
     @property
@@ -70,6 +74,7 @@ class Held:
         message: as kube-scheduler words it on a pod that fits nowhere.
         already_bound: the pod is bound there and counts; nothing was written.
         expires_at: milliseconds since 1970 on the store's clock.
+        id: of what is held.
     """
 
     token: str
@@ -78,6 +83,7 @@ class Held:
     message: str = ""
     already_bound: bool = False
     expires_at: int = 0
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

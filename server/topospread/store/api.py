@@ -138,7 +138,7 @@ class Remove:
             (else IGNORED_STALE; ``force`` deletes it all the same). A tombstone with this version
             is left for a bounded time, also when there was nothing to delete, so that an older Put
             that comes late is IGNORED_STALE. Without it no tombstone is left: writing the object
-            again brings it back.
+            again brings it back. Nor is one of a reservation, which nobody writes late.
     """
 
     key: Key

@@ -263,14 +263,14 @@ end
 
 -- outcome of a removal, and whether it leaves a tombstone
 local function judge_remove(change, force, graves, expired)
-  local grave = change.upto ~= ''
+  local grave = change.upto ~= '' and change.hash ~= RESERVATION
   if not change.stored then
     local late = grave and buried(change.name, graves, expired)
     return 'N', grave and not (late and not older(late, change.upto))
   end
   local old, _, uid = header(change.stored)
   if change.uid ~= '' and change.uid ~= (uid or '') then return 'N', false end
-  if not force and grave and old and old ~= '' and older(change.upto, old) then return 'S', false end
+  if not force and change.upto ~= '' and old and old ~= '' and older(change.upto, old) then return 'S', false end
   return 'D', grave
 end
 

@@ -125,15 +125,17 @@ class RedisStore:
     ) -> Applied:
         """See the contract.
 
-        A write whose answer was lost is repeated, but not one with a precondition: its own first
-        run would make it a conflict.
+        A write whose answer was lost is repeated if each of its changes names what it follows, so
+        that it undoes nothing that others did in between; but not one with a precondition: its own
+        first run would make it a conflict.
         """
         checks.check_cluster(cluster)
         checks.check_changes(changes)
         if precondition is not None:
             checks.check_precondition(precondition)
         words = self._apply_words(changes, precondition, identity, force=force, fence=fence)
-        reply = self._script.run(cluster, words, timeout=timeout, repeat=precondition is None)
+        repeat = precondition is None and not force and all(map(_names_what_it_follows, changes))
+        reply = self._script.run(cluster, words, timeout=timeout, repeat=repeat)
         if reply[0] == b"FENCED":
             raise rules.fenced(cluster)
         if reply[0] != b"OK":
@@ -235,6 +237,13 @@ class RedisStore:
             else:
                 words += ("r", values.name_of(change.key), change.uid, change.up_to_version)
         return words
+
+
+def _names_what_it_follows(change: Change) -> bool:
+    """Whether the store leaves alone what others wrote after a first run of the change."""
+    if isinstance(change, Put):
+        return bool(change.object.resource_version)
+    return bool(change.up_to_version or change.uid)
 
 
 def _put_words(put: Put) -> tuple[Word, ...]:

@@ -321,7 +321,8 @@ class _Writer:
             effects.removes.append(key)
             effects.scopes.add(key.scope)
             effects.entries.append((_field(values.DELETED, key), b""))
-        if remove.up_to_version and self._leaves_tombstone(remove, outcome):
+        buries = remove.up_to_version and key.kind is not Kind.RESERVATION
+        if buries and self._leaves_tombstone(remove, outcome):
             effects.buried.append(remove)
         return outcome
 

@@ -71,6 +71,7 @@ class PlacementServicer:
             expires_at=_timestamp(held.expires_at),
             not_modelled=wanted.demand.not_modelled,
             conflicts=wanted.conflicts,
+            reservation_id=held.id,
         )
 
     def reserve(self, request: frames_pb2.ReserveFrame, call: Call) -> pb.ReserveResponse:
@@ -87,6 +88,7 @@ class PlacementServicer:
             already_bound=held.already_bound,
             expires_at=_timestamp(held.expires_at),
             conflicts=wanted.conflicts,
+            reservation_id=held.id,
         )
 
     def release(self, request: pb.ReleaseRequest, call: Call) -> pb.ReleaseResponse:
@@ -97,6 +99,7 @@ class PlacementServicer:
             self._holding,
             request.cluster or DEFAULT_CLUSTER,
             (request.namespace or DEFAULT_NAMESPACE, request.name, request.uid),
+            request.reservation_id,
             timeout=call.left(),
             traced=traced(call, request.cluster),
         )
@@ -123,6 +126,7 @@ class PlacementServicer:
                     node=row.node_name,
                     labels=dict(row.labels),
                     expires_at=_timestamp(row.expires_at),
+                    reservation_id=row.id,
                 )
                 for namespace, name, row in page.held
             ],
@@ -139,7 +143,13 @@ class PlacementServicer:
             validate=request.validate,
         )
         lifetime = _milliseconds(request.ttl) if request.HasField("ttl") else DEFAULT_LIFETIME
-        return self._holding.wanted(ask, pod_of(request), lifetime)
+        if request.is_repeat and not request.request_id:
+            raise InvalidRequest.of(
+                [required("requestId", "a call that is a repeat has the id of the first one")]
+            )
+        wanted = self._holding.wanted(ask, pod_of(request), lifetime)
+        wanted.request_id, wanted.is_repeat = request.request_id, request.is_repeat
+        return wanted
 
     @contextmanager
     def _counted(self, name: str, wanted: Wanted) -> Iterator[None]:

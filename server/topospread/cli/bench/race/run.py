@@ -213,7 +213,9 @@ class Race:
         elif fate < LEFT:
             with suppress(*_TRY_AGAIN):
                 meta = pod.metadata
-                client.release(meta.name, namespace=meta.namespace, uid=meta.uid)
+                client.release(
+                    meta.name, namespace=meta.namespace, reservation_id=answer.reservation_id
+                )
 
     # ------------------------------ what happens to the servers
 
