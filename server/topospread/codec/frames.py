@@ -72,7 +72,8 @@ class FramedPod(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of what decisions look at."""
-        return sum(len(part) for parts in self.key[2:] for part in parts)
+        texts = sum(len(text.encode()) for text in self.key[:2])
+        return texts + sum(len(part) for parts in self.key[2:] for part in parts)
 
     def conditions(self, most: int) -> int:
         """What its selectors and affinity weigh, or more than the most; 0 if they do not parse."""

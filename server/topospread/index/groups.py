@@ -72,7 +72,7 @@ class Group:
     @property
     def size(self) -> int:
         """Bytes, about, of what this version holds by now."""
-        size = OVERHEAD + self.memo.size + self.key.selector.nbytes
+        size = OVERHEAD + self.memo.size + self.key.nbytes
         size += sum([each.nbytes for each in (self._counts, self._base) if each is not None])
         for views in (self._views, self._base_views):
             if views is not None:

@@ -472,8 +472,7 @@ class NodeTable:
         partition = self._partitions.kept.get(traits)
         if partition is None:
             partition = make_partition(self, traits)
-            size = partition.nbytes + sum([each.nbytes for each in traits.eligibilities])
-            self._partitions.put(traits, partition, size)
+            self._partitions.put(traits, partition, partition.nbytes + traits.nbytes)
         return partition
 
     def plan(self, of: _Judged, make: Callable[[], Plan | None]) -> Plan | None:

@@ -48,8 +48,8 @@ class DomainCounts:
 
     @property
     def nbytes(self) -> int:
-        """The conditions on nodes."""
-        return 100 + self.eligibility.nbytes
+        """The conditions on nodes, and the key."""
+        return 100 + len(self.key) + self.eligibility.nbytes
 
     def build(self, nodes: NodeTable, counts: NDArray[np.int32]) -> Ints:
         """Add up by domain."""

@@ -45,11 +45,16 @@ class RulesBook:
         """
         current = self.current
         if not settings.profile and not settings.gates:
-            rules = self._cache.get(scheduler_name)
+            cache = self._cache
+            rules = cache.get(scheduler_name or DEFAULT_PROFILE)
             if rules is None:
-                rules = Rules(self._by_scheduler(current, scheduler_name), current.gates)
-                if len(self._cache) < 1024 and current is self.current:
-                    self._cache[scheduler_name] = rules
+                # By profile, of which there are few; callers may name any scheduler.
+                chosen = self._by_scheduler(current, scheduler_name)
+                rules = cache.get(chosen.name)
+                if rules is None:
+                    rules = Rules(chosen, current.gates)
+                    if current is self.current:
+                        cache[chosen.name] = rules
             return rules
         violations: list[FieldViolation] = []
         profile = self._asked(current, settings.profile, scheduler_name, violations)

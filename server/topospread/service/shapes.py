@@ -64,7 +64,7 @@ class Judgeable:
         self.groups: tuple[GroupKey, ...] = tuple(dict.fromkeys(groups))
         # Constraints of one pod share their conditions on nodes.
         shared = {id(c.eligibility.requirements): c.eligibility.nbytes for c in both}
-        own = [500 + c.group.selector.nbytes for c in both]
+        own = [500 + len(c.topology_key) + c.group.nbytes for c in both]
         self.nbytes = 800 + sum(own) + sum(shared.values())
 
     def versions(self, snapshot: Snapshot) -> tuple[Group, ...]:

@@ -52,8 +52,9 @@ class Eligibility:
         object.__setattr__(self, "_hash", hash(parts))
 
     def _size(self) -> int:
-        conditions = 0 if self.requirements is None else self.requirements.nbytes
-        return 300 + 70 * len(self.keys) + 200 * len(self.tolerations or ()) + conditions
+        size = 300 if self.requirements is None else 300 + self.requirements.nbytes
+        size += sum([70 + len(key) for key in self.keys])
+        return size + sum([200 + len(each.key + each.value) for each in self.tolerations or ()])
 
     @override
     def __hash__(self) -> int:
@@ -77,6 +78,11 @@ class GroupKey:
     def __hash__(self) -> int:
         """The hash of the content."""
         return self._hash
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about."""
+        return len(self.namespace) + self.selector.nbytes
 
     @property
     def counts_nothing(self) -> bool:
@@ -130,6 +136,12 @@ class Traits:
     keys: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     eligibilities: tuple[Eligibility, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about."""
+        named = sum(map(len, (*self.keys, *self.labels)))
+        return named + sum([each.nbytes for each in self.eligibilities])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

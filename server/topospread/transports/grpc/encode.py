@@ -14,7 +14,7 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
 from topospread.spread.each import CellScores
-from topospread.spread.verdicts import VERDICTS, Status
+from topospread.spread.verdicts import VERDICTS, Code, Status
 from topospread_proto.v1 import common_pb2, spread_engine_pb2
 
 if TYPE_CHECKING:
@@ -50,14 +50,23 @@ _NODES: Final = spread_engine_pb2.EvaluateResponse.NODES_FIELD_NUMBER
 _FEASIBLE: Final = spread_engine_pb2.EvaluateResponse.FEASIBLE_FIELD_NUMBER
 
 
-@lru_cache(maxsize=256)
-def _status_field(field: int, status: Status) -> bytes:
+def _written_status(field: int, status: Status) -> bytes:
     return delimited(field, status_message(status).SerializeToString())
+
+
+_known_status_field = lru_cache(maxsize=256)(_written_status)
+
+
+def _status_field(field: int, status: Status) -> bytes:
+    # An error repeats what its caller sent, which may be long and will not come again.
+    written = _written_status if status.code is Code.ERROR else _known_status_field
+    return written(field, status)
 
 
 @lru_cache(maxsize=4096)
 def _verdict_field(status: Status, nodes: int) -> bytes:
-    return delimited(_VERDICTS, _status_field(1, status) + _number(2, nodes))
+    """Of VERDICTS, so there are few."""
+    return delimited(_VERDICTS, _written_status(1, status) + _number(2, nodes))
 
 
 @lru_cache(maxsize=65536)

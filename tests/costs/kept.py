@@ -1,0 +1,234 @@
+"""What a server still holds of large requests a minute after them, and what it counts of it.
+
+    python -m tests.costs.kept [--nodes 6] [--nodes 5000] [--only labels] [--settle 60]
+        [--calls 80] [--server-flag=--max-cache-bytes=64MiB] [--check]
+
+Each kind of request goes to a server of its own, every request with names that no other has. Prints
+the memory before, at its peak, right after the last call and when the time to settle is over, in
+which nobody calls. `--check` ends with 1 where more than half as much again is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+
+from tests.costs.crowd import ENGINE, PLACEMENT
+from tests.costs.grown import pod
+from tests.costs.measured import MIB, Measured, load
+from tests.servers import PATIENCE, ServerProcess, replacement
+from tests.servers import pod as stored_pod
+from topospread_proto.v1 import cluster_state_pb2, placement_pb2, spread_engine_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+AIM: Final = 1.5
+"""Times the memory before that may be left."""
+
+SIZE: Final = 8 * MIB
+VALUES: Final = 4900
+ADDED: Final = 4
+KEYS: Final = 63
+REPLACED: Final = 1600 * MIB
+REPLACE: Final = "/topospread.v1.ClusterState/Replace"
+
+
+def _labels(number: int) -> Any:
+    made = pod()
+    made.metadata.labels[f"only-{number}"] = "x" * SIZE
+    return spread_engine_pb2.EvaluateRequest(pod=made)
+
+
+def _selector(number: int) -> Any:
+    made = pod()
+    (constraint,) = made.spec.topology_spread_constraints
+    expression = constraint.label_selector.match_expressions.add(key="app", operator="In")
+    long = "x" * (SIZE // VALUES)
+    expression.values.extend(f"{number}-{each}-{long}" for each in range(VALUES))
+    return spread_engine_pb2.EvaluateRequest(pod=made)
+
+
+def _scheduler(number: int) -> Any:
+    made = pod()
+    made.spec.scheduler_name = f"{number}-" + "x" * SIZE
+    return spread_engine_pb2.EvaluateRequest(pod=made)
+
+
+def _namespace(number: int) -> Any:
+    made = pod()
+    made.metadata.namespace = f"{number}-" + "x" * SIZE
+    return spread_engine_pb2.EvaluateRequest(pod=made)
+
+
+def _topology_key(number: int) -> Any:
+    made = pod()
+    (constraint,) = made.spec.topology_spread_constraints
+    constraint.topology_key = f"{number}-" + "x" * SIZE
+    return spread_engine_pb2.EvaluateRequest(pod=made)
+
+
+def _toleration(number: int) -> Any:
+    made = pod()
+    made.spec.tolerations.add(key=f"{number}-" + "x" * SIZE, operator="Exists")
+    return spread_engine_pb2.EvaluateRequest(pod=made)
+
+
+def _affinity(number: int) -> Any:
+    made = pod()
+    affinity = made.spec.affinity.node_affinity
+    terms = affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
+    expression = terms.add().match_expressions.add(key="pool", operator="NotIn")
+    expression.values.append(f"{number}-" + "x" * SIZE)
+    return spread_engine_pb2.EvaluateRequest(pod=made)
+
+
+def _resource(number: int) -> Any:
+    made = pod()
+    made.metadata.name = f"only-{number}"
+    made.spec.containers[0].resources.requests[f"{number}-" + "x" * SIZE].string = "0"
+    return placement_pb2.PlaceRequest(pod=made)
+
+
+def _cluster(number: int) -> Any:
+    return spread_engine_pb2.EvaluateRequest(pod=pod(), cluster=f"{number}-" + "x" * SIZE)
+
+
+def _container(number: int) -> Any:
+    made = pod()
+    made.metadata.name = f"only-{number}"
+    made.spec.containers.add(name=f"{number}-" + "x" * SIZE)
+    return placement_pb2.PlaceRequest(pod=made)
+
+
+def _added(number: int) -> Any:
+    made = spread_engine_pb2.PreFilterRequest(pod=pod())
+    made.pod.metadata.labels["number"] = str(number)
+    for each in range(ADDED):
+        added = made.add_pods.add(node="node-1")
+        added.pod.metadata.name = f"added-{each}"
+        added.pod.metadata.labels[f"only-{number}"] = "x" * (SIZE // ADDED)
+    return made
+
+
+def _keys(number: int) -> Any:
+    made = pod()
+    (first,) = made.spec.topology_spread_constraints
+    for each in range(KEYS):
+        constraint = made.spec.topology_spread_constraints.add()
+        constraint.CopyFrom(first)
+        constraint.topology_key = f"example.com/key-{number}-{each}"
+        constraint.when_unsatisfiable = "ScheduleAnyway"
+    return spread_engine_pb2.EvaluateRequest(pod=made)
+
+
+CALLS: Final[Mapping[str, tuple[str, Callable[[int], Any], int]]] = {
+    "labels": (f"{ENGINE}Evaluate", _labels, 1),
+    "selector": (f"{ENGINE}Evaluate", _selector, 1),
+    "scheduler": (f"{ENGINE}Evaluate", _scheduler, 1),
+    "namespace": (f"{ENGINE}Evaluate", _namespace, 1),
+    "topology key": (f"{ENGINE}Evaluate", _topology_key, 1),
+    "toleration": (f"{ENGINE}Evaluate", _toleration, 1),
+    "affinity": (f"{ENGINE}Evaluate", _affinity, 1),
+    "resource": (f"{PLACEMENT}Place", _resource, 1),
+    "cluster": (f"{ENGINE}Evaluate", _cluster, 1),
+    "container": (f"{PLACEMENT}Place", _container, 1),
+    "added pods": (f"{ENGINE}PreFilter", _added, 1),
+    "keys": (f"{ENGINE}Evaluate", _keys, 10),
+}
+"""Each with the method, what is sent, and how often for one of the others."""
+
+
+def _list_of_pods() -> Iterator[bytes]:
+    start, _, commit = replacement(stored_pod("pod", "node-1"), kind=cluster_state_pb2.KIND_POD)
+    yield start.SerializeToString()
+    for number in range(REPLACED // SIZE):
+        one = stored_pod(f"pod-{number}", "node-1")
+        one.pod.metadata.labels["long"] = "x" * SIZE
+        batch = cluster_state_pb2.ReplaceBatch(objects=[one])
+        yield cluster_state_pb2.ReplaceRequest(batch=batch).SerializeToString()
+    yield commit.SerializeToString()
+
+
+def send(measured: Measured, kind: str, calls: int) -> Counter[str]:
+    """Make the calls of one kind; how they ended."""
+    ended: Counter[str] = Counter()
+    if kind == "replace":
+        many: Any = measured.channel.stream_unary(REPLACE)
+        ended[_outcome(lambda: many(_list_of_pods(), timeout=10 * PATIENCE))] += 1
+        return ended
+    method, make, often = CALLS[kind]
+    call: Any = measured.channel.unary_unary(method)
+    for number in range(calls * often):
+        sent = make(number).SerializeToString()
+        ended[_outcome(lambda: call(sent, timeout=PATIENCE))] += 1  # noqa: B023
+    return ended
+
+
+def _outcome(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except grpc.RpcError as error:
+        return f"{error.code().name} ({str(error.details())[:150]})"
+    return "OK"
+
+
+def measure(kind: str, nodes: int, asked: argparse.Namespace) -> bool:
+    """Try one kind of request, and print what it came to; whether that meets the aim."""
+    flags = ("--store", "memory:", "--max-decision-bytes", "16MiB", "--log-level", "error")
+    with ServerProcess(
+        "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *flags, *asked.server_flag
+    ) as server:
+        measured = Measured(server.process.pid, server.address)
+        load(measured, nodes, 10 * nodes)
+        plain: Any = measured.channel.unary_unary(f"{ENGINE}Evaluate")
+        question = spread_engine_pb2.EvaluateRequest(pod=pod()).SerializeToString()
+        for _ in range(200):
+            plain(question, timeout=PATIENCE)
+        measured.forget_peak()
+        before = measured.rss
+        ended = send(measured, kind, asked.calls)
+        peak, after = measured.peak, measured.rss
+        time.sleep(asked.settle)
+        left = measured.rss
+        _, metrics = server.get("/metrics")
+        measured.channel.close()
+    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in ended.items())
+    sys.stdout.write(
+        f"{kind}, {nodes} nodes: RSS {before / MIB:.0f} MiB before, {peak / MIB:.0f} at most, "
+        f"{after / MIB:.0f} after, {left / MIB:.0f} {asked.settle:g} s later "
+        f"(x {left / before:.2f}); {outcomes}\n"
+    )
+    for line in metrics.splitlines():
+        if line.startswith("topospread_cache_") and not line.endswith(" 0.0"):
+            sys.stdout.write(f"    {line}\n")
+    sys.stdout.flush()
+    return left <= AIM * before
+
+
+def main() -> int:
+    """Try all kinds; returns the exit code."""
+    kinds = (*CALLS, "replace")
+    parser = argparse.ArgumentParser(prog="python -m tests.costs.kept")
+    parser.add_argument("--nodes", type=int, action="append", help="6 and 5000 if left out")
+    parser.add_argument("--only", action="append", choices=kinds, help="requests of this kind")
+    parser.add_argument("--calls", type=int, default=80, help="of each kind; of keys ten times")
+    parser.add_argument("--settle", type=float, default=60.0, help="seconds without a call")
+    parser.add_argument("--server-flag", action="append", default=[], help="of topospread serve")
+    parser.add_argument("--check", action="store_true", help="end with 1 where too much is left")
+    asked = parser.parse_args()
+    met = [
+        measure(kind, nodes, asked)
+        for nodes in asked.nodes or (6, 5000)
+        for kind in asked.only or kinds
+    ]
+    return 1 if asked.check and not all(met) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
