@@ -122,7 +122,9 @@ class SqliteBackend:
 
     def restore(self, store: Store, saved: object) -> None:
         assert isinstance(saved, sqlite3.Connection)
-        saved.backup(_writer(store))
+        # A follower of a store in memory may be about to look by way of the same connection.
+        with store._connections._turn:  # type: ignore[attr-defined]
+            saved.backup(_writer(store))
         saved.close()
 
     def empty(self, store: Store) -> None:

@@ -87,7 +87,8 @@ class LimitSettings:
             values.whole(1, 10_000),
             "clusters",
             "Clusters that a process follows, and past which no write makes another one.",
-            "Each costs a thread and an index; far more than anybody has.",
+            "Each costs a thread, an index and, with Redis, three open files; far more than anybody"
+            " has.",
         ),
     ] = 1024
     max_connections: Annotated[

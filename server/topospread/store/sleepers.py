@@ -1,32 +1,80 @@
-"""Threads that wait for news of a cluster, and how others wake them.
-
-A sleeper waits on a socket pair, so that it can wait for a network connection at the same time, and
-so that waking it is one byte that never blocks.
-"""
+"""Threads that wait for news of a cluster, and how others wake them."""
 
 from __future__ import annotations
 
 import selectors
 import socket
 from contextlib import contextmanager
-from threading import Lock
-from typing import TYPE_CHECKING
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Generic
+
+from typing_extensions import TypeVar, override
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
-class Sleeper:
-    """One waiting thread."""
+class LocalSleeper:
+    """One waiting thread, which only this process wakes: it costs no open file.
+
+    Attributes:
+        at: what the thread has seen of its cluster.
+    """
 
     def __init__(self) -> None:
+        self.at: object = None
         self._woken = False
+        self._rung = Event()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until rung or the time is over; returns whether it rang."""
+        rang = self._rung.wait(max(0.0, seconds))
+        self.drain()
+        return rang
+
+    def woken(self) -> bool:
+        """Whether somebody asked for the wait to end; news alone does not."""
+        return self._woken
+
+    def begin(self, at: object, *, woken: bool) -> None:
+        """Make ready for another thread."""
+        self.drain()
+        self.at = at
+        self._woken = woken
+
+    def wake(self) -> None:
+        """Ask for the wait to end."""
+        self._woken = True
+        self.ring()
+
+    def ring(self) -> None:
+        """End one wait; a ring before the wait begins counts, too."""
+        self._rung.set()
+
+    def drain(self) -> None:
+        """Forget the rings so far."""
+        self._rung.clear()
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class Sleeper(LocalSleeper):
+    """One waiting thread, which can wait for a network connection at the same time.
+
+    So it waits on a socket pair; waking it is one byte that never blocks.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
         self._ear, self._bell = socket.socketpair()
         self._ear.setblocking(False)
         self._bell.setblocking(False)
-        self._selector = selectors.DefaultSelector()
+        # Of these two or three sockets; epoll would be one more open file.
+        self._selector = selectors.PollSelector()
         self._selector.register(self._ear, selectors.EVENT_READ)
 
+    @override
     def wait(self, seconds: float) -> bool:
         """Wait until rung or the time is over; returns whether it rang."""
         return self._ear in self._ready(seconds)
@@ -43,38 +91,24 @@ class Sleeper:
         finally:
             self._selector.unregister(connection)
 
-    def woken(self) -> bool:
-        """Whether somebody asked for the wait to end; news alone does not."""
-        return self._woken
-
-    def begin(self, *, woken: bool) -> None:
-        """Make ready for another thread."""
-        self.drain()
-        self._woken = woken
-
-    def wake(self) -> None:
-        """Ask for the wait to end."""
-        self._woken = True
-        self.ring()
-
+    @override
     def ring(self) -> None:
-        """End one wait; a ring before the wait begins counts, too."""
         try:
             self._bell.send(b"!")
         except OSError:
             # Full: it will wake up anyway. Closed: nobody sleeps there any more.
             return
 
+    @override
     def drain(self) -> None:
-        """Forget the rings so far."""
         try:
             while self._ear.recv(64):
                 pass
         except BlockingIOError:
             return
 
+    @override
     def close(self) -> None:
-        """Give the sockets back."""
         self._selector.close()
         self._ear.close()
         self._bell.close()
@@ -88,22 +122,31 @@ class Sleeper:
         return ready
 
 
-class Sleepers:
+AnySleeper = TypeVar("AnySleeper", bound=LocalSleeper, default=Sleeper)
+
+
+class Sleepers(Generic[AnySleeper]):
     """All sleepers of one store object, by cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], AnySleeper]) -> None:
+        self._make = make
         self._lock = Lock()
-        self._asleep: dict[str, set[Sleeper]] = {}
+        self._asleep: dict[str, set[AnySleeper]] = {}
         self._missed: set[str] = set()
-        self._spare: list[Sleeper] = []
+        self._spare: list[AnySleeper] = []
         self.closed = False
 
     @contextmanager
-    def sleeping(self, cluster: str) -> Iterator[Sleeper]:
-        """Register the calling thread; a wake that found nobody is delivered at once."""
+    def sleeping(self, cluster: str, at: object = None) -> Iterator[AnySleeper]:
+        """Register the calling thread; a wake that found nobody is delivered at once.
+
+        Args:
+            cluster: whose news it waits for.
+            at: what it has seen of the cluster, for notify_behind().
+        """
         with self._lock:
-            sleeper = self._spare.pop() if self._spare else Sleeper()
-            sleeper.begin(woken=self.closed or cluster in self._missed)
+            sleeper = self._spare.pop() if self._spare else self._make()
+            sleeper.begin(at, woken=self.closed or cluster in self._missed)
             self._missed.discard(cluster)
             self._asleep.setdefault(cluster, set()).add(sleeper)
         try:
@@ -132,6 +175,15 @@ class Sleepers:
         with self._lock:
             for sleeper in self._asleep.get(cluster, ()):
                 sleeper.ring()
+
+    def notify_behind(self, heads: Mapping[str, object]) -> None:
+        """Tell those of news who have seen something else of their cluster than this."""
+        with self._lock:
+            for cluster, sleepers in self._asleep.items():
+                head = heads.get(cluster)
+                for sleeper in sleepers:
+                    if sleeper.at != head:
+                        sleeper.ring()
 
     def close(self) -> None:
         """End all waits, now and later."""

@@ -27,7 +27,7 @@ from topospread.store.redis.following import Tail
 from topospread.store.redis.format import check_format
 from topospread.store.redis.script import Script
 from topospread.store.redis.tail import Tails
-from topospread.store.sleepers import Sleepers
+from topospread.store.sleepers import Sleeper, Sleepers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -65,7 +65,7 @@ class RedisStore:
         self._settings = settings
         self._wires = wires
         self._script = Script(wires)
-        self._sleepers = Sleepers()
+        self._sleepers = Sleepers(Sleeper)
         self._tails = Tails(wires.ways, settings)
         self._tail = Tail(wires, self._tails, self._sleepers)
         self.warnings = warnings

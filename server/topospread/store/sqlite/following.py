@@ -1,20 +1,26 @@
-"""Following the log: look, then sleep until this process writes or the file changes under us."""
+"""Following the log: look, then sleep until this process writes or another one changes the file.
+
+One thread looks whether the file has changed, for all clusters that are followed, and wakes those
+of them that have news: a cluster that nothing happens to costs a thread that sleeps.
+"""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import RevisionUnavailable
+from topospread.errors import ConfigError, RevisionUnavailable, StoreUnavailable
 from topospread.store import values
 from topospread.store.api import Revision, Transaction
 from topospread.store.sqlite import clusters
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from topospread.store.sleepers import Sleeper, Sleepers
+    from topospread.store.sleepers import LocalSleeper, Sleepers
     from topospread.store.sqlite.connections import Connections
 
 BUSY_POLL: Final = 0.002
@@ -22,50 +28,100 @@ IDLE_POLL: Final = 0.02
 BUSY_SECONDS: Final = 1.0
 """Other processes' writes are polled for: every 2 ms for a second after news or a wake, else 20."""
 
+BROKEN_POLL: Final = 0.1
+"""Seconds between two looks while no file can be watched."""
+
+SHARE: Final = 10
+"""Of the time, one part in so many goes into polling at most, however many clusters there are."""
+
 
 class Tail:
     """The follow() of one store object."""
 
-    def __init__(self, connections: Connections, sleepers: Sleepers) -> None:
+    def __init__(self, connections: Connections, sleepers: Sleepers[LocalSleeper]) -> None:
         self._connections = connections
         self._sleepers = sleepers
-        self._busy_until: dict[str, float] = {}
+        self._busy_until = 0.0
+        self._hurry = Event()
+        self._lock = Lock()
+        self._watcher = Thread(target=self._watch, name="watch-sqlite", daemon=True)
+        self._watches = False
 
     def follow(
         self, cluster: str, identity: str, after: Revision, wait: float, limit: int
     ) -> Sequence[Transaction]:
         """As the contract says."""
         deadline = time.monotonic() + wait
-        with self._sleepers.sleeping(cluster) as sleeper, self._connections.watch() as version:
+        at = (identity, after.number, after.tag)
+        with self._sleepers.sleeping(cluster, at) as sleeper:
+            # A database in memory is written by this process only, which rings.
+            if wait > 0 and not self._watches and not self._connections.in_memory:
+                self._begin_to_watch()
             while True:
-                seen = version()
                 with self._connections.snapshot() as connection:
                     found = _after(connection, cluster, identity, after, limit)
                 if found:
-                    self.expect_news(cluster)
+                    self.expect_news()
                     return found
-                if seen < 0:
-                    return ()  # watched is a file that nobody writes to any more
-                if not self._sleep(cluster, sleeper, deadline, lambda: version() != seen):  # noqa: B023
+                if sleeper.woken() or not sleeper.wait(deadline - time.monotonic()):
                     return ()
 
-    def expect_news(self, cluster: str) -> None:
-        """Somebody waits for this cluster, or it just had news: poll fast for a while."""
-        self._busy_until[cluster] = time.monotonic() + BUSY_SECONDS
+    def expect_news(self) -> None:
+        """Somebody waits for news, or there just were some: poll fast for a while."""
+        now = time.monotonic()
+        slow = now >= self._busy_until
+        self._busy_until = now + BUSY_SECONDS
+        if slow:
+            self._hurry.set()
 
-    def _sleep(
-        self, cluster: str, sleeper: Sleeper, deadline: float, changed: Callable[[], bool]
-    ) -> bool:
-        """Sleep until it is worth to look again; False when the call is to end."""
-        while not sleeper.woken() and (now := time.monotonic()) < deadline:
-            seconds = deadline - now
-            # A database in memory is written by this process only, which rings.
-            if not self._connections.in_memory:
-                busy = now < self._busy_until.get(cluster, 0.0)
-                seconds = min(seconds, BUSY_POLL if busy else IDLE_POLL)
-            if (sleeper.wait(seconds) and not sleeper.woken()) or changed():
-                return True
-        return False
+    def close(self) -> None:
+        """Stop polling, after the sleepers and the connections were closed."""
+        self._hurry.set()
+        with self._lock:
+            if self._watches:
+                self._watcher.join()
+
+    # ------------------------------ what other processes write
+
+    def _begin_to_watch(self) -> None:
+        with self._lock:
+            if not (self._watches or self._connections.closed):
+                self._watches = True
+                self._watcher.start()
+
+    def _watch(self) -> None:
+        while not self._connections.closed:
+            # Those who follow find out by themselves what is wrong, and say so.
+            with suppress(StoreUnavailable, ConfigError):
+                self._watch_file()
+            self._sleepers.notify_behind({})
+            if not self._connections.closed:
+                self._hurry.wait(BROKEN_POLL)
+                self._hurry.clear()
+
+    def _watch_file(self) -> None:
+        """Wake those who are behind, until another file is at the path."""
+        with self._connections.watch() as version:
+            seen = None
+            while not self._connections.closed and (now := version()) >= 0:
+                began = time.monotonic()
+                if now != seen:
+                    # After the version, so that what comes in between is another version.
+                    self._sleepers.notify_behind(self._heads())
+                    seen = now
+                self._pause(time.monotonic() - began)
+
+    def _heads(self) -> dict[str, object]:
+        with self._connections.reading() as connection:
+            rows = connection.execute("SELECT name, identity, number, tag FROM cluster").fetchall()
+        return {name: tuple(head) for name, *head in rows}
+
+    def _pause(self, took: float) -> None:
+        busy = time.monotonic() < self._busy_until
+        if not self._connections.closed and self._hurry.wait(
+            max(BUSY_POLL if busy else IDLE_POLL, SHARE * took)
+        ):
+            self._hurry.clear()
 
 
 def _after(

@@ -19,7 +19,7 @@ from topospread.store.api import (
     Transaction,
     Unchanged,
 )
-from topospread.store.sleepers import Sleepers
+from topospread.store.sleepers import LocalSleeper, Sleepers
 from topospread.store.sqlite import clusters, feeders, reading, writing
 from topospread.store.sqlite.connections import Connections
 from topospread.store.sqlite.following import Tail
@@ -42,7 +42,7 @@ class SqliteStore:
     def __init__(self, url: SqliteURL, settings: StoreSettings) -> None:
         self._url = url
         self._settings = settings
-        self._sleepers = Sleepers()
+        self._sleepers = Sleepers(LocalSleeper)
         self._connections = Connections(url, settings.timeout)
         self._tail = Tail(self._connections, self._sleepers)
         self.warnings: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class SqliteStore:
 
     def wake(self, cluster: str) -> None:
         """See the contract."""
-        self._tail.expect_news(cluster)
+        self._tail.expect_news()
         self._sleepers.wake(cluster)
 
     def apply(
@@ -194,6 +194,7 @@ class SqliteStore:
         """See the contract."""
         self._sleepers.close()
         self._connections.close()
+        self._tail.close()
 
 
 def _now() -> int:
