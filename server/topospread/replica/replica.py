@@ -305,6 +305,33 @@ class Replica:
                 self._take_in(found)
         return self.loaded()
 
+    def renewed(self, lost: View, deadline: float) -> None:
+        """Wait until a view that the store's log does not continue has given way to another one.
+
+        Raises:
+            DeadlineExceeded: it takes longer.
+            Unavailable: the server is going away.
+        """
+        self.look()
+
+        def reached() -> bool:
+            view = self.loaded()
+            return self._loaded and (view.identity, view.revision) != (lost.identity, lost.revision)
+
+        while not (self.gone or reached()):
+            try:
+                self._await(reached, min(deadline, time.monotonic() + LONG_WAIT))
+            except RevisionUnavailable:
+                return  # dropped: whoever asks next finds out
+            except DeadlineExceeded:
+                if time.monotonic() >= deadline:
+                    raise
+                if self.identity_changed:
+                    return  # likewise; no other view comes before that is accepted
+            except Unavailable:  # it has begun
+                if self._stopping.is_set():
+                    raise
+
     def _await(self, reached: Callable[[], bool], deadline: float) -> None:
         with self._changed:
             self._waiting += 1

@@ -57,7 +57,7 @@ class Holding:
         self.engine = engine
         self.store = store
         self._entering_wait = entering_wait
-        self._rounds = Rounds(engine, store, thread_time)
+        self._rounds = Rounds(engine, store, entering_wait, thread_time)
         self._lines = [Line() for _ in range(LINES)]
 
     def wanted(self, ask: Ask, pod: bytes | PodRef, lifetime: int) -> Wanted:

@@ -83,14 +83,20 @@ class Rounds:
     Args:
         engine: judges pods.
         store: keeps what is held.
+        entering_wait: as Holding's.
         thread_time: processor time of the calling thread, in seconds.
     """
 
     def __init__(
-        self, engine: Engine, store: Store, thread_time: Callable[[], float] = time.thread_time
+        self,
+        engine: Engine,
+        store: Store,
+        entering_wait: Callable[[], Callable[[], None]],
+        thread_time: Callable[[], float] = time.thread_time,
     ) -> None:
         self._engine = engine
         self._store = store
+        self._entering_wait = entering_wait
         self._thread_time = thread_time
         self._claims: Bounded[tuple[Judgeable, Demand], Claim] = Bounded(CLAIM_BYTES, CLAIMS)
 
@@ -230,8 +236,12 @@ class Rounds:
 
         Raises:
             Conflict: what is held for the pod is not what the call's first run held.
+            Unavailable: that cannot be told now.
         """
-        reservations = replica.pull().snapshot.reservations
+        try:
+            reservations = replica.pull().snapshot.reservations
+        except (RevisionUnavailable, IdentityChanged) as cause:
+            raise _anew(cause) from cause
         found = reservations.get(f"{wanted.namespace}/{name}")
         if found is not None and not found.id.endswith(_written(wanted.request_id)):
             raise Conflict(
@@ -265,9 +275,13 @@ class Rounds:
         replica = self._engine.replicas.at_hand(job.wanted.ask.cluster)
         if replica is None:
             return False
+        view = replica.loaded()
         try:
             return replica.pull().token != held.token
-        except (RevisionUnavailable, IdentityChanged) as cause:
+        except RevisionUnavailable as cause:
+            self._await_renewal([job], view, cause)
+            return True
+        except IdentityChanged as cause:
             raise _anew(cause) from cause
 
     def _write(self, decided: Sequence[Decided], line: Line) -> bool:
@@ -288,6 +302,12 @@ class Rounds:
                 )
         except Conflict as conflict:
             self._overtaken(decided, conflict)
+            return False
+        except RevisionUnavailable as cause:
+            # Nothing was written; what it was judged at is no part of the log any more.
+            for each in decided:
+                each.job.writing = False
+            self._await_renewal([each.job for each in decided], oldest, cause)
             return False
         except Exception as failure:  # noqa: BLE001 - raised where it is waited for
             for each in decided:
@@ -321,20 +341,42 @@ class Rounds:
             each.job.wanted.conflicts += 1
             if now >= each.job.give_up_at:
                 each.job.fail(_too_often(each.job.wanted, conflict))
-        replica = self._engine.replicas.at_hand(decided[0].job.wanted.ask.cluster)
+        jobs = [each.job for each in decided]
+        replica = self._engine.replicas.at_hand(jobs[0].wanted.ask.cluster)
+        if replica is None:
+            return
+        view = replica.loaded()
         try:
-            if replica is not None:
-                replica.pull()
-        except (RevisionUnavailable, IdentityChanged) as cause:
-            self._fail(decided, _anew(cause))
+            replica.pull()
+        except RevisionUnavailable as cause:
+            self._await_renewal(jobs, view, cause)
+        except IdentityChanged as cause:
+            self._fail(jobs, _anew(cause))
         except StoreUnavailable as failure:
-            self._fail(decided, failure)
+            self._fail(jobs, failure)
+
+    def _await_renewal(self, jobs: Sequence[Job], lost: View, cause: RevisionUnavailable) -> None:
+        """Wait for a view that the log continues; whose time is over by then is told so."""
+        jobs = [job for job in jobs if not job.done]
+        replica = self._engine.replicas.at_hand(jobs[0].wanted.ask.cluster) if jobs else None
+        if replica is None:
+            return
+        try:
+            leave = self._entering_wait()
+            try:
+                replica.renewed(lost, min(job.give_up_at for job in jobs))
+            finally:
+                leave()
+        except DeadlineExceeded:
+            self._fail([job for job in jobs if job.is_late], _anew(cause))
+        except Exception as failure:  # noqa: BLE001 - raised where it is waited for
+            self._fail(jobs, failure)
 
     @staticmethod
-    def _fail(decided: Sequence[Decided], failure: Exception) -> None:
-        for each in decided:
-            if not each.job.done:
-                each.job.fail(failure)
+    def _fail(jobs: Sequence[Job], failure: Exception) -> None:
+        for job in jobs:
+            if not job.done:
+                job.fail(failure)
 
 
 def _written(request_id: int) -> str:

@@ -1,0 +1,84 @@
+"""Place where the state that it was judged at is no part of the store's log any more.
+
+Nothing was written then, so the pod is judged again, at the state that there is.
+"""
+
+from __future__ import annotations
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults.load import CLUSTER, client_of, pod, stored_pods, zones
+from tests.servers import incoming
+from tests.store.backends import RedisBackend, SqliteBackend
+from topospread.codec.stored import stored
+from topospread.store.api import Put
+from topospread.store.settings import StoreSettings
+from topospread_client.errors import RevisionUnavailable
+from topospread_client.manifests import object_from_manifest
+from topospread_client.requests import Consistency
+
+if TYPE_CHECKING:
+    from tests.store.backends import Backend
+
+KEPT = 4
+"""Changes that the log keeps."""
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def backend(request, tmp_path) -> Backend:
+    if request.param == "redis":
+        return RedisBackend(request.getfixturevalue("redis_url"))
+    return SqliteBackend(f"sqlite://{tmp_path}/state.db")
+
+
+def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call):
+    server = serve(backend.url)
+    client = call(server)
+    client.apply(zones())
+    with (
+        closing(backend.open(StoreSettings(log_limit=KEPT))) as store,
+        ThreadPoolExecutor(1) as elsewhere,
+    ):
+        for attempt in range(3):
+            before = client.node_table().revision
+            server.process.send_signal(signal.SIGSTOP)
+            asked = {**incoming(), "metadata": {**incoming()["metadata"], "name": f"p-{attempt}"}}
+            placing = elsewhere.submit(client.place, asked)
+            for number in range(KEPT * 4):
+                made = object_from_manifest(pod(f"w-{attempt}-{number}"))
+                assert made is not None, "its kind is known"
+                store.apply(CLUSTER, [Put(stored(made))])
+            server.process.send_signal(signal.SIGCONT)
+
+            assert placing.result().node
+
+            # Who names a revision that the log does not reach is told so, as ever.
+            with pytest.raises(RevisionUnavailable):
+                list(client.watch(revision=before))
+
+
+def test_after_writes_were_lost_a_pod_is_placed_all_the_same(start_redis, serve):
+    master = start_redis(options={"appendonly": "no"})
+    server = serve(master.url)
+    with client_of(server.address, retries=True) as client, ThreadPoolExecutor(1) as elsewhere:
+        client.apply(zones())
+        for attempt in range(3):
+            with master.client() as redis:
+                redis.save()
+            lost = client.apply([pod(f"lost-{attempt}")]).revision
+            server.process.send_signal(signal.SIGSTOP)
+            placing = elsewhere.submit(client.place, incoming())
+            master.kill()
+            master.start()
+            server.process.send_signal(signal.SIGCONT)
+
+            assert placing.result().node
+
+            with pytest.raises(RevisionUnavailable):
+                client.node_table(consistency=Consistency(at_least_as_fresh=lost))
+        assert stored_pods(client) == set()
