@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+from weakref import WeakSet
 
 import grpc
 import grpc.aio
@@ -22,22 +25,28 @@ from topospread_client import (
     writing,
 )
 from topospread_client.aio_stream import AsyncEvaluateStream
+from topospread_client.channels import CLOSED
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
     Connection,
 )
 from topospread_client.conversation import DEFAULT_WINDOW, Conversation, Line
-from topospread_client.errors import Unavailable
+from topospread_client.errors import (
+    Closed,
+    InvalidRequest,
+    TopospreadClientError,
+    Unavailable,
+)
 from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
-from topospread_client.status import FailedCall, error_of
+from topospread_client.repeats import Repeats, seconds
+from topospread_client.status import CANCELLED, FailedCall, error_of
 from topospread_client.tracing import outgoing, traceparent_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    from topospread_client.rpcs import Rpc
     from topospread_proto.v1.cluster_state_pb2 import Object
     from topospread_proto.v1.spread_engine_pb2 import EvaluateStreamRequest
 
@@ -127,13 +136,15 @@ class AsyncClient:
         """
         if isinstance(connection, str):
             connection = Connection(connection)
-        self.session: Final = Session(cluster, timeout, connection.retries)
-        self._timeout = timeout
-        self._bulk_timeout = bulk_timeout
-        self._retries = connection.retries
+        self.session: Final = Session(cluster)
+        self._timeout = seconds(timeout, DEFAULT_TIMEOUT)
+        self._bulk_timeout = seconds(bulk_timeout, DEFAULT_BULK_TIMEOUT)
+        self._lasts = connection.retry_timeout if connection.retries else 0.0
         self._token = connection.shown()
-        self._channel = connection.open_aio()
-        self._stubs: dict[str, Callable[..., Any]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._channels = connection.open_aio()
+        self._closing = asyncio.Event()
+        self._conversations: WeakSet[Conversation] = WeakSet()
 
     place = _awaited(placement.place)
     reserve = _awaited(placement.reserve)
@@ -175,23 +186,40 @@ class AsyncClient:
         if window < 1:
             raise ValueError(f"window: {window} questions at once: at least one is needed")
         metadata = outgoing(traceparent)
+        channels, token = self._channels, self._token
 
         def open_line() -> Line:
-            shown = (*metadata, *self._token.metadata())
+            shown = (*metadata, *token.metadata())
             questions: asyncio.Queue[EvaluateStreamRequest | None] = asyncio.Queue()
-            call = self._stub(rpcs.EVALUATE_STREAM, self._channel.stream_stream)(
+            stubs = channels.newest()
+            call = stubs.of(rpcs.EVALUATE_STREAM, "stream_stream")(
                 _until_none(questions), metadata=shown
             )
-            return Line(call, questions.put_nowait)
+            return Line(call, questions.put_nowait, stubs)
 
         conversation = Conversation(
-            open_line, timeout=self._timeout, retries=self._retries, metadata=metadata
+            open_line, timeout=self._timeout, lasts=self._lasts, metadata=metadata
         )
-        return AsyncEvaluateStream(self.session, conversation, window)
+        self._conversations.add(conversation)
+        if self._channels.closed:
+            conversation.close(CLOSED)
+        return AsyncEvaluateStream(self.session, conversation, window, self._loop)
 
     async def close(self) -> None:
-        """End the connection; calls under way fail."""
-        await self._channel.close()
+        """End the connection, from whichever loop: calls under way fail with `Closed`."""
+        if asyncio.get_running_loop() is self._loop or self._loop.is_closed():
+            await self._close()
+        else:
+            closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
+            await asyncio.wrap_future(closing)
+
+    async def _close(self) -> None:
+        channels = self._channels.close()
+        self._closing.set()
+        for conversation in list(self._conversations):
+            conversation.close(CLOSED)
+        for channel in channels:
+            await channel.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -211,9 +239,7 @@ class AsyncClient:
             while True:
                 try:
                     reply = await self._call(ask)
-                except grpc.aio.AioRpcError as failed:
-                    error = error_of(cast("FailedCall", failed))
-                    error.__cause__ = failed
+                except TopospreadClientError as error:
                     ask = operation.throw(error)
                 else:
                     ask = operation.send(reply)
@@ -221,44 +247,92 @@ class AsyncClient:
             return cast("_T", done.value)
 
     async def follow(self, subscription: Subscription[_T]) -> AsyncIterator[_T]:
-        """Open a server stream and read it."""
+        """Open a server stream and read it; what ends before its first message is opened again."""
         ask = subscription.ask
-        stub = self._stub(ask.rpc, self._channel.unary_stream)
-        call = stub(ask.request, timeout=ask.timeout, metadata=self._metadata(ask))
-        try:
-            async for message in call:
-                yield subscription.decode(message)
-            # What is followed has no end: to fall silent would tell that nothing changes any more.
-            raise Unavailable("the server ended the stream: open another one", reached=True)
-        except grpc.aio.AioRpcError as failed:
-            raise error_of(cast("FailedCall", failed)) from failed
-        finally:
-            call.cancel()
+        repeats = Repeats(seconds(ask.timeout, math.inf), min(self._lasts, self._timeout))
+        while True:
+            begun, call, asked_before = False, None, _times_cancelled()
+            try:
+                stubs = self._channels.newest()
+                stub = stubs.of(ask.rpc, "unary_stream")
+                call = stub(ask.request, timeout=repeats.left(), metadata=self._metadata(ask))
+                while (message := await call.read()) is not grpc.aio.EOF:
+                    begun = True
+                    yield subscription.decode(message)
+                    asked_before = _times_cancelled()  # it may be read by another task now
+                # It has no end: to fall silent would tell that nothing changes any more.
+                raise Unavailable("the server ended the stream: open another one", reached=True)
+            except (*_FAILURES, asyncio.CancelledError) as failed:
+                error = self._error(failed, asked_before)
+            finally:
+                if call is not None:
+                    call.cancel()
+            pause = None if begun else repeats.pause_after(error)
+            if pause is None:
+                raise error
+            await self._pause(pause)
 
     async def _call(self, ask: Ask) -> Reply[Any]:
-        if ask.pause:
-            await asyncio.sleep(ask.pause)
-        kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
-        timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
-        call = self._stub(ask.rpc, kind)(ask.request, timeout=timeout, metadata=self._metadata(ask))
-        message = await call
-        trace = traceparent_in(await call.trailing_metadata())
-        return Reply(message, trace or traceparent_in(await call.initial_metadata()))
+        timeout = seconds(ask.timeout, self._bulk_timeout if ask.bulk else self._timeout)
+        repeats = Repeats(timeout, self._lasts if ask.repeated else 0.0)
+        asked_before = _times_cancelled()
+        while True:
+            stubs = self._channels.newest()
+            stub = stubs.of(ask.rpc, "stream_unary" if ask.bulk else "unary_unary")
+            try:
+                call = stub(ask.request, timeout=repeats.left(), metadata=self._metadata(ask))
+                message = await call
+                trace = traceparent_in(await call.trailing_metadata())
+                return Reply(message, trace or traceparent_in(await call.initial_metadata()))
+            except (*_FAILURES, asyncio.CancelledError) as failed:
+                error = self._error(failed, asked_before)
+            pause = repeats.pause_after(error)
+            if pause is None:
+                raise repeats.told(ask, error)
+            await self._pause(pause)
+            ask.before_repeat()
+
+    async def _pause(self, pause: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._closing.wait()
+
+    def _error(self, failed: BaseException, asked_before: int) -> TopospreadClientError:
+        """What to raise for what gRPC raised.
+
+        Raises:
+            CancelledError: that was it, and it is meant for the task.
+        """
+        closed = self._channels.closed
+        if isinstance(failed, asyncio.CancelledError) and (
+            not closed or _times_cancelled() > asked_before
+        ):
+            raise failed
+        error: TopospreadClientError
+        if isinstance(failed, grpc.aio.AioRpcError):
+            error = error_of(cast("FailedCall", failed))
+            ours = closed and failed.code() is CANCELLED
+        else:
+            error = InvalidRequest(str(failed))
+            ours = closed
+        if ours:
+            # gRPC raises CancelledError, too, in whoever waits for a call that another has ended.
+            error = Closed(CLOSED)
+        error.__cause__ = failed
+        return error
 
     def _metadata(self, ask: Ask) -> tuple[tuple[str, str], ...]:
         return (*outgoing(ask.traceparent), *self._token.metadata())
 
-    def _stub(
-        self, rpc: Rpc[Any, Any], kind: Callable[..., Callable[..., Any]]
-    ) -> Callable[..., Any]:
-        stub = self._stubs.get(rpc.path)
-        if stub is None:
-            stub = self._stubs[rpc.path] = kind(
-                rpc.path,
-                request_serializer=rpc.request.SerializeToString,
-                response_deserializer=rpc.response.FromString,
-            )
-        return stub
+
+_FAILURES: Final = (grpc.aio.AioRpcError, grpc.aio.UsageError, ValueError)
+"""What gRPC raises: for a failed call, on a closed channel, for odd metadata."""
+
+
+def _times_cancelled() -> int:
+    """How often somebody has asked for the end of the task that runs."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 async def _until_none(

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, cast
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, cast
 
 import grpc
 import grpc.aio
 
 from topospread_client import engine
+from topospread_client.repeats import to_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
 
     from topospread_client.answers import Evaluation
-    from topospread_client.conversation import Conversation, Outcome, Question
+    from topospread_client.conversation import Conversation, Line, Outcome, Question
     from topospread_client.operations import Operation, Session
     from topospread_client.requests import PodLike
     from topospread_client.status import FailedCall
@@ -80,11 +82,25 @@ class AsyncEvaluateStream:
         session: of the client.
     """
 
-    def __init__(self, session: Session, conversation: Conversation, window: int) -> None:
+    def __init__(
+        self,
+        session: Session,
+        conversation: Conversation,
+        window: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         self.session = session
         self._conversation = conversation
         self._window = window
-        self._reading = asyncio.Lock()
+        self._loop = loop
+        self._closed = asyncio.Event()
+        conversation.on_close = self._closed.set
+
+    def __del__(self) -> None:
+        # Its reader would wait for ever. This may be another thread, or after the loop's end.
+        if hasattr(self, "_closed") and not self._closed.is_set():
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._conversation.close)
 
     evaluate = _answered(engine.evaluate)
     evaluate_all = _answered_all(engine.evaluate)
@@ -106,56 +122,85 @@ class AsyncEvaluateStream:
 
     async def answer(self, operation: Operation[Evaluation]) -> Evaluation:
         """Ask one question and wait for the answer."""
-        question = self._conversation.ask(operation)
-        await self._wait(question)
+        told = asyncio.Event()
+        question = self._conversation.ask(operation, told.set)
+        self._see_to_reading()
+        await self._wait(question, told)
         return question.result()
 
     async def answers(
         self, operations: Iterable[Operation[Evaluation]]
     ) -> AsyncGenerator[Outcome, None]:
         """Ask several questions, as many at once as the window is wide."""
-        asked: deque[Question] = deque()
+        asked: deque[tuple[Question, asyncio.Event]] = deque()
         try:
             for operation in operations:
-                asked.append(self._conversation.try_to_ask(operation))
+                told = asyncio.Event()
+                asked.append((self._conversation.try_to_ask(operation, told.set), told))
+                self._see_to_reading()
                 if len(asked) == self._window:
                     yield await self._outcome(asked)
             while asked:
                 yield await self._outcome(asked)
         finally:
-            self._conversation.forget(asked)
+            self._conversation.forget(question for question, _ in asked)
 
-    async def _outcome(self, asked: deque[Question]) -> Outcome:
-        await self._wait(asked[0])
-        outcome = asked.popleft().outcome
+    async def _outcome(self, asked: deque[tuple[Question, asyncio.Event]]) -> Outcome:
+        await self._wait(*asked[0])
+        outcome = asked.popleft()[0].outcome
         assert outcome is not None, "that is what was waited for"
         return outcome
 
-    async def _wait(self, question: Question) -> None:
-        """Wait for the outcome, first until no other task reads."""
+    async def _wait(self, question: Question, told: asyncio.Event) -> None:
+        if question.outcome is not None:
+            return
         try:
-            async with asyncio.timeout(question.timeout), self._reading:
-                while question.outcome is None:
-                    await self._read(question)
+            async with asyncio.timeout(to_grpc(question.timeout)):
+                await told.wait()
         except TimeoutError:
-            question.time_out()
+            self._conversation.time_out(question)
+        except BaseException:
+            self._conversation.forget((question,))
+            raise
 
-    async def _read(self, question: Question) -> None:
-        """Wait for one message, whosever answer it is."""
-        conversation = self._conversation
-        line = conversation.line()
-        try:
-            message = await line.call.read()
-        except grpc.aio.AioRpcError as failed:
-            conversation.ended(line, cast("FailedCall", failed))
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                conversation.forget((question,))
-                raise
-            # gRPC says so, too, when somebody else has given the call up.
-        else:
-            if message is grpc.aio.EOF:
-                conversation.ended(line, None)
+    def _see_to_reading(self) -> None:
+        """Have a task read, if none does."""
+        if self._conversation.wants_reader():
+            reader = self._loop.create_task(_read(self._conversation, self._closed))
+            _READERS.add(reader)
+            reader.add_done_callback(_READERS.discard)
+
+
+_READERS: Final[set[asyncio.Task[None]]] = set()
+"""The loop itself keeps none."""
+
+
+async def _read(conversation: Conversation, closed: asyncio.Event) -> None:
+    """Take in what the server says until there is nothing to wait for."""
+    try:
+        while (line := conversation.next_line()) is not None:
+            if isinstance(line, float):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(line):
+                        await closed.wait()
             else:
-                conversation.answered(message)
+                await _read_line(conversation, line)
+    except asyncio.CancelledError:
+        conversation.close("the event loop ends")
+        raise
+
+
+async def _read_line(conversation: Conversation, line: Line) -> None:
+    try:
+        while (message := await line.call.read()) is not grpc.aio.EOF:
+            conversation.answered(line, message)
+    except grpc.aio.AioRpcError as failed:
+        conversation.ended(line, cast("FailedCall", failed))
+    except asyncio.CancelledError:
+        # gRPC raises it, too, when the call has been given up.
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        conversation.broke(line)
+    else:
+        conversation.ended(line, None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import time
+import math
+import threading
 from functools import wraps
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
+from weakref import WeakSet
 
 import grpc
 
@@ -21,15 +23,22 @@ from topospread_client import (
     state,
     writing,
 )
+from topospread_client.channels import CLOSED
 from topospread_client.connection import (
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
     Connection,
 )
 from topospread_client.conversation import DEFAULT_WINDOW, Conversation, Line
-from topospread_client.errors import Unavailable
+from topospread_client.errors import (
+    Closed,
+    InvalidRequest,
+    TopospreadClientError,
+    Unavailable,
+)
 from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
-from topospread_client.status import FailedCall, error_of
+from topospread_client.repeats import Repeats, seconds
+from topospread_client.status import CANCELLED, FailedCall, error_of
 from topospread_client.stream import EvaluateStream
 from topospread_client.tracing import outgoing, traceparent_in
 
@@ -37,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from topospread_client.rpcs import Rpc
     from topospread_proto.v1.cluster_state_pb2 import Object
     from topospread_proto.v1.spread_engine_pb2 import EvaluateStreamRequest
 
@@ -124,13 +132,14 @@ class Client:
         """
         if isinstance(connection, str):
             connection = Connection(connection)
-        self.session: Final = Session(cluster, timeout, connection.retries)
-        self._timeout = timeout
-        self._bulk_timeout = bulk_timeout
-        self._retries = connection.retries
+        self.session: Final = Session(cluster)
+        self._timeout = seconds(timeout, DEFAULT_TIMEOUT)
+        self._bulk_timeout = seconds(bulk_timeout, DEFAULT_BULK_TIMEOUT)
+        self._lasts = connection.retry_timeout if connection.retries else 0.0
         self._token = connection.shown()
-        self._channel = connection.open()
-        self._stubs: dict[str, Callable[..., Any]] = {}
+        self._channels = connection.open()
+        self._closing = threading.Event()
+        self._conversations: WeakSet[Conversation] = WeakSet()
 
     place = _blocking(placement.place)
     reserve = _blocking(placement.reserve)
@@ -172,23 +181,33 @@ class Client:
         if window < 1:
             raise ValueError(f"window: {window} questions at once: at least one is needed")
         metadata = outgoing(traceparent)
+        channels, token = self._channels, self._token
 
         def open_line() -> Line:
-            shown = (*metadata, *self._token.metadata())
+            shown = (*metadata, *token.metadata())
             questions: SimpleQueue[EvaluateStreamRequest | None] = SimpleQueue()
-            call = self._stub(rpcs.EVALUATE_STREAM, self._channel.stream_stream)(
+            stubs = channels.newest()
+            call = stubs.of(rpcs.EVALUATE_STREAM, "stream_stream")(
                 iter(questions.get, None), metadata=shown
             )
-            return Line(call, questions.put)
+            return Line(call, questions.put, stubs)
 
         conversation = Conversation(
-            open_line, timeout=self._timeout, retries=self._retries, metadata=metadata
+            open_line, timeout=self._timeout, lasts=self._lasts, metadata=metadata
         )
+        self._conversations.add(conversation)
+        if self._channels.closed:
+            conversation.close(CLOSED)
         return EvaluateStream(self.session, conversation, window)
 
     def close(self) -> None:
-        """End the connection; calls under way fail."""
-        self._channel.close()
+        """End the connection, from whichever thread: calls under way fail with `Closed`."""
+        channels = self._channels.close()
+        self._closing.set()
+        for conversation in list(self._conversations):
+            conversation.close(CLOSED)
+        for channel in channels:
+            channel.close()
 
     def __enter__(self) -> Self:
         return self
@@ -208,9 +227,7 @@ class Client:
             while True:
                 try:
                     reply = self._call(ask)
-                except grpc.RpcError as failed:
-                    error = error_of(cast("FailedCall", failed))
-                    error.__cause__ = failed
+                except TopospreadClientError as error:
                     ask = operation.throw(error)
                 else:
                     ask = operation.send(reply)
@@ -218,42 +235,62 @@ class Client:
             return cast("_T", done.value)
 
     def follow(self, subscription: Subscription[_T]) -> Iterator[_T]:
-        """Open a server stream and read it."""
+        """Open a server stream and read it; what ends before its first message is opened again."""
         ask = subscription.ask
-        stub = self._stub(ask.rpc, self._channel.unary_stream)
-        call = stub(ask.request, timeout=ask.timeout, metadata=self._metadata(ask))
-        try:
-            for message in call:
-                yield subscription.decode(message)
-            # What is followed has no end: to fall silent would tell that nothing changes any more.
-            raise Unavailable("the server ended the stream: open another one", reached=True)
-        except grpc.RpcError as failed:
-            raise error_of(cast("FailedCall", failed)) from failed
-        finally:
-            call.cancel()
+        repeats = Repeats(seconds(ask.timeout, math.inf), min(self._lasts, self._timeout))
+        while True:
+            begun, call = False, None
+            try:
+                stubs = self._channels.newest()
+                stub = stubs.of(ask.rpc, "unary_stream")
+                call = stub(ask.request, timeout=repeats.left(), metadata=self._metadata(ask))
+                for message in call:
+                    begun = True
+                    yield subscription.decode(message)
+                # It has no end: to fall silent would tell that nothing changes any more.
+                raise Unavailable("the server ended the stream: open another one", reached=True)
+            except (grpc.RpcError, ValueError) as failed:
+                error = self._error(failed)
+            finally:
+                if call is not None:
+                    call.cancel()
+            pause = None if begun else repeats.pause_after(error)
+            if pause is None:
+                raise error
+            self._closing.wait(pause)
 
     def _call(self, ask: Ask) -> Reply[Any]:
-        if ask.pause:
-            time.sleep(ask.pause)
-        kind = self._channel.stream_unary if ask.bulk else self._channel.unary_unary
-        timeout = ask.timeout or (self._bulk_timeout if ask.bulk else self._timeout)
-        message, call = self._stub(ask.rpc, kind).with_call(  # type: ignore[attr-defined]
-            ask.request, timeout=timeout, metadata=self._metadata(ask)
-        )
-        trace = traceparent_in(call.trailing_metadata()) or traceparent_in(call.initial_metadata())
-        return Reply(message, trace)
+        timeout = seconds(ask.timeout, self._bulk_timeout if ask.bulk else self._timeout)
+        repeats = Repeats(timeout, self._lasts if ask.repeated else 0.0)
+        while True:
+            stubs = self._channels.newest()
+            stub: Any = stubs.of(ask.rpc, "stream_unary" if ask.bulk else "unary_unary")
+            try:
+                message, call = stub.with_call(
+                    ask.request, timeout=repeats.left(), metadata=self._metadata(ask)
+                )
+            except (grpc.RpcError, ValueError) as failed:
+                error = self._error(failed)
+            else:
+                trace = traceparent_in(call.trailing_metadata())
+                return Reply(message, trace or traceparent_in(call.initial_metadata()))
+            pause = repeats.pause_after(error)
+            if pause is None:
+                raise repeats.told(ask, error)
+            self._closing.wait(pause)
+            ask.before_repeat()
+
+    def _error(self, failed: grpc.RpcError | ValueError) -> TopospreadClientError:
+        """What to raise for what gRPC raised: ValueError for a closed channel, or odd metadata."""
+        error: TopospreadClientError
+        if isinstance(failed, ValueError):
+            error = Closed(CLOSED) if self._channels.closed else InvalidRequest(str(failed))
+        elif self._channels.closed and cast("FailedCall", failed).code() is CANCELLED:
+            error = Closed(CLOSED)
+        else:
+            error = error_of(cast("FailedCall", failed))
+        error.__cause__ = failed
+        return error
 
     def _metadata(self, ask: Ask) -> tuple[tuple[str, str], ...]:
         return (*outgoing(ask.traceparent), *self._token.metadata())
-
-    def _stub(
-        self, rpc: Rpc[Any, Any], kind: Callable[..., Callable[..., Any]]
-    ) -> Callable[..., Any]:
-        stub = self._stubs.get(rpc.path)
-        if stub is None:
-            stub = self._stubs[rpc.path] = kind(
-                rpc.path,
-                request_serializer=rpc.request.SerializeToString,
-                response_deserializer=rpc.response.FromString,
-            )
-        return stub

@@ -1,20 +1,20 @@
-"""How a server is reached: address, TLS, time-outs, and the retry policy that gRPC carries out."""
+"""How a server is reached: address, TLS, time-outs, and how a connection is looked after."""
 
 from __future__ import annotations
 
 import ipaddress
-import json
 from dataclasses import dataclass, field
-from os import PathLike
-from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import grpc
 import grpc.aio
 
-from topospread_client import rpcs
+from topospread_client.channels import Channels
 from topospread_client.errors import BadConnection
+from topospread_client.tls import FilePath, Tls
 from topospread_client.token import Token
+
+__all__ = ["DEFAULT_BULK_TIMEOUT", "DEFAULT_TIMEOUT", "Connection", "Tls", "is_local"]
 
 DEFAULT_TIMEOUT: Final = 10.0
 """Seconds for one call: far above any answer's time, short enough for a person to wait for."""
@@ -22,53 +22,11 @@ DEFAULT_TIMEOUT: Final = 10.0
 DEFAULT_BULK_TIMEOUT: Final = 600.0
 """Seconds for a Replace: a large cluster is written in many pieces."""
 
+_LONGEST: Final = 86400
+"""Seconds of an option for connecting."""
+
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 """Largest answer taken: a page of objects or the names of tens of thousands of nodes."""
-
-_RETRY_POLICY: Final = {
-    # gRPC itself allows at most five attempts.
-    "maxAttempts": 5,
-    "initialBackoff": "0.1s",
-    "maxBackoff": "1s",
-    "backoffMultiplier": 2,
-    # A server that stops answers CANCELLED to calls that reach it in its last millisecond; a call
-    # that this side cancels is not repeated.
-    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
-}
-
-_FilePath: TypeAlias = str | PathLike[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """TLS options; all files are PEM.
-
-    Attributes:
-        ca: certificates that the server's must lead to; None trusts gRPC's built-in roots.
-        cert: this client's certificate chain, where the server asks for one; needs `key`.
-        key: the private key of `cert`.
-        server_name: the name that the server's certificate is checked for; None takes the address'.
-    """
-
-    ca: _FilePath | None = None
-    cert: _FilePath | None = None
-    key: _FilePath | None = None
-    server_name: str | None = None
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        """Read the files.
-
-        Raises:
-            BadConnection: a file is missing or not PEM, or one of `cert` and `key` is given alone.
-        """
-        if (self.cert is None) != (self.key is None):
-            given, missing = ("cert", "key") if self.key is None else ("key", "cert")
-            raise BadConnection(f"TLS: a {given} is given without its {missing}: give both or none")
-        return grpc.ssl_channel_credentials(
-            root_certificates=_read_pem(self.ca, "CA certificates"),
-            private_key=_read_pem(self.key, "client key"),
-            certificate_chain=_read_pem(self.cert, "client certificate"),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +34,8 @@ class Connection:
     """Where and how to connect.
 
     Attributes:
-        address: ``HOST:PORT`` or any gRPC target (``dns:///…``, ``unix:///…``).
+        address: ``HOST:PORT`` or any gRPC target (``dns:///…``, ``ipv4:HOST:PORT,HOST:PORT``,
+            ``unix:///…``).
         tls: None speaks plain text.
         insecure: allow plain text to an address that is not this machine's own.
         retries: whether calls are repeated when the server was out of reach: those that change
@@ -84,6 +43,14 @@ class Connection:
             resourceVersion, and a Release that names the reservation.
         token: shown with each call, where the server asks who calls.
         token_file: a file with the token instead; read again when it changes.
+        retry_timeout: seconds after which a call is not repeated any more, though its own time-out
+            would allow it.
+        connect_timeout: seconds until a try to connect has failed.
+        max_reconnect_backoff: seconds at most, give or take a fifth, between tries to connect.
+        keepalive: seconds without a word from the server after which it is asked for one, whether
+            or not calls are under way; servers take it for abuse below 5.
+        keepalive_timeout: seconds for its answer; then the connection is given up, calls under way
+            end with Unavailable, and the next ones connect anew.
     """
 
     address: str
@@ -91,7 +58,12 @@ class Connection:
     insecure: bool = False
     retries: bool = True
     token: str | None = field(default=None, repr=False)
-    token_file: _FilePath | None = None
+    token_file: FilePath | None = None
+    retry_timeout: float = 30.0
+    connect_timeout: float = 5.0
+    max_reconnect_backoff: float = 2.0
+    keepalive: float = 10.0
+    keepalive_timeout: float = 5.0
 
     def shown(self) -> Token:
         """What tells the server who calls.
@@ -101,24 +73,31 @@ class Connection:
         """
         return Token(self.token, self.token_file)
 
-    def open(self) -> grpc.Channel:
-        """A channel; it connects at the first call.
+    def open(self) -> Channels[grpc.Channel]:
+        """Channels; they connect at the first call.
 
         Raises:
             BadConnection: the options cannot be used.
         """
         self._check()
-        if self.tls is None:
-            return grpc.insecure_channel(self.address, options=self._options())
-        return grpc.secure_channel(self.address, self.tls.credentials(), options=self._options())
 
-    def open_aio(self) -> grpc.aio.Channel:
+        def opened(credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+            if credentials is None:
+                return grpc.insecure_channel(self.address, options=self._options())
+            return grpc.secure_channel(self.address, credentials, options=self._options())
+
+        return Channels(self, opened)
+
+    def open_aio(self) -> Channels[grpc.aio.Channel]:
         """The same for asyncio; must be called where an event loop runs."""
         self._check()
-        if self.tls is None:
-            return grpc.aio.insecure_channel(self.address, options=self._options())
-        credentials = self.tls.credentials()
-        return grpc.aio.secure_channel(self.address, credentials, options=self._options())
+
+        def opened(credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+            if credentials is None:
+                return grpc.aio.insecure_channel(self.address, options=self._options())
+            return grpc.aio.secure_channel(self.address, credentials, options=self._options())
+
+        return Channels(self, opened)
 
     def _check(self) -> None:
         if not self.address.strip():
@@ -131,25 +110,36 @@ class Connection:
                 "give TLS options, or ask for insecure plain text explicitly"
             )
 
+        for name in ("connect_timeout", "max_reconnect_backoff", "keepalive", "keepalive_timeout"):
+            if not 0.001 <= getattr(self, name) <= _LONGEST:
+                raise BadConnection(
+                    f"{name}: {getattr(self, name)}: must be from 0.001 to {_LONGEST} seconds"
+                )
+        if not self.retry_timeout >= 0:
+            raise BadConnection(f"retry_timeout: {self.retry_timeout}: must not be negative")
+
     def _options(self) -> list[tuple[str, str | int]]:
         options: list[tuple[str, str | int]] = [
             ("grpc.primary_user_agent", "topospread-client"),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            ("grpc.service_config", service_config(retries=self.retries)),
+            # A connection of this client's own: others in the process may have given theirs up.
+            ("grpc.use_local_subchannel_pool", 1),
+            ("grpc.keepalive_time_ms", _ms(self.keepalive)),
+            ("grpc.keepalive_timeout_ms", _ms(self.keepalive_timeout)),
+            ("grpc.keepalive_permit_without_calls", 1),
+            # A watch may be silent for hours; gRPC would stop to ask after two pings.
+            ("grpc.http2.max_pings_without_data", 0),
+            ("grpc.initial_reconnect_backoff_ms", _ms(min(0.2, self.max_reconnect_backoff))),
+            ("grpc.max_reconnect_backoff_ms", _ms(self.max_reconnect_backoff)),
+            # gRPC's name for the time that a try to connect may take.
+            ("grpc.min_reconnect_backoff_ms", _ms(self.connect_timeout)),
+            ("grpc.dns_min_time_between_resolutions_ms", _ms(self.max_reconnect_backoff)),
         ]
         if is_local(self.address):
             options.append(("grpc.enable_http_proxy", 0))
         if self.tls is not None and self.tls.server_name is not None:
             options.append(("grpc.ssl_target_name_override", self.tls.server_name))
         return options
-
-
-def service_config(*, retries: bool) -> str:
-    """The gRPC service config: calls that may be made twice are repeated, others are not."""
-    if not retries:
-        return "{}"
-    safe = [{"service": rpc.service, "method": rpc.method} for rpc in rpcs.ALL if rpc.safe]
-    return json.dumps({"methodConfig": [{"name": safe, "retryPolicy": _RETRY_POLICY}]})
 
 
 def is_local(address: str) -> bool:
@@ -159,6 +149,8 @@ def is_local(address: str) -> bool:
         return True
     if colon and scheme in {"dns", "ipv4", "ipv6"} and not rest.isdigit():
         address = rest.rpartition("/")[2]
+        if scheme != "dns" and "," in address:
+            return all(is_local(each) for each in address.split(","))
     host = address.rpartition(":")[0] if _has_port(address) else address
     host = host.strip("[]")
     if host == "localhost":
@@ -169,17 +161,9 @@ def is_local(address: str) -> bool:
         return False
 
 
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
 def _has_port(address: str) -> bool:
     return address.rpartition(":")[2].isdigit() and (address.count(":") == 1 or "]:" in address)
-
-
-def _read_pem(path: _FilePath | None, what: str) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise BadConnection(f"TLS: cannot read the {what} {path}: {error.strerror}") from error
-    if b"-----BEGIN " not in content:
-        raise BadConnection(f"TLS: the {what} {path} is not a PEM file")
-    return content

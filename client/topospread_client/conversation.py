@@ -7,8 +7,10 @@ a call of its own, so that both build the same request and read the same answer.
 
 from __future__ import annotations
 
+import math
 import threading
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -16,14 +18,17 @@ import grpc
 
 from topospread_client.answers import Evaluation
 from topospread_client.errors import (
+    Closed,
     DeadlineExceeded,
     InvalidRequest,
     ServerFault,
     TopospreadClientError,
+    Unavailable,
 )
 from topospread_client.manifests import ManifestError
 from topospread_client.operations import Operation, Reply
-from topospread_client.status import FailedCall, error_in_answer, error_of
+from topospread_client.repeats import Repeats, seconds
+from topospread_client.status import AWAY, FailedCall, error_in_answer, error_of
 from topospread_client.tracing import traceparent_in
 from topospread_proto.v1 import spread_engine_pb2 as engine
 
@@ -34,12 +39,6 @@ if TYPE_CHECKING:
 
 DEFAULT_WINDOW: Final = 16
 """Questions under way at once: while one is answered, the next are on their way."""
-
-MOST_TRIES: Final = 2
-"""Streams that a question is sent on, if the first ends because its server goes away."""
-
-GOING_AWAY: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-"""How a server that goes away ends its streams: an idle one is cancelled."""
 
 Outcome: TypeAlias = Evaluation | TopospreadClientError | ManifestError
 """What became of one question: its answer, or what a call about it would have raised."""
@@ -54,6 +53,7 @@ class Question:
         request: numbered, so that its answer is known.
         timeout: seconds.
         tries: streams that it was sent on.
+        told: called when there is an outcome.
     """
 
     operation: Operation[Evaluation] | None
@@ -61,6 +61,7 @@ class Question:
     timeout: float
     tries: int = 0
     outcome: Outcome | None = None
+    told: Callable[[], object] = lambda: None
 
     def reply(self, reply: Reply[engine.EvaluateResponse]) -> None:
         """Take the answer, if it is not too late."""
@@ -68,7 +69,9 @@ class Question:
             try:
                 self.operation.send(reply)
             except StopIteration as done:
-                self.outcome = done.value
+                self._end(done.value)
+            except TopospreadClientError as unreadable:
+                self._end(unreadable)
 
     def fail(self, error: TopospreadClientError) -> None:
         """Take the failure, if it is not too late."""
@@ -76,11 +79,7 @@ class Question:
             try:
                 self.operation.throw(error)
             except TopospreadClientError as raised:
-                self.outcome = raised
-
-    def time_out(self) -> None:
-        """Wait no more."""
-        self.fail(DeadlineExceeded(f"no answer within {self.timeout:g} s"))
+                self._end(raised)
 
     def result(self) -> Evaluation:
         """The evaluation.
@@ -93,24 +92,36 @@ class Question:
         assert self.outcome is not None, "asked before the answer was there"
         raise self.outcome
 
+    def _end(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.told()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """An open call, and what puts a question on its way; None ends the questions."""
+    """An open call, and what puts a question on its way; None ends the questions.
+
+    Attributes:
+        call: gRPC's.
+        send: takes the next question.
+        stubs: keep the channel open.
+    """
 
     call: Any
     send: Callable[[engine.EvaluateStreamRequest | None], None]
+    stubs: object = field(default=None, repr=False)
 
 
 class Conversation:
     """The questions of one stream that have no answer yet, over one call after the other.
 
-    Threads may ask at any time; one of them at a time reads answers, whosever they are.
+    Threads may ask at any time. One reader takes what comes in; it ends when nothing is left to be
+    answered and no call is open, and the next question wants a new one.
 
     Args:
         open_line: makes a call.
         timeout: seconds for a question that names none.
-        retries: whether questions are repeated when the server goes away.
+        lasts: seconds for which questions are repeated while servers go away; 0 for never.
         metadata: of the calls; its trace context is the answers'.
     """
 
@@ -119,25 +130,35 @@ class Conversation:
         open_line: Callable[[], Line],
         *,
         timeout: float,
-        retries: bool,
+        lasts: float,
         metadata: Metadata,
     ) -> None:
         self._open_line = open_line
         self._timeout = timeout
-        self._retries = retries
+        self._lasts = lasts
         self._traceparent = traceparent_in(metadata)
         self._lock = threading.RLock()
         self._numbers = count(1)
         self._unanswered: dict[int, Question] = {}
         self._line: Line | None = None
-        self._closed = False
+        self._repeats: Repeats | None = None
+        self._lost: TopospreadClientError | None = None
+        self._pause = 0.0
+        self._read = False
+        self._closed: str | None = None
+        self.on_close: Callable[[], object] = lambda: None
+        """Wakes a reader that pauses."""
 
-    def ask(self, operation: Operation[Evaluation]) -> Question:
+    def ask(self, operation: Operation[Evaluation], told: Callable[[], object]) -> Question:
         """Put a question on its way.
+
+        Args:
+            operation: what asks.
+            told: called when there is an outcome.
 
         Raises:
             InvalidRequest, ManifestError: what was given is no question.
-            ValueError: the stream is closed.
+            Closed: the stream is closed.
         """
         asked = next(operation)
         if asked.traceparent is not None:
@@ -146,47 +167,67 @@ class Conversation:
         assert isinstance(asked.request, engine.EvaluateRequest), "an evaluation asks nothing else"
         number = next(self._numbers)
         request = engine.EvaluateStreamRequest(id=number, request=asked.request)
-        question = Question(operation, request, asked.timeout or self._timeout)
+        timeout = seconds(asked.timeout, self._timeout)
+        question = Question(operation, request, timeout, told=told)
         with self._lock:
-            self._check_open()
+            if self._closed is not None:
+                raise Closed(self._closed)
             if self._line is not None and not self._unanswered and self._line.call.done():
                 self._hang_up()  # it ended while nobody asked anything
             self._unanswered[number] = question
             if self._line is not None:
                 self._send(self._line, question)
-            self.line()
         return question
 
-    def try_to_ask(self, operation: Operation[Evaluation]) -> Question:
+    def try_to_ask(self, operation: Operation[Evaluation], told: Callable[[], object]) -> Question:
         """The same; what is no question has its error for an outcome."""
         try:
-            return self.ask(operation)
+            return self.ask(operation, told)
         except (InvalidRequest, ManifestError) as error:
-            return Question(None, engine.EvaluateStreamRequest(), 0.0, outcome=error)
+            return Question(None, engine.EvaluateStreamRequest(), 1.0, outcome=error)
 
-    def line(self) -> Line:
-        """The call to read answers from; a new one gets all questions that wait.
+    def wants_reader(self) -> bool:
+        """Whether the caller is to begin to read: nobody does."""
+        with self._lock:
+            if self._read or self._closed is not None:
+                return False
+            self._read = True
+            return True
 
-        Raises:
-            ValueError: the stream is closed.
+    def next_line(self) -> Line | float | None:
+        """For the reader: the call to read; or seconds to wait before; None: there is no need.
+
+        A new call gets all questions that wait.
         """
         with self._lock:
-            self._check_open()
-            if self._line is None:
+            if self._line is not None:
+                return self._line
+            if not self._unanswered:
+                self._read = False
+                return None
+            if self._pause:
+                pause, self._pause = self._pause, 0.0
+                return pause
+            try:
                 self._line = self._open_line()
-                # Nobody waits any more for those that have timed out.
-                waiting = {n: q for n, q in self._unanswered.items() if q.outcome is None}
-                self._unanswered = waiting
-                for question in waiting.values():
-                    self._send(self._line, question)
+            except (TopospreadClientError, ValueError) as error:
+                if not isinstance(error, TopospreadClientError):
+                    error = InvalidRequest(str(error))
+                self._fail_all(error)
+                return self.next_line()
+            for question in self._unanswered.values():
+                self._send(self._line, question)
             return self._line
 
-    def answered(self, message: engine.EvaluateStreamResponse) -> None:
-        """An answer came."""
+    def answered(self, line: Line, message: engine.EvaluateStreamResponse) -> None:
+        """An answer came; one on a call that was given up already says nothing."""
         with self._lock:
+            if line is not self._line:
+                return
+            self._repeats = self._lost = None
             question = self._unanswered.pop(message.id, None)
             if question is None:
-                self._fail_all("the server answered a question that was not asked")
+                self._fault("the server answered a question that was not asked")
             elif message.WhichOneof("result") == "error":
                 error = error_in_answer(message.error)
                 error.traceparent = self._traceparent
@@ -205,14 +246,29 @@ class Conversation:
             if line is not self._line:
                 return
             if failed is None:
-                self._fail_all("the server ended the stream without an answer")
+                self._fault("the server ended the stream without an answer")
                 return
             self._hang_up()
-            again = self._retries and _broke_off(failed)
+            error = error_of(failed)
+            error.__cause__ = cast("grpc.RpcError", failed)
+            if failed.code() in AWAY:
+                self._again_after(error)
+                return
+            # INTERNAL without a word from the server is gRPC's own: a question was being sent when
+            # the call ended, or the connection broke. It may be its fault, too.
+            broken = failed.code() is grpc.StatusCode.INTERNAL and not failed.trailing_metadata()
+            failing: dict[int, Question] = {}
             for number, question in list(self._unanswered.items()):
-                if question.tries and not (again and question.tries < MOST_TRIES):
-                    del self._unanswered[number]
-                    question.fail(_error_of(failed))
+                if not (self._lasts and broken and question.tries == 1):
+                    failing[number] = self._unanswered.pop(number)
+            self._fail(failing, error)
+
+    def broke(self, line: Line) -> None:
+        """A call was cancelled on this side."""
+        with self._lock:
+            if line is self._line:
+                self._hang_up()
+                self._again_after(Unavailable("the stream was cancelled"))
 
     def forget(self, questions: Iterable[Question]) -> None:
         """Nobody waits for these any more; those behind them are asked anew, not to be held up."""
@@ -226,20 +282,42 @@ class Conversation:
             for question in self._unanswered.values():
                 question.tries = 0
 
-    def close(self) -> None:
-        """End the call; there will be no other."""
+    def time_out(self, question: Question) -> None:
+        """The caller waits no more."""
         with self._lock:
-            self._closed = True
-            self._hang_up()
+            lost = self._lost
+            self.forget((question,))
+            question.fail(lost or DeadlineExceeded(f"no answer within {question.timeout:g} s"))
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError("the stream is closed: open another one with evaluate_stream()")
+    def close(self, why: str = "the stream is closed: open another one") -> None:
+        """End the call; there will be no other, and no answers."""
+        with self._lock:
+            if self._closed is not None:
+                return
+            self._closed = why
+            self._hang_up()
+            self._fail_all(Closed(why))
+            self.on_close()
 
     @staticmethod
     def _send(line: Line, question: Question) -> None:
         question.tries += 1
         line.send(question.request)
+
+    def _again_after(self, error: TopospreadClientError) -> None:
+        """A server went away: at first ask another one at once, then less and less often."""
+        if not self._lasts:
+            self._fail_all(error)
+        elif self._repeats is None:
+            self._repeats, self._lost = Repeats(math.inf, self._lasts), error
+        else:
+            self._lost = error
+            pause = self._repeats.pause_after(error)
+            if pause is None:
+                self._repeats = self._lost = None
+                self._fail_all(error)
+            else:
+                self._pause = pause
 
     def _hang_up(self) -> None:
         line, self._line = self._line, None
@@ -247,25 +325,18 @@ class Conversation:
             line.send(None)
             line.call.cancel()
 
-    def _fail_all(self, text: str) -> None:
+    def _fault(self, text: str) -> None:
         self._hang_up()
+        self._fail_all(ServerFault(text, traceparent=self._traceparent))
+
+    def _fail_all(self, error: TopospreadClientError) -> None:
         questions, self._unanswered = self._unanswered, {}
+        self._fail(questions, error)
+
+    @staticmethod
+    def _fail(questions: dict[int, Question], error: TopospreadClientError) -> None:
         for question in questions.values():
-            question.fail(ServerFault(text, traceparent=self._traceparent))
-
-
-def _broke_off(failed: FailedCall) -> bool:
-    """Whether a call ended for no reason of its own.
-
-    INTERNAL without a word from the server is gRPC's own: a question was being sent when the call
-    ended, or the connection broke.
-    """
-    code = failed.code()
-    silent = code is grpc.StatusCode.INTERNAL and not failed.trailing_metadata()
-    return silent or code in GOING_AWAY
-
-
-def _error_of(failed: FailedCall) -> TopospreadClientError:
-    error = error_of(failed)
-    error.__cause__ = cast("grpc.RpcError", failed)
-    return error
+            # Each is raised by itself, maybe in several threads at once.
+            own = copy(error)
+            own.__cause__ = error.__cause__
+            question.fail(own)

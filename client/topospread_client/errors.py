@@ -17,6 +17,7 @@ The tree::
     │   └── ReplaceIncomplete   a list that did not arrive as a whole; nothing was changed
     ├── DeadlineExceeded        no answer within the time-out
     ├── Unavailable             no server there, or one that cannot answer now
+    ├── Closed                  the client or the stream was closed, before the call or during it
     ├── NotPermitted            the caller is not known or may not do this
     ├── NotSupported            this server does not have that call
     └── ServerFault             the server failed; its log says more under the trace id
@@ -178,6 +179,10 @@ class Unavailable(TopospreadClientError):
         super().__init__(message, traceparent=traceparent)
         self.retry_after = retry_after
         self.reached = reached
+
+
+class Closed(TopospreadClientError):
+    """The client or the stream was closed: open another one. A write may have happened."""
 
 
 class NotPermitted(TopospreadClientError):

@@ -8,25 +8,17 @@ answer. It is written once; :mod:`topospread_client.client` runs it with blockin
 
 from __future__ import annotations
 
-import math
-import random
-import time
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from topospread_client.answers import NodeTable, Page
-from topospread_client.connection import DEFAULT_TIMEOUT
-from topospread_client.errors import Unavailable
 from topospread_client.rpcs import RequestT, ResponseT, Rpc
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _T = TypeVar("_T")
-
-_PAUSES: Final = (0.1, 0.2, 0.4, 0.8)
-"""Seconds before each repeat, as gRPC's own: see connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +28,11 @@ class Ask:
     Attributes:
         rpc: which.
         request: its message, or an iterable of messages for a client stream.
-        pause: seconds to wait before it.
-        timeout: seconds after the pause; None takes the client's own.
+        timeout: seconds for all tries together; None takes the client's own.
         traceparent: parent of the server's span; None takes the current one, if there is one.
         bulk: whether the client's time-out for bulk work holds.
+        repeated: whether it is made again while the server is out of reach.
+        before_repeat: marks the message as one that was sent before.
     """
 
     rpc: Rpc[Any, Any]
@@ -47,7 +40,8 @@ class Ask:
     timeout: float | None = None
     traceparent: str | None = None
     bulk: bool = False
-    pause: float = 0.0
+    repeated: bool = False
+    before_repeat: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +73,11 @@ class Session:
 
     Attributes:
         cluster: the cluster of calls that name none.
-        timeout: seconds for a call that names none.
-        retries: whether calls are repeated when the server was out of reach.
         tables: the newest node table seen of each cluster. An entry is swapped as a whole, so
             threads may share them.
     """
 
     cluster: str = "default"
-    timeout: float = DEFAULT_TIMEOUT
-    retries: bool = True
     tables: dict[str, NodeTable] = field(default_factory=dict)
 
 
@@ -100,75 +90,28 @@ def call(
     bulk: bool = False,
 ) -> Generator[Ask, Reply[Any], Reply[ResponseT]]:
     """Make one call within an operation; its types follow the RPC's."""
-    ask = Ask(rpc, cast("Message | Iterable[Message]", request), timeout, traceparent, bulk)
-    try:
-        reply = yield ask
-    except Unavailable as failed:
-        if rpc.safe or not _was_sent(failed):
-            raise
-        raise _unknown(failed) from failed.__cause__
+    asked = cast("Message | Iterable[Message]", request)
+    reply = yield Ask(rpc, asked, timeout, traceparent, bulk, repeated=rpc.safe)
     return cast("Reply[ResponseT]", reply)
 
 
 def call_again(
-    session: Session,
     rpc: Rpc[RequestT, ResponseT],
     request: RequestT,
     timeout: float | None,
     traceparent: str | None,
     before_repeat: Callable[[], None] = lambda: None,
 ) -> Generator[Ask, Reply[Any], Reply[ResponseT]]:
-    """Make one call, and make it again while the server is out of reach, within its time-out.
-
-    For requests that may be made twice though not all of their RPC may: gRPC knows only methods.
+    """The same for a request that may be made twice though not all of its RPC may.
 
     Args:
-        session: what the client's operations share.
-        rpc: which call; one that gRPC itself does not repeat.
+        rpc: which call.
         request: its message.
         timeout: seconds for all tries together; None takes the client's.
         traceparent: parent of the server's spans.
         before_repeat: marks the message as one that was sent before.
     """
-    ends = time.monotonic() + (timeout or session.timeout)
-    ask = Ask(rpc, request, timeout, traceparent)
-    pauses = iter(_PAUSES if session.retries else ())
-    sent = False
-    while True:
-        try:
-            reply = yield ask
-        except Unavailable as failed:
-            sent = sent or _was_sent(failed)
-            pause = next(pauses, math.inf) * random.uniform(0.8, 1.2)
-            left = ends - time.monotonic() - pause
-            if left <= 0:
-                if not sent:
-                    raise
-                raise _unknown(failed) from failed.__cause__
-            before_repeat()
-            ask = replace(ask, timeout=left, pause=pause)
-        else:
-            return cast("Reply[ResponseT]", reply)
-
-
-_UNSENT: Final = (
-    "failed to connect to all addresses",
-    "connections to all backends failing",
-    "DNS",
-)
-"""How gRPC begins to say that there was no connection to send a call over."""
-
-
-def _was_sent(failed: Unavailable) -> bool:
-    """Whether a call that got no answer may have come to a server."""
-    return not failed.reached and not str(failed).startswith(_UNSENT)
-
-
-def _unknown(failed: Unavailable) -> Unavailable:
-    """What is said of a write whose answer was lost."""
-    return Unavailable(
-        f"{failed}; whether the call was carried out is not known: look before you make it again",
-        retry_after=failed.retry_after,
-        reached=failed.reached,
-        traceparent=failed.traceparent,
+    reply = yield Ask(
+        rpc, request, timeout, traceparent, repeated=True, before_repeat=before_repeat
     )
+    return cast("Reply[ResponseT]", reply)

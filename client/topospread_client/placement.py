@@ -76,9 +76,7 @@ def place(
         validate=validate,
         request_id=_request_id(),
     )
-    reply = yield from call_again(
-        session, rpcs.PLACE, request, timeout, traceparent, _is_repeat(request)
-    )
+    reply = yield from call_again(rpcs.PLACE, request, timeout, traceparent, _is_repeat(request))
     return places.placed(reply.message, reply.traceparent)
 
 
@@ -121,9 +119,7 @@ def reserve(
         validate=validate,
         request_id=_request_id(),
     )
-    reply = yield from call_again(
-        session, rpcs.RESERVE, request, timeout, traceparent, _is_repeat(request)
-    )
+    reply = yield from call_again(rpcs.RESERVE, request, timeout, traceparent, _is_repeat(request))
     return places.reserved(reply.message, reply.traceparent)
 
 
@@ -165,7 +161,7 @@ def release(
         reservation_id=reservation_id,
     )
     if reservation_id:
-        reply = yield from call_again(session, rpcs.RELEASE, request, timeout, traceparent)
+        reply = yield from call_again(rpcs.RELEASE, request, timeout, traceparent)
     else:
         reply = yield from call(rpcs.RELEASE, request, timeout, traceparent)
     return Released(

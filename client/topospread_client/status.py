@@ -14,6 +14,13 @@ from topospread_proto.v1 import common_pb2
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+CANCELLED: Final = grpc.StatusCode.CANCELLED
+AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, CANCELLED})
+"""How calls end when their server goes away: those that it can tell nothing any more are CANCELLED.
+
+Calls that this side cancels are not judged here.
+"""
+
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _PRECONDITIONS: Final[Mapping[str, type[errors.PreconditionFailed]]] = {
     kind.reason: kind
@@ -59,7 +66,7 @@ def error_of(failed: FailedCall) -> errors.TopospreadClientError:
     traceparent = traceparent_in(trailing) or traceparent_in(initial)
     details = _details_in(trailing)
     message = failed.details() or ""
-    if failed.code() is grpc.StatusCode.UNAVAILABLE:
+    if failed.code() in AWAY:
         reached = bool(trailing or initial)
         return errors.Unavailable(
             message or "the server cannot answer now",
@@ -74,7 +81,7 @@ def error_in_answer(status: common_pb2.RpcStatus) -> errors.TopospreadClientErro
     """The error that an answer holds about a part of itself, for example one pod of a batch."""
     codes = {code.value[0]: code for code in grpc.StatusCode}
     code = codes.get(status.code, grpc.StatusCode.UNKNOWN)
-    if code is grpc.StatusCode.UNAVAILABLE:
+    if code in AWAY:
         retry_after = _retry_after(status)
         return errors.Unavailable(status.message, retry_after=retry_after, reached=True)
     return _error(code, status.message, status, None)

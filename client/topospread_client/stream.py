@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import threading
-import time
 from collections import deque
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, cast
@@ -72,8 +70,8 @@ class EvaluateStream:
                 ...
 
     A question that fails ends nothing but itself. When the server goes away, the next one is asked,
-    and questions that had no answer are repeated there once. The answers' `traceparent` is the one
-    that the stream was opened under.
+    and questions that had no answer are repeated there for as long as `evaluate` is. The answers'
+    `traceparent` is the one that the stream was opened under.
 
     Threads may share a stream, but answers come in the order of the questions: a thread of its own
     for each is quicker. The server holds a thread for each stream, too.
@@ -86,8 +84,13 @@ class EvaluateStream:
         self.session = session
         self._conversation = conversation
         self._window = window
-        self._reading = threading.Lock()
-        self._alarm = _Alarm()
+        self._closed = threading.Event()
+        conversation.on_close = self._closed.set
+
+    def __del__(self) -> None:
+        # Its reader would wait for ever.
+        if hasattr(self, "_conversation"):
+            self._conversation.close()
 
     evaluate = _answered(engine.evaluate)
     evaluate_all = _answered_all(engine.evaluate)
@@ -95,7 +98,6 @@ class EvaluateStream:
     def close(self) -> None:
         """End the stream; there are no answers to questions under way."""
         self._conversation.close()
-        self._alarm.end()
 
     def __enter__(self) -> Self:
         return self
@@ -110,109 +112,73 @@ class EvaluateStream:
 
     def answer(self, operation: Operation[Evaluation]) -> Evaluation:
         """Ask one question and wait for the answer."""
-        question = self._conversation.ask(operation)
-        self._wait(question)
+        told = _unset()
+        question = self._conversation.ask(operation, told.release)
+        self._see_to_reading()
+        self._wait(question, told)
         return question.result()
 
     def answers(self, operations: Iterable[Operation[Evaluation]]) -> Iterator[Outcome]:
         """Ask several questions, as many at once as the window is wide."""
-        asked: deque[Question] = deque()
+        asked: deque[tuple[Question, threading.Lock]] = deque()
         try:
             for operation in operations:
-                asked.append(self._conversation.try_to_ask(operation))
+                told = _unset()
+                asked.append((self._conversation.try_to_ask(operation, told.release), told))
+                self._see_to_reading()
                 if len(asked) == self._window:
                     yield self._outcome(asked)
             while asked:
                 yield self._outcome(asked)
         finally:
-            self._conversation.forget(asked)
+            self._conversation.forget(question for question, _ in asked)
 
-    def _outcome(self, asked: deque[Question]) -> Outcome:
-        self._wait(asked[0])
-        outcome = asked.popleft().outcome
+    def _outcome(self, asked: deque[tuple[Question, threading.Lock]]) -> Outcome:
+        self._wait(*asked[0])
+        outcome = asked.popleft()[0].outcome
         assert outcome is not None, "that is what was waited for"
         return outcome
 
-    def _wait(self, question: Question) -> None:
-        """Wait for the outcome, first until no other thread reads."""
-        due = time.monotonic() + question.timeout
-        if not self._reading.acquire(timeout=min(question.timeout, threading.TIMEOUT_MAX)):
-            question.time_out()
-            return
+    def _wait(self, question: Question, told: threading.Lock) -> None:
+        """Wait for the outcome on a plain lock, which an interrupt leaves in order."""
         try:
-            while question.outcome is None:
-                self._read(question, due)
+            longest = min(question.timeout, threading.TIMEOUT_MAX)
+            if question.outcome is None and not told.acquire(timeout=longest):
+                self._conversation.time_out(question)
         except BaseException:
             self._conversation.forget((question,))
             raise
-        finally:
-            self._reading.release()
 
-    def _read(self, question: Question, due: float) -> None:
-        """Wait for one message, whosever answer it is."""
-        conversation = self._conversation
-        line = conversation.line()
-        self._alarm.set(due, line.call.cancel)
+    def _see_to_reading(self) -> None:
+        """Have a thread read, if none does.
+
+        It is not the caller's: a KeyboardInterrupt within gRPC's code would leave gRPC's locks
+        held, and whoever comes next, the end of the process included, would wait for ever.
+        """
+        if self._conversation.wants_reader():
+            arguments = (self._conversation, self._closed)
+            try:
+                threading.Thread(target=_read, args=arguments, name="reader", daemon=True).start()
+            except RuntimeError as ending:
+                self._conversation.close(f"the interpreter ends: {ending}")
+
+
+def _unset() -> threading.Lock:
+    told = threading.Lock()
+    told.acquire()
+    return told
+
+
+def _read(conversation: Conversation, closed: threading.Event) -> None:
+    """Take in what the server says until there is nothing to wait for."""
+    while (line := conversation.next_line()) is not None:
+        if isinstance(line, float):
+            closed.wait(line)
+            continue
         try:
-            message = next(line.call)
-        except StopIteration:
-            conversation.ended(line, None)
+            for message in line.call:
+                conversation.answered(line, message)
         except grpc.RpcError as failed:
-            if time.monotonic() >= due:
-                conversation.forget((question,))
-                question.time_out()
-            else:
-                conversation.ended(line, cast("FailedCall", failed))
+            conversation.ended(line, cast("FailedCall", failed))
         else:
-            conversation.answered(message)
-        finally:
-            self._alarm.off()
-
-
-class _Alarm:
-    """Cancels a read that takes too long; gRPC has deadlines for whole calls only.
-
-    Its thread sleeps until the first time that was set, whatever has been set since, so that it is
-    woken once in a time-out and not for each question.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._due = math.inf
-        self._wakes = math.inf
-        self._ring: Callable[[], object] | None = None
-        self._ended = False
-        self._thread: threading.Thread | None = None
-
-    def set(self, due: float, ring: Callable[[], object]) -> None:
-        """Ring at a time on the monotonic clock, unless it is turned off before."""
-        with self._changed:
-            self._due, self._ring = due, ring
-            if self._thread is None and not self._ended:
-                self._thread = threading.Thread(target=self._mind, name="alarm", daemon=True)
-                self._thread.start()
-            elif due < self._wakes:
-                self._changed.notify()
-
-    def off(self) -> None:
-        """Nobody reads any more."""
-        with self._changed:
-            self._due, self._ring = math.inf, None
-
-    def end(self) -> None:
-        """Let the thread go."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify()
-
-    def _mind(self) -> None:
-        with self._changed:
-            while not self._ended:
-                left = self._due - time.monotonic()
-                if left > 0:
-                    self._wakes = self._due
-                    self._changed.wait(min(left, threading.TIMEOUT_MAX))
-                    continue
-                ring, self._due = self._ring, math.inf
-                if ring is not None:
-                    ring()
+            conversation.ended(line, None)

@@ -41,20 +41,34 @@ class Token:
         if self._path is None:
             return self._shown
         try:
-            now = os.stat(self._path)
-            seen = (now.st_ino, now.st_size, now.st_mtime_ns)
+            seen = self._look()
             if seen != self._seen:
-                self._shown = _header(Path(self._path).read_text("ascii"), str(self._path))
-                self._seen = seen
-        except OSError as error:
-            # While a file is exchanged, the former token still is the best there is.
+                shown = self._read(self._path)
+                # What changed meanwhile may be half of a token.
+                if not self._seen or seen == self._look():
+                    self._shown, self._seen = shown, seen
+        except (OSError, BadConnection):
+            # While a file is exchanged or written, the former token still is the best there is.
             if not self._seen:
-                raise BadConnection(
-                    f"the token file {self._path} cannot be read: {error.strerror}"
-                ) from error
-        except UnicodeDecodeError:
-            raise BadConnection(f"the token file {self._path} holds no token") from None
+                self._read(self._path)
+                raise
         return self._shown
+
+    def _look(self) -> tuple[int, ...]:
+        """What tells one version of the file from another."""
+        now = os.stat(self._path or "")
+        return now.st_ino, now.st_size, now.st_mtime_ns
+
+    @staticmethod
+    def _read(path: str | PathLike[str]) -> Shown:
+        try:
+            return _header(Path(path).read_text("ascii"), str(path))
+        except OSError as error:
+            raise BadConnection(
+                f"the token file {path} cannot be read: {error.strerror}"
+            ) from error
+        except UnicodeDecodeError:
+            raise BadConnection(f"the token file {path} holds no token") from None
 
 
 def _header(token: str, what: str) -> Shown:

@@ -61,7 +61,7 @@ def apply(
     def step(piece: Sequence[state.Object]) -> Operation[_Step]:
         request = state.ApplyRequest(cluster=cluster, objects=piece, force=force, fence=fence)
         if not force and all(map(requests.has_version, piece)):
-            return call_again(session, rpcs.APPLY, request, timeout, traceparent)
+            return call_again(rpcs.APPLY, request, timeout, traceparent)
         return call(rpcs.APPLY, request, timeout, traceparent)
 
     return (yield from _in_steps(messages, step, progress))

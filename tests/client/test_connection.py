@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import grpc
 import pytest
 import trustme
 
 from tests.client.scripted import scripted
 from topospread_client import rpcs
-from topospread_client.connection import Connection, Tls, is_local, service_config
+from topospread_client.connection import Connection, Tls, is_local
 from topospread_client.errors import BadConnection, Unavailable
 from topospread_proto.v1.cluster_state_pb2 import ListClustersResponse
 
@@ -108,6 +106,9 @@ def test_plain_text_to_another_machine_must_be_asked_for(connect):
         ("unix:/run/topospread.sock", True),
         ("dns:///localhost:7946", True),
         ("ipv4:127.0.0.1:7946", True),
+        ("ipv4:127.0.0.1:7946,127.0.0.2:7946", True),
+        ("ipv6:[::1]:7946,[::1]:7947", True),
+        ("ipv4:127.0.0.1:7946,10.0.0.1:7946", False),
         ("10.0.0.1:7946", False),
         ("dns:///topospread.prod:7946", False),
         ("dns:7946", False),
@@ -117,14 +118,3 @@ def test_plain_text_to_another_machine_must_be_asked_for(connect):
 )
 def test_which_addresses_are_this_machine(address, local):
     assert is_local(address) is local
-
-
-def test_the_service_config_repeats_safe_calls_only():
-    (method_config,) = json.loads(service_config(retries=True))["methodConfig"]
-    repeated = {name["method"] for name in method_config["name"]}
-    assert {"Evaluate", "Filter", "List", "NodeTable", "Hold", "Leave"} <= repeated
-    writes = {"Apply", "Delete", "Replace", "Place", "Reserve", "Release"}
-    assert not (writes | {"DropCluster", "AcceptStore"}) & repeated
-    codes = method_config["retryPolicy"]["retryableStatusCodes"]
-    assert codes == ["UNAVAILABLE", "CANCELLED"]
-    assert json.loads(service_config(retries=False)) == {}

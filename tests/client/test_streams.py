@@ -21,6 +21,7 @@ from topospread_client.answers import Evaluation
 from topospread_client.client import Client
 from topospread_client.connection import Connection
 from topospread_client.errors import (
+    Closed,
     DeadlineExceeded,
     InvalidRequest,
     LimitExceeded,
@@ -250,7 +251,7 @@ def test_a_closed_stream_answers_nothing(connect, streams):
     with connect(streams.address).evaluate_stream() as stream:
         stream.evaluate(named("p"))
         stream.close()
-        with pytest.raises(ValueError, match="closed"):
+        with pytest.raises(Closed, match="open another one"):
             stream.evaluate(named("p"))
 
 

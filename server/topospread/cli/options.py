@@ -59,6 +59,8 @@ class Options:
             insecure=self.insecure,
             token=token,
             token_file=self.token_file,
+            # Somebody waits to be told that there is no server.
+            retry_timeout=1.5,
         )
 
     @contextmanager

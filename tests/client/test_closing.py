@@ -1,0 +1,406 @@
+"""Every way to close a client, in every state: what is under way ends at once, with `Closed`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from tests.client.manifests import incoming
+from tests.servers import PATIENCE, until
+from topospread_client.aio import AsyncClient
+from topospread_client.answers import Kind
+from topospread_client.client import Client
+from topospread_client.errors import Closed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NODE = {"kind": "Node", "metadata": {"name": "n"}}
+
+
+class Hanging(grpc.GenericRpcHandler):
+    """Takes every call and answers none.
+
+    Attributes:
+        address: of the server.
+        taken: calls so far.
+        open: those that have not ended.
+    """
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.taken = self.open = 0
+        self._lock = threading.Lock()
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        del details
+        return grpc.stream_stream_rpc_method_handler(self._hang)
+
+    def _hang(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        ended = threading.Event()
+        if context.add_callback(ended.set):
+            next(requests)
+            with self._lock:
+                self.taken, self.open = self.taken + 1, self.open + 1
+            ended.wait(PATIENCE)
+            with self._lock:
+                self.open -= 1
+        return iter(())
+
+
+@contextmanager
+def hanging() -> Iterator[Hanging]:
+    handler = Hanging()
+    with ThreadPoolExecutor(8) as pool:
+        server = grpc.server(pool, handlers=[handler])
+        handler.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        try:
+            yield handler
+        finally:
+            server.stop(None).wait()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with hanging() as server:
+        yield server
+
+
+def unary(client: Any) -> Any:
+    return client.evaluate(incoming(), timeout=PATIENCE)
+
+
+def unsafe(client: Any) -> Any:
+    return client.drop_cluster("default", timeout=PATIENCE)
+
+
+def writing(client: Any) -> Any:
+    return client.replace(Kind.NODE, [NODE] * 2000, timeout=PATIENCE)
+
+
+def asked(client: Any) -> Any:
+    return client.evaluate_stream().evaluate(incoming(), timeout=PATIENCE)
+
+
+def asked_by_two(client: Any) -> Any:
+    stream = client.evaluate_stream()
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(stream.evaluate, incoming(), timeout=PATIENCE) for _ in range(2)]
+    assert [type(each.exception()) for each in both] == [Closed, Closed]
+    return both[0].result()
+
+
+def asked_many(client: Any) -> Any:
+    outcomes = list(client.evaluate_stream().evaluate_all([incoming()] * 3, timeout=PATIENCE))
+    assert [type(outcome) for outcome in outcomes] == [Closed] * 3
+    raise outcomes[0]
+
+
+def watching(client: Any) -> Any:
+    return next(client.watch())
+
+
+def listing(client: Any) -> Any:
+    return next(client.list(Kind.NODE))
+
+
+async def aio_asked(client: Any) -> Any:
+    return await client.evaluate_stream().evaluate(incoming(), timeout=PATIENCE)
+
+
+async def aio_asked_by_two(client: Any) -> Any:
+    stream = client.evaluate_stream()
+    both = await asyncio.gather(
+        *(stream.evaluate(incoming(), timeout=PATIENCE) for _ in range(2)), return_exceptions=True
+    )
+    assert [type(each) for each in both] == [Closed, Closed]
+    raise both[0]
+
+
+async def aio_asked_many(client: Any) -> Any:
+    outcomes = client.evaluate_stream().evaluate_all([incoming()] * 3, timeout=PATIENCE)
+    found = [outcome async for outcome in outcomes]
+    assert [type(outcome) for outcome in found] == [Closed] * 3
+    raise found[0]
+
+
+async def aio_watching(client: Any) -> Any:
+    return await anext(client.watch())
+
+
+async def aio_listing(client: Any) -> Any:
+    return await anext(client.list(Kind.NODE))
+
+
+STATES = [unary, unsafe, writing, asked, asked_by_two, asked_many, watching, listing]
+AIO_STATES = [
+    unary,
+    unsafe,
+    writing,
+    aio_asked,
+    aio_asked_by_two,
+    aio_asked_many,
+    aio_watching,
+    aio_listing,
+]
+
+
+def close_within_block(client: Client) -> None:
+    with client:
+        pass
+
+
+def close_in_thread(client: Client) -> None:
+    thread = threading.Thread(target=client.close)
+    thread.start()
+    thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("close", [Client.close, close_within_block, close_in_thread])
+@pytest.mark.parametrize("state", STATES)
+def test_what_threads_wait_for_ends(server, state, close):
+    client = Client(server.address)
+    before, outcome = server.taken, Future[Any]()
+
+    def wait() -> None:
+        try:
+            outcome.set_result(state(client))
+        except BaseException as raised:  # noqa: BLE001 - it is looked at
+            outcome.set_exception(raised)
+
+    threading.Thread(target=wait, daemon=True).start()
+    until(lambda: server.taken > before, "the server has the call")
+    close(client)
+    assert type(outcome.exception(PATIENCE)) is Closed
+    until(lambda: server.open == 0, "the server sees the end of it")
+
+
+@pytest.mark.parametrize("state", [*STATES, Client.clusters])
+def test_a_closed_client_says_so(server, state):
+    client = Client(server.address)
+    client.close()
+    client.close()
+    before = server.taken
+    with pytest.raises(Closed, match="open another one"):
+        state(client)
+    assert server.taken == before
+
+
+async def aio_close(client: AsyncClient) -> None:
+    await client.close()
+
+
+async def aio_close_within_block(client: AsyncClient) -> None:
+    async with client:
+        pass
+
+
+async def aio_close_in_task(client: AsyncClient) -> None:
+    await asyncio.create_task(client.close())
+
+
+async def aio_close_in_other_loop(client: AsyncClient) -> None:
+    await asyncio.to_thread(asyncio.run, aio_close(client))
+
+
+AIO_CLOSES = [aio_close, aio_close_within_block, aio_close_in_task, aio_close_in_other_loop]
+
+
+@pytest.mark.parametrize("close", AIO_CLOSES)
+@pytest.mark.parametrize("state", AIO_STATES)
+def test_what_tasks_wait_for_ends(server, state, close):
+    complaints: list[dict[str, Any]] = []
+
+    async def run() -> BaseException | None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
+        client = AsyncClient(server.address)
+        before = server.taken
+        waiting = asyncio.ensure_future(state(client))
+        await asyncio.to_thread(until, lambda: server.taken > before, "the server has the call")
+        await close(client)
+        done, _ = await asyncio.wait([waiting], timeout=PATIENCE)
+        assert done
+        assert not waiting.cancelled(), "nobody cancelled that task"
+        return waiting.exception()
+
+    assert type(asyncio.run(run())) is Closed
+    gc.collect()
+    assert complaints == []
+    until(lambda: server.open == 0, "the server sees the end of it")
+
+
+@pytest.mark.parametrize("state", [*AIO_STATES, AsyncClient.clusters])
+def test_a_closed_client_says_so_for_asyncio(server, state):
+    async def run() -> None:
+        client = AsyncClient(server.address)
+        await client.close()
+        await client.close()
+        with pytest.raises(Closed, match="open another one"):
+            await state(client)
+
+    before = server.taken
+    asyncio.run(run())
+    assert server.taken == before
+
+
+def test_a_group_of_tasks_learns_that_its_client_was_closed(server):
+    async def run() -> None:
+        client = AsyncClient(server.address)
+        before = server.taken
+        async with asyncio.TaskGroup() as group:
+            group.create_task(unary(client))
+            await asyncio.to_thread(until, lambda: server.taken > before, "the call is there")
+            await client.close()
+
+    with pytest.raises(ExceptionGroup) as failed:
+        asyncio.run(run())
+    assert failed.value.subgroup(Closed)
+
+
+@pytest.mark.parametrize("state", AIO_STATES)
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_task_that_is_cancelled_is_cancelled(server, state, closed):
+    async def run() -> bool:
+        client = AsyncClient(server.address)
+        before = server.taken
+        waiting = asyncio.ensure_future(state(client))
+        await asyncio.to_thread(until, lambda: server.taken > before, "the server has the call")
+        waiting.cancel()
+        if closed:
+            await client.close()
+        await asyncio.wait([waiting], timeout=PATIENCE)
+        cancelled = waiting.cancelled()
+        await client.close()
+        return cancelled
+
+    assert asyncio.run(run())
+
+
+@pytest.mark.parametrize("state", [asked, aio_asked], ids=["sync", "aio"])
+def test_a_stream_that_is_closed_ends_its_questions(server, state):
+    """The stream alone; its client goes on."""
+    before = server.taken
+    if state is asked:
+        with Client(server.address) as client, ThreadPoolExecutor(1) as pool:
+            stream = client.evaluate_stream()
+            waiting = pool.submit(stream.evaluate, incoming(), timeout=PATIENCE)
+            until(lambda: server.taken > before, "the server has the question")
+            stream.close()
+            assert type(waiting.exception(PATIENCE)) is Closed
+        return
+
+    async def run() -> None:
+        async with AsyncClient(server.address) as client:
+            stream = client.evaluate_stream()
+            task = asyncio.ensure_future(stream.evaluate(incoming(), timeout=PATIENCE))
+            await asyncio.to_thread(until, lambda: server.taken > before, "it has the question")
+            await stream.close()
+            with pytest.raises(Closed):
+                await task
+
+    asyncio.run(run())
+
+
+def _threads() -> set[threading.Thread]:
+    """Those that are not the test's own server's."""
+    return {each for each in threading.enumerate() if "ThreadPool" not in each.name}
+
+
+def test_what_is_dropped_leaves_nothing(server):
+    before = _threads()
+    client = Client(server.address)
+    stream = client.evaluate_stream()
+    outcomes = stream.evaluate_all([incoming()] * 3, timeout=0.05)
+    next(outcomes)
+    watch = client.watch(timeout=0.05)
+    with pytest.raises(Exception, match=r"(?i)deadline"):
+        next(watch)
+    del stream, outcomes, watch, client
+    gc.collect()
+    until(lambda: server.open == 0, "the server sees the end of it")
+    until(lambda: _threads() <= before, "all threads end")
+
+
+def test_what_is_dropped_leaves_nothing_in_a_loop(server):
+    complaints: list[dict[str, Any]] = []
+
+    async def use() -> None:
+        client = AsyncClient(server.address)
+        stream = client.evaluate_stream()
+        with pytest.raises(Exception, match="no answer"):
+            await stream.evaluate(incoming(), timeout=0.05)
+        waiting = asyncio.ensure_future(stream.evaluate(incoming(), timeout=0.05))
+        await asyncio.wait([waiting])
+        waiting.exception()
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
+        await use()
+        gc.collect()
+        await asyncio.to_thread(until, lambda: server.open == 0, "the server sees the end of it")
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            await asyncio.wait(others, timeout=PATIENCE)
+
+    asyncio.run(run())
+    assert complaints == []
+
+
+EXITS = {
+    "idle": (0, "pass"),
+    "threads": (
+        4,
+        "[begin(each) for each in ('unary', 'asked', 'writing', 'watching')]; wait()",
+    ),
+    "a stream": (0, "stream = client.evaluate_stream(); stream.ask = ask(stream)"),
+    "tasks": (4, "asyncio.run(left('unary', 'aio_asked', 'writing', 'aio_watching'))"),
+}
+"""How many calls are under way at the end, and what begins them."""
+
+PROGRAM = """
+import asyncio, sys, threading, time
+from tests.client import test_closing as states
+from topospread_client.aio import AsyncClient
+from topospread_client.client import Client
+from topospread_client.errors import TopospreadClientError
+def wait(): sys.stdin.readline()
+def quiet(name):
+    try: getattr(states, name)(client)
+    except TopospreadClientError: pass
+def begin(name): threading.Thread(target=quiet, args=[name], daemon=True).start()
+def ask(stream):
+    try: stream.evaluate(states.incoming(), timeout=0.1)
+    except TopospreadClientError: pass
+async def left(*names):
+    client = AsyncClient(sys.argv[1])
+    left.tasks = [asyncio.ensure_future(getattr(states, name)(client)) for name in names]
+    await asyncio.to_thread(wait)
+client = Client(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("state", EXITS)
+def test_a_program_ends_whatever_it_waits_for(server, state):
+    calls, program = EXITS[state]
+    before = server.taken
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + program, server.address],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        until(lambda: server.taken >= before + calls, "the server has the calls")
+        _, said = running.communicate("\n", timeout=PATIENCE)
+    assert said == ""
+    assert running.returncode == 0
+    until(lambda: server.open == 0, "the server sees the end of it")
