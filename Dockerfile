@@ -9,10 +9,10 @@ ARG PYTHON=python:3.13.11-slim-bookworm
 FROM ${PYTHON} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
-COPY requirements/dev.lock requirements/server.lock requirements/
+COPY requirements/build.lock requirements/server.lock requirements/
 # The wheel is built by what the lock names, without build isolation, which would fetch the newest.
 RUN python -m venv /build \
- && /build/bin/pip install --require-hashes --requirement requirements/dev.lock
+ && /build/bin/pip install --require-hashes --requirement requirements/build.lock
 RUN python -m venv --without-pip /opt/topospread \
  && /build/bin/pip --python /opt/topospread/bin/python install \
       --require-hashes --requirement requirements/server.lock

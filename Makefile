@@ -12,9 +12,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 DEPS := $(VENV)/.stamp-deps
 PROJECT := $(VENV)/.stamp-project
 PROTO := $(VENV)/.stamp-proto
+# The protobuf compiler, which does not fit beside the protobuf that everything else runs on.
+BUILD := .tools/build
+COMPILER := $(BUILD)/.stamp
+# The oldest versions that pyproject.toml allows.
+LOWEST := .tools/lowest
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve test test-faults fuzz audit sbom lint bench bench-gate docs proto lock redis clean
+.PHONY: help setup demo serve test test-faults test-lowest fuzz audit sbom lint bench bench-gate docs proto lock redis clean
 
 ARGS ?=
 
@@ -30,10 +35,23 @@ serve: setup ## leave a server running (ARGS="--listen ... --store ...")
 	@$(BIN)/topospread serve $(ARGS)
 
 test: setup redis ## run the tests (ARGS="-k skew -x")
-	@$(BIN)/python -m pytest -m 'not faults and not bench' $(ARGS)
+	@$(BIN)/python -m pytest -m 'not faults and not bench and not lowest' $(ARGS)
 
 test-faults: setup redis ## run the tests that kill and pause servers for long
 	@$(BIN)/python -m pytest -m faults $(ARGS)
+
+test-lowest: setup redis $(LOWEST)/.stamp ## try what is built, with the oldest packages that it allows
+	@rm -rf $(LOWEST)/wheels
+	@$(BUILD)/bin/python -m build --no-isolation --wheel --outdir $(LOWEST)/wheels . >/dev/null
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --force-reinstall $(LOWEST)/wheels/*.whl
+	@$(LOWEST)/bin/python -m pytest -m 'not faults and not bench' $(ARGS) tests/lowest tests/client tests/cli/test_verbs.py \
+	  tests/telemetry/test_tracing.py tests/store/test_redis_topologies.py
+
+$(LOWEST)/.stamp: requirements/lowest.lock
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	@echo 'test-lowest: installing the oldest packages'
+	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/lowest.lock
+	@touch $@
 
 fuzz: setup redis ## try mutated requests and files, damaged stores, crowds (ARGS="--requests 2000 --seed 7")
 	@$(BIN)/python -m tests.fuzz $(ARGS)
@@ -70,7 +88,7 @@ endif
 sbom: setup ## print what a server is made of (CycloneDX JSON, from the lock)
 	@$(BIN)/python -m tools.sbom
 
-proto: $(PROJECT) ## regenerate the protobuf modules
+proto: $(COMPILER) $(PROJECT) ## regenerate the protobuf modules
 	@$(BIN)/python hatch_build.py
 	@touch $(PROTO)
 
@@ -81,7 +99,13 @@ $(DEPS): requirements/dev.lock
 	@$(PIP) install --require-hashes --requirement requirements/dev.lock
 	@touch $@
 
-$(PROJECT): $(DEPS) pyproject.toml hatch_build.py
+$(COMPILER): requirements/build.lock
+	@test -x $(BUILD)/bin/python || $(PYTHON) -m venv $(BUILD)
+	@echo 'setup: installing the protobuf compiler'
+	@$(BUILD)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/build.lock
+	@touch $@
+
+$(PROJECT): $(DEPS) $(COMPILER) pyproject.toml hatch_build.py
 	@echo 'setup: installing topospread itself (editable)'
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -90,7 +114,7 @@ $(PROTO): $(PROJECT) $(PROTO_FILES)
 	@$(BIN)/python hatch_build.py
 	@touch $@
 
-# Newer versions only on request: `make lock UPGRADE=1`. Both locks come from one resolution.
+# Newer versions only on request: `make lock UPGRADE=1`. A server's lock and that of tests come from one resolution.
 COMPILE = .tools/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
   --no-emit-index-url --no-emit-find-links --native-tls $(if $(UPGRADE),--upgrade)
 lock: ## resolve pyproject.toml into requirements/ again (UPGRADE=1: newest versions)
@@ -99,6 +123,9 @@ lock: ## resolve pyproject.toml into requirements/ again (UPGRADE=1: newest vers
 	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra dev -o requirements/dev.lock
 	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra server --extra sync \
 	  --constraint requirements/dev.lock -o requirements/server.lock
+	@$(COMPILE) --custom-compile-command 'make lock' --group build -o requirements/build.lock
+	@$(COMPILE) --custom-compile-command 'make lock' --resolution lowest-direct pyproject.toml \
+	  --extra server --extra sync --group test-lowest -o requirements/lowest.lock
 	@echo pip-audit | $(COMPILE) --custom-compile-command 'make lock' - -o requirements/audit.lock
 	@git diff --stat -- requirements
 

@@ -1,5 +1,9 @@
 """Generates the protobuf modules: as a hatch build hook, and by hand with `make proto`.
 
+The compiler is older than the protobuf that tests and servers run on, so that its modules run on
+the former major version as well. Both do not fit into one environment: an isolated build has the
+compiler in its own, a checkout in .tools/build.
+
 The `.proto` files are the one source of truth. What protoc writes from them (`*_pb2.py`,
 `*_pb2_grpc.py` and both kinds of stub) lies beside them, is never committed, and goes into wheels
 as an artifact. A module's name follows the path of its proto file below `proto/`.
@@ -7,10 +11,10 @@ as an artifact. A module's name follows the path of its proto file below `proto/
 
 from __future__ import annotations
 
-import importlib.resources
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -56,31 +60,39 @@ def generate(root: Path) -> list[Path]:
         return _mirror(Path(out), root)
 
 
-def _run_protoc(root: Path, protos: list[str], out: Path) -> None:
-    from grpc_tools import protoc
+def protoc(*arguments: str, python: Path | None = None) -> None:
+    """Run the pinned compiler with the interpreter that has it.
 
-    includes = [
-        f"--proto_path={root}",
-        f"--proto_path={importlib.resources.files('grpc_tools') / '_proto'}",
-    ]
-    messages = [f"--python_out={out}", f"--plugin={_plugin('protoc-gen-mypy')}"]
-    messages.append(f"--mypy_out=quiet:{out}")
-    _protoc(protoc, [*includes, *messages, *protos])
-
-    services = [p for p in protos if _DECLARES_SERVICE.search((root / p).read_text("utf-8"))]
-    if services:
-        stubs = [f"--plugin={_plugin('protoc-gen-mypy_grpc')}", f"--mypy_grpc_out=quiet:{out}"]
-        _protoc(protoc, [*includes, f"--grpc_python_out={out}", *stubs, *services])
-
-
-def _protoc(protoc: Any, arguments: list[str]) -> None:
-    if protoc.main(["protoc", *arguments]) != 0:
+    Raises:
+        SystemExit: It refused a file; its own message stands above on stderr.
+    """
+    ran = subprocess.run([python or _interpreter(), "-m", "grpc_tools.protoc", *arguments])
+    if ran.returncode != 0:
         sys.exit("protoc failed: correct the .proto file named above, then run `make proto`")
 
 
-def _plugin(name: str) -> str:
-    """`NAME=PATH` of a protoc plugin beside this interpreter or, in an isolated build, on PATH."""
-    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+def _run_protoc(root: Path, protos: list[str], out: Path) -> None:
+    python = _interpreter()
+    messages = [f"--python_out={out}", f"--plugin={_plugin('protoc-gen-mypy', python)}"]
+    messages.append(f"--mypy_out=quiet:{out}")
+    protoc(f"--proto_path={root}", *messages, *protos, python=python)
+
+    services = [p for p in protos if _DECLARES_SERVICE.search((root / p).read_text("utf-8"))]
+    if services:
+        stubs = [f"--plugin={_plugin('protoc-gen-mypy_grpc', python)}"]
+        stubs += [f"--mypy_grpc_out=quiet:{out}", f"--grpc_python_out={out}"]
+        protoc(f"--proto_path={root}", *stubs, *services, python=python)
+
+
+def _interpreter() -> Path:
+    """The checkout's own compiler where there is one, whatever else is installed beside us."""
+    checkout = Path(__file__).resolve().parent / ".tools" / "build" / "bin" / "python"
+    return checkout if checkout.exists() else Path(sys.executable)
+
+
+def _plugin(name: str, python: Path) -> str:
+    """`NAME=PATH` of a protoc plugin beside an interpreter or, in an isolated build, on PATH."""
+    search = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
     found = shutil.which(name, path=search)
     if found is None:
         sys.exit(f"{name} not found: install mypy-protobuf (`make setup` does)")

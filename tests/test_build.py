@@ -11,7 +11,8 @@ from hatch_build import generate
 from tests.redis_server import ROOT
 
 PROTO = ROOT / "proto"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 SERVICE = 'syntax = "proto3";\nmessage Q {}\nservice S { rpc Ask(Q) returns (Q); }\n'
 MESSAGE = 'syntax = "proto3";\nmessage M { string name = 1; }\n'
 
@@ -42,9 +43,8 @@ def test_the_client_needs_grpcio_and_protobuf_only():
 
 
 def test_the_compiler_is_pinned_alike_for_the_build_and_for_development():
-    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    for pin in pyproject["build-system"]["requires"]:
-        assert pin in PROJECT["optional-dependencies"]["dev"]
+    for pin in PYPROJECT["build-system"]["requires"]:
+        assert pin in PYPROJECT["dependency-groups"]["build"]
 
 
 def test_modules_are_written_beside_their_proto(tmp_path):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from grpc_tools import protoc
 
+from hatch_build import protoc
 from tests.redis_server import ROOT
 
 PROTO = ROOT / "proto"
@@ -40,9 +39,7 @@ class Named:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> list[FileDescriptorProto]:
     target = tmp_path_factory.mktemp("proto") / "all.binpb"
-    arguments = [f"-I{PROTO}", f"-I{Path(protoc.__file__).parent / '_proto'}"]
-    options = [f"--descriptor_set_out={target}", "--include_source_info"]
-    assert protoc.main(["protoc", *arguments, *options, *FILES]) == 0
+    protoc(f"-I{PROTO}", f"--descriptor_set_out={target}", "--include_source_info", *FILES)
     return list(FileDescriptorSet.FromString(target.read_bytes()).file)
 
 

@@ -4,7 +4,8 @@
   is in a lock: no address, no other index, no folder.
 - The locks are what pyproject.toml asks for: each requirement is met, those of the packages as
   well, and no package is there that nothing asks for. This is told from what is installed, so it
-  holds for this version of Python and this system.
+  holds for this version of Python and this system; of the compiler's lock and of that of the
+  oldest versions, which are installed elsewhere, only what pyproject.toml itself asks for is.
 - A server's packages have licences that are known and allowed.
 - `make sbom` names exactly what the server's lock does.
 
@@ -112,6 +113,17 @@ def unmet(wanted: Iterable[str], lock: Iterable[Locked]) -> Iterator[str]:
             yield f"{name}: locked is {version}, installed {installed or 'nothing'}: make setup"
 
 
+def _not_locked(wanted: Iterable[str], lock: Iterable[Locked]) -> Iterator[str]:
+    """What a lock of another environment lacks of what is asked for at first hand."""
+    locked = {each.name: each.version for each in lock if each.here()}
+    for requirement in map(Requirement, wanted):
+        version = locked.get(canonicalize_name(requirement.name))
+        if requirement.marker and not requirement.marker.evaluate():
+            continue
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            yield f"{requirement}: pyproject.toml asks for it, locked is {version or 'nothing'}"
+
+
 def unlicensed(lock: Iterable[Locked]) -> Iterator[str]:
     """What has no licence, or one that is not allowed, of what is installed."""
     for name in sorted({each.name for each in lock if _installed(each.name)}):
@@ -150,9 +162,15 @@ def problems(root: Path = ROOT) -> list[str]:
     document = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     project, server, dev = document["project"], locks["server.lock"], locks["dev.lock"]
     shipped = [*project["dependencies"], *_of_extras(project, {"server", "sync"})]
-    built = [*_of_extras(project, {"dev"}), *document["build-system"]["requires"]]
     found += [f"server.lock: {each}" for each in unmet(shipped, server)]
-    found += [f"dev.lock: {each}" for each in unmet([*shipped, *built], dev)]
+    used = [*shipped, *_of_extras(project, {"dev"})]
+    found += [f"dev.lock: {each}" for each in unmet(used, dev)]
+    groups = document["dependency-groups"]
+    for name, wanted in (
+        ("build.lock", [*document["build-system"]["requires"], *groups["build"]]),
+        ("lowest.lock", [*shipped, *groups["test-lowest"]]),
+    ):
+        found += [f"{name}: {each}" for each in _not_locked(wanted, locks[name])]
     tried = {(each.name, each.version) for each in dev}
     found += [
         f"server.lock: {each.name}=={each.version}: dev.lock, which is what is tested, has another"
