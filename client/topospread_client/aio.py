@@ -180,8 +180,8 @@ class AsyncClient:
 
         Args:
             window: questions under way at once in its `evaluate_all`, at least 1.
-            traceparent: parent of the server's spans, one for the stream and one for each question;
-                None takes the current OpenTelemetry span.
+            traceparent: parent of the server's span for the stream, and of those for questions that
+                have none of their own; None takes the current OpenTelemetry span.
         """
         if window < 1:
             raise ValueError(f"window: {window} questions at once: at least one is needed")

@@ -29,7 +29,7 @@ from topospread_client.manifests import ManifestError
 from topospread_client.operations import Operation, Reply
 from topospread_client.repeats import Repeats, seconds
 from topospread_client.status import AWAY, FailedCall, error_in_answer, error_of
-from topospread_client.tracing import traceparent_in
+from topospread_client.tracing import outgoing, traceparent_in
 from topospread_proto.v1 import spread_engine_pb2 as engine
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Conversation:
         open_line: makes a call.
         timeout: seconds for a question that names none.
         lasts: seconds for which questions are repeated while servers go away; 0 for never.
-        metadata: of the calls; its trace context is the answers'.
+        metadata: of the calls; its trace context is that of failures of the stream as a whole.
     """
 
     def __init__(
@@ -161,12 +161,11 @@ class Conversation:
             Closed: the stream is closed.
         """
         asked = next(operation)
-        if asked.traceparent is not None:
-            operation.close()
-            raise InvalidRequest("traceparent: a stream has one: give it to evaluate_stream()")
         assert isinstance(asked.request, engine.EvaluateRequest), "an evaluation asks nothing else"
         number = next(self._numbers)
-        request = engine.EvaluateStreamRequest(id=number, request=asked.request)
+        request = engine.EvaluateStreamRequest(
+            id=number, request=asked.request, **dict(outgoing(asked.traceparent))
+        )
         timeout = seconds(asked.timeout, self._timeout)
         question = Question(operation, request, timeout, told=told)
         with self._lock:
@@ -225,15 +224,16 @@ class Conversation:
             if line is not self._line:
                 return
             self._repeats = self._lost = None
+            traceparent = message.traceparent or self._traceparent
             question = self._unanswered.pop(message.id, None)
             if question is None:
                 self._fault("the server answered a question that was not asked")
             elif message.WhichOneof("result") == "error":
                 error = error_in_answer(message.error)
-                error.traceparent = self._traceparent
+                error.traceparent = traceparent
                 question.fail(error)
             else:
-                question.reply(Reply(message.response, self._traceparent))
+                question.reply(Reply(message.response, traceparent))
 
     def ended(self, line: Line, failed: FailedCall | None) -> None:
         """A call ended; questions that may be repeated wait for the next one, the others fail.

@@ -70,8 +70,8 @@ class EvaluateStream:
                 ...
 
     A question that fails ends nothing but itself. When the server goes away, the next one is asked,
-    and questions that had no answer are repeated there for as long as `evaluate` is. The answers'
-    `traceparent` is the one that the stream was opened under.
+    and questions that had no answer are repeated there for as long as `evaluate` is. Each question
+    has a trace of its own, which its answer names.
 
     Threads may share a stream, but answers come in the order of the questions: a thread of its own
     for each is quicker. The server holds a thread for each stream, too.

@@ -91,7 +91,7 @@ def test_answers_are_those_of_evaluate(client, fresh, question):
     with client.evaluate_stream() as stream:
         for _ in range(3):
             found = stream.evaluate(*args, consistency=fresh, **options)
-            assert found == replace(expected, traceparent=None)
+            assert found == replace(expected, traceparent=found.traceparent)
 
 
 @pytest.mark.parametrize("question", REFUSED)
@@ -265,13 +265,25 @@ def test_the_stream_has_the_trace_context_that_it_is_given(connect, streams):
     client = connect(streams.address)
     with client.evaluate_stream(traceparent=PARENT) as stream:
         assert stream.evaluate(named("p")).trace_id == "1" * 32
-        with pytest.raises(InvalidRequest, match="evaluate_stream"):
-            stream.evaluate(named("p"), traceparent=PARENT)
     with client.evaluate_stream() as stream:
         assert stream.evaluate(named("p")).traceparent is None
     first, second = streams.metadata
     assert first["traceparent"] == PARENT
     assert "traceparent" not in second
+
+
+def test_each_question_has_a_trace_of_its_own_which_its_answer_names(client, fresh):
+    own = [f"00-{digit * 32}-{'2' * 16}-01" for digit in "345"]
+    with client.evaluate_stream(traceparent=PARENT) as stream:
+        under = [stream.evaluate(incoming(), consistency=fresh, traceparent=each) for each in own]
+        assert [each.trace_id for each in under] == ["3" * 32, "4" * 32, "5" * 32]
+        assert stream.evaluate(incoming()).trace_id == "1" * 32
+        with pytest.raises(NotFound) as failed:
+            stream.evaluate(incoming(), cluster="nobody-wrote-it", traceparent=own[0])
+        assert (failed.value.traceparent or "").startswith(f"00-{'3' * 32}-")
+    with client.evaluate_stream() as stream:
+        found = list(stream.evaluate_all([incoming()] * 4))
+    assert len({each.trace_id for each in found if isinstance(each, Evaluation)}) == 4
 
 
 def test_threads_may_share_a_stream(streams):

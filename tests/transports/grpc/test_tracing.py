@@ -293,6 +293,25 @@ def test_each_question_of_a_stream_is_a_span(receiver, peer):
     assert len(judged) == 2
 
 
+def test_a_question_of_a_stream_may_have_a_trace_of_its_own(receiver, peer):
+    stream_trace, own = Traced(), Traced()
+    parents = ["", dict(own.metadata)["traceparent"]]
+    questions = [
+        engine_pb.EvaluateStreamRequest(id=1, request=evaluate_request(), traceparent=parent)
+        for parent in parents
+    ]
+    answers = list(
+        peer.engine.EvaluateStream(
+            iter(questions), timeout=PATIENCE, metadata=stream_trace.metadata
+        )
+    )
+    spans = receiver.spans(3)
+    judged = [span for span in spans if "topospread.feasible" in plain(span.attributes)]
+    found = {f"00-{span.trace_id.hex()}-{span.span_id.hex()}" for span in judged}
+    assert {span.trace_id.hex() for span in judged} == {stream_trace.id, own.id}
+    assert {answer.traceparent.rpartition("-")[0] for answer in answers} == found
+
+
 def test_what_is_not_sampled_is_not_exported_but_has_ids(receiver, peer):
     trace = Traced(sampled=False)
     for make, _ in CALLS.values():

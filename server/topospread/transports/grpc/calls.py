@@ -41,7 +41,8 @@ class Call:
         span: of the call.
         deadline: on the monotonic clock; infinite for a stream whose caller states none.
         active: whether somebody still waits for what it answers; for long streams.
-        question: starts the span of one question of a stream.
+        question: starts the span of one question of a stream, under its own traceparent and
+            tracestate; under the stream's where the first is empty.
         caller: who makes it.
         address: where it comes from, without the port.
         tell_refused: tells the audit log that the caller was refused what it asked for.
@@ -51,7 +52,7 @@ class Call:
     span: CallSpan
     deadline: float
     active: Callable[[], bool]
-    question: Callable[[], CallSpan] | None = None
+    question: Callable[[str, str], CallSpan] | None = None
     caller: Caller = ANYBODY
     permit: Callable[[bytes], None] | None = None
     address: Callable[[], str] = str

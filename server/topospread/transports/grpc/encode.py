@@ -212,9 +212,10 @@ class Encoder:
         return known
 
 
-def stream_answer(identifier: int, answer: bytes, error: bytes) -> bytes:
+def stream_answer(identifier: int, answer: bytes, error: bytes, traceparent: str) -> bytes:
     """EvaluateStreamResponse around a serialized answer or, if there is none, an error."""
     result = delimited(3, error) if error else delimited(2, answer)
+    result += delimited(4, traceparent.encode())
     return b"\x08" + varint(identifier) + result if identifier else result
 
 

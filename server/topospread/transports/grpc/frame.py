@@ -150,6 +150,15 @@ class Frame:
         """Start a call's span."""
         return self._tracing.start(method, context.invocation_metadata())
 
+    def begin_question(
+        self, method: str, context: Context, traceparent: str, tracestate: str
+    ) -> CallSpan:
+        """Start the span of one question of a stream."""
+        if not traceparent:
+            return self.begin(method, context)
+        own = (("traceparent", traceparent), ("tracestate", tracestate))
+        return self._tracing.start(method, own)
+
     def meter(self, label: str) -> CallMeter:
         """The meter of a method."""
         return self._metrics.call(label)
@@ -290,7 +299,7 @@ class _Framed:
             call = self._call(
                 caller, span, context, lambda: self._goes_on(caller, context), math.inf
             )
-            call.question = lambda: self._frame.begin(self._method, context)
+            call.question = partial(self._frame.begin_question, self._method, context)
             if isinstance(method, StreamBoth):
                 asked = _messages(method.request, raws, context, self.most, patient=True)
                 answers = method.serve(asked, call)

@@ -28,7 +28,7 @@ from topospread_proto.v1 import frames_pb2 as frames
 from topospread_proto.v1 import spread_engine_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from topospread.service.asks import Ask
     from topospread.service.engine import Engine
@@ -93,17 +93,17 @@ class SpreadEngineServicer:
     ) -> Iterator[bytes]:
         """SpreadEngine.EvaluateStream; a question that fails is answered with its error."""
         for request in requests:
-            yield stream_answer(request.id, *self._asked(request.request, call))
+            yield self._asked(request, call)
             if not call.active():
                 return
 
-    def _asked(self, request: Sequence[bytes], call: Call) -> tuple[bytes, bytes]:
-        """(answer, error) of one question, of which one is empty."""
+    def _asked(self, request: frames.EvaluateStreamFrame, call: Call) -> bytes:
+        """The answer to one question."""
         assert call.question is not None, "the frame of a stream starts spans for its questions"
-        span = call.question()
+        span = call.question(request.traceparent, request.tracestate)
         one = Call(span, min(call.deadline, time.monotonic() + DEFAULT_DEADLINE), call.active)
         try:
-            raw = b"".join(request)
+            raw = b"".join(request.request)
             if call.permit is not None:
                 call.permit(raw)
             question = parse(frames.EvaluateFrame, raw)
@@ -113,9 +113,10 @@ class SpreadEngineServicer:
         except Exception as error:  # noqa: BLE001 - one question's failure ends no other's stream
             failure = failure_of(error)
             span.end(failure.code.value[0], error)
-            return b"", failure.status().SerializeToString()
+            error_bytes = failure.status().SerializeToString()
+            return stream_answer(request.id, b"", error_bytes, span.traceparent)
         span.end(0)
-        return answer, b""
+        return stream_answer(request.id, answer, b"", span.traceparent)
 
     def batch_evaluate(
         self, request: frames.BatchEvaluateFrame, call: Call
