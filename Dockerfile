@@ -10,7 +10,7 @@ FROM ${PYTHON} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 COPY requirements/build.lock requirements/server.lock requirements/
-# The wheel is built by what the lock names, without build isolation, which would fetch the newest.
+# The wheels are built by what the lock names, without build isolation, which would fetch the newest.
 RUN python -m venv /build \
  && /build/bin/pip install --require-hashes --requirement requirements/build.lock
 RUN python -m venv --without-pip /opt/topospread \
@@ -20,7 +20,8 @@ COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY client/ client/
 COPY proto/ proto/
 COPY server/ server/
-RUN /build/bin/python -m build --wheel --no-isolation --outdir /wheels \
+RUN /build/bin/python -m build --wheel --no-isolation --outdir /wheels . \
+ && /build/bin/python -m build --wheel --no-isolation --outdir /wheels server \
  && /build/bin/pip --python /opt/topospread/bin/python install --no-deps /wheels/*.whl
 # An empty folder to copy: the last stage runs no command that could make it.
 RUN install -d -m 0700 -o 65532 -g 65532 /state

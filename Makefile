@@ -42,7 +42,7 @@ test-faults: setup redis ## run the tests that kill and pause servers for long
 
 test-lowest: setup redis $(LOWEST)/.stamp ## try what is built, with the oldest packages that it allows
 	@rm -rf $(LOWEST)/wheels
-	@$(BUILD)/bin/python -m build --no-isolation --wheel --outdir $(LOWEST)/wheels . >/dev/null
+	@for each in . server; do $(BUILD)/bin/python -m build --no-isolation --wheel --outdir $(LOWEST)/wheels $$each >/dev/null; done
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --force-reinstall $(LOWEST)/wheels/*.whl
 	@$(LOWEST)/bin/python -m pytest -m 'not faults and not bench' $(ARGS) tests/lowest tests/client tests/cli/test_verbs.py \
 	  tests/telemetry/test_tracing.py tests/store/test_redis_topologies.py
@@ -105,9 +105,9 @@ $(COMPILER): requirements/build.lock
 	@$(BUILD)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/build.lock
 	@touch $@
 
-$(PROJECT): $(DEPS) $(COMPILER) pyproject.toml hatch_build.py
-	@echo 'setup: installing topospread itself (editable)'
-	@$(PIP) install --no-deps --no-build-isolation --editable .
+$(PROJECT): $(DEPS) $(COMPILER) pyproject.toml server/pyproject.toml hatch_build.py
+	@echo 'setup: installing the client and the server themselves (editable)'
+	@$(PIP) install --no-deps --no-build-isolation --editable . --editable ./server
 	@touch $@
 
 $(PROTO): $(PROJECT) $(PROTO_FILES)
@@ -115,17 +115,18 @@ $(PROTO): $(PROJECT) $(PROTO_FILES)
 	@touch $@
 
 # Newer versions only on request: `make lock UPGRADE=1`. A server's lock and that of tests come from one resolution.
+PROJECTS = pyproject.toml server/pyproject.toml --extra sync
 COMPILE = .tools/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-  --no-emit-index-url --no-emit-find-links --native-tls $(if $(UPGRADE),--upgrade)
-lock: ## resolve pyproject.toml into requirements/ again (UPGRADE=1: newest versions)
+  --no-emit-package topospread-client --no-emit-index-url --no-emit-find-links --native-tls $(if $(UPGRADE),--upgrade)
+lock: ## resolve both pyproject.toml into requirements/ again (UPGRADE=1: newest versions)
 	@test -x .tools/uv/bin/uv || $(PYTHON) -m venv .tools/uv
 	@.tools/uv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/uv.lock
-	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra dev -o requirements/dev.lock
-	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --extra server --extra sync \
+	@$(COMPILE) --custom-compile-command 'make lock' $(PROJECTS) --group dev -o requirements/dev.lock
+	@$(COMPILE) --custom-compile-command 'make lock' $(PROJECTS) \
 	  --constraint requirements/dev.lock -o requirements/server.lock
 	@$(COMPILE) --custom-compile-command 'make lock' --group build -o requirements/build.lock
-	@$(COMPILE) --custom-compile-command 'make lock' --resolution lowest-direct pyproject.toml \
-	  --extra server --extra sync --group test-lowest -o requirements/lowest.lock
+	@$(COMPILE) --custom-compile-command 'make lock' --resolution lowest-direct $(PROJECTS) \
+	  --group test-lowest -o requirements/lowest.lock
 	@echo pip-audit | $(COMPILE) --custom-compile-command 'make lock' - -o requirements/audit.lock
 	@git diff --stat -- requirements
 

@@ -2,7 +2,7 @@
 
 - Each requirement of each lock names one version and the hashes of its files, and nothing else
   is in a lock: no address, no other index, no folder.
-- The locks are what pyproject.toml asks for: each requirement is met, those of the packages as
+- The locks are what both pyproject.toml ask for: each requirement is met, those of the packages as
   well, and no package is there that nothing asks for. This is told from what is installed, so it
   holds for this version of Python and this system; of the compiler's lock and of that of the
   oldest versions, which are installed elsewhere, only what pyproject.toml itself asks for is.
@@ -159,15 +159,24 @@ def problems(root: Path = ROOT) -> list[str]:
     for path in sorted((root / "requirements").glob("*.lock")):
         locks[path.name], wrong = parsed(path.read_text(encoding="utf-8"))
         found += [f"{path.name}: {each}" for each in wrong]
-    document = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    project, server, dev = document["project"], locks["server.lock"], locks["dev.lock"]
-    shipped = [*project["dependencies"], *_of_extras(project, {"server", "sync"})]
+    client, ours = (
+        tomllib.loads((root / path / "pyproject.toml").read_text(encoding="utf-8"))
+        for path in ("", "server")
+    )
+    project, server, dev = ours["project"], locks["server.lock"], locks["dev.lock"]
+    own = f"{client['project']['name']}=={client['project']['version']}"
+    if own not in project["dependencies"]:
+        found.append(f"server/pyproject.toml: does not ask for {own}")
+    shipped = [
+        *client["project"]["dependencies"],
+        *(each for each in project["dependencies"] if each != own),
+        *project["optional-dependencies"]["sync"],
+    ]
     found += [f"server.lock: {each}" for each in unmet(shipped, server)]
-    used = [*shipped, *_of_extras(project, {"dev"})]
-    found += [f"dev.lock: {each}" for each in unmet(used, dev)]
-    groups = document["dependency-groups"]
+    groups = client["dependency-groups"]
+    found += [f"dev.lock: {each}" for each in unmet([*shipped, *groups["dev"]], dev)]
     for name, wanted in (
-        ("build.lock", [*document["build-system"]["requires"], *groups["build"]]),
+        ("build.lock", [*client["build-system"]["requires"], *groups["build"]]),
         ("lowest.lock", [*shipped, *groups["test-lowest"]]),
     ):
         found += [f"{name}: {each}" for each in _not_locked(wanted, locks[name])]
@@ -181,17 +190,6 @@ def problems(root: Path = ROOT) -> list[str]:
     text = (root / "requirements" / "server.lock").read_text(encoding="utf-8")
     found += differing(server, sbom.components(text))
     return list(dict.fromkeys(found))
-
-
-def _of_extras(project: Mapping[str, Any], extras: set[str]) -> Iterator[str]:
-    """The requirements of the project's extras, and of those that they name."""
-    for extra in sorted(extras):
-        for text in project["optional-dependencies"][extra]:
-            requirement = Requirement(text)
-            if canonicalize_name(requirement.name) == project["name"]:
-                yield from _of_extras(project, requirement.extras)
-            else:
-                yield text
 
 
 def _asked_by(name: str, extra: str) -> Iterator[Requirement]:

@@ -39,7 +39,9 @@ def components(lock: str) -> list[dict[str, object]]:
 
 def document(lock: str) -> dict[str, object]:
     """The whole document."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "server" / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     about = {"type": "application", "name": project["name"], "version": project["version"]}
     return {
         "bomFormat": "CycloneDX",

@@ -27,6 +27,8 @@ def root(tmp_path: Path) -> Path:
     """A copy of what is locked, to be doctored."""
     shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "server").mkdir()
+    shutil.copy(ROOT / "server" / "pyproject.toml", tmp_path / "server")
     return tmp_path
 
 
@@ -83,10 +85,17 @@ def test_a_bad_lock_is_told(root, change, said):
 
 
 def test_what_is_asked_for_and_not_locked_is_told(root):
-    doctor(root / "pyproject.toml", lambda text: text.replace('"click>=8.3"', '"click>=99"'))
+    doctor(
+        root / "server" / "pyproject.toml", lambda text: text.replace('"click>=8.3"', '"click>=99"')
+    )
     told = audit.problems(root)
     assert len(told) == 3
     assert all("pyproject.toml asks for it, locked is" in each for each in told)
+
+
+def test_a_server_with_another_client_is_told(root):
+    doctor(root / "server" / "pyproject.toml", lambda text: text.replace("client==", "client==9."))
+    assert "does not ask for topospread-client==" in "\n".join(audit.problems(root))
 
 
 def test_a_list_that_is_not_what_is_locked_is_told():

@@ -49,7 +49,7 @@ def test_every_image_has_an_exact_version(name):
 
 
 def test_our_own_image_has_the_version_that_is_built():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "server" / "pyproject.toml").read_text())["project"]
     ours = {each["image"] for each in SERVICES.values() if each["image"].startswith("topospread:")}
     assert ours == {f"topospread:{project['version']}"}
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml allows at least is what is tried here (`make test-lowest`).
+"""What both pyproject.toml allow at least is what is tried here (`make test-lowest`).
 
 Callers have the protobuf that their other packages need, so the client runs on both of its major
 versions, against servers on either.
@@ -46,13 +46,16 @@ with Client(sys.argv[1], cluster=sys.argv[2]) as client:
 
 
 def floors() -> dict[str, str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    wanted = map(Requirement, [*project["dependencies"], *extras["server"], *extras["sync"]])
+    client, server = (
+        tomllib.loads((ROOT / path / "pyproject.toml").read_text("utf-8"))["project"]
+        for path in ("", "server")
+    )
+    wanted = [*client["dependencies"], *server["dependencies"]]
+    wanted += server["optional-dependencies"]["sync"]
     return {
         each.name: next(part.version for part in each.specifier if part.operator == ">=")
-        for each in wanted
-        if each.name != project["name"]
+        for each in map(Requirement, wanted)
+        if each.name != client["name"]
     }
 
 
