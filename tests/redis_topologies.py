@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
 
@@ -20,7 +20,7 @@ PATIENCE = 60.0
 """Seconds after which something is taken to hang."""
 
 
-def until(reached: Callable[[], T], what: str) -> T:
+def until(reached: Callable[[], T | None], what: str) -> T:
     """Wait for something that servers do among themselves; what came of it."""
     deadline = time.monotonic() + PATIENCE
     while not (found := reached()):
@@ -44,20 +44,53 @@ def sentinel_of(
     master: RedisProcess, start: Start, down_after_ms: int = 60_000, replicas: int = 1
 ) -> RedisProcess:
     """A Sentinel that knows a master and its replicas, and decides alone."""
-    sentinel = start(
-        sentinel=True,
-        options={
-            "sentinel monitor": f"{SERVICE} 127.0.0.1 {master.port} 1",
-            "sentinel down-after-milliseconds": f"{SERVICE} {down_after_ms}",
-            "sentinel failover-timeout": f"{SERVICE} 5000",
-        },
+    (sentinel,) = sentinels_of(
+        master, start, count=1, down_after_ms=down_after_ms, replicas=replicas
     )
-    with sentinel.client() as client:
-        until(
-            lambda: client.sentinel_master(SERVICE)["num-slaves"] == replicas,
-            "the Sentinel knows the replicas",
-        )
     return sentinel
+
+
+def sentinels_of(
+    master: RedisProcess,
+    start: Start,
+    *,
+    count: int = 3,
+    down_after_ms: int = 60_000,
+    replicas: int = 1,
+    login: str = "",
+) -> list[RedisProcess]:
+    """Sentinels that know a master, its replicas and each other; most of them decide.
+
+    Args:
+        master: whom they watch.
+        start: starts a server.
+        count: how many there are.
+        down_after_ms: for how long a server has to be silent to be taken for down.
+        replicas: how many the master has.
+        login: user and password, which are the same, at the Redis servers.
+    """
+    options = {
+        "sentinel monitor": f"{SERVICE} 127.0.0.1 {master.port} {count // 2 + 1}",
+        "sentinel down-after-milliseconds": f"{SERVICE} {down_after_ms}",
+        "sentinel failover-timeout": f"{SERVICE} 5000",
+    }
+    if login:
+        options |= {"sentinel auth-user": f"{SERVICE} {login}"}
+        options |= {"sentinel auth-pass": f"{SERVICE} {login}"}
+    sentinels = [start(sentinel=True, options=options) for _ in range(count)]
+    for sentinel in sentinels:
+        with sentinel.client() as client:
+            until(
+                lambda client=client: (  # type: ignore[misc] # of this turn
+                    _known(client.sentinel_master(SERVICE)) == (replicas, count - 1)
+                ),
+                "the Sentinel knows the replicas and the others",
+            )
+    return sentinels
+
+
+def _known(state: Mapping[str, Any]) -> tuple[int, int]:
+    return state["num-slaves"], state["num-other-sentinels"]
 
 
 def cluster_of(
@@ -107,15 +140,17 @@ def cluster_url(servers: Sequence[RedisProcess]) -> str:
     return "redis+cluster://" + ",".join(f"127.0.0.1:{server.port}" for server in servers)
 
 
-def sentinel_url(sentinel: RedisProcess) -> str:
-    """What `--store` takes."""
-    return f"redis+sentinel://127.0.0.1:{sentinel.port}/{SERVICE}"
+def sentinel_url(*sentinels: RedisProcess, login: str = "") -> str:
+    """What `--store` takes; login is user and password at the Redis servers."""
+    named = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in sentinels)
+    user = f"{login}:{login}@" if login else ""
+    return f"redis+sentinel://{user}{named}/{SERVICE}"
 
 
-def info(server: RedisProcess, section: str) -> dict[str, str]:
+def info(server: RedisProcess, section: str) -> dict[str, Any]:
     """What a server says of itself."""
     with server.client() as client:
-        found: dict[str, str] = client.info(section)
+        found: dict[str, Any] = client.info(section)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Redis as it is run: Sentinels that fail over, and a Redis Cluster of three masters."""
+"""A Redis Cluster of three masters; test_failover.py has Sentinels."""
 
 from __future__ import annotations
 
@@ -8,68 +8,16 @@ from functools import partial
 import pytest
 
 from tests.faults.conftest import DURABLE
-from tests.faults.load import Load, counted_pods, pod, stored_pods, zones
+from tests.faults.load import pod, stored_pods, zones
 from tests.redis_server import redis_binaries
 from tests.redis_topologies import (
     cluster_of,
     cluster_url,
-    is_master,
     is_node,
-    replica_of,
-    sentinel_of,
-    sentinel_url,
 )
 from tests.servers import until
 from topospread_client.client import Client
 from topospread_client.errors import DeadlineExceeded, Unavailable
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("waits", [0, 1])
-def test_sentinels_fail_over_under_load(start_redis, serve, call, waits, record_property):
-    """The master dies. Writes that waited for the replica are all there; of the others some may be
-    lost, and then both servers have lost the same.
-    """
-    master = start_redis(options=DURABLE)
-    replica = replica_of(master, start_redis, DURABLE)
-    sentinel = sentinel_of(master, start_redis, down_after_ms=1000)
-    url = sentinel_url(sentinel)
-    two = [serve(url, "--wait-replicas", str(waits)) for _ in range(2)]
-    clients = [call(server) for server in two]
-    clients[0].apply(zones())
-    assert [counted_pods(client) for client in clients] == [0, 0]
-
-    with Load([server.address for server in two]) as load:
-        load.until_written(100)
-        master.kill()
-        died = time.monotonic()
-        until(lambda: is_master(replica), "the replica is promoted")
-        promoted = time.monotonic()
-        if waits:
-            # Nobody is left to wait for: what is asked for cannot be had, and is told.
-            load.until_read(100)
-        else:
-            load.until_written(100)
-            seconds = promoted - died + load.resumed_after(promoted)
-            record_property("seconds_without_writes", round(seconds, 3))
-
-    assert load.unread == []
-    assert set(load.refused) <= {"Unavailable", "DeadlineExceeded"}
-    until(partial(answered, clients[0]), "the Sentinel names the new master")
-    stored = stored_pods(clients[0])
-    before = {name for name, at in load.acknowledged.items() if at < died}
-    if waits:
-        assert before <= stored
-    record_property("acknowledged_and_lost", len(before - stored))
-    assert [counted_pods(client) for client in clients] == [len(stored)] * 2
-
-
-def answered(client: Client) -> bool:
-    try:
-        stored_pods(client)
-    except Unavailable:
-        return False
-    return True
 
 
 @pytest.mark.faults

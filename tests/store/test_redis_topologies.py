@@ -18,6 +18,7 @@ from tests.redis_topologies import (
     replica_of,
     sentinel_of,
     sentinel_url,
+    sentinels_of,
     until,
 )
 from tests.store.backends import follow_all, node, objects, put, write_many
@@ -241,16 +242,16 @@ def test_out_of_reach_is_told(start_redis):
 def test_sentinels_lead_to_the_master_and_to_the_next_one(start_redis):
     master = start_redis()
     replica = replica_of(master, start_redis)
-    sentinel = sentinel_of(master, start_redis)
-    dead = free_port()
-    url = sentinel_url(sentinel).replace("//", f"//127.0.0.1:{dead},")
+    sentinels = sentinels_of(master, start_redis, count=2)
+    # One of three is dead: the others are a majority.
+    url = sentinel_url(*sentinels).replace("//", f"//127.0.0.1:{free_port()},")
     store = opened(url)
     assert store.address == f"{url}/0"
     revision = write_many(store, 5)[-1]
     with master.client() as client:
         assert client.wait(1, 60_000) == 1
 
-    fail_over(sentinel, master, replica)
+    fail_over(sentinels[0], master, replica)
 
     # Who speaks to the old master is refused or cut off there, and finds the new one.
     until(lambda: written(store), "it is written")
@@ -283,6 +284,21 @@ def test_sentinels_with_a_password_of_their_own(start_redis):
     with pytest.raises(StoreUnavailable, match="takes our password"):
         opened(url)
 
+
+def test_a_sentinel_user_needs_few_rights(start_redis):
+    master = start_redis()
+    sentinel = sentinel_of(master, start_redis, replicas=0)
+    with sentinel.client() as client:
+        client.execute_command("ACL", "SETUSER", "guard", "on", ">two", *SENTINEL_RIGHTS.split())
+    environ = {
+        "TOPOSPREAD_REDIS_SENTINEL_USERNAME": "guard",
+        "TOPOSPREAD_REDIS_SENTINEL_PASSWORD": "two",
+    }
+    assert works(opened(sentinel_url(sentinel), environ))
+
+
+SENTINEL_RIGHTS = "&* -@all +sentinel +psubscribe +@connection"
+"""As docs/operations.md names them."""
 
 WAITS = replace(SETTINGS, wait_replicas=1)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
@@ -16,6 +17,7 @@ from redis import exceptions
 from redis.crc import key_slot
 
 from topospread.store.redis.connections import (
+    any_node,
     call_pool,
     login_options,
     network_options,
@@ -23,7 +25,7 @@ from topospread.store.redis.connections import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from topospread.store.redis.connections import Options, Pool, Reply
     from topospread.store.settings import StoreSettings
@@ -74,7 +76,7 @@ class Nodes:
     def __init__(self, url: ClusterURL, settings: StoreSettings) -> None:
         self._settings = settings
         self._options: Options = login_options(url.username, url.password, settings)
-        self._options |= network_options(url.tls)
+        self._options |= network_options(url.tls) | {"redis_connect_func": any_node}
         self._seeds = url.nodes
         self._nodes: dict[Address, _Node] = {}
         self._lock = Lock()
@@ -90,10 +92,12 @@ class Nodes:
         """See Ways."""
         return self._node(cluster).tails
 
-    def masters(self) -> Sequence[Pool]:
+    def masters(self) -> Sequence[Callable[[], Pool]]:
         """See Ways."""
-        masters = self._current().masters
-        return [self._at(address).calls for address in masters]
+        return [partial(self._calls_at, address) for address in self._current().masters]
+
+    def confirm(self, pool: Pool) -> None:
+        """See Ways: a node refuses what it does not hold, and one that is cut off refuses all."""
 
     def mistrust(self) -> None:
         """See Ways."""
@@ -105,6 +109,9 @@ class Nodes:
             nodes = list(self._nodes.values())
         for node in nodes:
             node.close()
+
+    def _calls_at(self, address: Address) -> Pool:
+        return self._at(address).calls
 
     def _node(self, cluster: str) -> _Node:
         # A cluster's name is the hash tag of all its keys.

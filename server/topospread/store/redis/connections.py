@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import redis
+from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from topospread.errors import ConfigError
+from topospread.store.redis.failures import Unfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +54,10 @@ class Line(Protocol):
     def disconnect(self) -> None:
         """Close it; the next use connects again."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether it is."""
+
     def _get_socket(self) -> socket | None: ...
 
 
@@ -67,6 +74,13 @@ class Pool(Protocol):
         """Close all."""
 
 
+def make_connection(options: Options) -> Line:
+    """One connection, made at its first use."""
+    rest = dict(options)
+    made: object = rest.pop("connection_class")(**rest)
+    return cast("Line", made)
+
+
 def call_pool(options: Options, settings: StoreSettings) -> Pool:
     """Connections for calls; whoever finds all in use waits for one."""
     made: object = redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
@@ -81,9 +95,59 @@ def tail_pool(options: Options) -> Pool:
     return cast("Pool", made)
 
 
+def check_role(line: Line) -> None:
+    """Refuse a replica: what it tells may be old.
+
+    Raises:
+        redis.ReadOnlyError: it is one.
+    """
+    told = _info(line, "replication")
+    if told is not None and b"role:slave" in told:
+        raise exceptions.ReadOnlyError("the server is a replica")
+
+
+def check_policy(line: Line) -> None:
+    """Refuse a server that throws away what is stored when it is full.
+
+    Raises:
+        Unfit: it would; says what to set.
+    """
+    told = _info(line, "memory")
+    policy = re.search(rb"maxmemory_policy:(\S+)", told or b"")
+    if policy is not None and policy[1] != b"noeviction":
+        raise Unfit(
+            f"Redis evicts keys when it is full (maxmemory-policy {policy[1].decode()}), which "
+            "would lose cluster state without a word; set it with CONFIG SET maxmemory-policy "
+            "noeviction"
+        )
+
+
+def _info(line: Line, section: str) -> bytes | None:
+    """A section of INFO; None when this user may not see it."""
+    line.send_command("INFO", section)
+    try:
+        told: bytes = line.read_response()
+    except exceptions.NoPermissionError:
+        return None
+    return told
+
+
+def only_masters(connection: redis.Connection) -> None:
+    """A `redis_connect_func`: log in, and refuse a server that cannot be the store."""
+    any_node(connection)
+    check_role(cast("Line", connection))
+
+
+def any_node(connection: redis.Connection) -> None:
+    """A `redis_connect_func` for a Redis Cluster, where replicas know the masters, too."""
+    connection.on_connect()  # type: ignore[no-untyped-call]
+    check_policy(cast("Line", connection))
+
+
 def url_options(url: RedisURL, settings: StoreSettings) -> Options:
     """How to connect to the one server that a URL names."""
-    options = login_options(url.username, url.password, settings) | {"db": url.database}
+    options = login_options(url.username, url.password, settings)
+    options |= {"db": url.database, "redis_connect_func": only_masters}
     if url.socket:
         return options | {
             "connection_class": redis.UnixDomainSocketConnection,

@@ -6,18 +6,25 @@ import ssl
 from typing import Final
 
 from redis import exceptions
-from redis.sentinel import MasterNotFoundError
 
 from topospread.errors import StoreUnavailable
 
 _RIGHTS: Final = "the Redis user may not run a command or use a key that the store needs"
 _LOADING: Final = "Redis is still loading its data; retry"
 _OOM: Final = "Redis is out of memory (maxmemory); give it more or drop clusters"
-_READONLY: Final = "this Redis is a read-only replica; name the master"
+_READONLY: Final = "this Redis is a read-only replica; name the master, or Sentinels that know it"
 _DISTRUST: Final = "Redis' certificate does not verify; check cacert and the name of the host"
 _MOVED: Final = "another node of the Redis Cluster has the keys; retry, or write redis+cluster://"
 _MOVING: Final = "the Redis Cluster is moving the keys to another node; retry"
-_NO_MASTER: Final = "no Sentinel answers, takes our password and knows a live master of that name"
+
+
+class Unsettled(exceptions.ConnectionError):
+    """Which server is the master cannot be known now; trying again may help."""
+
+
+class Unfit(exceptions.ConnectionError):
+    """This server must not hold the store; says what to change."""
+
 
 # The first class that fits.
 _CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -31,7 +38,6 @@ _CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (exceptions.AskError, _MOVING),
     (exceptions.TryAgainError, _MOVING),
     (exceptions.ClusterDownError, "the Redis Cluster is down or changing its masters; retry"),
-    (MasterNotFoundError, _NO_MASTER),
     (exceptions.TimeoutError, "Redis did not answer in time; retry"),
     (TimeoutError, "Redis did not answer in time; retry"),
     (exceptions.MaxConnectionsError, "all connections to Redis are in use; retry"),
@@ -62,6 +68,8 @@ def unavailable(error: Exception) -> StoreUnavailable:
         return StoreUnavailable(
             "Redis' certificate does not verify; check cacert and the host's name"
         )
+    if isinstance(error, (Unsettled, Unfit)):
+        return StoreUnavailable(str(error))
     for kind, told in _CLASSES:
         if isinstance(error, kind):
             return StoreUnavailable(told)

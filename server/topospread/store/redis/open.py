@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from redis import exceptions
 
-from topospread.errors import ConfigError
+from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.redis.cluster import Nodes
 from topospread.store.redis.connections import url_options
-from topospread.store.redis.failures import unavailable
+from topospread.store.redis.failures import Unfit, unavailable
 from topospread.store.redis.script import Script
-from topospread.store.redis.sentinel import sentinel_options
+from topospread.store.redis.sentinel import Sentinels
 from topospread.store.redis.store import RedisStore
 from topospread.store.redis.ways import OneWay
 from topospread.store.redis.wire import Wires
@@ -38,7 +38,7 @@ _NO_AOF: Final = (
 
 _UNSEEN: Final = "the Redis user may not run INFO: eviction and AOF could not be checked"
 
-_SECTIONS: Final = ("server", "memory", "persistence", "replication")
+_SECTIONS: Final = ("server", "persistence", "replication")
 
 
 def open_store(url: AnyRedisURL, settings: StoreSettings = DEFAULTS) -> RedisStore:
@@ -50,10 +50,15 @@ def open_store(url: AnyRedisURL, settings: StoreSettings = DEFAULTS) -> RedisSto
     """
     wires = Wires(_way(url, settings), settings)
     try:
-        if isinstance(url, RedisURL) and _is_node(wires):
+        if isinstance(url, RedisURL) and _is_node(url, wires):
             wires.close()
             return open_store(_as_cluster(url), settings)
         warnings = _inspect(wires)
+    except StoreUnavailable as error:
+        wires.close()
+        if isinstance(error.__cause__, (Unfit, exceptions.ReadOnlyError)):
+            raise ConfigError(f"store: {error}") from error
+        raise
     except BaseException:
         wires.close()
         raise
@@ -62,7 +67,7 @@ def open_store(url: AnyRedisURL, settings: StoreSettings = DEFAULTS) -> RedisSto
 
 def _way(url: AnyRedisURL, settings: StoreSettings) -> Ways:
     if isinstance(url, SentinelURL):
-        return OneWay(sentinel_options(url, settings), settings)
+        return Sentinels(url, settings)
     if isinstance(url, RedisURL):
         return OneWay(url_options(url, settings), settings)
     try:
@@ -71,10 +76,20 @@ def _way(url: AnyRedisURL, settings: StoreSettings) -> Ways:
         raise unavailable(error) from error
 
 
-def _is_node(wires: Wires) -> bool:
+def _is_node(url: RedisURL, wires: Wires) -> bool:
     """Whether what was named as one server is a node of a Redis Cluster."""
     (wire,) = wires.each()
-    info = _info(wire, ("server",))
+    try:
+        info = _info(wire, ("server",))
+    except StoreUnavailable as error:
+        if not isinstance(error.__cause__, exceptions.ReadOnlyError):
+            raise
+        # A replica: of a Redis Cluster it knows the masters.
+        try:
+            Nodes(_as_cluster(url), wires.settings).close()
+        except (exceptions.RedisError, OSError, ConfigError):
+            raise error from error.__cause__
+        return True
     return info is not None and info.get("redis_mode") == "cluster"
 
 
@@ -121,12 +136,6 @@ def _judge(info: Mapping[str, str], settings: StoreSettings) -> list[str]:
         raise ConfigError(
             "store: this is a Sentinel; write redis+sentinel://HOST:PORT/NAME with the name that "
             "it gives the master"
-        )
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        raise ConfigError(
-            f"store: Redis evicts keys when it is full (maxmemory-policy {policy}), which would "
-            "lose cluster state without a word; set it with CONFIG SET maxmemory-policy noeviction"
         )
     warnings = []
     if info.get("aof_enabled") == "0":

@@ -1,104 +1,299 @@
-"""Connections to the master that Sentinels name, found anew each time that one is made."""
+"""The way to the master that Sentinels name, taken only while most of them name it.
+
+A failover tells clients nothing: connections to the old master stay open, and it goes on
+acknowledging writes for ten seconds and more that are lost when it is demoted. So every store asks
+all of its Sentinels five times a second and listens to what they publish. A master is used while
+a majority of the Sentinels has answered within the last second (the lease), the newest of their
+answers names it, and no replica is being promoted. This is looked at before a call is sent and
+again before its answer is believed. A new master is used a lease after it was first named: by then
+nobody uses the old one, whatever kept the news from them. Decision 0020 has the reasons.
+"""
 
 from __future__ import annotations
 
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+import time
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-import redis
 from redis import exceptions
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-from redis.sentinel import Sentinel
 
-from topospread.store.redis.connections import login_options, network_options
+from topospread.store.redis.connections import (
+    call_pool,
+    login_options,
+    make_connection,
+    network_options,
+    only_masters,
+    tail_pool,
+)
+from topospread.store.redis.failures import Unsettled
 
 if TYPE_CHECKING:
-    from topospread.store.redis.connections import Options
+    from collections.abc import Callable, Sequence
+
+    from topospread.store.redis.connections import Line, Options, Pool
     from topospread.store.settings import StoreSettings
     from topospread.store.urls import SentinelURL
 
+LEASE: Final = 1.0
+"""Seconds that the word of a majority is good for, from the moment it was asked for."""
 
-class Master:
-    """Where the master is, as the first Sentinel that answers says."""
+PERIOD: Final = 0.2
+"""Seconds between two questions to one Sentinel: four may be lost before the lease ends."""
 
-    def __init__(self, url: SentinelURL, settings: StoreSettings) -> None:
-        options = login_options(url.sentinel_username, url.sentinel_password, settings)
-        network = network_options(url.tls)
-        del network["connection_class"]
-        self._service = url.service
-        self._sentinel = Sentinel(  # type: ignore[no-untyped-call]
-            list(url.sentinels),
-            sentinel_kwargs=options
-            | network
-            | {"ssl": url.tls is not None, "retry": Retry(NoBackoff(), 0)}
-            # A Sentinel that hangs must leave time for the others.
-            | {"socket_timeout": settings.connect_timeout},
-        )
-        self._lock = Lock()
+HEARSAY: Final = 10.0
+"""Seconds that the word of a Sentinel which fell silent still speaks against other masters: it may
+be the one that carried out a failover, which the others hear of within two seconds."""
 
-    def find(self) -> tuple[str, int]:
-        """Host and port.
+Address = tuple[str, int]
+
+# From the first of these states on a replica may have been told that it is the master; what the
+# old one is given from then on may not reach it.
+_PROMOTING: Final = frozenset((b"select_slave", b"send_slaveof_noone", b"wait_promotion"))
+
+# What a Sentinel publishes when its answer is about to change, or has changed.
+_NEWS: Final = (
+    "+elected-leader",
+    "+failover-state-*",
+    "+promoted-slave",
+    "+config-update-from",
+    "+switch-master",
+)
+
+_SILENT: Final = "no Sentinel answers, takes our password and knows a live master of that name"
+_FAILOVER: Final = "the Sentinels are changing the master; retry"
+_DOWN: Final = "the Sentinels take the master for down; retry when they have chosen another"
+
+
+class Answer(NamedTuple):
+    """What one Sentinel said.
+
+    Attributes:
+        asked_at: when it was asked, on the monotonic clock.
+        epoch: of the configuration that it knows; the greater is the newer.
+        master: whom it names.
+        promoting: it may have told a replica to take over, or is about to.
+        down: the master does not answer it.
+    """
+
+    asked_at: float
+    epoch: int
+    master: Address
+    promoting: bool = False
+    down: bool = False
+
+
+@final
+class Majority:
+    """The rule by which a master may be used. Not safe for threads.
+
+    Args:
+        sentinels: how many there are.
+    """
+
+    def __init__(self, sentinels: int) -> None:
+        self._sentinels = sentinels
+        self._answers: dict[Address, Answer] = {}
+        self._master: Address | None = None
+        self._usable_from = 0.0
+
+    @property
+    def silent(self) -> bool:
+        """Whether no Sentinel ever answered."""
+        return not self._answers
+
+    def note(self, sentinel: Address, answer: Answer, now: float) -> None:
+        """A Sentinel answered."""
+        self._answers[sentinel] = answer
+        self._follow(now)
+
+    def doubt(self, sentinel: Address) -> None:
+        """A Sentinel published news: its last answer stands in the way until its next one."""
+        known = self._answers.get(sentinel)
+        if known is not None:
+            self._answers[sentinel] = known._replace(promoting=True)
+
+    def master(self, now: float) -> Address:
+        """The master to use now.
 
         Raises:
-            redis.ConnectionError: no Sentinel answers and knows a live master of that name.
+            Unsettled: none may be used; says why.
         """
-        # The driver sorts its list of Sentinels meanwhile.
-        with self._lock:
-            host, port = self._sentinel.discover_master(self._service)  # type: ignore[no-untyped-call]
-            return host, port
+        newest = self._follow(now)
+        if newest is None or self._master is None:
+            raise Unsettled(_SILENT)
+        heard = [answer for answer in self._answers.values() if answer.asked_at > now - LEASE]
+        needed = self._sentinels // 2 + 1
+        if len(heard) < needed:
+            raise Unsettled(
+                f"only {len(heard)} of {self._sentinels} Sentinels answer: {needed} are needed to "
+                "know that the master is still the master; retry"
+            )
+        others = (answer for answer in self._answers.values() if answer.epoch >= newest.epoch)
+        if now < self._usable_from or any(
+            answer.promoting and answer.asked_at > now - HEARSAY for answer in others
+        ):
+            raise Unsettled(_FAILOVER)
+        if sum(answer.down for answer in heard) >= needed:
+            raise Unsettled(_DOWN)
+        return self._master
+
+    def _follow(self, now: float) -> Answer | None:
+        """The newest answer; when it names another master than before, note since when."""
+        heard = [answer for answer in self._answers.values() if answer.asked_at > now - HEARSAY]
+        newest = max(heard, key=lambda answer: (answer.epoch, answer.asked_at), default=None)
+        if newest is not None and newest.master != self._master:
+            # At the start, too: the failover may have been a moment ago.
+            self._master, self._usable_from = newest.master, now + LEASE
+        return newest
 
 
-class _ToMaster:
-    """Mixed into a connection: it goes wherever the master is when it connects."""
+@final
+class Sentinels:
+    """The :class:`~topospread.store.redis.ways.Ways` to a master that Sentinels name.
 
-    _sock: Any
-
-    def __init__(self, *, master: Master, **options: Any) -> None:
-        self._master = master
-        self.host, self.port = "", 0
-        super().__init__(**options)
-
-    def connect(self) -> None:
-        """Connect, if it is not connected."""
-        if self._sock is None:
-            self.host, self.port = self._master.find()
-        super().connect()  # type: ignore[misc] # of the class that this is mixed into
-
-
-class _Connection(_ToMaster, redis.Connection):
-    pass
-
-
-class _TlsConnection(_ToMaster, redis.SSLConnection):
-    pass
-
-
-_NO_MASTER: Final = "the server that Sentinels name is not a master yet, or not any more"
-
-
-def _check_master(connection: redis.Connection) -> None:
-    """Sentinels may name a server that is not promoted yet; a replica's reads may be old."""
-    connection.on_connect()  # type: ignore[no-untyped-call]
-    connection.send_command("INFO", "replication")  # type: ignore[no-untyped-call]
-    try:
-        told = connection.read_response()
-    except exceptions.NoPermissionError:
-        return
-    if b"role:master" not in told:
-        raise exceptions.ConnectionError(_NO_MASTER)
-
-
-def sentinel_options(url: SentinelURL, settings: StoreSettings) -> Options:
-    """How to connect to whatever is the master.
-
-    Raises:
-        ConfigError: a certificate file cannot be used.
+    Returns when it is known which master that is, or that it cannot be known now.
     """
-    options = login_options(url.username, url.password, settings) | network_options(url.tls)
-    return options | {
-        "db": url.database,
-        "connection_class": _Connection if url.tls is None else _TlsConnection,
-        "master": Master(url, settings),
-        "redis_connect_func": _check_master,
-    }
+
+    def __init__(self, url: SentinelURL, settings: StoreSettings) -> None:
+        self._settings = settings
+        self._options = login_options(url.username, url.password, settings)
+        self._options |= network_options(url.tls)
+        # Sentinels may name a server that is not promoted yet.
+        self._options |= {"db": url.database, "redis_connect_func": only_masters}
+        self._service = url.service
+        self._majority = Majority(len(url.sentinels))
+        self._lock = Condition()
+        self._pools: tuple[Address, Pool, Pool] | None = None
+        self._closed = False
+        self._unheard = len(url.sentinels)
+        options = login_options(url.sentinel_username, url.sentinel_password, settings)
+        options |= network_options(url.tls) | {"socket_timeout": settings.connect_timeout}
+        for address in url.sentinels:
+            Thread(
+                target=self._listen,
+                args=(address, options | {"host": address[0], "port": address[1]}),
+                name=f"sentinel-{address[0]}:{address[1]}",
+                daemon=True,
+            ).start()
+        with self._lock:
+            self._lock.wait_for(self._begun, settings.timeout)
+
+    def calls(self, cluster: str) -> Pool:
+        """See Ways."""
+        del cluster
+        return self._current()[1]
+
+    def tails(self, cluster: str) -> Pool:
+        """See Ways."""
+        del cluster
+        return self._current()[2]
+
+    def masters(self) -> Sequence[Callable[[], Pool]]:
+        """See Ways."""
+        return (lambda: self._current()[1],)
+
+    def confirm(self, pool: Pool) -> None:
+        """See Ways."""
+        if pool is not self._current()[1]:
+            raise Unsettled(_FAILOVER)
+
+    def mistrust(self) -> None:
+        """See Ways: the Sentinels are asked all the time."""
+
+    def close(self) -> None:
+        """See Ways; the threads end by themselves within a second."""
+        with self._lock:
+            self._closed = True
+            pools, self._pools = self._pools, None
+        _disconnect(pools)
+
+    def _begun(self) -> bool:
+        """Whether waiting longer would tell nothing new: a master is known, or nobody answers."""
+        try:
+            self._majority.master(time.monotonic())
+        except Unsettled:
+            return not self._unheard and self._majority.silent
+        return True
+
+    def _current(self) -> tuple[Address, Pool, Pool]:
+        """The master that may be used now, and connections to it."""
+        with self._lock:
+            address = self._majority.master(time.monotonic())
+            left = None
+            if self._pools is None or self._pools[0] != address:
+                left = self._pools
+                options: Options = self._options | {"host": address[0], "port": address[1]}
+                self._pools = (
+                    address,
+                    call_pool(options, self._settings),
+                    tail_pool(options),
+                )
+            found = self._pools
+        _disconnect(left)
+        return found
+
+    def _listen(self, address: Address, options: Options) -> None:
+        """The thread of one Sentinel: ask it, listen until it is time to ask again."""
+        unheard = True
+        line, news = make_connection(options), make_connection(options)
+        while not self._closed:
+            try:
+                self._ask(address, line)
+                unheard = self._heard(unheard)
+                if not news.is_connected:
+                    news.send_command("PSUBSCRIBE", *_NEWS)
+                self._await_news(address, news)
+            except (exceptions.RedisError, OSError):
+                line.disconnect()
+                news.disconnect()
+                unheard = self._heard(unheard)
+                time.sleep(PERIOD)
+        line.disconnect()
+        news.disconnect()
+
+    def _heard(self, first: bool) -> bool:
+        """Wake whoever waits for the first answers; False, for the next time."""
+        with self._lock:
+            self._unheard -= first
+            self._lock.notify_all()
+        return False
+
+    def _ask(self, sentinel: Address, line: Line) -> None:
+        asked_at = time.monotonic()
+        line.send_packed_command(
+            line.pack_commands(
+                [
+                    ("SENTINEL", "MASTER", self._service),
+                    ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service),
+                ]
+            )
+        )
+        known, named = line.read_response(), line.read_response()
+        if not known or not named:
+            return
+        fields = dict(zip(known[::2], known[1::2], strict=False))
+        answer = Answer(
+            asked_at,
+            int(fields[b"config-epoch"]),
+            (named[0].decode(), int(named[1])),
+            promoting=fields.get(b"failover-state") in _PROMOTING,
+            down=b"s_down" in fields[b"flags"].split(b","),
+        )
+        with self._lock:
+            self._majority.note(sentinel, answer, time.monotonic())
+
+    def _await_news(self, sentinel: Address, news: Line) -> None:
+        """Until the Sentinel publishes something about the master, or for PERIOD."""
+        if not news.can_read(PERIOD):
+            return
+        while news.can_read(0):
+            message = news.read_response()
+            if message[0] == b"pmessage" and self._service.encode() in message[3].split():
+                with self._lock:
+                    self._majority.doubt(sentinel)
+
+
+def _disconnect(pools: tuple[Address, Pool, Pool] | None) -> None:
+    if pools is not None:
+        for pool in pools[1:]:
+            pool.disconnect()

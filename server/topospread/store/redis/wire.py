@@ -6,15 +6,18 @@ call, and a time-out for one call is not to be had there.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from redis import exceptions
 
 from topospread.errors import StoreUnavailable
-from topospread.store.redis.failures import unavailable
+from topospread.store.redis.connections import check_policy, check_role
+from topospread.store.redis.failures import Unsettled, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +37,10 @@ _ELSEWHERE: Final = (exceptions.AskError, exceptions.ClusterDownError, exception
 # And those that say "not now".
 _LATER: Final = (exceptions.BusyLoadingError, exceptions.TryAgainError)
 
+LOOK_AGAIN: Final = 1.0
+"""Seconds between two looks at a server that calls go to: so late is it noticed that it became a
+replica, or began to evict keys."""
+
 T = TypeVar("T")
 
 
@@ -48,6 +55,7 @@ class Wires:
         self.ways = ways
         self.settings = settings
         self.closed = False
+        self._looked_at: WeakKeyDictionary[Pool, float] = WeakKeyDictionary()
 
     def of(self, cluster: str) -> Wire:
         """Calls about one cluster."""
@@ -60,9 +68,22 @@ class Wires:
             StoreUnavailable: it is not known which they are.
         """
         try:
-            return [Wire(self, lambda pool=pool: pool) for pool in self.ways.masters()]  # type: ignore[misc]
+            return [Wire(self, find) for find in self.ways.masters()]
         except (exceptions.RedisError, OSError) as error:
             raise unavailable(error) from error
+
+    def look_at_server(self, pool: Pool, connection: Line) -> None:
+        """Once in LOOK_AGAIN seconds: see that a server still is what it was when connected to.
+
+        Raises:
+            redis.RedisError: it is a replica now, or evicts keys.
+        """
+        now = time.monotonic()
+        if now < self._looked_at.get(pool, -math.inf) + LOOK_AGAIN:
+            return
+        check_role(connection)
+        check_policy(connection)
+        self._looked_at[pool] = now
 
     def close(self) -> None:
         """Close all connections."""
@@ -157,8 +178,10 @@ class Wire:
         Who is told "not here" or "not now" speaks to a Redis that is well and changes its place or
         state: that takes the time it takes, and costs nobody but the caller.
         """
-        if isinstance(error, (*_LATER, *_ELSEWHERE)):
+        if isinstance(_cause(error), (*_LATER, *_ELSEWHERE)):
             return True
+        if isinstance(_cause(error), Unsettled):
+            return repeat or isinstance(error, _NotSent)
         if tries >= self._settings.attempts or isinstance(_cause(error), _REFUSED):
             return False
         return isinstance(error, _NotSent) or (repeat and isinstance(error, _LOST))
@@ -227,7 +250,9 @@ class Wire:
         except (exceptions.RedisError, OSError) as error:
             raise _NotSent from error
         try:
+            self._wires.look_at_server(pool, connection)
             yield connection
+            self._wires.ways.confirm(pool)
         except exceptions.ReadOnlyError:
             # The master moved: the next try asks again where it is.
             connection.disconnect()
@@ -236,6 +261,9 @@ class Wire:
             raise
         except BaseException:
             connection.disconnect()
+            # A connection that leads elsewhere now is closed under the call that waits on it: the
+            # driver's error for that says nothing.
+            self._wires.ways.confirm(pool)
             raise
         finally:
             pool.release(connection)

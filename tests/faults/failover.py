@@ -1,0 +1,500 @@
+"""What is lost, and how long writes stop, when Sentinels make another Redis the master.
+
+    python -m tests.faults.failover --runs 20
+    python -m tests.faults.failover --runs 3 --scenario planned --setting waits -o json
+
+Three Redis, three Sentinels and two servers. Each server has callers that write pods, callers that
+place pods, and readers that ask the other server for what was acknowledged just before, with
+`fully_consistent`. In each run the master changes in one of the ways of SCENARIOS; when all is well
+again, what was acknowledged is compared with what is stored. The exit code is 1 when
+
+- a write is lost that was acknowledged after a Sentinel had named the new master, or
+- any write is lost in the setting `waits`, or
+- a `fully_consistent` read missed a write that was acknowledged before it began, or
+- a server took no writes for more than two seconds after the new master was named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import redis
+
+from tests.faults.load import CLUSTER, NEWEST, client_of, pod, zones
+from tests.redis_server import RedisProcess
+from tests.redis_topologies import SERVICE, info, sentinel_url, sentinels_of, until
+from tests.servers import ServerProcess, incoming
+from topospread_client.answers import Kind
+from topospread_client.errors import NotFound, ServerFault, TopospreadClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from topospread_client.client import Client
+
+DOWN_AFTER_MS: Final = 1000
+FROZEN_SECONDS: Final = 3.0
+"""How long a master stays frozen, or cut off, after its successor was named."""
+BACK_SECONDS: Final = 2.0
+"""How long after the naming of the new master every server may refuse writes."""
+PEERS: Final = "peers"
+"""User and password of Sentinels and replicas."""
+SERVERS: Final = "servers"
+"""User and password of the servers."""
+
+SETTINGS: Final[dict[str, tuple[tuple[str, ...], dict[str, str]]]] = {
+    "none": ((), {}),
+    "min-replicas": ((), {"min-replicas-to-write": "1"}),
+    "waits": (("--wait-replicas", "1"), {"min-replicas-to-write": "1"}),
+}
+"""By name: more arguments of `topospread serve`, more lines of redis.conf."""
+
+
+class Redises:
+    """A master, its replicas and their Sentinels; who is which changes.
+
+    Args:
+        directory: for their files.
+        options: more lines of redis.conf, for each Redis.
+        replicas: how many there are.
+    """
+
+    def __init__(self, directory: Path, options: dict[str, str], replicas: int = 2) -> None:
+        self._stack = ExitStack()
+        self._directory = directory
+        self._numbers = itertools.count()
+        login = {f"user {name}": f"on >{name} ~* &* +@all" for name in (PEERS, SERVERS)}
+        login |= {"masteruser": PEERS, "masterauth": PEERS}
+        common = {"appendonly": "yes", "repl-diskless-sync-delay": "0"} | login | options
+        master = self._start(options=common)
+        follow = {"replicaof": f"127.0.0.1 {master.port}"}
+        self.servers = [master, *(self._start(options=common | follow) for _ in range(replicas))]
+        until(lambda: self._linked(master) == replicas, "the replicas are there")
+        self.sentinels = sentinels_of(
+            master, self._start, down_after_ms=DOWN_AFTER_MS, replicas=replicas, login=PEERS
+        )
+
+    def close(self) -> None:
+        """End them all."""
+        self._stack.close()
+
+    def master(self) -> RedisProcess:
+        """Whom all Sentinels name; waits until they agree and all replicas follow."""
+
+        def agreed() -> RedisProcess | None:
+            named = {self.named(sentinel) for sentinel in self.sentinels}
+            found = [server for server in self.servers if {server.port} == named]
+            if not found or self._linked(found[0]) != len(self.servers) - 1:
+                return None
+            return found[0] if self._settled() else None
+
+        return until(agreed, "the Sentinels agree, and all replicas follow")
+
+    def named(self, sentinel: RedisProcess) -> int:
+        """The port of the master that a Sentinel names."""
+        with sentinel.client() as client:
+            return int(client.sentinel_get_master_addr_by_name(SERVICE)[1])
+
+    def watch(self, before: RedisProcess, stop: threading.Event) -> float:
+        """When the first Sentinel named another master than before, on the monotonic clock."""
+        with ExitStack() as stack:
+            clients = [stack.enter_context(sentinel.client()) for sentinel in self.sentinels]
+            while not stop.is_set():
+                for client in clients:
+                    asked = time.monotonic()
+                    if int(client.sentinel_get_master_addr_by_name(SERVICE)[1]) != before.port:
+                        return asked
+                stop.wait(0.002)
+        raise AssertionError("no other master was named")
+
+    def _settled(self) -> bool:
+        """Whether every Sentinel takes all servers and the others for well."""
+        for sentinel in self.sentinels:
+            with sentinel.client() as client:
+                try:
+                    client.execute_command("SENTINEL CKQUORUM", SERVICE)
+                except redis.ResponseError:
+                    return False
+                state = client.sentinel_master(SERVICE)
+                replicas = client.sentinel_slaves(SERVICE)
+            if state["flags"] != "master" or len(replicas) != len(self.servers) - 1:
+                return False
+            if any(each["flags"] != "slave" for each in replicas):
+                return False
+        return True
+
+    def _linked(self, master: RedisProcess) -> int:
+        with suppress(redis.RedisError):
+            replicas = (each for each in info(master, "replication").values() if type(each) is dict)
+            return sum(each["state"] == "online" for each in replicas)
+        return 0
+
+    def _start(self, **more: Any) -> RedisProcess:
+        process = RedisProcess(self._directory / f"redis-{next(self._numbers)}", **more)
+        return self._stack.enter_context(process)
+
+
+# ------------------------------ what happens to the master
+
+
+def planned(redises: Redises, master: RedisProcess, named: Callable[[], float]) -> None:
+    """SENTINEL FAILOVER: nothing is broken."""
+    del master, named
+    with redises.sentinels[0].client() as client:
+
+        def begun() -> bool:
+            try:
+                client.execute_command("SENTINEL FAILOVER", SERVICE)
+            except redis.ResponseError as refused:
+                return "INPROG" in str(refused)
+            return True
+
+        until(begun, "the Sentinel begins")
+
+
+def killed(redises: Redises, master: RedisProcess, named: Callable[[], float]) -> None:
+    """SIGKILL; it comes back when it has a successor."""
+    del redises
+    master.kill()
+    named()
+    master.start()
+
+
+def frozen(redises: Redises, master: RedisProcess, named: Callable[[], float]) -> None:
+    """SIGSTOP until long after the failover; then it believes to be master still."""
+    del redises
+    master.pause()
+    _wait_until(named() + FROZEN_SECONDS)
+    master.resume()
+
+
+def cut_off(redises: Redises, master: RedisProcess, named: Callable[[], float]) -> None:
+    """Sentinels and replicas cannot speak to it; the servers can."""
+    del redises
+    with master.client() as client:
+        # Whoever fails to log in is the default user, who has no password.
+        for user in (PEERS, "default"):
+            client.acl_setuser(user, enabled=False)
+            client.execute_command("CLIENT KILL USER", user)
+        _wait_until(named() + FROZEN_SECONDS)
+        for user in (PEERS, "default"):
+            client.acl_setuser(user, enabled=True)
+
+
+SCENARIOS: Final = {
+    "planned": planned,
+    "killed": killed,
+    "frozen": frozen,
+    "cut-off": cut_off,
+    "back": planned,
+}
+"""Of `back` each run begins with a planned failover that is not counted."""
+
+
+def _wait_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
+
+
+# ------------------------------ callers
+
+
+@dataclass
+class Callers:
+    """Writers, placers and readers of several servers, from entering to leaving.
+
+    Attributes:
+        acknowledged: (kind, name) with the server and the moment, on the monotonic clock.
+        refused: failures of writes by error.
+        missed: (kind, name) that a read which began after the acknowledgement did not find.
+        reads: how many were answered.
+    """
+
+    addresses: Sequence[str]
+    prefix: str
+    acknowledged: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+    missed: list[tuple[str, str]] = field(default_factory=list)
+    reads: int = 0
+
+    def __enter__(self) -> Self:
+        self._stop = threading.Event()
+        self._newest: list[tuple[str, str]] = [("", "")] * len(self.addresses)
+        self._pool = ThreadPoolExecutor(4 * len(self.addresses))
+        self._clients = [client_of(address) for address in self.addresses for _ in range(4)]
+        self._running = []
+        for number in range(len(self.addresses)):
+            clients = self._clients[4 * number : 4 * number + 4]
+            work = (self._write, self._write, self._place, self._read)
+            for caller, (each, client) in enumerate(zip(work, clients, strict=True)):
+                self._running.append(self._pool.submit(each, number, caller, client))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for running in self._running:
+            running.result(60)
+        self._pool.shutdown()
+        for client in self._clients:
+            client.close()
+
+    def until_each_wrote_after(self, moment: float) -> None:
+        """Wait until every server has acknowledged a write after a moment."""
+        everyone = set(range(len(self.addresses)))
+        until(lambda: self._wrote_after(moment) == everyone, "all servers take writes again")
+
+    def first_after(self, moment: float) -> float:
+        """Seconds until the last of the servers had acknowledged a write again."""
+        first: dict[int, float] = {}
+        for server, at in list(self.acknowledged.values()):
+            if at > moment:
+                first[server] = min(at, first.get(server, at))
+        return max(first.values()) - moment
+
+    def _wrote_after(self, moment: float) -> set[int]:
+        return {server for server, at in list(self.acknowledged.values()) if at > moment}
+
+    def _write(self, number: int, caller: int, client: Client) -> None:
+        for count in itertools.count():
+            name = f"{self.prefix}-w{number}-{caller}-{count}"
+            self._try("pod", name, number, partial(client.apply, [pod(name)]))
+            if self._stop.is_set():
+                return
+
+    def _place(self, number: int, caller: int, client: Client) -> None:
+        for count in itertools.count():
+            name = f"{self.prefix}-p{number}-{caller}-{count}"
+            wanted = incoming(maxSkew=1000)
+            wanted["metadata"]["name"] = name
+            self._try("place", name, number, partial(client.place, wanted))
+            if self._stop.is_set():
+                return
+
+    def _try(self, kind: str, name: str, number: int, call: Callable[[], object]) -> None:
+        """Until it is acknowledged."""
+        while not self._stop.is_set():
+            try:
+                call()
+            except TopospreadClientError as refused:
+                self.refused[_named(refused)] += 1
+                self._stop.wait(0.02)
+            else:
+                self.acknowledged[kind, name] = number, time.monotonic()
+                if kind == "pod":
+                    self._newest[number] = kind, name
+                return
+
+    def _read(self, number: int, caller: int, client: Client) -> None:
+        """Ask for what another server acknowledged last."""
+        del caller
+        for turn in itertools.count():
+            if self._stop.is_set():
+                return
+            other = turn % len(self.addresses)
+            _, name = self._newest[other]
+            if other == number or not name:
+                self._stop.wait(0.005)
+                continue
+            try:
+                client.get(Kind.POD, name, consistency=NEWEST)
+            except NotFound:
+                self.missed.append(("pod", name))
+            except TopospreadClientError:
+                self._stop.wait(0.02)
+                continue
+            self.reads += 1
+
+
+def _named(refused: TopospreadClientError) -> str:
+    """The class of an error; of a fault of the server's, what it says."""
+    return repr(refused) if isinstance(refused, ServerFault) else type(refused).__name__
+
+
+# ------------------------------ the campaign
+
+
+@dataclass
+class Run:
+    """One change of the master.
+
+    Attributes:
+        acknowledged: writes, in all.
+        lost: of those, how many are not stored afterwards.
+        lost_after_naming: of those, acknowledged after a Sentinel named the new master.
+        latest_lost: seconds from the naming to the last of the lost; negative when before it.
+        missed: `fully_consistent` reads that did not find what is stored.
+        reads: `fully_consistent` reads in all.
+        back: seconds from the naming until every server had acknowledged a write again.
+        refused: failed writes by error.
+    """
+
+    scenario: str
+    setting: str
+    acknowledged: int
+    lost: int
+    lost_after_naming: int
+    latest_lost: float | None
+    missed: int
+    reads: int
+    back: float
+    refused: dict[str, int]
+
+
+def runs(setting: str, scenarios: Sequence[str], count: int, directory: Path) -> Iterator[Run]:
+    """Change the master so many times in each way."""
+    arguments, options = SETTINGS[setting]
+    redises = Redises(directory, options)
+    with ExitStack() as stack:
+        stack.callback(redises.close)
+        url = sentinel_url(*redises.sentinels, login=SERVERS)
+        servers = [
+            stack.enter_context(
+                ServerProcess("--store", url, *arguments, stderr=f"{directory}/log")
+            )
+            for _ in range(2)
+        ]
+        addresses = [server.address for server in servers]
+        for scenario in scenarios:
+            for number in range(count):
+                yield _run(redises, addresses, scenario, setting, number)
+
+
+def _run(
+    redises: Redises, addresses: Sequence[str], scenario: str, setting: str, number: int
+) -> Run:
+    if scenario == "back":
+        planned(redises, redises.master(), float)
+    master = redises.master()
+    with client_of(addresses[0]) as client:
+        until(lambda: _applied(client), "the servers take writes")
+    stop = threading.Event()
+    callers = Callers(addresses, f"{scenario}-{number}")
+    with ThreadPoolExecutor(1) as pool, callers:
+        watching = pool.submit(redises.watch, master, stop)
+        try:
+            _wait_until(time.monotonic() + 1.0)
+            SCENARIOS[scenario](redises, master, watching.result)
+            named = watching.result(60)
+        finally:
+            stop.set()
+        redises.master()
+        callers.until_each_wrote_after(max(named, time.monotonic() - 0.5))
+    with client_of(addresses[number % 2]) as client:
+        until(lambda: _applied(client), "the servers take writes")
+        stored = {("pod", each.pod.metadata.name) for each in client.list(Kind.POD)}
+        stored |= {("place", each.name) for each in client.reservations().reservations}
+        with suppress(TopospreadClientError):
+            client.drop_cluster(CLUSTER)
+    acknowledged = callers.acknowledged
+    lost = {each: at for each, (_, at) in acknowledged.items() if each not in stored}
+    return Run(
+        scenario,
+        setting,
+        len(acknowledged),
+        len(lost),
+        sum(at > named for at in lost.values()),
+        round(max(lost.values()) - named, 3) if lost else None,
+        sum(each in stored for each in callers.missed),
+        callers.reads,
+        round(callers.first_after(named), 3),
+        dict(callers.refused),
+    )
+
+
+def _applied(client: Client) -> bool:
+    try:
+        client.apply(zones())
+    except TopospreadClientError:
+        return False
+    return True
+
+
+def wrong(found: Sequence[Run]) -> list[str]:
+    """What must not be."""
+    named = [f"{run.scenario}, {run.setting}" for run in found]
+    return [
+        *(
+            f"{name}: {run.lost_after_naming} acknowledged after the naming are lost"
+            for name, run in zip(named, found, strict=True)
+            if run.lost_after_naming
+        ),
+        *(
+            f"{name}: {run.lost} are lost"
+            for name, run in zip(named, found, strict=True)
+            if run.lost and run.setting == "waits"
+        ),
+        *(
+            f"{name}: {run.missed} reads missed what was acknowledged before"
+            for name, run in zip(named, found, strict=True)
+            if run.missed
+        ),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.failover")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--scenario", action="append", choices=SCENARIOS)
+    parser.add_argument("--setting", action="append", choices=SETTINGS)
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    given = parser.parse_args(arguments)
+    found: list[Run] = []
+    for setting in given.setting or SETTINGS:
+        with tempfile.TemporaryDirectory() as directory:
+            for run in runs(setting, given.scenario or [*SCENARIOS], given.runs, Path(directory)):
+                found.append(run)
+                sys.stderr.write(f"{json.dumps(asdict(run))}\n")
+    rows = [_row(group) for group in _groups(found)]
+    late = [
+        f"{run.scenario}, {run.setting}: writes were back after {run.back} s"
+        for run in found
+        if run.back > BACK_SECONDS
+    ]
+    if given.output == "json":
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+    else:
+        sys.stdout.writelines(f"{_line(row)}\n" for row in rows)
+        sys.stdout.writelines(f"{text}\n" for text in (*wrong(found), *late))
+    return 1 if wrong(found) or late else 0
+
+
+def _line(row: Mapping[str, object]) -> str:
+    return "  ".join(f"{name} {value}" for name, value in row.items())
+
+
+def _groups(found: Sequence[Run]) -> Iterator[list[Run]]:
+    for _, group in itertools.groupby(found, key=lambda run: (run.setting, run.scenario)):
+        yield list(group)
+
+
+def _row(group: Sequence[Run]) -> dict[str, object]:
+    back = sorted(run.back for run in group)
+    return {
+        "setting": group[0].setting,
+        "scenario": group[0].scenario,
+        "runs": len(group),
+        "acknowledged": sum(run.acknowledged for run in group),
+        "lost": sum(run.lost for run in group),
+        "lost after naming": sum(run.lost_after_naming for run in group),
+        "missed": sum(run.missed for run in group),
+        "reads": sum(run.reads for run in group),
+        "back median": back[len(back) // 2],
+        "back max": back[-1],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

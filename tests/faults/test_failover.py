@@ -1,0 +1,26 @@
+"""Sentinels make another Redis the master, under load: a short run of `tests.faults.failover`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.failover import runs, wrong
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("setting", "scenarios"),
+    [("none", ("planned", "back")), ("waits", ("killed", "frozen", "cut-off"))],
+)
+def test_a_failover_loses_nothing_that_was_acknowledged_after_it(
+    tmp_path, setting, scenarios, record_property
+):
+    found = list(runs(setting, scenarios, 1, tmp_path))
+
+    assert wrong(found) == []
+    for run in found:
+        assert run.acknowledged > 100
+        assert run.reads > 10
+        assert set(run.refused) <= {"Unavailable", "DeadlineExceeded", "IdentityChanged"}
+        record_property(f"{run.scenario}: seconds_without_writes", run.back)
