@@ -30,7 +30,9 @@ def made(request, tmp_path_factory):
     built(ROOT / folder, out / "sources", "--sdist")
     (archive,) = (out / "sources").iterdir()
     with tarfile.open(archive) as sources:
-        sources.extractall(out / "sources", filter="data")
+        # The oldest Pythons have no filters, newer ones demand one.
+        sources.extraction_filter = getattr(tarfile, "data_filter", None)
+        sources.extractall(out / "sources")
     (unpacked,) = (each for each in (out / "sources").iterdir() if each.is_dir())
     built(unpacked, out / "again", "--wheel")
     wheels = [ZipFile(path) for side in ("direct", "again") for path in (out / side).iterdir()]
