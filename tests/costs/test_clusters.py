@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
-from tests.servers import Peer, ServerProcess, evaluate_request, node
+from tests.servers import PATIENCE, Peer, ServerProcess, evaluate_request, node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,3 +34,20 @@ def test_a_cluster_in_sqlite_costs_no_open_file(tmp_path: Path) -> None:
         for number in range(1, CLUSTERS):
             follow(number)
         assert len(os.listdir(folder)) < before + CLUSTERS // 2
+
+
+def test_a_cluster_too_many_for_the_open_files_is_refused() -> None:
+    """In a process of its own: a hard limit that was lowered stays so."""
+    options = ["--clusters", "60", "--store", "redis", "--seconds", "0", "--files", "512"]
+    said = subprocess.run(
+        [sys.executable, "-m", "tests.costs.clusters", *options],
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=True,
+    ).stdout
+    refused = re.search(r"at (\d+) clusters: RESOURCE_EXHAUSTED: .*open files", said)
+    assert refused is not None, said
+    assert 20 <= int(refused.group(1)) < 60
+    assert "/livez: 200" in said
+    assert "Evaluate on a new connection: OK" in said

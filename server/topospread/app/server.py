@@ -21,6 +21,7 @@ from topospread.app.expander import (
 )
 from topospread.app.extender import make_extender
 from topospread.app.feeding import FED_KINDS, make_feed, make_refused
+from topospread.app.files import within_open_files
 from topospread.app.ports import check_free
 from topospread.app.stores import open_store
 from topospread.app.web import make_extender_http, make_http
@@ -40,6 +41,7 @@ from topospread.service.rebalancing.plan import Rebalances
 from topospread.service.rules_book import RulesBook
 from topospread.service.scenario import Scenarios
 from topospread.store.observed import ObservedStore
+from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
 from topospread.transports.expander import best_options
@@ -109,7 +111,8 @@ class Server:
         reuse_port: bool = False,
         store: Store | None = None,
     ) -> None:
-        self.settings = settings
+        url = parse_store_url(settings.store, environ)
+        self.settings = settings = within_open_files(settings, url)
         self.version = version("topospread")
         self.metrics = Metrics(self.version, scheduler_metrics=settings.scheduler_metrics)
         self._reuse_port = reuse_port

@@ -86,7 +86,8 @@ class LimitSettings:
         About(
             values.whole(1, 10_000),
             "clusters",
-            "Clusters that a process follows, and past which no write makes another one.",
+            "Clusters that a process follows, and past which no write makes another; fewer where"
+            " its limit of open files allows no more.",
             "Each costs a thread, an index and, with Redis, three open files; far more than anybody"
             " has.",
         ),

@@ -281,7 +281,8 @@ class Replicas:
                 check_cluster(cluster)
                 if len(self._replicas) >= self._most and replica is None:
                     raise LimitExceeded(
-                        f"this server follows {self._most} clusters already (--max-clusters)"
+                        f"this server follows {self._most} clusters already, as many as"
+                        " --max-clusters and its limit of open files allow"
                     )
                 replica = Replica(cluster, self._source, self._options, on_gone=self._forget)
                 self._replicas[cluster] = replica

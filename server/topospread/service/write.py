@@ -343,7 +343,10 @@ class Writes:
             return
         there = len(self._store.clusters())
         if there >= most:
-            raise LimitExceeded(f"there are {there} clusters already (--max-clusters)")
+            raise LimitExceeded(
+                f"there are {there} clusters already, as many as --max-clusters and the server's"
+                " limit of open files allow"
+            )
         self._unlooked = 0
 
     def _note(self, cluster: str) -> None:
