@@ -28,7 +28,9 @@ A setting has three spellings: a flag of `topospread serve`, a variable, and a k
 `TopospreadConfiguration` file. A flag goes before a variable, which goes before the file;
 `topospread config check [FILE]` shows what would hold. Durations may be written `500ms`, `30s` or
 `5m`, sizes `16MiB`; a switch is `--name` or `--no-name`, and `true` or `false` as a variable. The
-reason for each default stands in italics."""
+reason for each default stands in italics. Servers that share a store should agree on the
+configuration file, feature gates and limits: where they do not,
+[they say so](operations.md#configuration-file)."""
 
 METRICS_ARE = """\
 Served at `/metrics` on the address of `--http`, in Prometheus' text format or OpenMetrics. Families

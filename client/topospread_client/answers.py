@@ -384,6 +384,9 @@ class ServerStatus:
         started_at: None when the server did not say.
         config_generation: grows by one each time the configuration is read anew.
         config_error: why the newest configuration was refused; empty when it is in force.
+        settings_digest: of all settings that answers depend on, the same on servers that have the
+            same.
+        differing_settings: those that another server of the store has otherwise.
     """
 
     clusters: tuple[ClusterStatus, ...]
@@ -392,6 +395,8 @@ class ServerStatus:
     started_at: datetime | None
     config_generation: int
     config_error: str
+    settings_digest: str = ""
+    differing_settings: tuple[str, ...] = ()
     traceparent: str | None = field(default=None, compare=False)
 
     @property

@@ -200,6 +200,8 @@ def server_status(
         started_at=started,
         config_generation=message.config_generation,
         config_error=message.config_error,
+        settings_digest=message.settings_digest,
+        differing_settings=tuple(message.differing_settings),
         traceparent=traceparent,
     )
 

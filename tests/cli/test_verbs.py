@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -194,6 +195,7 @@ def test_status_shows_the_server_and_its_clusters(loaded, cluster):
     said = loaded("status")
     assert said.code == 0
     assert "store:         memory:" in said.lines
+    assert any(re.fullmatch("settings: +[0-9a-f]{12}", line) for line in said.lines)
     row = next(line for line in said.lines if line.startswith(cluster)).split()
     assert row[1:5] == ["ok", "3", "2", "1"]
     assert cluster in loaded("status", "-o", "name").lines

@@ -23,6 +23,7 @@ from topospread.app.extender import make_extender
 from topospread.app.feeding import FED_KINDS, make_feed, make_refused
 from topospread.app.files import within_open_files
 from topospread.app.ports import check_free
+from topospread.app.shared_settings import SharedSettings
 from topospread.app.stores import open_store
 from topospread.app.web import make_extender_http, make_http
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
@@ -136,6 +137,8 @@ class Server:
                 away,
             )
             made.callback(self._store.close)
+            self._shared = SharedSettings(self._store, settings, self._rules.current.value)
+            made.callback(self._shared.stop)
             self._pools = parts.make_pools(settings)
             made.callback(self._pools.shutdown)
             self._replicas = parts.make_replicas(settings, self._store, self.metrics)
@@ -162,6 +165,7 @@ class Server:
             if self._refused is not None:
                 made.callback(self._refused.stop)
             self._closing = made.pop_all()
+        self.metrics.watch_settings(lambda: (self._shared.digest, bool(self._shared.differing)))
         self.metrics.watch_pools(self._pools.gauges)
         if (own := self._feed) is not None:
             self.metrics.watch_feeds(lambda: [own.gauges()])
@@ -191,6 +195,7 @@ class Server:
         for server in self._web:
             server.start()
         self._rules.start()
+        self._shared.start()
         self._doors.start()
         self._preload()
         if self._feed is not None:
@@ -268,6 +273,7 @@ class Server:
         self.metrics.config_reloaded(loaded.generation, accepted=not loaded.error)
         if not loaded.error:
             self._book.replace(loaded.value)
+            self._shared.replace(loaded.value)
 
     def _config_state(self) -> tuple[int, str]:
         loaded = self._rules.current
@@ -320,7 +326,10 @@ class Server:
 
     def _grpc_server(self) -> GrpcServer:
         settings = self.settings
-        facts = ServerFacts(self.version, self._store.address, self._started, self._config_state)
+        facts = ServerFacts(
+            *(self.version, self._store.address, self._started, self._config_state),
+            lambda: (self._shared.digest, self._shared.differing),
+        )
         reads = Reads(self._store, self._replicas)
         lists = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")
         state = ClusterStateServicer(reads, self._writes, facts, lists)

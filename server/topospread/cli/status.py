@@ -41,6 +41,7 @@ def _print(status: ServerStatus) -> None:
             ("store", status.store),
             ("up for", _age(status.started_at)),
             ("configuration", f"generation {status.config_generation}, {config}"),
+            ("settings", _settings(status)),
             ("trace", status.trace_id),
         ]
     )
@@ -64,6 +65,13 @@ def _print(status: ServerStatus) -> None:
     printing.table(columns, rows)
 
 
+def _settings(status: ServerStatus) -> str:
+    if not status.differing_settings:
+        return status.settings_digest
+    names = ", ".join(status.differing_settings)
+    return f"{status.settings_digest}, another server of the store has others: {names}"
+
+
 def _state(cluster: ClusterStatus) -> str:
     """Everything a person should know of it, worst first."""
     found = []
@@ -85,6 +93,8 @@ def _structure(status: ServerStatus) -> dict[str, object]:
         "startedAt": status.started_at.isoformat() if status.started_at else None,
         "configGeneration": status.config_generation,
         "configError": status.config_error,
+        "settingsDigest": status.settings_digest,
+        "differingSettings": list(status.differing_settings),
         "traceId": status.trace_id,
         "clusters": [
             {

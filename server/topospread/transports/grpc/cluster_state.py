@@ -47,12 +47,15 @@ class ServerFacts:
     Attributes:
         config: (generation, error) of the configuration.
         started: seconds since 1970.
+        settings: digest of the settings that answers depend on, and the names of those that another
+            server of the store has otherwise.
     """
 
     version: str
     store: str
     started: float
     config: Callable[[], tuple[int, str]]
+    settings: Callable[[], tuple[str, Sequence[str]]]
 
 
 class ClusterStateServicer:
@@ -222,6 +225,7 @@ class ClusterStateServicer:
         """ClusterState.ListClusters."""
         del request
         generation, error = self._facts.config()
+        digest, differing = self._facts.settings()
         started = Timestamp()
         started.FromMicroseconds(int(self._facts.started * 1e6))
         # These tell of all clusters: where they are, and what their configuration names.
@@ -237,6 +241,8 @@ class ClusterStateServicer:
             started_at=started,
             config_generation=generation,
             config_error=error if all_of_it else "",
+            settings_digest=digest,
+            differing_settings=differing if all_of_it else (),
         )
 
 
