@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
-from click.shell_completion import BashComplete
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from tests.cli.manifests import CLUSTER, POD
 from topospread.cli.main import VERBS, root
@@ -166,3 +167,38 @@ def test_a_shell_completes_verbs_and_options():
     assert [each.value for each in completing.get_completions([], "re")] == ["release", "rebalance"]
     offered = completing.get_completions(["release", "web-0"], "--ignore")
     assert [each.value for each in offered] == ["--ignore-not-found"]
+
+
+@pytest.mark.parametrize("shell", [BashComplete, ZshComplete, FishComplete])
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("apply", "-f"),
+        ("simulate", "--add-nodes"),
+        ("evaluate", "--args"),
+        ("serve", "--config"),
+        ("config", "check"),
+        ("sync", "--kubeconfig"),
+        ("conformance",),
+        ("status", "--tls-ca"),
+    ],
+    ids=" ".join,
+)
+def test_files_are_left_to_the_shell(shell, before):
+    completing = shell(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
+    offered = completing.get_completions(list(before), "ex")
+    assert [(each.type, each.value) for each in offered] == [("file", "ex")]
+
+
+def test_bash_offers_files_where_nothing_else_is_offered():
+    command = [sys.executable, "-m", "topospread"]
+    asking = {**os.environ, "_TOPOSPREAD_COMPLETE": "bash_source"}
+    script = subprocess.run(command, env=asking, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"complete -o nosort -o bashdefault -o default -F", script)
+
+
+def test_kinds_are_completed():
+    completing = BashComplete(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
+    offered = [each.value for each in completing.get_completions(["get"], "re")]
+    assert offered == ["replicationcontrollers", "replicasets", "reservations"]
+    assert [each.value for each in completing.get_completions(["delete"], "n")] == ["nodes"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import documents, objects, printing
+from topospread.cli import documents, objects, printing, steps
 from topospread.cli.complaints import DONE, MAX_LINES
 from topospread.cli.inputs import input_options
 from topospread.cli.kinds import path_of
@@ -52,7 +52,14 @@ def command(
     ends within a line, and what comes through a pipe and does not show its own end, as one value of
     JSON, a List of kubectl or a last line `...` do.
     """
-    found = objects.to_keep(documents.read(paths, recursive=recursive, whole=replace), namespace)
+    try:
+        with printing.progress("reading"):
+            manifests = documents.read(paths, recursive=recursive, whole=replace)
+            found = objects.to_keep(manifests, namespace)
+            del manifests
+    except KeyboardInterrupt:
+        printing.note("nothing is written: the input was still being read")
+        raise
     objects.say_skipped(found.skipped, _LEFT_OUT)
     if not found.kept:
         printing.note("nothing to apply")
@@ -60,7 +67,7 @@ def command(
     if replace:
         _print_replaced(_replace(options, found, force=force), options.output)
         return DONE
-    with options.client() as client, printing.progress("applying") as progress:
+    with options.client() as client, steps.told("applying", "written") as progress:
         written = client.apply([made for _, made in found.kept], force=force, progress=progress)
     _print_written(written, options.output, found.skipped)
     _say_warnings(written.results)
@@ -77,7 +84,8 @@ def _replace(options: Options, found: objects.Objects, *, force: bool) -> dict[K
         if kind is not None:
             by_kind.setdefault(kind, []).append(made)
     answers: dict[Kind, Replaced] = {}
-    with options.client() as client, printing.progress("replacing") as progress:
+    telling = steps.told("replacing", "replaced", unit="kinds", step=1)
+    with options.client() as client, telling as progress:
         for kind in sorted(by_kind):
             answers[kind] = client.replace(kind, by_kind[kind], force=force)
             progress(len(answers), len(by_kind))

@@ -17,6 +17,7 @@ NO_NODE_FITS: Final = 1
 BAD_INPUT: Final = 2
 OUT_OF_REACH: Final = 3
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
 
 MAX_LINES: Final = 20
 """Complaints of one kind that are printed; the rest is counted."""
@@ -40,6 +41,10 @@ _CALLERS_FAULT: Final = (
     errors.PreconditionFailed,
     errors.RevisionUnavailable,
 )
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a verb that writes as Ctrl-C does."""
 
 
 class BadInput(click.ClickException):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from topospread.access.file import read_access
-from topospread.cli import printing
+from topospread.cli import completing, printing
 from topospread.cli.complaints import DONE, BadInput
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
 from topospread.config.loading import load_settings, read_config
@@ -30,7 +30,7 @@ def command() -> None:
 
 
 @command.command("check")
-@click.argument("file", required=False)
+@click.argument("file", required=False, shell_complete=completing.files)
 @click.option("-o", "--output", "form", type=_FORMS, default="table", help="How to print it.")
 def check(file: str | None, form: str) -> int:
     """Read FILE and the environment as `serve` would, and show what would hold.

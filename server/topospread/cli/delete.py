@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import documents, objects, printing
+from topospread.cli import completing, documents, objects, printing, steps
 from topospread.cli.complaints import BAD_INPUT, DONE
 from topospread.cli.inputs import input_options
 from topospread.cli.kinds import kinds_named, path_of
@@ -23,7 +23,7 @@ _LEFT_OUT: Final = "kinds that a server does not keep"
 
 
 @click.command("delete", short_help="Remove objects from the state.")
-@click.argument("kind", required=False)
+@click.argument("kind", required=False, shell_complete=completing.kinds)
 @click.argument("names", nargs=-1)
 @input_options(required=False)
 @click.option("--force", is_flag=True, help="Remove also what is newer than the given version.")
@@ -57,7 +57,7 @@ def command(
         found = objects.to_keep(documents.read(paths, recursive=recursive), namespace)
         objects.say_skipped(found.skipped, _LEFT_OUT)
         references = [_reference(made) for _, made in found.kept]
-    with options.client() as client, printing.progress("deleting") as progress:
+    with options.client() as client, steps.told("deleting", "deleted") as progress:
         written = client.delete(references, force=force, progress=progress)
     return _print(written, options.output, ignore_not_found=ignore_not_found)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topospread.cli import held, printing
+from topospread.cli import completing, held, printing
 from topospread.cli.complaints import DONE
 from topospread.cli.kinds import kinds_named, path_of
 from topospread.cli.label_query import selector_of
@@ -31,7 +31,7 @@ _WORKLOAD_COLUMNS: Final = ["KIND", "NAMESPACE", "NAME", "#REPLICAS", "SELECTOR"
 
 
 @click.command("get", short_help="Show nodes, pods or workloads.")
-@click.argument("what", metavar="KIND")
+@click.argument("what", metavar="KIND", shell_complete=completing.kinds)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("-n", "--namespace", metavar="NAME", help="Only this namespace; with names: default.")
 @click.option("-l", "--selector", metavar="QUERY", help="Only these labels, as kubectl takes them.")

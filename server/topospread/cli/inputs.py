@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from topospread.cli import completing
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,6 +31,7 @@ def input_options(*, required: bool) -> Callable[[_C], _C]:
             multiple=True,
             required=required,
             metavar="PATH",
+            shell_complete=completing.files,
             help="File, directory, or - for standard input; may be given several times.",
         )(command)
 

@@ -1,6 +1,7 @@
 """The command `topospread`: finds the verb, runs it, and says what went wrong in a line and a code.
 
-Exit codes: 0 done, 1 the answer is that no node fits, 2 bad input or usage, 3 server out of reach.
+Exit codes: 0 done, 1 the answer is no, 2 bad input or usage, 3 server out of reach, 130 Ctrl-C,
+143 SIGTERM while something was written.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except SystemExit:
         # How click ends when the reader of a pipe has enough (`| head`), which is no mistake.
         return complaints.DONE
-    except click.Abort:
+    except click.Abort as abort:
+        if isinstance(abort.__cause__, complaints.Terminated):
+            click.echo("topospread: terminated", err=True)
+            return complaints.TERMINATED
         click.echo("topospread: interrupted", err=True)
         return complaints.INTERRUPTED
     except complaints.Unreachable as complaint:
@@ -141,4 +145,8 @@ def _leave_stdout() -> None:
 
 def main() -> NoReturn:
     """The console script."""
+    if "_TOPOSPREAD_COMPLETE" in os.environ:
+        from topospread.cli import completing
+
+        completing.register()
     sys.exit(run())

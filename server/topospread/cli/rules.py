@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from topospread.cli import documents
+from topospread.cli import completing, documents
 from topospread.cli.complaints import BadInput
 from topospread_client.manifests import ManifestError, args_from_manifest
 from topospread_client.requests import Settings
@@ -27,7 +27,11 @@ def rules_options(command: _C) -> _C:
         "--profile", metavar="NAME", help="Judge by this profile of the server's configuration."
     )(command)
     return click.option(
-        "--args", "args_file", metavar="PATH", help="Judge by these PodTopologySpreadArgs."
+        "--args",
+        "args_file",
+        metavar="PATH",
+        shell_complete=completing.files,
+        help="Judge by these PodTopologySpreadArgs.",
     )(command)
 
 

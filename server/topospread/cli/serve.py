@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from topospread.cli import completing
 from topospread.cli.complaints import DONE, BadInput, Unreachable
 from topospread.cli.printing import allow_closed_stdout
 from topospread.config.loading import load_settings
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
 _DEFAULTS: Final = ServerSettings()
+_FILE: Final = re.compile(r"^(?:PEM|YAML|kubeconfig) file\b")
 
 
 def settings_options(command: _C) -> _C:
@@ -43,7 +46,12 @@ def _option(setting: Setting) -> Callable[[_C], _C]:
         return click.option(flag, setting.name, default=None, help=text)
     metavar = about.unit.upper().replace(" ", "-") or "VALUE"
     return click.option(
-        setting.flag, setting.name, default=None, metavar=metavar, help=_help(about.help, default)
+        setting.flag,
+        setting.name,
+        default=None,
+        metavar=metavar,
+        shell_complete=completing.files if _FILE.search(about.help) else None,
+        help=_help(about.help, default),
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import documents, objects, printing, simulations
+from topospread.cli import completing, documents, objects, printing, simulations
 from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
 from topospread.cli.evaluate import questions_of
 from topospread.cli.inputs import input_options
@@ -42,6 +42,7 @@ _COUNT: Final = click.IntRange(0)
     "--add-nodes",
     multiple=True,
     metavar="PATH[=N]",
+    shell_complete=completing.files,
     help="N nodes like each Node of this file join.  [1; with --fewest: as many as it takes]",
 )
 @click.option("--zones", metavar="NAME,…", help="The nodes that join are in these zones, in turn.")
@@ -57,7 +58,11 @@ _COUNT: Final = click.IntRange(0)
     "--reschedule", is_flag=True, help="Place the pods of drained nodes anew, before all others."
 )
 @click.option(
-    "--add-pods", multiple=True, metavar="PATH", help="These pods run, each on its spec.nodeName."
+    "--add-pods",
+    multiple=True,
+    metavar="PATH",
+    shell_complete=completing.files,
+    help="These pods run, each on its spec.nodeName.",
 )
 @click.option(
     "--remove-pod", "removed", multiple=True, metavar="NAMESPACE/NAME", help="This pod is gone."

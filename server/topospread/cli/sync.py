@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from topospread.cli import completing
 from topospread.cli.complaints import DONE, BadInput, Unreachable
 from topospread.cli.options import Options, pass_options, server_options
 from topospread.cli.printing import allow_closed_stdout
@@ -24,7 +25,13 @@ def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address |
 
 
 @click.command("sync", short_help="Feed the state from a Kubernetes cluster.")
-@click.option("--kubeconfig", default="", metavar="FILE", help="Names the API server.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    shell_complete=completing.files,
+    help="Names the API server.",
+)
 @click.option("--context", default="", metavar="NAME", help="Of the kubeconfig.")
 @click.option(
     "--leave-out",
