@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -25,9 +26,12 @@ from topospread.replica.view import Token
 from topospread.service.asks import PodRef
 from topospread.service.evaluate import evaluate
 from topospread.service.fit import Fit
+from topospread.service.holding import Holding
 from topospread.service.place import Preference, place
+from topospread.service.reserve import release
+from topospread.service.write import Writes
 from topospread.spread.verdicts import Code
-from topospread.store.api import Kind
+from topospread.store.api import Key, Kind, Remove
 
 BY_ZONE = constraint()
 BY_NODE = constraint(HOSTNAME)
@@ -320,3 +324,30 @@ def test_many_callers_of_two_servers_never_break_a_constraint(three_zones: World
 def token_of_head(world: World) -> str:
     head = world.store.head(CLUSTER)
     return Token(head.identity, head.revision).encode()
+
+
+def test_the_store_has_less_time_than_the_caller_so_that_its_reason_is_told(three_zones: World):
+    given: list[float] = []
+
+    class Noting:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(three_zones.store, name)
+
+        def apply(self, *args: Any, timeout: float, **more: Any) -> Any:
+            given.append(timeout)
+            return three_zones.store.apply(*args, timeout=timeout, **more)
+
+    store: Any = Noting()
+    placer = Placer(three_zones)
+    placer.holding = Holding(three_zones.engine, store)
+    wanted = placer.wanted(named("a", BY_ZONE))
+    wanted.ask.deadline = time.monotonic() + 4.0
+    assert place(placer.holding, wanted, Preference(), untraced).node
+    pod = ("default", "a", "")
+    assert release(placer.holding, CLUSTER, pod, timeout=4.0, traced=untraced).released
+    writes = Writes(store, three_zones.process.replicas)
+    writes.delete(CLUSTER, [Remove(Key(Kind.POD, "default", "w1"))], timeout=4.0, traced=untraced)
+
+    assert len(given) == 3
+    assert max(given) <= 3.75
+    assert min(given) > 0

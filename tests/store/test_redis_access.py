@@ -242,3 +242,20 @@ def opened_if_there(url):
         return opened(url)
     except StoreUnavailable:
         return None
+
+
+@pytest.mark.parametrize(
+    ("taken", "missing"),
+    [("-@write", "XADD"), ("-hset", "HSET"), ("-evalsha", "EVALSHA"), ("-@read", "HMGET")],
+)
+def test_a_right_that_is_taken_away_later_is_named(start_redis, taken, missing):
+    server = start_redis()
+    store = opened(server.url)
+    assert store.apply(CLUSTER, [put(node())]).revision.number == 1
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "default", taken)
+
+    with pytest.raises(StoreUnavailable, match=f"may not run a command .*: {missing}$"):
+        store.apply(CLUSTER, [put(node("other"))])
+
+    store.close()

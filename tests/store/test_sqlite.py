@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from tests.store.test_concurrency import WRITES, write_from_a_process
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.api import Change, Key, Kind, Put, Remove
 from topospread.store.settings import StoreSettings
+from topospread.store.sqlite import connections
 from topospread.store.sqlite.open import open_store as open_sqlite
 from topospread.store.urls import SqliteURL
 
@@ -300,3 +302,22 @@ def test_most_connections_of_a_crowd_of_readers_are_closed(file_store):
         list(readers.map(lambda _: read(), range(40)))
     assert 0 < len(connections._readers) <= 8
     assert len(objects(file_store)) == 1
+
+
+def test_a_log_that_a_reader_makes_grow_is_warned_of_once(file_store, path, monkeypatch, caplog):
+    monkeypatch.setattr(connections, "LARGE_LOG", 200_000)
+    monkeypatch.setattr(connections, "LOOK", 2)
+
+    def write(times: int) -> list[str]:
+        for number in range(times):
+            file_store.apply(CLUSTER, [put(pod(f"p-{number}"), payload=b"x" * 100_000)])
+            file_store.apply(CLUSTER, [put(pod(f"p-{number}"), payload=b"y")])
+        return [each.getMessage() for each in caplog.records if "-wal has" in each.getMessage()]
+
+    file_store.apply(CLUSTER, [put(node())])
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM log").fetchone()
+        (said,) = write(8)
+    assert f"{path}-wal has" in said
+    assert write(2) == [said]

@@ -12,6 +12,7 @@ from topospread.kube.fit_message import error_message
 from topospread.replica.replicas import NEWEST_AT_HAND, Replicas
 from topospread.replica.view import Token
 from topospread.service.wanted import Held, Refusal, Wanted
+from topospread.service.write import told_before
 from topospread.spread.filtering import verdict_of
 from topospread.spread.verdicts import FITS, UNKNOWN_NODE, VERDICTS, Code
 from topospread.store.api import Key, Kind, LogEntry, Outcome, Remove
@@ -98,7 +99,8 @@ def release(
         # One that was made without a uid is for any pod of the name.
         uid = uid if held is None or held.uid else ""
     with traced("release", 1):
-        applied = store.apply(cluster, [Remove(key, uid, reservation_id)], timeout=timeout)
+        removal = Remove(key, uid, reservation_id)
+        applied = store.apply(cluster, [removal], timeout=told_before(timeout))
     released = applied.outcomes == (Outcome.DELETED,)
     if released:
         holding.show(cluster, applied, [LogEntry(key, None)])

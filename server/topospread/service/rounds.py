@@ -29,6 +29,7 @@ from topospread.errors import (
 from topospread.kube.objects import TERMINAL_PHASES
 from topospread.replica.view import Token
 from topospread.service.wanted import Held, Job, Refusal, too_late
+from topospread.service.write import told_before
 from topospread.store.api import Key, Kind, LogEntry, Put, Transaction, Unchanged
 
 if TYPE_CHECKING:
@@ -426,7 +427,7 @@ def _until_gone(
 def _seconds_left(decided: Decided) -> float | None:
     """For one write; None for the store's own time-out where that ends sooner in any case."""
     left = decided.job.wanted.ask.deadline - time.monotonic()
-    return None if left > PATIENT else max(0.001, left)
+    return None if left > PATIENT else max(0.001, told_before(left))
 
 
 def _too_often(wanted: Wanted, cause: Exception) -> Conflict:

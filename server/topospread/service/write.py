@@ -30,6 +30,9 @@ LONGEST_WAIT: Final = 5.0
 told as one that is out of reach, and calls do not pile up behind it.
 """
 
+TELLING: Final = 0.25
+"""Seconds of a caller's time, at most, that are left to tell it why the store did not answer."""
+
 SUCCESSIONS: Final = 2
 """Times that a cluster may be dropped under a write before it is refused."""
 
@@ -37,6 +40,14 @@ T = TypeVar("T")
 
 Traced = Callable[[str, int], AbstractContextManager[object]]
 """Wraps a write to the store in a span: (operation, how many changes)."""
+
+
+def told_before(left: float) -> float:
+    """Seconds to wait for the store on behalf of a caller who has so many left.
+
+    Fewer, so that the reason reaches it, and not only that its deadline passed.
+    """
+    return left - min(TELLING, left / 4)
 
 
 class Histories(Protocol):
@@ -168,7 +179,7 @@ class Writes:
                     identity=identity,
                     force=force,
                     fence=fence,
-                    timeout=min(timeout, LONGEST_WAIT),
+                    timeout=min(told_before(timeout), LONGEST_WAIT),
                 ),
             )
         self._note(cluster)
@@ -201,7 +212,7 @@ class Writes:
                     identity=identity,
                     force=force,
                     fence=fence,
-                    timeout=min(timeout, LONGEST_WAIT),
+                    timeout=min(told_before(timeout), LONGEST_WAIT),
                 ),
             )
         return Written(_token(applied), applied.outcomes)
@@ -253,7 +264,7 @@ class Writes:
                     identity=identity,
                     force=force,
                     fence=fence,
-                    timeout=min(timeout, LONGEST_WAIT),
+                    timeout=min(told_before(timeout), LONGEST_WAIT),
                 )
             identity = applied.identity
             replaced.outcomes.update(applied.outcomes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+from importlib import resources
 from typing import Final
 
 from redis import exceptions
@@ -70,14 +72,29 @@ def unavailable(error: Exception) -> StoreUnavailable:
         )
     if isinstance(error, (Unsettled, Unfit)):
         return StoreUnavailable(str(error))
+    text = str(error)
+    if denied := _denied(text):
+        return StoreUnavailable(f"{_RIGHTS}: {denied}")
     for kind, told in _CLASSES:
         if isinstance(error, kind):
             return StoreUnavailable(told)
-    text = str(error)
     for code, told in _REPLIES:
         if code in text:
             return StoreUnavailable(told)
     return StoreUnavailable("Redis refused to answer; see the log")
+
+
+def _denied(text: str) -> str:
+    """The command that a user may not run, of those that Redis says so of; else empty."""
+    if named := re.search(r"permissions to run the '([a-z|]+)' command", text):
+        return named[1].upper()
+    line = re.search(r"user_script:\s*([0-9]+)", text)
+    if line is None or "can't run this command" not in text:
+        return ""
+    # Of a command in a script Redis tells the line alone.
+    script = resources.files(__package__).joinpath("store.lua").read_text("utf-8").splitlines()
+    called = re.search(r"call\('([A-Z]+)'", script[int(line[1]) - 1])
+    return "a command of its script" if called is None else called[1]
 
 
 def _distrusts(error: BaseException | None) -> bool:

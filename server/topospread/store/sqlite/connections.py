@@ -44,6 +44,14 @@ _PRAGMAS: Final = (
 
 _WRITER_CACHE: Final = "PRAGMA cache_size = -16000"
 
+LARGE_LOG: Final = 128 * 1024 * 1024
+"""Bytes of the -wal file that only something which reads for long can make it have: without one, it
+is checkpointed, begun anew and cut long before.
+"""
+
+LOOK: Final = 256
+"""Commits between two looks at the size of the -wal file."""
+
 _MAX_IDLE: Final = 8
 """Connections for reading that are kept for the next ones: each keeps its cache."""
 
@@ -74,6 +82,8 @@ class Connections:
         self._readers: list[Connection] = []
         self._readers_lock = Lock()
         self._opening = 0
+        self._commits = 0
+        self._log_is_large = False
         self.closed = False
         if url.path:
             _make_file(Path(url.path))
@@ -103,6 +113,9 @@ class Connections:
             # A commit into a file without a name is kept by nobody, so it is not acknowledged.
             if not self._same():
                 raise StoreUnavailable(EXCHANGED)
+            self._commits += 1
+            if not self._commits % LOOK:
+                self._watch_log()
 
     @contextmanager
     def reading(self, timeout: float | None = None) -> Iterator[Connection]:
@@ -179,6 +192,22 @@ class Connections:
     def _same(self) -> bool:
         """Whether what is open is what is at the path."""
         return self._files is None or self._files.same()
+
+    def _watch_log(self) -> None:
+        """Warn once when the log grows because it cannot be checkpointed."""
+        if self._files is None:
+            return
+        size = 0
+        with suppress(OSError):
+            size = os.stat(f"{self._files.path}-wal").st_size
+        large = size > LARGE_LOG
+        if large and not self._log_is_large:
+            LOG.warning(
+                "store: %s-wal has %d MiB and grows: something reads the file in one transaction "
+                "and keeps it from being checkpointed, such as a backup or a shell that was left",
+                *(self._files.path, size >> 20),
+            )
+        self._log_is_large = large
 
     def _settle(self) -> None:
         """See to it that what is open is what is at the path; for whoever has the turn.
