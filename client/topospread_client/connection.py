@@ -126,6 +126,8 @@ class Connection:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.keepalive_time_ms", _ms(self.keepalive)),
             ("grpc.keepalive_timeout_ms", _ms(self.keepalive_timeout)),
+            # A ping of gRPC's own (it measures the network) stands for one that asks.
+            ("grpc.http2.ping_timeout_ms", _ms(self.keepalive_timeout)),
             ("grpc.keepalive_permit_without_calls", 1),
             # A watch may be silent for hours; gRPC would stop to ask after two pings.
             ("grpc.http2.max_pings_without_data", 0),

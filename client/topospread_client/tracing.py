@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from topospread_client.errors import InvalidRequest
+
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 
@@ -21,8 +23,13 @@ def outgoing(traceparent: str | None) -> tuple[tuple[str, str], ...]:
 
     Args:
         traceparent: given by the caller; None takes the current OpenTelemetry span, if any.
+
+    Raises:
+        InvalidRequest: it cannot be sent.
     """
     if traceparent is not None:
+        if not traceparent.isascii() or not traceparent.isprintable():
+            raise InvalidRequest(f"traceparent: {traceparent!r}: is no W3C trace context")
         return ((TRACEPARENT, traceparent),)
     # Where nobody has imported OpenTelemetry there can be no span: looking is then free.
     trace = sys.modules.get("opentelemetry.trace")

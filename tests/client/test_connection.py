@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import contextmanager
+
 import grpc
 import pytest
 import trustme
 
 from tests.client.scripted import scripted
-from topospread_client import rpcs
+from tests.faults.proxies import Proxy
+from tests.servers import served
+from topospread_client import channels, rpcs
 from topospread_client.connection import Connection, Tls, is_local
-from topospread_client.errors import BadConnection, Unavailable
+from topospread_client.errors import BadConnection, NotFound, Unavailable
 from topospread_proto.v1.cluster_state_pb2 import ListClustersResponse
 
 ANSWER = ListClustersResponse(server_version="1.2.3")
@@ -118,3 +123,98 @@ def test_plain_text_to_another_machine_must_be_asked_for(connect):
 )
 def test_which_addresses_are_this_machine(address, local):
     assert is_local(address) is local
+
+
+@pytest.mark.parametrize("option", ["connect_timeout", "max_reconnect_backoff", "keepalive"])
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf])
+def test_times_of_a_connection_that_are_none_are_refused(connect, option, seconds):
+    with pytest.raises(BadConnection, match=option):
+        connect(Connection("127.0.0.1:1", **{option: seconds}))
+
+
+def _issue(folder, authority, *believed):
+    """A client's certificate, and the authorities that everybody believes."""
+    issued = authority.issue_cert("caller@example.org")
+    (folder / "client.key").write_bytes(issued.private_key_pem.bytes())
+    (folder / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes())
+    (folder / "ca.pem").write_bytes(b"".join(each.cert_pem.bytes() for each in believed))
+
+
+@contextmanager
+def _certified(folder, authority):
+    """A server with a certificate of an authority, which believes callers that it signed."""
+    issued = authority.issue_cert("127.0.0.1")
+    pair = (issued.private_key_pem.bytes(), issued.cert_chain_pems[0].bytes())
+    roots = authority.cert_pem.bytes()
+    credentials = grpc.ssl_server_credentials([pair], roots, require_client_auth=True)
+    with scripted(credentials) as script:
+        script.answer(rpcs.LIST_CLUSTERS, ANSWER)
+        yield script
+
+
+def test_certificates_that_are_exchanged_are_shown_and_believed(connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(channels, "LOOK_EVERY", 0.0)
+    old, new = trustme.CA(), trustme.CA()
+    _issue(tmp_path, old, old)
+    tls = Tls(tmp_path / "ca.pem", tmp_path / "client.pem", tmp_path / "client.key")
+    with _certified(tmp_path, old) as first, _certified(tmp_path, new) as second:
+        client = connect(Connection(f"ipv4:{first.address}", tls, retries=False, keepalive=60))
+        both = connect(Connection(second.address, tls, retries=False))
+        assert client.clusters().server_version == "1.2.3"
+        with pytest.raises(Unavailable):
+            both.clusters()
+        _issue(tmp_path, new, old, new)
+        assert both.clusters(timeout=60).server_version == "1.2.3"
+
+
+def test_files_that_are_half_written_leave_the_former_ones_in_force(connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(channels, "LOOK_EVERY", 0.0)
+    authority = trustme.CA()
+    _issue(tmp_path, authority, authority)
+    names = ("ca.pem", "client.pem", "client.key")
+    tls = Tls(*(tmp_path / name for name in names))
+    with _certified(tmp_path, authority) as script:
+        client = connect(Connection(script.address, tls, retries=False))
+        assert client.clusters()
+        for name in names:
+            whole = (tmp_path / name).read_bytes()
+            for written in (b"", whole[: len(whole) // 2], b"no PEM"):
+                (tmp_path / name).write_bytes(written)
+                assert client.clusters().server_version == "1.2.3"
+            (tmp_path / name).unlink()
+            assert client.clusters().server_version == "1.2.3"
+            (tmp_path / name).write_bytes(whole)
+        other = trustme.CA().issue_cert("caller@example.org")
+        (tmp_path / "client.key").write_bytes(other.private_key_pem.bytes())
+        assert client.clusters().server_version == "1.2.3"
+
+
+def test_a_token_file_that_is_being_written_leaves_the_former_token(connect, script, tmp_path):
+    script.answer(rpcs.LIST_CLUSTERS, ANSWER)
+    path = tmp_path / "token"
+    path.write_text("first")
+    client = connect(Connection(script.address, token_file=path))
+    client.clusters()
+    with path.open("w") as file:
+        client.clusters()
+        file.write("\n")
+        file.flush()
+        client.clusters()
+    path.unlink()
+    client.clusters()
+    path.write_text("second")
+    client.clusters()
+    shown = [metadata["authorization"] for _, _, metadata in script.seen]
+    assert shown == ["Bearer first"] * 4 + ["Bearer second"]
+
+
+def test_a_connection_that_fell_silent_is_given_up(connect):
+    with served() as server, Proxy(server.address) as proxy:
+        connection = Connection(proxy.address, keepalive=1, keepalive_timeout=0.5)
+        client = connect(connection, timeout=60)
+        client.clusters()
+        proxy.silence()
+        watch = client.watch(timeout=60)
+        with pytest.raises(NotFound):
+            next(watch)
+        assert client.clusters()

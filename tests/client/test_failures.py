@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 
@@ -130,11 +131,12 @@ def test_writes_that_have_no_further_effect_the_second_time_are_repeated(connect
 def test_a_write_is_repeated_as_often_as_a_question_and_within_its_timeout(connect, script):
     script.answer(rpcs.APPLY, UNAVAILABLE)
     with pytest.raises(errors.Unavailable, match="going away"):
-        connect(Connection(script.address, retry_timeout=0.5)).apply([VERSIONED])
-    assert script.calls(rpcs.APPLY) == 3
+        connect(Connection(script.address, retry_timeout=2)).apply([VERSIONED])
+    tries = script.calls(rpcs.APPLY)
+    assert tries > 1
     with pytest.raises(errors.Unavailable, match="going away"):
-        connect(script.address).apply([VERSIONED], timeout=0.07)
-    assert script.calls(rpcs.APPLY) == 4
+        connect(Connection(script.address, retry_timeout=0.07)).apply([VERSIONED])
+    assert script.calls(rpcs.APPLY) == tries + 1
 
 
 def test_writes_are_not_repeated_when_retries_are_off(connect, script):
@@ -210,6 +212,38 @@ def test_a_call_ends_with_its_timeout(connect, script, per_call):
     client = connect(script.address, timeout=60 if per_call else 0.2)
     with pytest.raises(errors.DeadlineExceeded):
         client.clusters(timeout=0.2 if per_call else None)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, math.nan])
+def test_a_timeout_that_is_none_is_refused(connect, script, timeout):
+    script.answer(rpcs.LIST_CLUSTERS, ListClustersResponse())
+    client = connect(script.address)
+    with pytest.raises(errors.InvalidRequest, match="more than 0 seconds"):
+        client.clusters(timeout=timeout)
+    with pytest.raises(errors.InvalidRequest, match="more than 0 seconds"):
+        connect(script.address, timeout=timeout)
+    with client.evaluate_stream() as stream, pytest.raises(errors.InvalidRequest, match="timeout"):
+        stream.evaluate(POD, timeout=timeout)
+    assert script.seen == []
+
+
+@pytest.mark.parametrize("timeout", [1e10, math.inf])
+def test_a_timeout_may_have_no_end(connect, script, timeout):
+    script.answer(rpcs.LIST_CLUSTERS, ListClustersResponse(server_version="1"))
+    assert connect(script.address).clusters(timeout=timeout).server_version == "1"
+    assert connect(script.address, timeout=timeout).clusters().server_version == "1"
+
+
+def test_a_server_that_cancels_is_unavailable(connect, script):
+    script.answer(rpcs.DROP_CLUSTER, Failure(grpc.StatusCode.CANCELLED, "stopping"))
+    with pytest.raises(errors.Unavailable, match="stopping"):
+        connect(script.address).drop_cluster("default")
+
+
+def test_metadata_that_cannot_be_sent_is_bad_input(connect, script):
+    script.answer(rpcs.LIST_CLUSTERS, ListClustersResponse())
+    with pytest.raises(errors.InvalidRequest):
+        connect(script.address).clusters(traceparent="no\nheader")
 
 
 def test_a_call_that_the_server_lacks_is_not_supported(connect, script):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from dataclasses import replace
 from functools import partial
@@ -334,6 +336,29 @@ def test_tasks_may_share_a_stream_and_be_cancelled(streams):
 
     assert asyncio.run(ask()) == [f"p{number}" for number in range(9)]
     held.set()
+
+
+@pytest.mark.parametrize("refusals", [1, 3])
+def test_a_server_that_stops_refuses_what_another_answers(connect, streams, refusals):
+    """Asked again at once, the server that stops is met again."""
+    streams.script = [answers_then(1, GONE), *[answers_then(0, GONE)] * refusals, answers]
+    with connect(streams.address).evaluate_stream() as stream:
+        stream.evaluate(named("first"))
+        assert stream.evaluate(named("second"), timeout=PATIENCE).revision == "second"
+
+
+def test_an_interrupt_leaves_a_stream_in_order(streams):
+    """Wherever Ctrl-C comes: the next question is answered, and the stream can be closed."""
+    streams.script = [answers]
+    with Client(streams.address) as client, client.evaluate_stream() as stream:
+        for number in range(40):
+            timer = threading.Timer(0.002 * (number % 10), os.kill, (os.getpid(), signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it comes at any time
+                timer.start()
+                for _ in stream.evaluate_all(named(f"p{each}") for each in count()):
+                    pass
+            timer.join()
+        assert stream.evaluate(named("last"), timeout=PATIENCE).revision == "last"
 
 
 def test_a_stream_outlives_its_server(connect, tmp_path):

@@ -1,0 +1,41 @@
+"""The campaign of `python -m tests.faults.client`, shortened: what it counts must be none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.faults import client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.faults
+
+SHORT = client.Plan(
+    tasks=20,
+    threads=8,
+    seconds=3,
+    every=1.5,
+    outage=1.5,
+    # What takes long on a busy machine is no fault.
+    timeout=60,
+    options={"keepalive": 5, "keepalive_timeout": 1, "retry_timeout": 60},
+)
+
+
+@pytest.mark.parametrize("scenario", client.SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_no_caller_hangs_or_gets_a_foreign_error(
+    scenario: Callable[..., None], record_property: Callable[[str, object], None]
+) -> None:
+    plan = replace(SHORT, seconds=2) if scenario is client.silent else SHORT
+    (figures,) = client.run([scenario.__name__], plan)
+    assert client.wrong(figures) == []
+    assert figures.faults
+    assert figures.answered
+    # With so much time even the only server's callers are answered in the end.
+    assert figures.failed == {}
+    record_property("calls", figures.calls)
+    record_property("seconds until all are answered again", figures.back)
