@@ -1,0 +1,137 @@
+"""A write is carried out, its connection ends before the answer, and somebody else writes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Self
+
+import pytest
+
+from tests.servers import PATIENCE
+from tests.store.backends import CLUSTER, RedisBackend, node, objects, put
+from tests.store.conftest import SETTINGS
+from topospread.errors import StoreUnavailable
+from topospread.store.api import Outcome, Remove
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from tests.redis_server import RedisProcess
+    from topospread.store.api import Store
+
+
+class Forgetful:
+    """A way to a server that can end in place of the next answer to a script.
+
+    Attributes:
+        url: of the way.
+        between: called then, once.
+    """
+
+    def __init__(self, server: RedisProcess) -> None:
+        self.between: Callable[[], object] | None = None
+        self._server = ("127.0.0.1", server.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        self._asked = False
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        self._run(self._accept)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Closing alone does not wake the thread that accepts.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+
+    def _run(self, work: Callable[..., None], *arguments: socket.socket) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = self._listener.accept()
+                self._run(self._carry_both, caller, socket.create_connection(self._server))
+
+    def _carry_both(self, caller: socket.socket, server: socket.socket) -> None:
+        back = threading.Thread(target=self._answer, args=(server, caller), daemon=True)
+        back.start()
+        with caller, server:
+            with suppress(OSError):
+                while content := caller.recv(1 << 16):
+                    # Not in place of an answer to what a connection begins with.
+                    self._asked = b"EVAL" in content
+                    server.sendall(content)
+            with suppress(OSError):
+                server.shutdown(socket.SHUT_RDWR)
+            back.join(PATIENCE)
+
+    def _answer(self, server: socket.socket, caller: socket.socket) -> None:
+        with suppress(OSError):
+            while content := server.recv(1 << 16):
+                if self._asked and self.between is not None:
+                    between, self.between = self.between, None
+                    between()
+                    break
+                caller.sendall(content)
+        with suppress(OSError):
+            caller.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def way(redis_server: RedisProcess, redis_url: str) -> Iterator[Forgetful]:
+    with Forgetful(redis_server) as made:
+        yield made
+
+
+@pytest.fixture
+def ours(way: Forgetful) -> Iterator[Store]:
+    with closing(RedisBackend(way.url).open(SETTINGS)) as store:
+        yield store
+
+
+@pytest.fixture
+def other(redis_url: str) -> Iterator[Store]:
+    with closing(RedisBackend(redis_url).open(SETTINGS)) as store:
+        store.purge(CLUSTER)  # Redis knows the script from now on
+        yield store
+
+
+def test_what_names_nothing_is_not_written_again(way: Forgetful, ours: Store, other: Store):
+    mine, theirs = put(node(), payload=b"mine"), put(node(), payload=b"theirs")
+    way.between = lambda: other.apply(CLUSTER, [theirs])
+    with pytest.raises(StoreUnavailable):
+        ours.apply(CLUSTER, [mine])
+    assert list(objects(other).values()) == [theirs.object]
+
+    way.between = lambda: other.apply(CLUSTER, [mine])
+    with pytest.raises(StoreUnavailable):
+        ours.apply(CLUSTER, [Remove(node())])
+    assert list(objects(other).values()) == [mine.object]
+    assert way.between is None
+
+
+def test_what_names_what_it_follows_is_written_again(way: Forgetful, ours: Store, other: Store):
+    older, newer = put(node(), "7", b"older"), put(node(), "8", b"newer")
+    way.between = lambda: other.apply(CLUSTER, [newer])
+    assert ours.apply(CLUSTER, [older]).outcomes == (Outcome.IGNORED_STALE,)
+
+    newest = put(node(), "9", b"newest")
+    way.between = lambda: other.apply(CLUSTER, [newest])
+    removed = ours.apply(CLUSTER, [Remove(node(), up_to_version="8")])
+    assert removed.outcomes == (Outcome.IGNORED_STALE,)
+    assert list(objects(other).values()) == [newest.object]
+    assert way.between is None
