@@ -10,8 +10,10 @@ import pytest
 from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.redis_topologies import promote, replica_of
 from tests.servers import until
+from topospread_client.answers import Kind
 from topospread_client.errors import (
     IdentityChanged,
+    NotFound,
     RevisionUnavailable,
     Unavailable,
 )
@@ -44,6 +46,51 @@ def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve
             client.node_table(consistency=Consistency(at_least_as_fresh=revision))
             assert (counted_pods(client), changed(client)) == (0, False)
     assert {type(error).__name__ for error in load.unread} <= {"NotFound"}
+
+
+def test_who_only_writes_does_not_fill_an_emptied_store(start_redis, serve, call):
+    forgetful = start_redis()
+    client = call(serve(forgetful.url))
+    client.apply([*zones(), pod("web-0")])
+
+    forgetful.kill()
+    forgetful.start()
+    with pytest.raises(IdentityChanged, match="topospread store accept"):
+        client.apply([pod("web-1")])
+    with pytest.raises(NotFound):
+        client.node_table()
+    with pytest.raises(IdentityChanged):
+        client.apply([pod("web-1")])
+
+    # Full lists of each kind make any history the truth.
+    client.replace(Kind.NODE, zones())
+    with pytest.raises(IdentityChanged):
+        client.apply([pod("web-1")])
+    client.accept_store("default")
+    client.apply([pod("web-1")])
+    assert stored_pods(client) == {"web-1"}
+
+
+def test_keys_that_are_gone_from_redis_are_not_taken_for_an_empty_list(start_redis, serve, call):
+    server = start_redis()
+    follows = call(serve(server.url))
+    follows.apply([*zones(), pod("web-0")])
+    assert follows.node_table().names == ("n-a", "n-b", "n-c")
+    with server.client() as redis:
+        redis.delete("ts:{default}:node")
+
+    starts = call(serve(server.url))
+    with pytest.raises(Unavailable, match="are gone from Redis"):
+        starts.node_table(consistency=NEWEST)
+    for client in (starts, follows):
+        with pytest.raises(Unavailable, match="are gone from Redis"):
+            client.apply([pod("web-1")])
+    assert follows.node_table().names == ("n-a", "n-b", "n-c")
+
+    follows.drop_cluster("default")
+    follows.apply(zones())
+    until(partial(followed, starts, 0), "it is loaded again")
+    assert starts.node_table().names == ("n-a", "n-b", "n-c")
 
 
 def changed(client) -> bool:

@@ -159,7 +159,7 @@ def test_accepting_what_is_followed_anyway_changes_nothing(both):
 
 def test_another_store_is_not_the_truth_because_it_was_once(start, backend):
     both = start(), start()
-    both[0].list_all("other")
+    start().list_all("other")
     other = backend.save(both[0].store)
     backend.empty(both[0].store)
     both[0].apply("a")
@@ -176,7 +176,7 @@ def test_another_store_is_not_the_truth_because_it_was_once(start, backend):
 
 def test_an_old_copy_in_a_store_that_was_empty_is_not_the_truth(start, backend):
     both = start(), start()
-    both[0].list_all("other")
+    start().list_all("other")
     other = backend.save(both[0].store)
     backend.empty(both[0].store)
     both[0].apply("a")

@@ -108,6 +108,29 @@ def test_a_field_that_is_none_of_ours(hashes, field, found):
     check_refused_until_dropped(store)
 
 
+@pytest.mark.parametrize("part", ["node", "pod", "touched"])
+def test_entries_that_no_write_removed(hashes, part):
+    store, past = hashes
+    before = past.dump(f"ts:{{{CLUSTER}}}:{part}")
+    past.delete(f"ts:{{{CLUSTER}}}:{part}")
+    for call in (
+        lambda: store.apply(CLUSTER, [put(pod("more"))]),
+        lambda: store.apply(CLUSTER, []),
+        lambda: store.purge(CLUSTER),
+        lambda: list(store.scan(CLUSTER)),
+    ):
+        with pytest.raises(StoreUnavailable, match=f"are gone from Redis .*:{part};"):
+            call()
+
+    past.restore(f"ts:{{{CLUSTER}}}:{part}", 0, before)
+    store.apply(CLUSTER, [put(pod("more"))])
+    assert set(objects(store)) == {node(), pod(), pod("more")}
+    past.delete(f"ts:{{{CLUSTER}}}:{part}")
+    store.drop(CLUSTER)
+    store.apply(CLUSTER, [put(pod("anew"))])
+    assert list(objects(store)) == [pod("anew")]
+
+
 @pytest.mark.parametrize("field", ["number", "tag", "oldest", "dropped_at", "vouched", "dropped"])
 def test_a_head_that_is_no_text(hashes, field):
     store, past = hashes

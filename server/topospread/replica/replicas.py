@@ -17,7 +17,7 @@ from topospread.errors import (
     Unavailable,
 )
 from topospread.replica.replica import Replica, ReplicaOptions, Source
-from topospread.replica.succession import LISTED_KINDS, Fate
+from topospread.replica.succession import LISTED_KINDS, Fate, Succession
 from topospread.replica.view import Token, View
 from topospread.store.checks import check_cluster
 
@@ -87,6 +87,7 @@ class Replicas:
         self._waited = waited or dict.fromkeys(Freshness, _ignore)
         self._newest_at_hand = self._waited[Freshness.MINIMIZE_LATENCY]
         self._replicas: dict[str, Replica] = {}
+        self._written: dict[str, Succession] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -216,10 +217,24 @@ class Replicas:
     # ------------------------------ histories
 
     def identity(self, cluster: str) -> str:
-        """Identity of the history that is followed; empty when the cluster is not, or not yet."""
+        """Identity of the history that is followed, or else was written to; empty for none."""
         replica = self._replicas.get(cluster)
         view = None if replica is None or replica.gone else replica.view
-        return "" if view is None else view.identity
+        if view is not None:
+            return view.identity
+        written = self._written.get(cluster)
+        return "" if written is None else written.identity
+
+    def wrote(self, cluster: str, identity: str) -> None:
+        """Remember what was written to, as long as it is not followed.
+
+        Else a store that comes back empty would be filled anew by whoever only writes.
+        """
+        replica = self._replicas.get(cluster)
+        if replica is not None and replica.view is not None:
+            self._written.pop(cluster, None)
+        elif cluster not in self._written and len(self._written) < self._most:
+            self._written[cluster] = Succession(identity)
 
     def reconcile(self, cluster: str) -> str:
         """Look whether the store's history of a cluster may take the place of the one followed.
@@ -233,7 +248,7 @@ class Replicas:
         """
         replica = self._replicas.get(cluster)
         if replica is None or replica.view is None:
-            return self._source.head(cluster).identity
+            return self._reconcile_written(cluster)
         fate, head = replica.judge()
         if fate is Fate.LOST:
             raise changed(cluster)
@@ -242,6 +257,18 @@ class Replicas:
             replica.stop()
         elif fate is Fate.SUCCEEDED:
             replica.look()
+        return head.identity
+
+    def _reconcile_written(self, cluster: str) -> str:
+        """As reconcile(), for what is not followed."""
+        head = self._source.head(cluster)
+        written = self._written.get(cluster)
+        if written is not None:
+            fate = written.judge(head)
+            if fate is Fate.LOST:
+                raise changed(cluster)
+            if fate is not Fate.SAME:
+                self._written.pop(cluster, None)
         return head.identity
 
     def accept(self, cluster: str, deadline: float) -> Token:
@@ -256,6 +283,7 @@ class Replicas:
         """
         head = self._head(cluster, deadline)
         self._source.vouch(cluster, LISTED_KINDS, identity=head.identity)
+        self._written.pop(cluster, None)
         replica = self._replicas.get(cluster)
         if replica is not None and self.identity(cluster) not in ("", head.identity):
             replica.accept(head.identity, deadline)
@@ -296,6 +324,7 @@ class Replicas:
 
     def forget(self, cluster: str) -> None:
         """Stop following a cluster, for example because it was dropped."""
+        self._written.pop(cluster, None)
         with self._lock:
             replica = self._replicas.pop(cluster, None)
         if replica is not None:

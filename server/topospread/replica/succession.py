@@ -42,7 +42,7 @@ class Succession:
     """
 
     def __init__(self, identity: str) -> None:
-        self._identity = identity
+        self.identity: Final = identity
         self._present = identity
         self._least: Mapping[Kind, int] = {}
 
@@ -52,10 +52,10 @@ class Succession:
         What was vouched for before the change was first seen counts nothing: another store may have
         been in use for long, and a store that was empty may have been filled from an old copy.
         """
-        if head.identity == self._identity:
-            self._present = self._identity
+        if head.identity == self.identity:
+            self._present = self.identity
             return Fate.SAME
-        if self._identity in head.dropped:
+        if self.identity in head.dropped:
             return Fate.DROPPED
         if head.identity != self._present:
             if head.identity == "":

@@ -54,7 +54,11 @@ class Histories(Protocol):
     """Which history of each cluster this server takes for the truth."""
 
     def identity(self, cluster: str) -> str:
-        """Identity of the one that is followed; empty when none is."""
+        """Identity of the one that is followed, or else was written to; empty for none."""
+        ...
+
+    def wrote(self, cluster: str, identity: str) -> None:
+        """Remember what was written to, as long as it is not followed."""
         ...
 
     def reconcile(self, cluster: str) -> str:
@@ -183,6 +187,7 @@ class Writes:
                 ),
             )
         self._note(cluster)
+        self._histories.wrote(cluster, applied.identity)
         return Written(_token(applied), applied.outcomes)
 
     def delete(
@@ -272,6 +277,7 @@ class Writes:
         self._note(cluster)
         self._store.vouch(cluster, (kind,), identity=identity)
         self._reconcile(cluster, identity)
+        self._histories.wrote(cluster, identity)
         _shorten(replaced.warnings)
         return replaced
 

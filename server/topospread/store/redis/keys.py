@@ -22,6 +22,9 @@ _PARTS: Final = (
     "expiry",
     "feeder",
 )
+COUNTED: Final = ("node", "pod", "workload", "reservation", "touched")
+"""Keys whose numbers of entries are noted in meta, in the order of COUNTED in store.lua."""
+
 _HASHES: Final = {Kind.NODE: "node", Kind.POD: "pod", Kind.RESERVATION: "reservation"}
 _PREFIXES: Final = {"node": b"1//", "workload": b"", "pod": b"2/", "reservation": b"7/"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import CorruptValue
+from topospread.errors import CorruptValue, StoreUnavailable
 from topospread.store import values
 from topospread.store.api import Head, Key, Kind, Revision, StoredObject
 from topospread.store.redis import keys
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 DROPPED_KEPT: Final = 8
 DROPPED_MILLISECONDS: Final = 86_400_000
+
+_LOOKS: Final = 10
+"""At a cluster that is written to without pause: others may write between the parts of a look."""
 
 LONGEST_NUMBER: Final = 20
 """Digits of a stream's largest number, which has 64 bits."""
@@ -107,6 +110,38 @@ def scan(
                     ]
                 if cursor == b"0":
                     break
+    _check_whole(wire, cluster)
+
+
+def _check_whole(wire: Wire, cluster: str) -> None:
+    """See that no entries are gone which no write removed.
+
+    Raises:
+        StoreUnavailable: some are: an evicted hash reads like one that is empty.
+    """
+    meta = keys.key(cluster, "meta")
+    for _ in range(_LOOKS):
+        (number, noted), *counts, still = wire.together(
+            ("HMGET", meta, "number", "counts"),
+            *(("HLEN", keys.key(cluster, part)) for part in keys.COUNTED),
+            ("HGET", meta, "number"),
+        )
+        if number == still:
+            expected = [int(count) for count in (noted or b"").split()]
+            for part, count, found in zip(keys.COUNTED, expected, counts, strict=False):
+                if found < count:
+                    there = " ".join(map(str, counts))
+                    raise vanished(cluster, keys.key(cluster, part), noted.decode(), there)
+            return
+
+
+def vanished(cluster: str, key: str, noted: str, found: str) -> StoreUnavailable:
+    """What is said when a key has fewer entries than were written."""
+    return StoreUnavailable(
+        f"entries of cluster {cluster!r} are gone from Redis that no write removed ({key}; "
+        f"{', '.join(keys.COUNTED)}: {noted} noted, {found} found): evicted, or deleted by hand; "
+        "restore them, or drop the cluster and load it again"
+    )
 
 
 def clusters(wires: Iterable[Wire]) -> list[str]:

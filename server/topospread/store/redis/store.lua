@@ -10,7 +10,8 @@
 --                                   ever logged), oldest (number of the oldest transaction in the log), marks
 --                                   ("number:total ...", where the log may be cut), dropped ("identity ...",
 --                                   newest first), dropped_at (milliseconds), vouched ("kind:milliseconds
---                                   ...", each more than before)
+--                                   ...", each more than before), counts (how many entries each key of
+--                                   COUNTED has, where a key that was evicted or deleted shows)
 --    2  ts:{C}:node         hash    name                  -> value
 --    3  ts:{C}:pod          hash    namespace/name        -> value
 --    4  ts:{C}:workload     hash    kind/namespace/name   -> value
@@ -51,12 +52,14 @@
 -- changes ...}, {"OK", count} for drop, {"OK"} for vouch,
 -- {"OK", holder, fence, milliseconds left} for lease,
 -- {"FENCED"}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number},
+-- {"VANISHED", key, counts as noted, counts as found}: entries are gone that no write removed,
 -- {"UNREADABLE", what, what stands there}: what is noted in meta or touched is none of ours.
 
 local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local FEEDER = KEYS[11]
 local HASHES = {['1'] = NODE, ['2'] = POD, ['7'] = RESERVATION}
+local COUNTED = {NODE, POD, WORKLOAD, RESERVATION, TOUCHED}
 local GRAINS = 64
 local MAX_PURGED = 100
 local MAX_LEASE = 3600000
@@ -119,6 +122,24 @@ local function leftover()
     found.oldest = string.match(call('XRANGE', LOG, '-', '+', 'COUNT', 1)[1][1], '^%d+')
   end
   return found
+end
+
+local function counts()
+  local found = {}
+  for i, key in ipairs(COUNTED) do found[i] = call('HLEN', key) end
+  return table.concat(found, ' ')
+end
+
+-- refusal when keys have fewer entries than was noted, or nil; more can be foreign ones, which are skipped
+local function vanished(noted)
+  if not noted then return nil end
+  local found, i = counts(), 0
+  local now = string.gmatch(found, '%d+')
+  for count in string.gmatch(noted, '%d+') do
+    i = i + 1
+    if tonumber(now() or '0') < tonumber(count) then return {'VANISHED', COUNTED[i], noted, found} end
+  end
+  return nil
 end
 
 local function load()
@@ -426,14 +447,16 @@ local function write(cluster, todo)
   if #touched > 0 then call('HSET', TOUCHED, unpack(touched)) end
   local total = cluster.total + #todo.entry / 2
   if cluster.identity == '' then create(cluster) end
-  call('HSET', META, 'number', number, 'tag', tag, 'total', string.format('%.0f', total))
   trim(cluster, number, total)
+  call('HSET', META, 'number', number, 'tag', tag, 'total', string.format('%.0f', total), 'counts', counts())
   return number, tag
 end
 
 local function apply()
   local cluster, refusal = load()
   if not cluster then return refusal end
+  refusal = vanished(call('HGET', META, 'counts'))
+  if refusal then return refusal end
   if ARGV[12] ~= '' and call('HGET', FEEDER, 'fence') ~= ARGV[12] then return {'FENCED'} end
   if ARGV[4] ~= '' and ARGV[4] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
   local scopes = {}

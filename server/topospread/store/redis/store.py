@@ -290,6 +290,8 @@ def _refuse(cluster: str, reply: Reply, precondition: Unchanged | None) -> None:
             raise Conflict(
                 f"{rest[0]!r} changed at revision {rest[1]}, after {number}: evaluate again"
             )
+        case "VANISHED":
+            raise reading.vanished(cluster, *rest)
         case "UNREADABLE":
             raise values.unreadable(cluster, f"{rest[0]} is {rest[1]!r:.20}")
     raise AssertionError(f"store.lua answered {reason!r}")
