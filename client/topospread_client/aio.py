@@ -12,18 +12,7 @@ from weakref import WeakSet
 import grpc
 import grpc.aio
 
-from topospread_client import (
-    engine,
-    explaining,
-    feed,
-    placement,
-    ranking,
-    rebalancing,
-    rpcs,
-    simulating,
-    state,
-    writing,
-)
+from topospread_client import engine, placement, rpcs, state, writing
 from topospread_client.aio_stream import AsyncEvaluateStream
 from topospread_client.channels import CLOSED
 from topospread_client.connection import (
@@ -38,6 +27,7 @@ from topospread_client.errors import (
     TopospreadClientError,
     Unavailable,
 )
+from topospread_client.later import Operations, at_first_use
 from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
 from topospread_client.repeats import Repeats, seconds
 from topospread_client.status import CANCELLED, FailedCall, error_of
@@ -47,13 +37,22 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
+    from topospread_client import explaining, feed, ranking, rebalancing, simulating
     from topospread_proto.v1.cluster_state_pb2 import Object
     from topospread_proto.v1.spread_engine_pb2 import EvaluateStreamRequest
+
+else:
+    explaining = Operations("topospread_client.explaining")
+    feed = Operations("topospread_client.feed")
+    ranking = Operations("topospread_client.ranking")
+    rebalancing = Operations("topospread_client.rebalancing")
+    simulating = Operations("topospread_client.simulating")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+@at_first_use
 def _awaited(
     operation: Callable[Concatenate[Session, _P], Operation[_T]],
 ) -> Callable[Concatenate[AsyncClient, _P], Awaitable[_T]]:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+
+import pytest
+
+from topospread_client import explaining, feed, ranking, rebalancing, simulating
+from topospread_client.aio import AsyncClient
+from topospread_client.client import Client
 
 PROGRAM = """
 import importlib, pkgutil, sys
@@ -29,3 +36,39 @@ def test_every_module_is_imported_without_anything_else():
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout.split()) == (0, ["array", "False"]), ended.stderr
+
+
+IMPORTED = """
+import sys
+import topospread_client.aio, topospread_client.client
+print(*(name for name in sys.modules if name.startswith("topospread_")))
+topospread_client.client.Client.simulate
+topospread_client.aio.AsyncClient.simulate
+print("topospread_client.simulating" in sys.modules)
+"""
+
+
+def test_what_few_programs_call_is_imported_when_they_do():
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True
+    )
+    imported, simulating = ended.stdout.splitlines()
+    for name in ("explaining", "explanations", "feed", "ranking", "rebalancing", "simulations"):
+        assert f"topospread_client.{name}" not in imported.split()
+    assert simulating == "True"
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(
+    ("method", "operation"),
+    [
+        ("explain", explaining.explain),
+        ("hold", feed.hold),
+        ("plan_rebalance", rebalancing.plan_rebalance),
+        ("rank_for_deletion", ranking.rank_for_deletion),
+        ("simulate", simulating.simulate),
+    ],
+)
+def test_a_method_that_is_imported_later_is_one_like_others(kind, method, operation):
+    assert inspect.unwrap(getattr(kind, method)) is operation
+    assert getattr(kind, method).__doc__ == operation.__doc__
