@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from topospread.app import tally
 from topospread.config.settings import SETTINGS, ServerSettings
-from topospread.telemetry.families import ClusterGauges, PoolGauges
+from topospread.telemetry.families import CacheGauges, ClusterGauges, PoolGauges
 from topospread.telemetry.feeding import FeedGauges, KindGauges, KindTallies
 from topospread.telemetry.metrics import Metrics
 
@@ -102,6 +102,7 @@ def observed() -> Metrics:
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
     metrics.watch_pools(lambda: [PoolGauges("decisions", 0, 0)])
+    metrics.watch_caches(lambda: [CacheGauges("shapes", 0, 0, 0)])
     pods = KindGauges("Pod", watching=True, lag_seconds=0.0, objects=0, tallies=KindTallies())
     metrics.watch_feeds(lambda: [FeedGauges("default", active=True, kinds=(pods,))])
     return metrics

@@ -2,82 +2,205 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+from collections.abc import Hashable, Mapping
+from operator import itemgetter
+from typing import Final, Generic, Protocol, TypeVar
+from weakref import ref
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+
+MIB: Final = 1 << 20
+
+PROCESS: Final[Mapping[str, int]] = {
+    "shapes": 14,
+    "cycles": 16,
+    "demands": 2,
+    "claims": 2,
+    "bursts": 2,
+    "refused": 16,
+}
+"""Caches of a process, with the MiB of each under the default of --max-cache-bytes."""
+
+CLUSTER: Final[Mapping[str, int]] = {
+    "groups": 48,
+    "masks": 8,
+    "partitions": 16,
+    "plans": 16,
+    "rows": 8,
+}
+"""Those of each cluster, under the default of --max-cluster-cache-bytes."""
 
 _LARGE = 16
 """An entry that takes more than this part of the bytes is large."""
 
 
-class Bounded(Generic[Key, Value]):
-    """Values by key, which start anew when there are too many or they are too large together.
-
-    Large ones have a quarter of the bytes for themselves: a caller with large requests drives out
-    nothing but other large ones. One that takes more than half is not kept at all.
-
-    Threads may share one without a lock: at worst, a value that two put at once is counted twice,
-    and one that is put while all go is made again.
+class Sized(Protocol):
+    """A cache.
 
     Attributes:
-        kept: for look-ups.
+        size: bytes, about, that it holds.
     """
 
-    __slots__ = ("_entries", "_large", "_large_size", "_most", "_size", "kept")
+    @property
+    def size(self) -> int:
+        """See above."""
+        ...
 
-    def __init__(self, most: int, entries: int) -> None:
-        """Begin with nothing.
 
-        Args:
-            most: bytes.
-            entries: how many, of whatever size.
-        """
-        self._most = most
-        self._entries = entries
-        self._size = self._large_size = 0
-        self._large: dict[Key, None] = {}
-        self.kept: dict[Key, Value] = {}
+class Budget:
+    """What each cache of one kind may hold, and what they hold together.
+
+    Attributes:
+        most: bytes of one cache.
+        evicted: entries that had to go for lack of room, until now.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.evicted = 0
+        self._caches: set[ref[Sized]] = set()
+
+    @classmethod
+    def usual(cls, name: str) -> Budget:
+        """Under the default settings."""
+        return cls({**PROCESS, **CLUSTER}[name] * MIB)
+
+    @property
+    def size(self) -> int:
+        """Bytes, about, that they hold."""
+        alive = [each() for each in self._caches.copy()]
+        return sum([cache.size for cache in alive if cache is not None])
+
+    def add(self, cache: Sized) -> None:
+        """Count what a cache holds, for as long as it is there."""
+        self._caches.add(ref(cache, self._caches.discard))
+
+
+Budgets = Mapping[str, Budget]
+"""By the names of PROCESS or CLUSTER."""
+
+
+def budgets(caches: Mapping[str, int], most: int) -> dict[str, Budget]:
+    """So many bytes, divided as by default."""
+    whole = sum(caches.values())
+    return {name: Budget(most * part // whole) for name, part in caches.items()}
+
+
+USUAL: Final[Budgets] = {name: Budget.usual(name) for name in (*PROCESS, *CLUSTER)}
+"""For parts that nobody has configured."""
+
+
+class _Entry(Generic[Value]):
+    __slots__ = ("size", "used", "value")
+
+    def __init__(self, value: Value, size: int, used: int) -> None:
+        self.value = value
+        self.size = size
+        self.used = used
+
+
+class Bounded(Generic[Key, Value]):
+    """Values by key. Where there is no room, those go that nobody has asked for the longest.
+
+    What one of them costs to make differs little within a cache, so the one used last is the one
+    most worth its bytes. Large ones have a quarter of the bytes for themselves: a caller with large
+    requests drives out nothing but other large ones. One that takes more than that is not kept.
+
+    Threads may share one without a lock: at worst, a value that two put at once is counted twice
+    until some have to go, and one that is put meanwhile is made again.
+    """
+
+    __slots__ = ("__weakref__", "_budget", "_entries", "_large_size", "_small_size", "_tick")
+
+    def __init__(self, budget: Budget) -> None:
+        """Begin with nothing."""
+        self._budget = budget
+        self._entries: dict[Key, _Entry[Value]] = {}
+        self._small_size = self._large_size = 0
+        self._tick = 0
+        budget.add(self)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._entries
+
+    @property
+    def size(self) -> int:
+        """Bytes, about, that it holds."""
+        return self._small_size + self._large_size
 
     def is_large(self, size: int) -> bool:
         """Whether an entry of this size is a large one."""
-        return size > self._most // _LARGE
+        return size > self._budget.most // _LARGE
+
+    def get(self, key: Key) -> Value | None:
+        """What was kept; None when nothing was."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.used = self._tick
+        return entry.value
 
     def put(self, key: Key, value: Value, size: int) -> bool:
-        """Keep a value; returns whether those that are not large had to go before it."""
-        if size > self._most // 2:
+        """Keep a value; returns whether others that are not large had to go before it."""
+        if size > self._budget.most // 4:
             return False
+        former = self._entries.pop(key, None)
+        if former is not None:
+            self._count(former.size, -former.size)
+        self._tick += 1
+        large = self.is_large(size)
+        gone = self._make_room(size, large=large)
+        self._entries[key] = _Entry(value, size, self._tick)
+        self._count(size, size)
+        return gone and not large
+
+    def grew(self, key: Key, size: int) -> None:
+        """Count so many bytes more for a value that is kept."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._count(entry.size, -entry.size)
+            self.put(key, entry.value, entry.size + size)
+
+    def clear(self) -> None:
+        """Let all go."""
+        self._budget.evicted += len(self._entries)
+        self._entries = {}
+        self._small_size = self._large_size = 0
+
+    def _count(self, size: int, change: int) -> None:
         if self.is_large(size):
-            if self._large_size + size > self._most // 4:
-                gone, self._large, self._large_size = self._large, {}, 0
-                for each in gone.copy():
-                    self.kept.pop(each, None)
-            self._large[key] = None
-            self._large_size += size
-            self.kept[key] = value
-            return False
-        anew = self._start_anew_for(size)
-        self._size += size
-        self.kept[key] = value
-        return anew
+            self._large_size += change
+        else:
+            self._small_size += change
 
-    def grew(self, key: Key, size: int) -> bool:
-        """Count so many bytes more for a value that is kept; returns whether it had to go, too."""
-        if key in self._large:
-            self._large_size += size
-        elif key in self.kept:
-            if self._start_anew_for(size):
-                return True
-            self._size += size
-        return False
-
-    def _start_anew_for(self, size: int) -> bool:
-        """Let all go that are not large where there is no room for so many bytes; whether so."""
-        if self._size + size <= self._most * 3 // 4 and len(self.kept) < self._entries:
+    def _make_room(self, size: int, *, large: bool) -> bool:
+        """Let go of some where there is no room for so many bytes; whether so."""
+        most = self._budget.most // 4 if large else self._budget.most * 3 // 4
+        held = self._large_size if large else self._small_size
+        if held + size <= most:
             return False
-        large = self._large.copy()
-        kept = self.kept.copy()
-        self.kept = {key: kept[key] for key in large if key in kept}
-        self._size = 0
+        # Added up anew, because threads may have counted something twice.
+        entries = [
+            (entry.used, entry.size, key)
+            for key, entry in self._entries.copy().items()
+            if self.is_large(entry.size) is large
+        ]
+        entries.sort(key=itemgetter(0))
+        held = sum([each for _, each, _ in entries])
+        # A tenth of the small ones at once, so that a stream of new ones does not sort at each.
+        room = most - size if large else most * 9 // 10 - size
+        for _, freed, key in entries:
+            if held <= room:
+                break
+            if self._entries.pop(key, None) is not None:
+                held -= freed
+                self._budget.evicted += 1
+        if large:
+            self._large_size = held
+        else:
+            self._small_size = held
         return True

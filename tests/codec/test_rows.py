@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from tests.codec.objects import changed, full_pod, made
 from tests.reference import strategies
+from topospread.bounded import Budget
 from topospread.codec.cluster import node_from_proto, workload_from_proto
 from topospread.codec.parsing import request
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.rows import (
-    REMEMBERED_LABEL_SETS,
     ChangeDecoder,
     decode_node,
     decode_pod,
@@ -95,12 +95,15 @@ def test_deletions(key, change):
 
 
 def test_more_label_sets_than_are_remembered():
-    decoder = ChangeDecoder()
-    for number in range(REMEMBERED_LABEL_SETS + 2):
+    budget = Budget(10_000)
+    decoder = ChangeDecoder(budget)
+    for number in range(100):
         pod = kube.Pod()
         pod.metadata.labels["pod"] = str(number)
         row = decoder.pod(pod.SerializeToString(deterministic=True))
         assert row.labels == (("pod", str(number)),)
+    assert budget.size <= 10_000
+    assert budget.evicted
 
 
 def test_label_sets_are_shared():

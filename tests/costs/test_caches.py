@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,11 @@ import pytest
 from tests.costs import crowd
 from tests.costs.deep import deep_size
 from tests.costs.grown import pod
-from tests.costs.measured import HOSTNAME, ZONE
-from topospread.bounded import Bounded
-from topospread.codec import demands
+from tests.costs.measured import HOSTNAME, MIB, ZONE
+from tests.servers import PATIENCE, Peer, http_get, served, two_zones
+from topospread.bounded import CLUSTER, PROCESS, USUAL, Bounded, Budget, budgets
 from topospread.codec.demands import Demands
 from topospread.codec.frames import framed
-from topospread.index import nodes
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange
 from topospread.index.groups import LastUse, Memo
@@ -23,7 +23,6 @@ from topospread.kube.affinity import CompiledRequirements, compile_requirements
 from topospread.kube.objects import Node, NodeExpression, NodeRequirements, NodeTerm
 from topospread.kube.selectors import Selector
 from topospread.replica.view import View
-from topospread.service import cycles, shapes
 from topospread.service.asks import SettingsAsk
 from topospread.service.cycle import Cycle
 from topospread.service.cycles import Cycles
@@ -31,10 +30,12 @@ from topospread.service.rules_book import RulesBook
 from topospread.service.shapes import Shape, Shapes
 from topospread.spread.topology import Eligibility, GroupKey, Traits
 from topospread.store.api import Revision
+from topospread_proto.v1 import spread_engine_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from topospread.bounded import Budgets
     from topospread.index.snapshot import Snapshot
     from topospread.service.shapes import Judgeable
     from topospread.spread.constraints import Constraint
@@ -45,9 +46,9 @@ MARGIN = 1.25
 """Sizes are told from counts and lengths."""
 
 
-def cluster(size: int = NODES) -> Builder:
+def cluster(size: int = NODES, budgets: Budgets = USUAL) -> Builder:
     """Nodes of three zones."""
-    builder = Builder()
+    builder = Builder(budgets=budgets)
     made = [
         Node(f"node-{i}", {HOSTNAME: f"node-{i}", ZONE: f"zone-{i % 3}", "pool": f"pool-{i % 5}"})
         for i in range(size)
@@ -156,68 +157,25 @@ def shape(make: Callable[[int], Any], number: int, kept: Shapes) -> Shape:
     return known
 
 
-class Peak:
-    """The most that something with caches held.
-
-    A cache that is full lets go of a whole dict, and is almost empty when somebody looks: what it
-    held is counted with that dict, the first time.
-
-    Args:
-        dicts: those that are let go of, as they are now.
-        size: bytes of it all, with some dicts beside.
-    """
-
-    def __init__(
-        self, dicts: Callable[[], list[dict[Any, Any]]], size: Callable[[list[dict[Any, Any]]], int]
-    ) -> None:
-        self._dicts = dicts
-        self._size = size
-        self._last = dicts()
-        self._seen = 0
-        self.let_go: set[int] = set()
-
-    def look(self) -> None:
-        """Called after each entry."""
-        now = self._dicts()
-        changed = {at for at, last in enumerate(self._last) if last and now[at] is not last}
-        if changed - self.let_go:
-            self.let_go |= changed
-            self._seen = max(self._seen, self._size(self._last))
-        self._last = now
-
-    def size(self) -> int:
-        """Bytes at the peak."""
-        return max(self._seen, self._size([]))
-
-
 @pytest.mark.parametrize("make", WORST)
 def test_shapes_and_what_follows_from_nodes(make: Callable[[int], Any]) -> None:
-    kept, builder = Shapes(), cluster()
+    of_nodes, of_shapes = budgets(CLUSTER, sum(CLUSTER.values()) * MIB), Budget.usual("shapes")
+    kept, builder = Shapes(of_shapes), cluster(budgets=of_nodes)
     table = builder.snapshot.nodes
     _ = table.domains(ZONE), table.domains(HOSTNAME), table.sorted_names
     before = deep_size([table], [RULES])
-    of_shapes = Peak(
-        lambda: [kept._old],
-        lambda gone: deep_size([kept, *gone], [RULES, builder.snapshot.workloads]),
-    )
-    of_nodes = Peak(
-        lambda: [table._masks.kept, table._partitions.kept, table._plans.kept],
-        lambda gone: deep_size([table, *gone], [RULES]) - before,
-    )
-    # Until young and old ones were full, or so many that they would be past what is allowed.
+    # Until some had to go, or so many were made that they would be past what is allowed.
     number = size = 0
-    while not of_shapes.let_go and size < 1.6 * shapes.MAX_BYTES:
+    while not of_shapes.evicted and size < 1.6 * of_shapes.most:
         made = shape(make, number, kept)
-        of_shapes.look()
         plan = made.judgeable(RULES, builder.snapshot).plan(builder.snapshot)
         if plan is not None:
             _ = plan.cells.of_nodes, plan.cells.every
-        of_nodes.look()
         number += 1
         size += made.size
-    assert of_shapes.size() < MARGIN * shapes.MAX_BYTES
-    most = nodes.MAX_MASK_BYTES + nodes.MAX_PARTITION_BYTES + nodes.MAX_PLAN_BYTES
-    assert of_nodes.size() < MARGIN * most
+    assert deep_size([kept], [RULES, builder.snapshot.workloads]) < MARGIN * of_shapes.most
+    most = sum(of_nodes[name].most for name in ("masks", "partitions", "plans"))
+    assert deep_size([table], [RULES]) - before < MARGIN * most
 
 
 def test_a_thousand_workloads_fit() -> None:
@@ -230,8 +188,8 @@ def test_a_thousand_workloads_fit() -> None:
         assert shape(_plain, number, kept) is each
         assert each.judgeable(RULES, builder.snapshot) is plans[number]
     table = builder.snapshot.nodes
-    assert len(table._plans.kept) == len(plans)
-    assert all(c.eligibility in table._masks.kept for each in plans for c in _hard(each))
+    assert len(table._plans) == len(plans)
+    assert all(c.eligibility in table._masks for each in plans for c in _hard(each))
 
 
 def _hard(judged: Judgeable) -> tuple[Constraint, ...]:
@@ -251,7 +209,7 @@ def test_a_plan_that_is_not_made_is_not_counted() -> None:
         with pytest.raises(TimeoutError):
             builder.snapshot.nodes.plan(each, given_up)
     _ = judged[1].plan(builder.snapshot)
-    assert judged[0] in builder.snapshot.nodes._plans.kept
+    assert judged[0] in builder.snapshot.nodes._plans
 
 
 def _selecting(key: str, value: str, terms: int = 0) -> CompiledRequirements:
@@ -269,7 +227,7 @@ def test_masks_of_one_large_affinity_go_together() -> None:
         table.mask(Eligibility((HOSTNAME,), requirements))
         table.mask(Eligibility((HOSTNAME,), requirements, ()))
         del requirements
-    assert deep_size([table], []) - before < MARGIN * nodes.MAX_MASK_BYTES
+    assert deep_size([table], []) - before < MARGIN * Budget.usual("masks").most
 
 
 def test_partitions_of_many_node_selectors_stay() -> None:
@@ -296,10 +254,10 @@ def test_older_nodes_keep_nothing_that_was_worked_out() -> None:
     before = builder.snapshot.nodes
     for number in range(100):
         shape(_plain, number, Shapes()).judgeable(RULES, builder.snapshot).plan(builder.snapshot)
-    assert before._plans.kept
+    assert len(before._plans)
     builder.fold([NodeChange("node-0", None)])
-    assert not before._plans.kept
-    assert not before._masks.kept
+    assert not len(before._plans)
+    assert not len(before._masks)
 
 
 def test_demands() -> None:
@@ -314,7 +272,7 @@ def test_demands() -> None:
         known = Demands()
         for number in range(400 if not amounts else 40):
             known.of(many(number, amounts))
-        assert deep_size([known]) < MARGIN * demands.REMEMBERED_BYTES
+        assert deep_size([known]) < MARGIN * Budget.usual("demands").most
 
 
 @pytest.mark.parametrize(
@@ -339,7 +297,7 @@ def test_cycles(make: Callable[[int], Any], most: int) -> None:
         number += 1
     builder.snapshot.nodes.forget()
     held = deep_size([kept], [RULES, builder.snapshot.nodes])
-    assert held < MARGIN * cycles.MAX_BYTES
+    assert held < MARGIN * Budget.usual("cycles").most
     assert len(kept._kept) < number
 
 
@@ -358,13 +316,53 @@ def _view(snapshot: Snapshot) -> View:
 
 
 def test_large_ones_drive_out_large_ones_only() -> None:
-    kept: Bounded[object, str] = Bounded(1600, 10)
+    budget = Budget(1600)
+    kept: Bounded[object, str] = Bounded(budget)
     assert not kept.put("small", "s", 100)
     for number in range(5):
         kept.put(number, "large", 150)
-    assert set(kept.kept) == {"small", 4}
-    kept.put("huge", "h", 900)
-    assert "huge" not in kept.kept
-    assert [kept.put(f"small-{number}", "s", 100) for number in range(9)].count(True) == 1
-    assert 4 in kept.kept
-    assert "small" not in kept.kept
+    assert {"small", 3, 4} == {key for key in ("small", *range(5)) if key in kept}
+    kept.put("huge", "h", 500)
+    assert "huge" not in kept
+    assert [kept.put(f"small-{number}", "s", 100) for number in range(12)].count(True) == 1
+    assert 4 in kept
+    assert "small" not in kept
+    assert "small-5" in kept
+    assert kept.size == budget.size <= budget.most
+
+
+def test_what_was_asked_for_stays() -> None:
+    budget = Budget(16_000)
+    kept: Bounded[int, str] = Bounded(budget)
+    for number in range(1000):
+        kept.put(number, "small", 100)
+        assert kept.get(0) == "small"
+    assert len(kept) == 1000 - budget.evicted
+    assert kept.size == 100 * len(kept) <= budget.most
+    del kept
+    assert budget.size == 0
+
+
+def test_a_server_keeps_within_its_settings_and_says_so() -> None:
+    flags = {"max_cache_bytes": "1MiB", "max_cluster_cache_bytes": "2MiB", "http": "127.0.0.1:0"}
+    with served(**flags) as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        for number in range(300):
+            request = spread_engine_pb2.EvaluateRequest(pod=_plain(number))
+            peer.engine.Evaluate(request, timeout=PATIENCE)
+            peer.engine.PreFilter(
+                spread_engine_pb2.PreFilterRequest(pod=_plain(number)), timeout=PATIENCE
+            )
+        _, text = http_get(f"http://{server.http_address}/metrics")
+
+    def of(name: str) -> dict[str, float]:
+        found = re.findall(rf'^topospread_cache_{name}{{cache="(\w+)"}} (\S+)$', text, re.MULTILINE)
+        return {cache: float(value) for cache, value in found}
+
+    size, most, evicted = of("bytes"), of("limit_bytes"), of("evictions_total")
+    assert size.keys() == most.keys() == evicted.keys() == {*PROCESS, *CLUSTER}
+    assert sum(most[name] for name in PROCESS) <= MIB
+    assert sum(most[name] for name in CLUSTER) <= 2 * MIB
+    assert all(size[name] <= most[name] for name in most), (size, most)
+    assert all(evicted[name] for name in ("shapes", "cycles", "plans")), evicted
+    assert all(size[name] for name in ("shapes", "cycles", "plans", "groups", "rows")), size

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.index.changes import GROUPS, ZONE, group
 from tests.index.comparing import assert_counts, read
 from tests.index.counting import Cluster
+from topospread.bounded import CLUSTER, budgets
 from topospread.index.builder import Builder
 from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow
 from topospread.index.groups import MAX_PENDING, Group
@@ -145,7 +146,7 @@ def test_the_groups_asked_for_lately_stay() -> None:
 def test_groups_are_bounded_in_bytes_too() -> None:
     """Those that one request named stayed: 60 KB each where it spread over 5,000 hostnames."""
     most = 1 << 20
-    builder = Builder(max_group_bytes=most)
+    builder = Builder(budgets=budgets(CLUSTER, 2 * most))
     builder.fold([joins(f"n{number}", f"z{number}") for number in range(1000)])
     tracemalloc.start()
     try:

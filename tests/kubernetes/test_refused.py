@@ -232,7 +232,7 @@ def test_what_is_remembered_is_bounded(
         assert remembered() == 3
         # Pods of one shape with the same candidates share them.
         names = [*NODES, *(f"{number:0100}" for number in range(100))]
-        monkeypatch.setattr(refused, "MOST_BYTES", 25_000)
+        monkeypatch.setattr(server._budgets["refused"], "most", 25_000)
         for number in range(10):
             assert ask(scheduler, f"pod-{number}", names) == []
         assert remembered() == 3

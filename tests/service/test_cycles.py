@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.servers import until
 from tests.service.world import (
     CLUSTER,
     HOSTNAME,
@@ -19,10 +20,11 @@ from tests.service.world import (
     running,
     soft,
 )
+from topospread.bounded import Budget
 from topospread.errors import CycleExpired, InvalidRequest, NotFound
 from topospread.replica.replicas import Consistency, seconds_from_now
 from topospread.service.asks import Ask, PodRef, SettingsAsk
-from topospread.service.cycles import MAX_BYTES, Cycles
+from topospread.service.cycles import Cycles
 from topospread.service.filter import filter_
 from topospread.service.pre_filter import pre_filter
 from topospread.service.score import score
@@ -257,6 +259,9 @@ def test_reading_a_cycle_waits_for_no_one(three_zones: World):
     assert filter_(three_zones.engine, ask).verdicts.tolist() == [TOO_SKEWED, TOO_SKEWED, FITS]
 
 
+MAX_BYTES = Budget.usual("cycles").most
+
+
 def test_cycles_by_themselves_keep_what_was_put_last():
     now = [0.0]
     cycles = Cycles(ttl=5, capacity=2, clock=lambda: now[0])
@@ -271,6 +276,13 @@ def test_cycles_are_bounded_in_bytes_too():
     sizes = (MAX_BYTES // 2, MAX_BYTES // 2, 1, MAX_BYTES // 2)
     kept = [cycles.put(_cycle(size)) for size in sizes]
     assert [cycles.get(name) is not None for name in kept] == [False, False, True, True]
+
+
+def test_cycles_that_expired_are_let_go_of_without_another_call():
+    cycles = Cycles(ttl=0.1)
+    cycles.put(_cycle(size=1000))
+    until(lambda: not cycles.size, "it is let go of")
+    cycles.close()
 
 
 def test_counts_that_several_cycles_rest_on_are_counted_once():

@@ -13,6 +13,7 @@ import pytest
 
 from tests.service.places import Placer, bound, named, untraced
 from tests.service.world import CLUSTER, World, constraint
+from topospread.bounded import Budget
 from topospread.errors import (
     DeadlineExceeded,
     LimitExceeded,
@@ -28,7 +29,6 @@ from topospread.service.engine import Engine
 from topospread.service.holding import MOST, Holding
 from topospread.service.place import Preference, place
 from topospread.service.place import choose as chosen
-from topospread.service.rounds import CLAIM_BYTES
 from topospread.service.rules_book import RulesBook
 from topospread.service.wanted import Held, Job
 from topospread.store.api import Revision, StoredObject
@@ -484,8 +484,8 @@ def test_what_claims_are_remembered_for_is_bounded_in_bytes(placer: Placer):
         expression = {"key": "app", "operator": "NotIn", "values": values}
         placer.place(named("a", constraint(labelSelector={"matchExpressions": [expression]})))
 
-    kept = placer.holding._rounds._claims.kept
-    sizes = [judgeable.nbytes + claim.nbytes for (judgeable, _), claim in kept.items()]
+    kept = placer.holding._rounds._claims._entries
+    sizes = [judgeable.nbytes + claim.value.nbytes for (judgeable, _), claim in kept.items()]
     assert sizes
-    assert 40 * max(sizes) > CLAIM_BYTES
-    assert sum(sizes) <= CLAIM_BYTES
+    assert 40 * max(sizes) > Budget.usual("claims").most
+    assert sum(sizes) <= Budget.usual("claims").most

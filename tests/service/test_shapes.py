@@ -18,8 +18,8 @@ from tests.service.world import (
     running,
     soft,
 )
+from topospread.bounded import Budget
 from topospread.codec.frames import framed
-from topospread.index import nodes
 from topospread.index.nodes import NodeTable
 from topospread.service.evaluate import evaluate
 from topospread.service.filter import filter_
@@ -76,24 +76,38 @@ def node_tables() -> int:
 
 
 def test_plans_are_bounded(empty_world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(nodes, "MAX_PLANS", 5)
     empty_world.apply(node("n-a", "a"), node("n-b", "b"), running("w", "n-a"))
-    asked = [shaped(empty_world, incoming(constraint(maxSkew=1 + n))) for n in range(12)]
-    for _ in range(2):
+    asked = [shaped(empty_world, incoming(constraint(maxSkew=1 + n))) for n in range(40)]
+
+    def judged() -> NodeTable:
         found = [best(empty_world, pod) for pod in asked]
-        assert found == [["n-b"], *[["n-b", "n-a"]] * 11]
-    table = evaluate(empty_world.engine, empty_world.ask(asked[0])).resolved.cycle.view.snapshot
-    assert 0 < len(table.nodes._plans.kept) <= 5
+        assert found == [["n-b"], *[["n-b", "n-a"]] * 39]
+        resolved = evaluate(empty_world.engine, empty_world.ask(asked[0])).resolved
+        return resolved.cycle.view.snapshot.nodes
+
+    plans = judged()._plans
+    assert len(plans) == 40
+    monkeypatch.setattr(plans._budget, "most", plans.size)
+    empty_world.apply(node("n-b", "b", disk="ssd"))
+    for _ in range(2):
+        plans = judged()._plans
+        assert 0 < len(plans) < 40
+        assert plans.size <= plans._budget.most
 
 
-def test_only_a_bounded_number_of_shapes_is_remembered():
-    shapes = Shapes(capacity=10)
+def test_only_as_many_shapes_are_remembered_as_there_is_room_for():
     made = {number: Shape(pod_of(incoming())) for number in range(1000)}
+    budget = Budget(40 * made[0].size)
+    shapes = Shapes(budget)
     for number, shape in made.items():
         shapes.put(number, shape)
         assert shapes.get(number) is shape
         assert shapes.get(0) is made[0]  # the one that is always asked for
-    assert sum(shapes.get(number) is not None for number in made) <= 10
+    kept = [number for number in made if shapes.get(number) is not None]
+    assert 20 <= len(kept) <= 30
+    assert kept[1:] == list(range(kept[1], 1000))
+    assert budget.size == len(kept) * made[0].size
+    assert budget.evicted == 1000 - len(kept)
 
 
 def test_siblings_of_a_pod_are_judged_by_the_state_of_their_time(three_zones: World):

@@ -8,7 +8,7 @@ from topospread.replica.replica import Replica, ReplicaOptions
 from topospread.replica.replicas import Freshness, Replicas
 from topospread.service.engine import Limits
 from topospread.service.write import WriteLimits, Writes
-from topospread.telemetry.families import ClusterGauges
+from topospread.telemetry.families import CacheGauges, ClusterGauges
 from topospread.transports.grpc.credentials import Credentials, credentials
 from topospread.transports.grpc.direct import DirectCalls, supported
 from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
@@ -22,7 +22,10 @@ from topospread.transports.grpc.server import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from topospread.app.doors import Doors
+    from topospread.bounded import Budgets
     from topospread.config.settings import ServerSettings
     from topospread.store.api import Store
     from topospread.telemetry.metrics import Metrics
@@ -55,7 +58,9 @@ def make_pools(settings: ServerSettings) -> Pools:
     )
 
 
-def make_replicas(settings: ServerSettings, store: Store, metrics: Metrics) -> Replicas:
+def make_replicas(
+    settings: ServerSettings, store: Store, metrics: Metrics, budgets: Budgets
+) -> Replicas:
     """The replicas; calls that wait for one lend their threads."""
     return Replicas(
         store,
@@ -63,6 +68,7 @@ def make_replicas(settings: ServerSettings, store: Store, metrics: Metrics) -> R
             coalesce=settings.coalesce,
             max_groups=settings.max_groups,
             max_group_idle=settings.max_group_idle,
+            budgets=budgets,
         ),
         entering_wait=lend_place,
         waited={mode: metrics.consistency(mode.name.lower()).observe for mode in Freshness},
@@ -134,3 +140,9 @@ def gauges(replica: Replica) -> ClusterGauges:
         identity_changed=replica.identity_changed,
         label_sets=0 if view is None else view.snapshot.label_sets,
     )
+
+
+def cache_gauges(budgets: Budgets) -> Iterator[CacheGauges]:
+    """How full the caches are, for metrics."""
+    for name, budget in budgets.items():
+        yield CacheGauges(name, budget.size, budget.most, budget.evicted)

@@ -26,6 +26,7 @@ from topospread.app.ports import check_free
 from topospread.app.shared_settings import SharedSettings
 from topospread.app.stores import open_store
 from topospread.app.web import make_extender_http, make_http
+from topospread.bounded import CLUSTER, PROCESS, budgets
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
 from topospread.config.following import ALL_CLUSTERS
 from topospread.config.reloading import Loaded, Reloading
@@ -116,6 +117,9 @@ class Server:
         self.settings = settings = within_open_files(settings, url)
         self.version = version("topospread")
         self.metrics = Metrics(self.version, scheduler_metrics=settings.scheduler_metrics)
+        self._budgets = budgets(PROCESS, settings.max_cache_bytes) | budgets(
+            CLUSTER, settings.max_cluster_cache_bytes
+        )
         self._reuse_port = reuse_port
         self._started = time.time()
         self._ready = False
@@ -141,13 +145,17 @@ class Server:
             made.callback(self._shared.stop)
             self._pools = parts.make_pools(settings)
             made.callback(self._pools.shutdown)
-            self._replicas = parts.make_replicas(settings, self._store, self.metrics)
+            self._replicas = parts.make_replicas(settings, self._store, self.metrics, self._budgets)
             made.callback(self._replicas.close)
             self._writes = parts.make_writes(settings, self._store, self._replicas)
             self._feeders = Feeders(self._store)
             self._feed = make_feed(
                 settings, self._writes, self._feeders, self._note_fed, self._stand_by
             )
+            self._cycles = Cycles(
+                settings.cycle_ttl, settings.max_cycles, budget=self._budgets["cycles"]
+            )
+            made.callback(self._cycles.close)
             self._engine = self._make_engine()
             self._holding = Holding(self._engine, self._store, entering_wait=lend_place)
             self._refused = self._refused_pods()
@@ -167,6 +175,7 @@ class Server:
             self._closing = made.pop_all()
         self.metrics.watch_settings(lambda: (self._shared.digest, bool(self._shared.differing)))
         self.metrics.watch_pools(self._pools.gauges)
+        self.metrics.watch_caches(lambda: parts.cache_gauges(self._budgets))
         if (own := self._feed) is not None:
             self.metrics.watch_feeds(lambda: [own.gauges()])
         self.metrics.watch_clusters(
@@ -285,9 +294,10 @@ class Server:
             self._replicas,
             self._store,
             self._book,
-            Cycles(settings.cycle_ttl, settings.max_cycles),
+            self._cycles,
             parts.make_limits(settings),
             remembers=settings.remember_results,
+            budgets=self._budgets,
         )
 
     def _refused_pods(self) -> RefusedPods | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.bounded import Bounded
+from topospread.bounded import Bounded, Budget
 from topospread.codec.parsing import request
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.demands import (
@@ -36,18 +36,12 @@ MAX_AMOUNTS: Final = 5000
 MAX_RESOURCES: Final = 100
 """Different resources of one pod: each is told as a reason of its own."""
 
-REMEMBERED: Final = 4096
-"""Demands that are remembered; past it, all are read anew."""
-
-REMEMBERED_BYTES: Final = 2 << 20
-"""Of these, with the bytes that they were read from."""
-
 
 class Demands:
     """Reads demands; those of one template only once. Threads may share one."""
 
-    def __init__(self) -> None:
-        self._known: Bounded[Hashable, Demand] = Bounded(REMEMBERED_BYTES, REMEMBERED)
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._known: Bounded[Hashable, Demand] = Bounded(budget or Budget.usual("demands"))
 
     def of(self, encoded: bytes) -> tuple[Demand, str]:
         """The demand in the bytes of a v1.Pod, and the node that the pod is bound to.
@@ -65,7 +59,7 @@ class Demands:
             tuple(spec.scheduling_gates),
             tuple(spec.resources),
         )
-        demand = self._known.kept.get(key)
+        demand = self._known.get(key)
         if demand is None:
             demand = demand_of(request(pb.Pod, encoded, frame=frames_pb2.DemandFrame).spec)
             read_from = sum([40 + len(part) for parts in key for part in parts])

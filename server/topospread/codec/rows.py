@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.bounded import Bounded, Budget
 from topospread.codec.cluster import WorkloadMessage, node_from_proto, workload_from_proto
 from topospread.codec.demands import known_requests
 from topospread.codec.parsing import kept
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 
     from topospread.kube.demands import Requests
 
-REMEMBERED_LABEL_SETS: Final = 8192
-"""Label sets that one decoder remembers; past it, it starts anew. At most a few MB."""
-
 Labels = tuple[tuple[str, str], ...]
 
 _WORKLOADS: Final[dict[Kind, tuple[str, type[WorkloadMessage]]]] = {
@@ -55,9 +53,10 @@ class ChangeDecoder:
     tuple here. Not thread-safe: one decoder a thread.
     """
 
-    def __init__(self) -> None:
-        self._label_sets: dict[tuple[bytes, ...], Labels] = {}
-        self._requests: dict[Hashable, Requests] = {}
+    def __init__(self, budget: Budget | None = None) -> None:
+        budget = budget or Budget.usual("rows")
+        self._label_sets: Bounded[tuple[bytes, ...], Labels] = Bounded(budget)
+        self._requests: Bounded[Hashable, Requests] = Bounded(budget)
 
     def change(self, key: Key, stored: StoredObject | None) -> IndexChange:
         """A write or, with None, a deletion.
@@ -107,9 +106,8 @@ class ChangeDecoder:
         if requests is None:
             whole = kept(kubernetes_pb2.PodSpec, spec.SerializeToString())
             requests = known_requests(whole)
-            if len(self._requests) >= REMEMBERED_LABEL_SETS:
-                self._requests.clear()
-            self._requests[encoded] = requests
+            read_from = sum([40 + len(part) for part in (*encoded[0], *encoded[1], *encoded[2])])
+            self._requests.put(encoded, requests, 500 + 2 * (read_from + len(encoded[3])))
         return requests
 
     def labels(self, encoded: tuple[bytes, ...]) -> Labels:
@@ -128,9 +126,8 @@ class ChangeDecoder:
         labels = [kept(internal_pb2.CountedLabel, label) for label in encoded]
         # By way of a dict: of two labels with one key, protobuf takes the last.
         pairs = tuple(sorted({label.key: label.value for label in labels}.items()))
-        if len(self._label_sets) >= REMEMBERED_LABEL_SETS:
-            self._label_sets.clear()
-        self._label_sets[encoded] = pairs
+        size = 300 + sum([220 + 2 * len(label) for label in encoded])
+        self._label_sets.put(encoded, pairs, size)
         return pairs
 
 

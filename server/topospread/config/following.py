@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from topospread.bounded import CLUSTER, MIB, PROCESS
 from topospread.config import values
 from topospread.config.spelling import About
 
@@ -49,6 +50,27 @@ class FollowingSettings:
             "Longer than pauses between two pods of an app; counting anew takes a millisecond.",
         ),
     ] = 600.0
+    max_cache_bytes: Annotated[
+        int,
+        About(
+            values.size(1 << 20),
+            "bytes a process",
+            "Memory for what is worked out once for pods of one template, cycles, and pods that the"
+            " extender refused: about; those used least lately go first.",
+            "A few thousand templates; each is read anew in a fraction of a millisecond.",
+        ),
+    ] = sum(PROCESS.values()) * MIB
+    max_cluster_cache_bytes: Annotated[
+        int,
+        About(
+            values.size(1 << 20),
+            "bytes a cluster",
+            "Memory for counts of selectors and for what is worked out once from a cluster's nodes:"
+            " about; those used least lately go first.",
+            "Eight hundred selectors counted by hostname on 5,000 nodes; counting one anew takes a"
+            " millisecond.",
+        ),
+    ] = sum(CLUSTER.values()) * MIB
     remember_results: Annotated[
         bool,
         About(

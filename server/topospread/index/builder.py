@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from topospread.bounded import USUAL
 from topospread.index.changes import (
     IndexChange,
     NodeChange,
@@ -24,7 +25,7 @@ from topospread.index.changes import (
 )
 from topospread.index.groups import Group, LastUse
 from topospread.index.labels import LabelSet, LabelSets
-from topospread.index.nodes import EMPTY, NodeTable
+from topospread.index.nodes import NodeTable
 from topospread.index.pods import Place, PodTable
 from topospread.index.reservations import NO_RESERVATIONS
 from topospread.index.snapshot import Snapshot
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
+    from topospread.bounded import Budgets
     from topospread.kube.demands import Requests
     from topospread.kube.objects import Node
     from topospread.spread.topology import GroupKey
@@ -47,27 +49,24 @@ SPARE: Final = 64
 """Free slots added at least when the node arrays grow."""
 
 
-MAX_GROUP_BYTES: Final = 48 << 20
-"""Of the groups of one cluster: some eight hundred that are counted by hostname on 5,000 nodes."""
-
-
 class Builder:
     """Keeps one cluster's counts in step with its changes.
 
     Attributes:
         snapshot: the newest published state; swapped whole, read without a lock.
+        size: bytes of the groups, as far as they were measured.
     """
 
     def __init__(
         self,
         *,
         max_groups: int = 4096,
-        max_group_bytes: int = MAX_GROUP_BYTES,
+        budgets: Budgets = USUAL,
         breathe: Callable[[], None] = lambda: None,
     ) -> None:
         self._lock = threading.Lock()
         self._max_groups = max_groups
-        self._max_group_bytes = max_group_bytes
+        self._budget = budgets["groups"]
         self._breathe = breathe
         self._pods = PodTable()
         self._labels = LabelSets()
@@ -75,12 +74,13 @@ class Builder:
         self._groups: dict[GroupKey, Group] = {}
         self._grown: deque[GroupKey] = deque()
         self._sizes: dict[GroupKey, int] = {}
-        self._size = 0
+        self.size = 0
         self._shrank = False
         self._workloads: dict[str, NamespaceWorkloads] = {}
         self._reservations = NO_RESERVATIONS
         self._usage = NO_USAGE
-        self.snapshot = Snapshot(0, EMPTY, {}, {}, 0)
+        self.snapshot = Snapshot(0, NodeTable(0, (), budgets=budgets), {}, {}, 0)
+        self._budget.add(self)
 
     # ------------------------------ folding
 
@@ -209,7 +209,7 @@ class Builder:
     def keep(self, groups: Iterable[GroupKey]) -> Snapshot:
         """Count groups that are not kept yet; returns a snapshot, perhaps a later one, with them.
 
-        At most `max_groups` are kept, and no more than hold `max_group_bytes`: those asked for
+        At most `max_groups` are kept, and no more than their budget has room for: those asked for
         least recently go, but never one of this call, so that a caller that asks for more than that
         gets its snapshot, too.
         """
@@ -242,19 +242,21 @@ class Builder:
         oldest_first = sorted(others, key=lambda group: group.use.tick)
         # A tenth at once, so that a stream of new selectors does not sort at every one.
         surplus += self._max_groups // 10
-        self._forget({group.key for group in oldest_first[:surplus]})
+        gone = {group.key for group in oldest_first[:surplus]}
+        self._budget.evicted += len(gone)
+        self._forget(gone)
 
     def _evict_bytes(self, asked: frozenset[GroupKey]) -> None:
         while self._grown:
             self._measure(self._grown.popleft())
-        if self._size > self._max_group_bytes and self._shrank:
+        if self.size > self._budget.most and self._shrank:
             self._shrank = False
             for key in self._groups:
                 self._measure(key)
-        if self._size <= self._max_group_bytes:
+        if self.size <= self._budget.most:
             return
         # A tenth at once here, too.
-        surplus = self._size - self._max_group_bytes * 9 // 10
+        surplus = self.size - self._budget.most * 9 // 10
         others = [group for key, group in self._groups.items() if key not in asked]
         gone: set[GroupKey] = set()
         for group in sorted(others, key=lambda group: group.use.tick):
@@ -262,6 +264,7 @@ class Builder:
                 break
             gone.add(group.key)
             surplus -= self._sizes.get(group.key, 0)
+        self._budget.evicted += len(gone)
         self._forget(gone)
 
     def _measure(self, key: GroupKey) -> None:
@@ -270,7 +273,7 @@ class Builder:
         if group is not None:
             group.use.measured = True  # first, so that what comes meanwhile is looked at again
             size = group.size
-            self._size += size - self._sizes.get(key, 0)
+            self.size += size - self._sizes.get(key, 0)
             self._sizes[key] = size
 
     def release(self, before: int) -> Snapshot:
@@ -287,7 +290,7 @@ class Builder:
     def _forget(self, gone: AbstractSet[GroupKey]) -> None:
         for key in gone:
             self._labels.unwatch(key)
-            self._size -= self._sizes.pop(key, 0)
+            self.size -= self._sizes.pop(key, 0)
         if gone:
             kept = self._groups.items()
             self._groups = {key: group for key, group in kept if key not in gone}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 from typing_extensions import override
 
-from topospread.bounded import Bounded
+from topospread.bounded import USUAL, Bounded
 from topospread.checkpoints import checkpoint
 from topospread.index.partitions import make_partition
 from topospread.kube.affinity import NAME_FIELD
@@ -39,37 +39,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from topospread.bounded import Budgets
     from topospread.kube.affinity import CompiledRequirements, CompiledTerm, NodeLabelRequirement
     from topospread.kube.objects import Node, Taint, Toleration
     from topospread.spread.plans import Plan
 
-MAX_MASKS: Final = 4096
-"""Masks kept for one table: one a distinct (keys, affinity, tolerations)."""
-
-MAX_MASK_BYTES: Final = 8 << 20
-"""Of the masks kept for one table, with what they were asked by and their memberships: some
-thousand at 5,000 nodes.
-"""
-
 MAX_COLUMNS: Final = 256
 """Columns kept for one table, many times the topology keys of a cluster. Past it a column is made
 for each look-up, and the next table starts anew: callers may ask for any key.
-"""
-
-MAX_PARTITIONS: Final = 256
-"""Partitions kept for one table."""
-
-MAX_PARTITION_BYTES: Final = 16 << 20
-"""Of these, some 150 KB each at 5,000 nodes; in clusters that are far larger, FEW_PARTITIONS."""
-
-FEW_PARTITIONS: Final = 16
-
-MAX_PLANS: Final = 8192
-"""Plans kept for one table: one a shape of pods that was judged since a node changed."""
-
-MAX_PLAN_BYTES: Final = 16 << 20
-"""Of these, with the constraints that they are for and the partitions that they rest on: more than
-a thousand of pods with two constraints.
 """
 
 MAX_OFFERS: Final = 64
@@ -79,6 +56,10 @@ MAX_LABEL_KEYS: Final = 10_000
 """Label keys that the next table takes over instead of looking at all nodes."""
 
 NO_TAINTS: Final[tuple[Taint, ...]] = ()
+
+
+_Planned = tuple["Plan | None"]
+"""That nodes must be judged one by one is kept, too."""
 
 
 class _Judged(Protocol):
@@ -117,6 +98,7 @@ class NodeTable:
 
     __slots__ = (
         "_allocatable",
+        "_budgets",
         "_columns",
         "_cordoned",
         "_hashes",
@@ -148,8 +130,10 @@ class NodeTable:
         nodes: Sequence[Node | None],
         columns: Mapping[str, Domains] | None = None,
         label_keys: frozenset[str] | None = None,
+        budgets: Budgets = USUAL,
     ) -> None:
         self.generation = generation
+        self._budgets = budgets
         self.capacity = len(nodes)
         self._nodes = nodes
         self.names: Sequence[str] = ["" if node is None else node.name for node in nodes]
@@ -175,12 +159,10 @@ class NodeTable:
 
         Snapshots that are still looked at work it out again.
         """
-        self._masks: Bounded[Eligibility, _Eligible] = Bounded(MAX_MASK_BYTES, MAX_MASKS)
-        few = FEW_PARTITIONS * 32 * self.capacity
-        self._partitions: Bounded[Traits, Partition] = Bounded(
-            max(MAX_PARTITION_BYTES, few), MAX_PARTITIONS
-        )
-        self._plans: Bounded[_Judged, Plan | None] = Bounded(MAX_PLAN_BYTES, MAX_PLANS)
+        budgets = self._budgets
+        self._masks: Bounded[Eligibility, _Eligible] = Bounded(budgets["masks"])
+        self._partitions: Bounded[Traits, Partition] = Bounded(budgets["partitions"])
+        self._plans: Bounded[_Judged, _Planned] = Bounded(budgets["plans"])
         self._planned: set[Partition] = set()
         self._latest_affinity: tuple[CompiledRequirements, Bools] | None = None
 
@@ -316,7 +298,7 @@ class NodeTable:
         return self._eligible(eligibility).mask
 
     def _eligible(self, eligibility: Eligibility) -> _Eligible:
-        made = self._masks.kept.get(eligibility)
+        made = self._masks.get(eligibility)
         if made is None:
             mask = self.alive.copy()
             nbytes = 500 + eligibility.nbytes + mask.nbytes
@@ -469,7 +451,7 @@ class NodeTable:
 
     def partition(self, traits: Traits) -> Partition:
         """The nodes by class."""
-        partition = self._partitions.kept.get(traits)
+        partition = self._partitions.get(traits)
         if partition is None:
             partition = make_partition(self, traits)
             self._partitions.put(traits, partition, partition.nbytes + traits.nbytes)
@@ -477,30 +459,39 @@ class NodeTable:
 
     def plan(self, of: _Judged, make: Callable[[], Plan | None]) -> Plan | None:
         """What follows from this table for somebody's constraints; gone when the table goes."""
-        try:
-            return self._plans.kept[of]
-        except KeyError:
-            made = make()
-            self._keep_plan(of, made)
-            return made
+        known = self._plans.get(of)
+        if known is not None:
+            return known[0]
+        made = make()
+        self._keep_plan(of, made)
+        return made
 
     def _keep_plan(self, of: _Judged, made: Plan | None) -> None:
+        """Keep a plan; a partition is counted once, with the first of the plans that rest on it.
+
+        So where one has to go, all go: others may rest on the partition that was counted with it.
+        """
         plans, size = self._plans, 300 + of.nbytes
         if made is None:
-            plans.put(of, made, size)
+            if plans.put(of, (None,), size):
+                self._forget_plans()
             return
         size += made.nbytes
         partition = made.partition
         if plans.is_large(size):
-            plans.put(of, made, size + partition.nbytes)
+            plans.put(of, (made,), size + partition.nbytes)
             return
-        if plans.put(of, made, size):
-            self._planned = set()
         if partition not in self._planned:
-            # Counted once for all plans that rest on it.
+            size += partition.nbytes
+        if plans.put(of, (made,), size):
+            self._forget_plans()
+            plans.put(of, (made,), 300 + of.nbytes + made.nbytes + partition.nbytes)
+        if of in plans:
             self._planned.add(partition)
-            if plans.grew(of, partition.nbytes):
-                self._planned = set()
+
+    def _forget_plans(self) -> None:
+        self._plans.clear()
+        self._planned = set()
 
     # ------------------------------ the next table
 
@@ -525,10 +516,7 @@ class NodeTable:
             label_keys = label_keys.union(*written)
             if len(label_keys) > MAX_LABEL_KEYS:
                 label_keys = None
-        return NodeTable(self.generation + 1, held, columns, label_keys)
-
-
-EMPTY: Final = NodeTable(0, ())
+        return NodeTable(self.generation + 1, held, columns, label_keys, self._budgets)
 
 
 def _offer(node: Node, resource: str) -> int:

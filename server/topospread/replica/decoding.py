@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from topospread.bounded import USUAL
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import CorruptValue
 from topospread.replica.dues import Dues
@@ -13,6 +14,7 @@ from topospread.store.api import Key, Kind, LogEntry, StoredObject
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from topospread.bounded import Budgets
     from topospread.index.changes import IndexChange
 
 LOG: Final = logging.getLogger(__name__)
@@ -26,11 +28,11 @@ class Decoder:
         dues: when reservations are due.
     """
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, budgets: Budgets = USUAL) -> None:
         self.corrupt: set[Key] = set()
         self.dues = Dues()
         self._cluster = cluster
-        self._changes = ChangeDecoder()
+        self._changes = ChangeDecoder(budgets["rows"])
 
     def objects(self, stored: Iterable[StoredObject]) -> Iterator[IndexChange]:
         """The changes that bring stored objects into an empty index."""

@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from topospread.bounded import USUAL
 from topospread.errors import (
     DeadlineExceeded,
     IdentityChanged,
@@ -38,6 +39,7 @@ from topospread.store.api import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from topospread.bounded import Budgets
     from topospread.index.changes import IndexChange
     from topospread.index.snapshot import Snapshot
     from topospread.spread.topology import GroupKey
@@ -74,11 +76,13 @@ class ReplicaOptions:
         coalesce: seconds for which changes are gathered while nobody waits for a revision.
         max_groups: distinct (namespace, selector) pairs that are kept,
         max_group_idle: and for how many seconds after their last use.
+        budgets: bytes of what each cluster keeps.
     """
 
     coalesce: float = 0.015
     max_groups: int = 4096
     max_group_idle: float = 600.0
+    budgets: Budgets = field(default_factory=lambda: USUAL)
 
 
 class Replica:
@@ -99,9 +103,9 @@ class Replica:
         self._source = source
         self._options = options
         self._on_gone = on_gone
-        self._builder = Builder(max_groups=options.max_groups, breathe=_let_go)
+        self._builder = self._empty()
         self._history = History(cluster, source)
-        self._decoder = Decoder(cluster)
+        self._decoder = Decoder(cluster, options.budgets)
         self._contact = Contact()
         self._clock = StoreClock()
         self._disuse = Disuse(options.max_group_idle)
@@ -418,8 +422,8 @@ class Replica:
         old = self.view
         if not head.identity:
             raise NotFound(f"cluster {self.cluster!r} is not known: apply objects to it first")
-        builder = Builder(max_groups=self._options.max_groups, breathe=_let_go)
-        self._decoder = Decoder(self.cluster)
+        builder = self._empty()
+        self._decoder = Decoder(self.cluster, self._options.budgets)
         self._disuse = Disuse(self._options.max_group_idle)
         self._history.begin(head.revision)
         for page in self._source.scan(self.cluster):
@@ -433,6 +437,10 @@ class Replica:
         if old is not None:
             builder.keep(list(old.snapshot.groups))
         return builder, head.identity, revision
+
+    def _empty(self) -> Builder:
+        options = self._options
+        return Builder(max_groups=options.max_groups, budgets=options.budgets, breathe=_let_go)
 
     def _follow(self) -> None:
         wait = 0.0  # the first answer tells at once that the store is back

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
+
+from topospread.bounded import Bounded, Budget
 
 if TYPE_CHECKING:
     from topospread.replica.replica import Replica
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 SOON: Final = 5.0
 """Seconds after an answer in which its pod is still on its way; later it was not bound."""
 
-MOST_SHAPES: Final = 1024
-
 
 class Bursts:
     """Remembers, for each shape of pod, the last one that was told of nodes."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget | None = None) -> None:
         self._lock = threading.Lock()
-        self._last: OrderedDict[tuple[str, Shape], tuple[str, str, float]] = OrderedDict()
+        self._last: Bounded[tuple[str, Shape], tuple[str, str, float]] = Bounded(
+            budget or Budget.usual("bursts")
+        )
 
     def outran(self, replica: Replica | None, pod: ShapedPod) -> bool:
         """Whether the pod of this shape before this one is not in the state yet.
@@ -41,10 +42,9 @@ class Bursts:
         namespace, now = pod.shape.pod.namespace, time.monotonic()
         key = (replica.cluster, pod.shape)
         with self._lock:
-            last = self._last.pop(key, None)
-            self._last[key] = (pod.name, pod.uid, now)
-            if len(self._last) > MOST_SHAPES:
-                self._last.popitem(last=False)
+            last = self._last.get(key)
+            size = 400 + pod.shape.size + len(pod.name) + len(pod.uid)
+            self._last.put(key, (pod.name, pod.uid, now), size)
         if last is None or last[:2] == (pod.name, pod.uid) or now - last[2] > SOON:
             return False
         return not replica.is_counted(namespace, last[0])

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from topospread.bounded import USUAL
 from topospread.checkpoints import checkpoint
 from topospread.codec.demands import Demands
 from topospread.codec.frames import FramedPod, framed
@@ -24,6 +25,7 @@ from topospread.store.api import Key, Kind, Reader
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    from topospread.bounded import Budgets
     from topospread.codec.frames import UnreadPod
     from topospread.index.snapshot import Snapshot
     from topospread.kube.demands import Demand
@@ -121,7 +123,9 @@ class Engine:
         clock: Clock = time.perf_counter,
         *,
         remembers: bool = True,
+        budgets: Budgets = USUAL,
     ) -> None:
+        self.budgets = budgets
         self.replicas = replicas
         self.rules = rules
         self.cycles = cycles
@@ -129,8 +133,8 @@ class Engine:
         self.clock = clock
         self.remembers = remembers
         self._reader = reader
-        self._shapes = Shapes()
-        self._demands = Demands()
+        self._shapes = Shapes(budgets["shapes"])
+        self._demands = Demands(budgets["demands"])
 
     def begin(self, ask: Ask) -> Resolved:
         """A new cycle for the ask's pod.

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 MOST_PODS: Final = 10_000
-MOST_BYTES: Final = 16 << 20
-"""Of what is remembered: pods by their shape, and the names of their candidates."""
-
 LONGEST: Final = 900.0
 """Seconds that a refusal is remembered: kube-scheduler asks again every five minutes by itself."""
 
@@ -160,6 +157,8 @@ class RefusedPods:
         self._count = count
         self._clock = clock
         self._lock = threading.Lock()
+        self._budget = engine.budgets["refused"]
+        self._budget.add(self)
         self._groups: dict[tuple[Shape, bytes], _Group] = {}
         self._candidates: dict[bytes, _Candidates] = {}
         self._pods: OrderedDict[Waiting, _Group] = OrderedDict()
@@ -188,6 +187,11 @@ class RefusedPods:
     def __len__(self) -> int:
         return len(self._pods)
 
+    @property
+    def size(self) -> int:
+        """Bytes, about: pods by their shape, and the names of their candidates."""
+        return self._bytes
+
     # ------------------------------ what the extender answered
 
     def refused(self, pod: ShapedPod, names: Sequence[str], size: int) -> None:
@@ -213,8 +217,10 @@ class RefusedPods:
             group.judged_at = None
             group.pods[waiting] = self._clock()
             self._pods[waiting] = group
-            while len(self._pods) > MOST_PODS or self._bytes > MOST_BYTES:
+            while len(self._pods) > MOST_PODS or self._bytes > self._budget.most:
+                # The one that has waited longest: its scheduler asks again soonest.
                 self._drop(next(iter(self._pods)))
+                self._budget.evicted += 1
         self._added.set()
 
     def accepted(self, pod: ShapedPod) -> None:

@@ -48,12 +48,6 @@ if TYPE_CHECKING:
 COMPUTED: Final = 0.05
 """Seconds of processor time after which a round writes what it has: those in line wait for it."""
 
-CLAIMS: Final = 4096
-"""Claims that are remembered; past it, all are made anew."""
-
-CLAIM_BYTES: Final = 2 << 20
-"""Of these, with the constraints and demands that they were made of."""
-
 PATIENT: Final = 5.0
 """Seconds that no store takes for one write: past its own time-out, which costs nothing to keep."""
 
@@ -99,7 +93,7 @@ class Rounds:
         self._store = store
         self._entering_wait = entering_wait
         self._thread_time = thread_time
-        self._claims: Bounded[tuple[Judgeable, Demand], Claim] = Bounded(CLAIM_BYTES, CLAIMS)
+        self._claims: Bounded[tuple[Judgeable, Demand], Claim] = Bounded(engine.budgets["claims"])
 
     def run(self, own: Job, jobs: Sequence[Job], line: Line) -> None:
         """Give a job its result, and others of its namespace as far as there is time for them.
@@ -254,7 +248,7 @@ class Rounds:
         self, wanted: Wanted, cycle: Cycle, node: str, held: ReservationRow | None, view: View
     ) -> StoredObject:
         judged = (cycle.judgeable, wanted.demand)
-        claim = self._claims.kept.get(judged)
+        claim = self._claims.get(judged)
         if claim is None:
             constraints = cycle.constraints.hard.constraints
             claim = Claim(cycle.pod, wanted.demand.requests, constraints)

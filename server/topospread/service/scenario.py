@@ -82,7 +82,7 @@ class Scenarios:
     def __init__(self, engine: Engine, store: Store) -> None:
         self._engine = engine
         self._store = store
-        self._demands = Demands()
+        self._demands = Demands(engine.budgets["demands"])
 
     def make(self, question: Question) -> Scenario:
         """Check a question and fetch what it needs.

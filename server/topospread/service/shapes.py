@@ -9,9 +9,9 @@ are not asked for again do not keep old tables.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from topospread.bounded import Bounded
+from topospread.bounded import Bounded, Budget
 from topospread.kube.workloads import default_selector
 from topospread.spread.constraints import (
     ConstraintSet,
@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Pod
     from topospread.spread.settings import Rules
     from topospread.spread.topology import GroupKey
-
-DEFAULT_CAPACITY: Final = 8192
-"""Shapes remembered: some thousand workloads, each in a few variants."""
-
-
-MAX_BYTES: Final = 14 << 20
-"""Of the shapes that are remembered, parsed and with their constraints: more than a thousand of
-pods with two constraints.
-"""
 
 
 class Judgeable:
@@ -138,36 +129,14 @@ class ShapedPod(NamedTuple):
 class Shapes:
     """Shapes by key, the ones used lately.
 
-    Two generations instead of an order of use: a shape that is asked for moves to the young one,
-    and when that is full, the old one goes. So neither a look-up nor an entry needs a lock. Large
-    ones stay apart and drive out each other alone.
+    Attributes:
+        get: the shape with a key, if it is remembered.
     """
 
-    def __init__(self, capacity: int = DEFAULT_CAPACITY, most: int = MAX_BYTES) -> None:
-        self._half = max(1, capacity // 2)
-        self._most = most * 7 // 16
-        self._large: Bounded[Hashable, Shape] = Bounded(most // 2, capacity)
-        self._size = 0
-        self._young: dict[Hashable, Shape] = {}
-        self._old: dict[Hashable, Shape] = {}
-
-    def get(self, key: Hashable) -> Shape | None:
-        """The shape with this key, if it is remembered."""
-        shape = self._young.get(key)
-        if shape is None:
-            shape = self._old.get(key)
-            if shape is None:
-                return self._large.kept.get(key)
-            self.put(key, shape)
-        return shape
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._kept: Bounded[Hashable, Shape] = Bounded(budget or Budget.usual("shapes"))
+        self.get = self._kept.get
 
     def put(self, key: Hashable, shape: Shape) -> None:
         """Remember a shape."""
-        if self._large.is_large(shape.size):
-            self._large.put(key, shape, shape.size)
-            return
-        self._size += shape.size
-        if len(self._young) >= self._half or self._size > self._most:
-            self._old, self._young = self._young, {}
-            self._size = shape.size
-        self._young[key] = shape
+        self._kept.put(key, shape, shape.size)

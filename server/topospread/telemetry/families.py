@@ -55,6 +55,23 @@ Series = Mapping[tuple[str, ...], Distribution]
 
 
 @dataclass(frozen=True, slots=True)
+class CacheGauges:
+    """How full the caches of one kind are, at this moment.
+
+    Attributes:
+        cache: the kind.
+        size: bytes that they hold together.
+        most: bytes that one of them may hold.
+        evicted: entries that had to go for lack of room, until now.
+    """
+
+    cache: str
+    size: int
+    most: int
+    evicted: int
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterGauges:
     """How one cluster is followed, at this moment.
 
@@ -238,3 +255,22 @@ def pool_families(pools: Iterable[PoolGauges]) -> Iterator[Metric]:
         for pool in pools:
             family.add_metric((pool.pool,), getattr(pool, read))
         yield family
+
+
+def cache_families(caches: Iterable[CacheGauges]) -> Iterator[Metric]:
+    """How full the caches are."""
+    caches = list(caches)
+    for name, text, read in (
+        ("bytes", "Memory that is kept, about; of all clusters together.", "size"),
+        ("limit_bytes", "Memory that may be kept; of counts and nodes, for each cluster.", "most"),
+    ):
+        family = GaugeMetricFamily(f"topospread_cache_{name}", text, labels=("cache",))
+        for cache in caches:
+            family.add_metric((cache.cache,), getattr(cache, read))
+        yield family
+    yield counter(
+        "topospread_cache_evictions",
+        "Entries that went because there was no room for others.",
+        ("cache",),
+        {(cache.cache,): cache.evicted for cache in caches},
+    )

@@ -28,6 +28,8 @@ GAUGE_RULES: Final[dict[str, Rule]] = {
     "topospread_queue_depth": _sum,
     "topospread_busy_calls": _sum,
     "topospread_waiting_calls": _sum,
+    "topospread_cache_bytes": _sum,
+    "topospread_cache_limit_bytes": _sum,
     "topospread_config_last_reload_successful": min,
     "topospread_file_last_reload_successful": min,
     "process_resident_memory_bytes": _sum,

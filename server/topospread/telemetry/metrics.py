@@ -22,8 +22,10 @@ from topospread.telemetry.families import (
     CALL_BOUNDS,
     POINT_BOUNDS,
     WAIT_BOUNDS,
+    CacheGauges,
     ClusterGauges,
     PoolGauges,
+    cache_families,
     call_families,
     cluster_families,
     counter,
@@ -155,6 +157,7 @@ class Metrics:
         self._files = {"access": True, "certificates": True}
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
         self._pools: Callable[[], Iterable[PoolGauges]] = tuple
+        self._caches: Callable[[], Iterable[CacheGauges]] = tuple
         self._feeds: Callable[[], Iterable[FeedGauges]] = tuple
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Families(self))
@@ -236,6 +239,10 @@ class Metrics:
         """Ask this at each scrape how busy the thread pools are."""
         self._pools = read
 
+    def watch_caches(self, read: Callable[[], Iterable[CacheGauges]]) -> None:
+        """Ask this at each scrape how full the caches are."""
+        self._caches = read
+
     def watch_feeds(self, read: Callable[[], Iterable[FeedGauges]]) -> None:
         """Ask this at each scrape how clusters are fed from their API servers."""
         self._feeds = read
@@ -295,6 +302,7 @@ class Metrics:
         yield from self._config_families()
         yield from cluster_families(self._clusters())
         yield from pool_families(self._pools())
+        yield from cache_families(self._caches())
         if feeds := list(self._feeds()):
             yield from feed_families(feeds)
 

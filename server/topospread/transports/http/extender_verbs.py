@@ -90,7 +90,7 @@ class Verbs:
         self._metrics = metrics
         self._lifetime = lifetime
         self._refused = refused
-        self._bursts = Bursts()
+        self._bursts = Bursts(engine.budgets["bursts"])
         self._warned = False
 
     def waits_for_nothing(self, cluster: str) -> bool:
