@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from random import getrandbits
@@ -11,7 +12,7 @@ from uuid import uuid4
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from typing_extensions import override
@@ -21,12 +22,19 @@ from topospread.telemetry.sampling import sampling_from_environment
 from topospread.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.trace import Tracer
 
 _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+
+_LAST_TRY: Final = 0.5
+"""Seconds for what is left when the collector was out of reach at the last try."""
+
+_LOG: Final = logging.getLogger(__name__)
+_SDK_LOG: Final = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
 
 
 class _GivenIds(IdGenerator, threading.local):
@@ -47,6 +55,44 @@ class _GivenIds(IdGenerator, threading.local):
         return True
 
 
+class Exporter(SpanExporter):
+    """An exporter that says once that its collector is out of reach, and once that it is back.
+
+    The SDK's says so at each try, several times a minute for as long as it lasts.
+
+    Attributes:
+        failing: whether the last try failed, if there was one.
+    """
+
+    def __init__(self, exporter: SpanExporter) -> None:
+        self._exporter: Final = exporter
+        self.failing = False
+        _SDK_LOG.addFilter(self._first)
+
+    @override
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        if result is SpanExportResult.SUCCESS and self.failing:
+            self.failing = False
+            _LOG.warning("traces are exported again; those of the time between are lost")
+        return result
+
+    @override
+    def shutdown(self) -> None:
+        _SDK_LOG.removeFilter(self._first)
+        self._exporter.shutdown()
+
+    @override
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+    def _first(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        first, self.failing = not self.failing, True
+        return first
+
+
 class Export:
     """The SDK's pipeline: resource, tracer, batches, exporter.
 
@@ -56,7 +102,7 @@ class Export:
     """
 
     def __init__(self, exporter: SpanExporter, resource: Resource) -> None:
-        self._exporter = exporter
+        self._exporter = exporter = Exporter(exporter)
         self.ids = _GivenIds()
         self._provider = TracerProvider(
             sampler=ALWAYS_ON, resource=resource, id_generator=self.ids, shutdown_on_exit=False
@@ -65,11 +111,11 @@ class Export:
         self.tracer: Tracer = self._provider.get_tracer("topospread")
 
     def close(self, timeout: float) -> None:
-        """Flush and end, or give up after ``timeout`` seconds."""
+        """Flush and end, or give up after ``timeout`` seconds; soon when tries fail anyway."""
         # The SDK's shutdown takes no time-out and tries a collector out of reach for up to 30 s.
         closing = threading.Thread(target=self._provider.shutdown, name="trace-flush", daemon=True)
         closing.start()
-        closing.join(timeout)
+        closing.join(min(timeout, _LAST_TRY) if self._exporter.failing else timeout)
         if closing.is_alive():
             # Ends the try under way, and the pause before the next one.
             self._exporter.shutdown()
