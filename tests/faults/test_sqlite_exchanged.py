@@ -15,6 +15,8 @@ from topospread_client.errors import IdentityChanged, TopospreadClientError, Una
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.servers import ServerProcess
+
 LONGER = pytest.mark.faults
 CALLS = 12
 """Calls on connections of their own, so that each of three workers has some of them."""
@@ -45,11 +47,20 @@ def other_file(serve, call, path: Path, *pods: str) -> Path:
     return other
 
 
+def loaded(serve, call, path: Path, *arguments: str) -> ServerProcess:
+    """A server of which each worker has loaded the cluster: it was there when they started."""
+    first = serve(f"sqlite://{path}")
+    call(first).apply(zones())
+    first.end()
+    server: ServerProcess = serve(f"sqlite://{path}", *arguments)
+    return server
+
+
 @pytest.mark.parametrize("workers", [3, pytest.param(1, marks=LONGER)])
 def test_no_write_is_acknowledged_after_the_file_was_removed(serve, call, path, workers):
-    server = serve(f"sqlite://{path}", "--workers", str(workers))
+    server = loaded(serve, call, path, "--workers", str(workers))
     client = call(server)
-    client.apply([*zones(), pod("before")])
+    client.apply([pod("before")])
     assert counted_pods(client) == 1
 
     for suffix in ("", "-wal", "-shm"):
@@ -80,9 +91,9 @@ def test_no_write_is_acknowledged_after_the_file_was_removed(serve, call, path, 
 )
 def test_another_file_is_another_identity(serve, call, path, workers, left):
     other = other_file(serve, call, path, "theirs")
-    server = serve(f"sqlite://{path}", "--workers", str(workers), "--http", "127.0.0.1:0")
+    server = loaded(serve, call, path, "--workers", str(workers), "--http", "127.0.0.1:0")
     client = call(server)
-    client.apply([*zones(), pod("before")])
+    client.apply([pod("before")])
     assert counted_pods(client) == 1
     if not left:
         os.unlink(f"{path}-wal")
