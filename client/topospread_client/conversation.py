@@ -52,14 +52,14 @@ class Question:
         operation: waits for the reply; None when there was nothing to ask.
         request: numbered, so that its answer is known.
         timeout: seconds.
-        tries: streams that it was sent on.
+        broken: streams that broke without a word from their server while it waited.
         told: called when there is an outcome.
     """
 
     operation: Operation[Evaluation] | None
     request: engine.EvaluateStreamRequest
     timeout: float
-    tries: int = 0
+    broken: int = 0
     outcome: Outcome | None = None
     told: Callable[[], object] = lambda: None
 
@@ -259,7 +259,8 @@ class Conversation:
             broken = failed.code() is grpc.StatusCode.INTERNAL and not failed.trailing_metadata()
             failing: dict[int, Question] = {}
             for number, question in list(self._unanswered.items()):
-                if not (self._lasts and broken and question.tries == 1):
+                question.broken += 1
+                if not (self._lasts and broken and question.broken == 1):
                     failing[number] = self._unanswered.pop(number)
             self._fail(failing, error)
 
@@ -279,8 +280,6 @@ class Conversation:
             self._hang_up()
             for number in forgotten:
                 del self._unanswered[number]
-            for question in self._unanswered.values():
-                question.tries = 0
 
     def time_out(self, question: Question) -> None:
         """The caller waits no more."""
@@ -301,7 +300,6 @@ class Conversation:
 
     @staticmethod
     def _send(line: Line, question: Question) -> None:
-        question.tries += 1
         line.send(question.request)
 
     def _again_after(self, error: TopospreadClientError) -> None:

@@ -357,12 +357,13 @@ def test_what_is_dropped_leaves_nothing_in_a_loop(server):
 
 
 EXITS = {
-    "idle": (0, "pass"),
     "threads": (
         4,
-        "[begin(each) for each in ('unary', 'asked', 'writing', 'watching')]; wait()",
+        (
+            "stream = client.evaluate_stream(); ask(stream)\n"
+            "[begin(each) for each in ('unary', 'asked', 'writing', 'watching')]; wait()"
+        ),
     ),
-    "a stream": (0, "stream = client.evaluate_stream(); stream.ask = ask(stream)"),
     "tasks": (4, "asyncio.run(left('unary', 'aio_asked', 'writing', 'aio_watching'))"),
 }
 """How many calls are under way at the end, and what begins them."""

@@ -154,10 +154,11 @@ def test_questions_without_an_answer_are_repeated_when_the_server_goes_away(conn
     assert second == ["p2", "p3", "p4", "p5"]
 
 
-def test_a_question_is_repeated_once(connect, streams):
-    # gRPC itself repeats what fails before any answer, but not after this status.
+def test_a_question_whose_streams_break_without_a_word_is_repeated_once(connect, streams):
+    """Going away is no such end, however often."""
     streams.script = [
         answers_then(1, GONE),
+        answers_then(0, fails(CODE.INTERNAL, "broke")),
         answers_then(0, fails(CODE.INTERNAL, "broke")),
         answers,
     ]
@@ -166,7 +167,7 @@ def test_a_question_is_repeated_once(connect, streams):
         with pytest.raises(ServerFault, match="broke"):
             stream.evaluate(named("unlucky"))
         assert stream.evaluate(named("last")).revision == "last"
-    assert streams.asked == [["first", "unlucky"], ["unlucky"], ["last"]]
+    assert streams.asked == [["first", "unlucky"], ["unlucky"], ["unlucky"], ["last"]]
 
 
 def test_nothing_is_repeated_without_retries(connect, streams):
