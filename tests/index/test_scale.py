@@ -20,7 +20,7 @@ from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow
 from topospread.index.groups import MAX_PENDING, Group
 from topospread.index.nodes import MAX_COLUMNS, NodeTable
 from topospread.kube.objects import Node
-from topospread.spread.topology import Eligibility
+from topospread.spread.topology import Eligibility, GroupKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,6 +160,23 @@ def test_groups_are_bounded_in_bytes_too() -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 1.5 * most
+
+
+def test_large_groups_have_a_quarter_of_the_bytes() -> None:
+    limits = budgets(CLUSTER, 2 << 20)
+    builder = Builder(budgets=limits)
+    small = [group(labels={"app": str(number)}) for number in range(10)]
+    builder.keep(small)
+    most = limits["groups"].most
+    selector = small[0].selector
+    large = [GroupKey(f"{number}" + "x" * (most // 10), selector) for number in range(10)]
+    for each in large:
+        builder.keep([each])
+    builder.release(0)
+    assert builder.snapshot.missing(small) == []
+    assert builder.snapshot.missing(large[-1:]) == []
+    assert len(builder.snapshot.missing(large)) >= 7
+    assert limits["groups"].evicted >= 7
 
 
 def test_only_groups_that_hold_more_than_before_are_measured(

@@ -49,6 +49,10 @@ SPARE: Final = 64
 """Free slots added at least when the node arrays grow."""
 
 
+LARGE: Final = 16
+"""A group that takes more than this part of the bytes is large."""
+
+
 class Builder:
     """Keeps one cluster's counts in step with its changes.
 
@@ -74,6 +78,7 @@ class Builder:
         self._groups: dict[GroupKey, Group] = {}
         self._grown: deque[GroupKey] = deque()
         self._sizes: dict[GroupKey, int] = {}
+        self._large: dict[GroupKey, int] = {}
         self.size = 0
         self._shrank = False
         self._workloads: dict[str, NamespaceWorkloads] = {}
@@ -253,6 +258,15 @@ class Builder:
             self._shrank = False
             for key in self._groups:
                 self._measure(key)
+        # Large ones have a quarter for themselves, as in other caches.
+        left = sum(self._large.values()) - self._budget.most // 4
+        if left > 0:
+            for key in sorted(self._large.keys() - asked, key=lambda k: self._groups[k].use.tick):
+                left -= self._large[key]
+                self._budget.evicted += 1
+                self._forget({key})
+                if left <= 0:
+                    break
         if self.size <= self._budget.most:
             return
         # A tenth at once here, too.
@@ -275,6 +289,8 @@ class Builder:
             size = group.size
             self.size += size - self._sizes.get(key, 0)
             self._sizes[key] = size
+            if size > self._budget.most // LARGE:
+                self._large[key] = size
 
     def release(self, before: int) -> Snapshot:
         """Let go of the groups that were last asked for before a snapshot with this sequence.
@@ -291,6 +307,7 @@ class Builder:
         for key in gone:
             self._labels.unwatch(key)
             self.size -= self._sizes.pop(key, 0)
+            self._large.pop(key, None)
         if gone:
             kept = self._groups.items()
             self._groups = {key: group for key, group in kept if key not in gone}
