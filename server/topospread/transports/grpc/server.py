@@ -264,7 +264,7 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
         # Who opens a connection and does not even greet gives the place back soon.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         # Clients ping idle connections to see whether they still are any; this client's every 10 s.
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
     ]
     if options.max_connection_age:
