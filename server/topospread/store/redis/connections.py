@@ -29,6 +29,7 @@ Word = str | bytes | int
 Options = dict[str, Any]
 """Keyword arguments of the driver's pools and connections."""
 
+_POLICY: Final = re.compile(rb"maxmemory_policy:(\S+)")
 _TAILS: Final = 1024
 """More threads than ever follow: a bound only against a leak."""
 
@@ -113,7 +114,7 @@ def check_policy(line: Line) -> None:
         Unfit: it would; says what to set.
     """
     told = _info(line, "memory")
-    policy = re.search(rb"maxmemory_policy:(\S+)", told or b"")
+    policy = _POLICY.search(told or b"")
     if policy is not None and policy[1] != b"noeviction":
         raise Unfit(
             f"Redis evicts keys when it is full (maxmemory-policy {policy[1].decode()}), which "

@@ -19,6 +19,10 @@ _DISTRUST: Final = "Redis' certificate does not verify; check cacert and the nam
 _MOVED: Final = "another node of the Redis Cluster has the keys; retry, or write redis+cluster://"
 _MOVING: Final = "the Redis Cluster is moving the keys to another node; retry"
 
+_DENIED: Final = re.compile(r"permissions to run the '([a-z|]+)' command")
+_LINE: Final = re.compile(r"user_script:\s*([0-9]+)")
+_CALL: Final = re.compile(r"call\('([A-Z]+)'")
+
 
 class Unsettled(exceptions.ConnectionError):
     """Which server is the master cannot be known now; trying again may help."""
@@ -86,14 +90,14 @@ def unavailable(error: Exception) -> StoreUnavailable:
 
 def _denied(text: str) -> str:
     """The command that a user may not run, of those that Redis says so of; else empty."""
-    if named := re.search(r"permissions to run the '([a-z|]+)' command", text):
+    if named := _DENIED.search(text):
         return named[1].upper()
-    line = re.search(r"user_script:\s*([0-9]+)", text)
+    line = _LINE.search(text)
     if line is None or "can't run this command" not in text:
         return ""
     # Of a command in a script Redis tells the line alone.
     script = resources.files(__package__).joinpath("store.lua").read_text("utf-8").splitlines()
-    called = re.search(r"call\('([A-Z]+)'", script[int(line[1]) - 1])
+    called = _CALL.search(script[int(line[1]) - 1])
     return "a command of its script" if called is None else called[1]
 
 
