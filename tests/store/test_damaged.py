@@ -131,6 +131,16 @@ def test_entries_that_no_write_removed(hashes, part):
     assert list(objects(store)) == [pod("anew")]
 
 
+def test_counts_that_are_none(hashes):
+    store, past = hashes
+    past.hset(f"ts:{{{CLUSTER}}}:meta", "counts", "1 many")
+    with pytest.raises(StoreUnavailable, match=f"{UNREADABLE}.*counts"):
+        objects(store)
+
+    store.apply(CLUSTER, [put(pod("more"))])
+    assert set(objects(store)) == {node(), pod(), pod("more")}
+
+
 @pytest.mark.parametrize("field", ["number", "tag", "oldest", "dropped_at", "vouched", "dropped"])
 def test_a_head_that_is_no_text(hashes, field):
     store, past = hashes

@@ -117,6 +117,17 @@ def test_a_key_of_a_wrong_type_leaves_everything_as_it_was(redis_store, client, 
     assert redis_store.apply(CLUSTER, [put(node())]).revision.number == 1
 
 
+@pytest.mark.parametrize("name", ["node", "workload", "touched"])
+def test_a_key_of_a_wrong_type_that_the_first_write_does_not_read(redis_store, client, name):
+    client.set(part(name), "something else")
+    before = dump(client)
+
+    with pytest.raises(StoreUnavailable, match="holds something else"):
+        redis_store.apply(CLUSTER, [put(pod())])
+
+    assert dump(client) == before
+
+
 @pytest.mark.parametrize(
     ("setting", "value", "text"),
     [("maxmemory", "1", "out of memory"), ("min-replicas-to-write", "1", "fewer replicas")],
@@ -445,6 +456,21 @@ def test_a_frozen_server_is_unavailable_within_the_time(own, own_store, hasty):
     # The write that got no answer happened after all, once: repeating it is safe.
     assert own_store.apply(CLUSTER, [put(node())]).revision.number == 2
     assert len(follow_all(own_store)) == 2
+
+
+def test_a_look_at_a_frozen_server_takes_no_longer_than_the_call(own, monkeypatch):
+    monkeypatch.setattr("topospread.store.redis.wire.LOOK_AGAIN", 0.0)
+    store = RedisBackend(own.url).open(replace(SETTINGS, timeout=ENDLESS))
+    store.head(CLUSTER)
+    own.pause()
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(store.head, CLUSTER, timeout=0.05)
+        try:
+            with pytest.raises(StoreUnavailable, match="in time"):
+                asked.result(LONG)
+        finally:
+            own.resume()
+    store.close()
 
 
 def test_a_frozen_server_ends_a_wait(own, own_store, hasty):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import ssl
+import time
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import redis
@@ -96,24 +98,26 @@ def tail_pool(options: Options) -> Pool:
     return cast("Pool", made)
 
 
-def check_role(line: Line) -> None:
+def check_role(line: Line, deadline: float = math.inf) -> None:
     """Refuse a replica: what it tells may be old.
 
     Raises:
         redis.ReadOnlyError: it is one.
+        redis.TimeoutError: no answer by then.
     """
-    told = _info(line, "replication")
+    told = _info(line, "replication", deadline)
     if told is not None and b"role:slave" in told:
         raise exceptions.ReadOnlyError("the server is a replica")
 
 
-def check_policy(line: Line) -> None:
+def check_policy(line: Line, deadline: float = math.inf) -> None:
     """Refuse a server that throws away what is stored when it is full.
 
     Raises:
         Unfit: it would; says what to set.
+        redis.TimeoutError: no answer by then.
     """
-    told = _info(line, "memory")
+    told = _info(line, "memory", deadline)
     policy = _POLICY.search(told or b"")
     if policy is not None and policy[1] != b"noeviction":
         raise Unfit(
@@ -123,9 +127,11 @@ def check_policy(line: Line) -> None:
         )
 
 
-def _info(line: Line, section: str) -> bytes | None:
+def _info(line: Line, section: str, deadline: float) -> bytes | None:
     """A section of INFO; None when this user may not see it."""
     line.send_command("INFO", section)
+    if deadline < math.inf and not line.can_read(max(0.0, deadline - time.monotonic())):
+        raise exceptions.TimeoutError("no answer before the caller's deadline")
     try:
         told: bytes = line.read_response()
     except exceptions.NoPermissionError:

@@ -127,7 +127,10 @@ def _check_whole(wire: Wire, cluster: str) -> None:
             ("HGET", meta, "number"),
         )
         if number == still:
-            expected = [int(count) for count in (noted or b"").split()]
+            words = word_of(cluster, "counts", noted).split()
+            if not all(map(str.isdigit, words)):
+                raise values.unreadable(cluster, f"counts is {noted[:20]!r}")
+            expected = list(map(int, words))
             for part, count, found in zip(keys.COUNTED, expected, counts, strict=False):
                 if found < count:
                     there = " ".join(map(str, counts))

@@ -132,8 +132,9 @@ end
 
 -- refusal when keys have fewer entries than was noted, or nil; more can be foreign ones, which are skipped
 local function vanished(noted)
-  if not noted then return nil end
+  -- Also without a note: a key of a wrong type is to fail here, before anything is written.
   local found, i = counts(), 0
+  if not noted then return nil end
   local now = string.gmatch(found, '%d+')
   for count in string.gmatch(noted, '%d+') do
     i = i + 1

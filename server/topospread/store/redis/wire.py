@@ -72,17 +72,17 @@ class Wires:
         except (exceptions.RedisError, OSError) as error:
             raise unavailable(error) from error
 
-    def look_at_server(self, pool: Pool, connection: Line) -> None:
+    def look_at_server(self, pool: Pool, connection: Line, deadline: float) -> None:
         """Once in LOOK_AGAIN seconds: see that a server still is what it was when connected to.
 
         Raises:
-            redis.RedisError: it is a replica now, or evicts keys.
+            redis.RedisError: it is a replica now, or evicts keys, or did not answer by then.
         """
         now = time.monotonic()
         if now < self._looked_at.get(pool, -math.inf) + LOOK_AGAIN:
             return
-        check_role(connection)
-        check_policy(connection)
+        check_role(connection, deadline)
+        check_policy(connection, deadline)
         self._looked_at[pool] = now
 
     def close(self) -> None:
@@ -193,9 +193,9 @@ class Wire:
 
     def _exchange(self, words: Sequence[Word], left: float, replicas: int) -> Reply:
         deadline = time.monotonic() + left
-        with self._borrowed() as connection:
+        with self._borrowed(deadline) as connection:
             connection.send_command(*words)
-            self._await(connection, left)
+            self._await(connection, deadline - time.monotonic())
             reply = connection.read_response()
             if replicas and reply[:1] == [b"OK"]:
                 self._replicate(connection, replicas, deadline - time.monotonic())
@@ -221,9 +221,10 @@ class Wire:
     def _pipeline(self, commands: Sequence[Sequence[Word]], left: float) -> list[Reply]:
         replies: list[Reply] = []
         refused: exceptions.ResponseError | None = None
-        with self._borrowed() as connection:
+        deadline = time.monotonic() + left
+        with self._borrowed(deadline) as connection:
             connection.send_packed_command(connection.pack_commands(commands))
-            self._await(connection, left)
+            self._await(connection, deadline - time.monotonic())
             for _ in commands:
                 try:
                     replies.append(connection.read_response())
@@ -243,14 +244,14 @@ class Wire:
         raise exceptions.TimeoutError("no answer before the caller's deadline")
 
     @contextmanager
-    def _borrowed(self) -> Iterator[Line]:
+    def _borrowed(self, deadline: float = math.inf) -> Iterator[Line]:
         try:
             pool = self._find()
             connection = pool.get_connection()
         except (exceptions.RedisError, OSError) as error:
             raise _NotSent from error
         try:
-            self._wires.look_at_server(pool, connection)
+            self._wires.look_at_server(pool, connection, deadline)
             yield connection
             self._wires.ways.confirm(pool)
         except exceptions.ReadOnlyError:
