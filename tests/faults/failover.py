@@ -1,14 +1,16 @@
-"""What is lost, and how long writes stop, when Sentinels make another Redis the master.
+"""What is lost, and how long writes stop, when another Redis is made the master.
 
     python -m tests.faults.failover --runs 20
     python -m tests.faults.failover --runs 3 --scenario planned --setting waits -o json
+    python -m tests.faults.failover --runs 5 --topology cluster
 
-Three Redis, three Sentinels and two servers. Each server has callers that write pods, callers that
-place pods, and readers that ask the other server for what was acknowledged just before, with
-`fully_consistent`. In each run the master changes in one of the ways of SCENARIOS; when all is well
-again, what was acknowledged is compared with what is stored. The exit code is 1 when
+Three Redis, three Sentinels and two servers, or in place of the Sentinels a Redis Cluster of three
+masters and two replicas. Each server has callers that write pods, callers that place pods, and
+readers that ask the other server for what was acknowledged just before, with `fully_consistent`. In
+each run the master changes in one of the ways of SCENARIOS; when all is well again, what was
+acknowledged is compared with what is stored. The exit code is 1 when
 
-- a write is lost that was acknowledged after a Sentinel had named the new master, or
+- a write is lost that was acknowledged after the new master had been named, or
 - any write is lost in the setting `waits`, or
 - a `fully_consistent` read missed a write that was acknowledged before it began, or
 - a server took no writes for more than two seconds after the new master was named.
@@ -19,10 +21,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -34,8 +38,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import redis
 
 from tests.faults.load import CLUSTER, NEWEST, client_of, pod, zones
-from tests.redis_server import RedisProcess
-from tests.redis_topologies import SERVICE, info, sentinel_url, sentinels_of, until
+from tests.redis_server import RedisProcess, free_port
+from tests.redis_topologies import (
+    SERVICE,
+    cluster_of,
+    cluster_url,
+    info,
+    sentinel_url,
+    sentinels_of,
+    until,
+)
 from tests.servers import ServerProcess, incoming
 from topospread_client.answers import Kind
 from topospread_client.errors import NotFound, ServerFault, TopospreadClientError
@@ -45,7 +57,11 @@ if TYPE_CHECKING:
 
     from topospread_client.client import Client
 
+REPLICAS: Final = 2
 DOWN_AFTER_MS: Final = 1000
+NODE_TIMEOUT_MS: Final = 3000
+"""Of Redis Cluster."""
+DURABLE: Final = {"appendonly": "yes", "repl-diskless-sync-delay": "0"}
 FROZEN_SECONDS: Final = 3.0
 """How long a master stays frozen, or cut off, after its successor was named."""
 BACK_SECONDS: Final = 2.0
@@ -63,78 +79,67 @@ SETTINGS: Final[dict[str, tuple[tuple[str, ...], dict[str, str]]]] = {
 """By name: more arguments of `topospread serve`, more lines of redis.conf."""
 
 
-class Redises:
-    """A master, its replicas and their Sentinels; who is which changes.
+class Topology(ABC):
+    """A master and its replicas, of whom one is made the master by others; who is which changes.
 
     Args:
         directory: for their files.
-        options: more lines of redis.conf, for each Redis.
-        replicas: how many there are.
+
+    Attributes:
+        servers: the master and its replicas.
+        url: what `--store` takes.
     """
 
-    def __init__(self, directory: Path, options: dict[str, str], replicas: int = 2) -> None:
+    servers: list[RedisProcess]
+    url: str
+
+    def __init__(self, directory: Path) -> None:
         self._stack = ExitStack()
         self._directory = directory
         self._numbers = itertools.count()
-        login = {f"user {name}": f"on >{name} ~* &* +@all" for name in (PEERS, SERVERS)}
-        login |= {"masteruser": PEERS, "masterauth": PEERS}
-        common = {"appendonly": "yes", "repl-diskless-sync-delay": "0"} | login | options
-        master = self._start(options=common)
-        follow = {"replicaof": f"127.0.0.1 {master.port}"}
-        self.servers = [master, *(self._start(options=common | follow) for _ in range(replicas))]
-        until(lambda: self._linked(master) == replicas, "the replicas are there")
-        self.sentinels = sentinels_of(
-            master, self._start, down_after_ms=DOWN_AFTER_MS, replicas=replicas, login=PEERS
-        )
 
     def close(self) -> None:
         """End them all."""
         self._stack.close()
 
     def master(self) -> RedisProcess:
-        """Whom all Sentinels name; waits until they agree and all replicas follow."""
+        """Whom everybody names; waits until they agree and all replicas follow."""
 
         def agreed() -> RedisProcess | None:
-            named = {self.named(sentinel) for sentinel in self.sentinels}
+            named = set(map(self._named, self._judges()))
             found = [server for server in self.servers if {server.port} == named]
             if not found or self._linked(found[0]) != len(self.servers) - 1:
                 return None
             return found[0] if self._settled() else None
 
-        return until(agreed, "the Sentinels agree, and all replicas follow")
-
-    def named(self, sentinel: RedisProcess) -> int:
-        """The port of the master that a Sentinel names."""
-        with sentinel.client() as client:
-            return int(client.sentinel_get_master_addr_by_name(SERVICE)[1])
+        return until(agreed, "all agree on the master, and all replicas follow")
 
     def watch(self, before: RedisProcess, stop: threading.Event) -> float:
-        """When the first Sentinel named another master than before, on the monotonic clock."""
-        with ExitStack() as stack:
-            clients = [stack.enter_context(sentinel.client()) for sentinel in self.sentinels]
-            while not stop.is_set():
-                for client in clients:
-                    asked = time.monotonic()
-                    if int(client.sentinel_get_master_addr_by_name(SERVICE)[1]) != before.port:
-                        return asked
-                stop.wait(0.002)
+        """When another master than before was first named, on the monotonic clock."""
+        judges = self._judges(before)
+        while not stop.is_set():
+            for judge in judges:
+                asked = time.monotonic()
+                if self._named(judge) != before.port:
+                    return asked
+            stop.wait(0.002)
         raise AssertionError("no other master was named")
 
+    @abstractmethod
+    def change(self, master: RedisProcess) -> None:
+        """Have another made the master, though nothing is broken."""
+
+    @abstractmethod
+    def _judges(self, broken: RedisProcess | None = None) -> Sequence[RedisProcess]:
+        """Who says which server is the master; none that is broken."""
+
+    @abstractmethod
+    def _named(self, judge: RedisProcess) -> int:
+        """The port of the master that one of them names."""
+
+    @abstractmethod
     def _settled(self) -> bool:
-        """Whether every Sentinel takes all servers and the others for well."""
-        for sentinel in self.sentinels:
-            with sentinel.client() as client:
-                try:
-                    client.execute_command("SENTINEL CKQUORUM", SERVICE)
-                except redis.ResponseError:
-                    return False
-                state = client.sentinel_master(SERVICE)
-                replicas = client.sentinel_slaves(SERVICE)
-            if state["flags"] != "master" or len(replicas) != len(self.servers) - 1:
-                return False
-            if any(each["flags"] != "slave" for each in replicas):
-                return False
-        return True
+        """Whether all take each other for well."""
 
     def _linked(self, master: RedisProcess) -> int:
         with suppress(redis.RedisError):
@@ -147,25 +152,164 @@ class Redises:
         return self._stack.enter_context(process)
 
 
+class Sentinels(Topology):
+    """A master, two replicas, and three Sentinels that decide."""
+
+    def __init__(self, directory: Path, options: dict[str, str]) -> None:
+        super().__init__(directory)
+        login = {f"user {name}": f"on >{name} ~* &* +@all" for name in (PEERS, SERVERS)}
+        login |= {"masteruser": PEERS, "masterauth": PEERS}
+        common = DURABLE | login | options
+        master = self._start(options=common)
+        follow = {"replicaof": f"127.0.0.1 {master.port}"}
+        self.servers = [master, *(self._start(options=common | follow) for _ in range(REPLICAS))]
+        until(lambda: self._linked(master) == REPLICAS, "the replicas are there")
+        self._sentinels = sentinels_of(
+            master, self._start, down_after_ms=DOWN_AFTER_MS, replicas=REPLICAS, login=PEERS
+        )
+        self.url = sentinel_url(*self._sentinels, login=SERVERS)
+
+    def change(self, master: RedisProcess) -> None:
+        """SENTINEL FAILOVER."""
+        del master
+        with self._sentinels[0].client() as client:
+
+            def begun() -> bool:
+                try:
+                    client.execute_command("SENTINEL FAILOVER", SERVICE)
+                except redis.ResponseError as refused:
+                    return "INPROG" in str(refused)
+                return True
+
+            until(begun, "the Sentinel begins")
+
+    def _judges(self, broken: RedisProcess | None = None) -> Sequence[RedisProcess]:
+        del broken
+        return self._sentinels
+
+    def _named(self, judge: RedisProcess) -> int:
+        with judge.client() as client:
+            return int(client.sentinel_get_master_addr_by_name(SERVICE)[1])
+
+    def _settled(self) -> bool:
+        for sentinel in self._sentinels:
+            with sentinel.client() as client:
+                try:
+                    client.execute_command("SENTINEL CKQUORUM", SERVICE)
+                except redis.ResponseError:
+                    return False
+                state = client.sentinel_master(SERVICE)
+                replicas = client.sentinel_slaves(SERVICE)
+            if state["flags"] != "master" or len(replicas) != REPLICAS:
+                return False
+            if any(each["flags"] != "slave" for each in replicas):
+                return False
+        return True
+
+
+class Cluster(Topology):
+    """A Redis Cluster of three masters, and two replicas of the one that has our keys."""
+
+    def __init__(self, directory: Path, options: dict[str, str]) -> None:
+        super().__init__(directory)
+        self._elected = -math.inf
+        # The other masters have no replicas, and must not be given one of ours.
+        common = DURABLE | {"cluster-migration-barrier": "9"} | options
+        common |= {"cluster-node-timeout": str(NODE_TIMEOUT_MS)}
+        masters = cluster_of(self._start, options=common)
+        for server in masters:
+            with server.client() as client:
+                client.config_set("cluster-node-timeout", NODE_TIMEOUT_MS)
+        with masters[0].client() as client:
+            self._slot = client.execute_command("CLUSTER KEYSLOT", CLUSTER)
+        home = next(each for each in masters if each.port == self._named(masters[0]))
+        self._others = [each for each in masters if each is not home]
+        self.servers = [home, *(self._replica_of(home, common) for _ in range(REPLICAS))]
+        self.url = cluster_url([*self.servers, *self._others])
+
+    def change(self, master: RedisProcess) -> None:
+        """CLUSTER FAILOVER, long enough after the last change."""
+        # The masters vote on one master once in two timeouts; and for four, a replica of Redis 7.0
+        # counts the votes that it was given before, and takes itself for elected.
+        _wait_until(self._elected + 4.5 * NODE_TIMEOUT_MS / 1000)
+        replica = next(server for server in self.servers if server is not master)
+        with replica.client() as client:
+            client.execute_command("CLUSTER FAILOVER")
+        self._elected = time.monotonic()
+
+    def watch(self, before: RedisProcess, stop: threading.Event) -> float:
+        """See Topology."""
+        named = super().watch(before, stop)
+        self._elected = time.monotonic()
+        return named
+
+    def _replica_of(self, home: RedisProcess, options: dict[str, str]) -> RedisProcess:
+        bus = {"cluster-enabled": "yes", "cluster-port": str(free_port())}
+        replica = self._start(options=options | bus)
+        with home.client() as client:
+            name = client.execute_command("CLUSTER MYID")
+        with replica.client() as client:
+            bus_port = int(home.options["cluster-port"])
+            client.execute_command("CLUSTER MEET", "127.0.0.1", home.port, bus_port)
+
+            def follows() -> bool:
+                try:
+                    client.execute_command("CLUSTER REPLICATE", name)
+                except redis.ResponseError:
+                    return False
+                return True
+
+            until(follows, "it knows its master")
+        return replica
+
+    def _judges(self, broken: RedisProcess | None = None) -> Sequence[RedisProcess]:
+        return [each for each in (*self._others, *self.servers) if each is not broken]
+
+    def _named(self, judge: RedisProcess) -> int:
+        with judge.client() as client:
+            for first, last, primary, *_ in client.execute_command("CLUSTER SLOTS"):
+                if first <= self._slot <= last:
+                    return int(primary[1])
+        return 0
+
+    def _settled(self) -> bool:
+        """Whether all see the same masters, with the same replicas, and nobody as failing."""
+        judges = self._judges()
+        seen = set()
+        for judge in judges:
+            with judge.client() as client:
+                state = client.execute_command("CLUSTER INFO")["cluster_state"]
+                nodes = client.execute_command("CLUSTER NODES")
+            if state != "ok" or not all(node["connected"] for node in nodes.values()):
+                return False
+            # A master does not hear a request of a replica that it does not take for its own yet.
+            seen.add(
+                frozenset(
+                    (node["node_id"], node["flags"].removeprefix("myself,"), node["master_id"])
+                    for node in nodes.values()
+                )
+            )
+        (view, *others) = seen
+        flags = Counter(each for _, each, _ in view)
+        return not others and flags == {"master": len(judges) - REPLICAS, "slave": REPLICAS}
+
+
+TOPOLOGIES: Final[dict[str, Callable[[Path, dict[str, str]], Topology]]] = {
+    "sentinels": Sentinels,
+    "cluster": Cluster,
+}
+
+
 # ------------------------------ what happens to the master
 
 
-def planned(redises: Redises, master: RedisProcess, named: Callable[[], float]) -> None:
-    """SENTINEL FAILOVER: nothing is broken."""
-    del master, named
-    with redises.sentinels[0].client() as client:
-
-        def begun() -> bool:
-            try:
-                client.execute_command("SENTINEL FAILOVER", SERVICE)
-            except redis.ResponseError as refused:
-                return "INPROG" in str(refused)
-            return True
-
-        until(begun, "the Sentinel begins")
+def planned(redises: Topology, master: RedisProcess, named: Callable[[], float]) -> None:
+    """Nothing is broken."""
+    del named
+    redises.change(master)
 
 
-def killed(redises: Redises, master: RedisProcess, named: Callable[[], float]) -> None:
+def killed(redises: Topology, master: RedisProcess, named: Callable[[], float]) -> None:
     """SIGKILL; it comes back when it has a successor."""
     del redises
     master.kill()
@@ -173,7 +317,7 @@ def killed(redises: Redises, master: RedisProcess, named: Callable[[], float]) -
     master.start()
 
 
-def frozen(redises: Redises, master: RedisProcess, named: Callable[[], float]) -> None:
+def frozen(redises: Topology, master: RedisProcess, named: Callable[[], float]) -> None:
     """SIGSTOP until long after the failover; then it believes to be master still."""
     del redises
     master.pause()
@@ -181,7 +325,7 @@ def frozen(redises: Redises, master: RedisProcess, named: Callable[[], float]) -
     master.resume()
 
 
-def cut_off(redises: Redises, master: RedisProcess, named: Callable[[], float]) -> None:
+def cut_off(redises: Topology, master: RedisProcess, named: Callable[[], float]) -> None:
     """Sentinels and replicas cannot speak to it; the servers can."""
     del redises
     with master.client() as client:
@@ -332,7 +476,7 @@ class Run:
     Attributes:
         acknowledged: writes, in all.
         lost: of those, how many are not stored afterwards.
-        lost_after_naming: of those, acknowledged after a Sentinel named the new master.
+        lost_after_naming: of those, acknowledged after the new master was first named.
         latest_lost: seconds from the naming to the last of the lost; negative when before it.
         missed: `fully_consistent` reads that did not find what is stored.
         reads: `fully_consistent` reads in all.
@@ -352,16 +496,21 @@ class Run:
     refused: dict[str, int]
 
 
-def runs(setting: str, scenarios: Sequence[str], count: int, directory: Path) -> Iterator[Run]:
+def runs(
+    setting: str,
+    scenarios: Sequence[str],
+    count: int,
+    directory: Path,
+    topology: str = "sentinels",
+) -> Iterator[Run]:
     """Change the master so many times in each way."""
     arguments, options = SETTINGS[setting]
-    redises = Redises(directory, options)
+    redises = TOPOLOGIES[topology](directory, options)
     with ExitStack() as stack:
         stack.callback(redises.close)
-        url = sentinel_url(*redises.sentinels, login=SERVERS)
         servers = [
             stack.enter_context(
-                ServerProcess("--store", url, *arguments, stderr=f"{directory}/log")
+                ServerProcess("--store", redises.url, *arguments, stderr=f"{directory}/log")
             )
             for _ in range(2)
         ]
@@ -372,10 +521,12 @@ def runs(setting: str, scenarios: Sequence[str], count: int, directory: Path) ->
 
 
 def _run(
-    redises: Redises, addresses: Sequence[str], scenario: str, setting: str, number: int
+    redises: Topology, addresses: Sequence[str], scenario: str, setting: str, number: int
 ) -> Run:
     if scenario == "back":
-        planned(redises, redises.master(), float)
+        first = redises.master()
+        redises.change(first)
+        until(lambda: redises.master() is not first, "another is the master")
     master = redises.master()
     with client_of(addresses[0]) as client:
         until(lambda: _applied(client), "the servers take writes")
@@ -447,14 +598,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.failover")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--topology", choices=TOPOLOGIES, default="sentinels")
     parser.add_argument("--scenario", action="append", choices=SCENARIOS)
     parser.add_argument("--setting", action="append", choices=SETTINGS)
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
     given = parser.parse_args(arguments)
+    scenarios = given.scenario or [*SCENARIOS]
+    if given.topology == "cluster":
+        # Its nodes speak over a port that knows no users.
+        scenarios = [each for each in scenarios if SCENARIOS[each] is not cut_off]
     found: list[Run] = []
     for setting in given.setting or SETTINGS:
         with tempfile.TemporaryDirectory() as directory:
-            for run in runs(setting, given.scenario or [*SCENARIOS], given.runs, Path(directory)):
+            for run in runs(setting, scenarios, given.runs, Path(directory), given.topology):
                 found.append(run)
                 sys.stderr.write(f"{json.dumps(asdict(run))}\n")
     rows = [_row(group) for group in _groups(found)]

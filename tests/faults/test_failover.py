@@ -1,4 +1,4 @@
-"""Sentinels make another Redis the master, under load: a short run of `tests.faults.failover`."""
+"""Another Redis is made the master, under load: a short run of `tests.faults.failover`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from tests.faults.failover import runs, wrong
 @pytest.mark.faults
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("setting", "scenarios"),
-    [("none", ("planned", "back")), ("waits", ("killed", "frozen", "cut-off"))],
+    ("topology", "setting", "scenarios"),
+    [
+        ("sentinels", "none", ("planned", "back")),
+        ("sentinels", "waits", ("killed", "frozen", "cut-off")),
+        ("cluster", "none", ("planned", "frozen")),
+    ],
 )
 def test_a_failover_loses_nothing_that_was_acknowledged_after_it(
-    tmp_path, setting, scenarios, record_property
+    tmp_path, topology, setting, scenarios, record_property
 ):
-    found = list(runs(setting, scenarios, 1, tmp_path))
+    found = list(runs(setting, scenarios, 1, tmp_path, topology))
 
     assert wrong(found) == []
     for run in found:
