@@ -157,6 +157,17 @@ def test_accepting_what_is_followed_anyway_changes_nothing(both):
     both[1].apply("c")
 
 
+def test_who_only_writes_goes_on_however_often_others_dropped_the_cluster(start):
+    here, there = start(), start()
+    here.apply("a")
+    for _ in range(10):
+        there.writes.drop(CLUSTER)
+        there.apply("b")
+
+    here.apply("c")
+    assert there.nodes() == ["b", "c"]
+
+
 def test_another_store_is_not_the_truth_because_it_was_once(start, backend):
     both = start(), start()
     start().list_all("other")

@@ -265,7 +265,9 @@ class Replicas:
         written = self._written.get(cluster)
         if written is not None:
             fate = written.judge(head)
-            if fate is Fate.LOST:
+            # A store remembers the last few that were dropped, and nobody looked here meanwhile:
+            # ours may be an older one. One that came back empty remembers none.
+            if fate is Fate.LOST and not head.dropped:
                 raise changed(cluster)
             if fate is not Fate.SAME:
                 self._written.pop(cluster, None)
