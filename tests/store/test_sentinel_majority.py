@@ -106,3 +106,8 @@ def test_at_the_start_a_lease_is_waited_for():
         majority.master(100.9)
     say(majority, 101.0, (2, NEW), (2, NEW), (2, NEW))
     assert majority.master(101.0) == NEW
+
+
+def test_one_master_that_sentinels_write_differently_is_not_a_new_one(majority):
+    say(majority, 100.1, (1, OLD), (1, ("old.example", 6379)), (1, ("old.example", 6379)))
+    assert majority.master(100.1) == OLD

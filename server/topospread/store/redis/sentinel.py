@@ -11,6 +11,7 @@ nobody uses the old one, whatever kept the news from them. Decision 0020 has the
 
 from __future__ import annotations
 
+import logging
 import time
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Final, NamedTuple, final
@@ -43,6 +44,8 @@ PERIOD: Final = 0.2
 HEARSAY: Final = 10.0
 """Seconds that the word of a Sentinel which fell silent still speaks against other masters: it may
 be the one that carried out a failover, which the others hear of within two seconds."""
+
+_log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 
@@ -141,7 +144,9 @@ class Majority:
         """The newest answer; when it names another master than before, note since when."""
         heard = [answer for answer in self._answers.values() if answer.asked_at > now - HEARSAY]
         newest = max(heard, key=lambda answer: (answer.epoch, answer.asked_at), default=None)
-        if newest is not None and newest.master != self._master:
+        # Some may write the one master of an epoch differently: as a name, as an address.
+        masters = [each.master for each in heard if newest and each.epoch == newest.epoch]
+        if newest is not None and self._master not in masters:
             # At the start, too: the failover may have been a moment ago.
             self._master, self._usable_from = newest.master, now + LEASE
         return newest
@@ -161,14 +166,14 @@ class Sentinels:
         # Sentinels may name a server that is not promoted yet.
         self._options |= {"db": url.database, "redis_connect_func": only_masters}
         self._service = url.service
-        self._majority = Majority(len(url.sentinels))
+        self._majority = Majority(len(set(url.sentinels)))
         self._lock = Condition()
         self._pools: tuple[Address, Pool, Pool] | None = None
         self._closed = False
-        self._unheard = len(url.sentinels)
+        self._unheard = len(set(url.sentinels))
         options = login_options(url.sentinel_username, url.sentinel_password, settings)
         options |= network_options(url.tls) | {"socket_timeout": settings.connect_timeout}
-        for address in url.sentinels:
+        for address in set(url.sentinels):
             Thread(
                 target=self._listen,
                 args=(address, options | {"host": address[0], "port": address[1]}),
@@ -218,6 +223,8 @@ class Sentinels:
     def _current(self) -> tuple[Address, Pool, Pool]:
         """The master that may be used now, and connections to it."""
         with self._lock:
+            if self._closed:
+                raise Unsettled("the store is closed")
             address = self._majority.master(time.monotonic())
             left = None
             if self._pools is None or self._pools[0] != address:
@@ -234,7 +241,7 @@ class Sentinels:
 
     def _listen(self, address: Address, options: Options) -> None:
         """The thread of one Sentinel: ask it, listen until it is time to ask again."""
-        unheard = True
+        unheard, odd = True, False
         line, news = make_connection(options), make_connection(options)
         while not self._closed:
             try:
@@ -243,7 +250,10 @@ class Sentinels:
                 if not news.is_connected:
                     news.send_command("PSUBSCRIBE", *_NEWS)
                 self._await_news(address, news)
-            except (exceptions.RedisError, OSError):
+            except Exception as error:  # noqa: BLE001 # This Sentinel must be asked again, whatever it said.
+                if not isinstance(error, (exceptions.RedisError, OSError)) and not odd:
+                    odd = True
+                    _log.warning("a Sentinel's answer cannot be read: %r", error)
                 line.disconnect()
                 news.disconnect()
                 unheard = self._heard(unheard)
