@@ -289,7 +289,8 @@ class AsyncClient:
             if pause is None:
                 raise repeats.told(ask, error)
             await self._pause(pause)
-            ask.before_repeat()
+            if repeats.may_have_arrived:
+                ask.before_repeat()
 
     async def _pause(self, pause: float) -> None:
         with suppress(TimeoutError):

@@ -277,7 +277,8 @@ class Client:
             if pause is None:
                 raise repeats.told(ask, error)
             self._closing.wait(pause)
-            ask.before_repeat()
+            if repeats.may_have_arrived:
+                ask.before_repeat()
 
     def _error(self, failed: grpc.RpcError | ValueError) -> TopospreadClientError:
         """What to raise for what gRPC raised: ValueError for a closed channel, or odd metadata."""

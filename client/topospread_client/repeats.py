@@ -56,9 +56,12 @@ class Repeats:
     Args:
         timeout: seconds for all of them.
         lasts: seconds after which none begins; 0: there is but one.
+
+    Attributes:
+        may_have_arrived: whether a server may know the call from one of the tries.
     """
 
-    __slots__ = ("_due", "_pause", "_sent", "_until")
+    __slots__ = ("_due", "_pause", "_sent", "_until", "may_have_arrived")
 
     def __init__(self, timeout: float, lasts: float) -> None:
         now = time.monotonic()
@@ -66,6 +69,7 @@ class Repeats:
         self._until = now + min(timeout, lasts) if lasts > 0 else -math.inf
         self._pause = FIRST_PAUSE
         self._sent = False
+        self.may_have_arrived = False
 
     def left(self) -> float | None:
         """Seconds for a try that begins now, as gRPC takes them."""
@@ -75,7 +79,9 @@ class Repeats:
         """Seconds until the next try; None when the error stands."""
         if not isinstance(error, Unavailable):
             return None
-        self._sent = self._sent or not (error.reached or str(error).startswith(_UNSENT))
+        unsent = not error.reached and str(error).startswith(_UNSENT)
+        self.may_have_arrived = self.may_have_arrived or not unsent
+        self._sent = self._sent or not (error.reached or unsent)
         pause = max(self._pause * random.uniform(0.8, 1.2), error.retry_after or 0.0)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         return pause if time.monotonic() + pause < self._until else None

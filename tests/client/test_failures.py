@@ -22,7 +22,12 @@ from topospread_proto.v1.cluster_state_pb2 import (
     ListClustersResponse,
 )
 from topospread_proto.v1.common_pb2 import BadRequest, ErrorInfo, RetryInfo, RpcStatus
-from topospread_proto.v1.placement_pb2 import PlaceResponse
+from topospread_proto.v1.placement_pb2 import (
+    PlaceRequest,
+    PlaceResponse,
+    ReserveRequest,
+    ReserveResponse,
+)
 from topospread_proto.v1.spread_engine_pb2 import (
     BatchEvaluateResponse,
     EvaluateResponse,
@@ -34,6 +39,8 @@ POD = {"kind": "Pod", "metadata": {"name": "incoming"}}
 NODE = {"kind": "Node", "metadata": {"name": "n"}}
 VERSIONED = {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "7"}}
 UNAVAILABLE = Failure(grpc.StatusCode.UNAVAILABLE, "going away")
+REFUSED = Failure(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses")
+"""As gRPC says that there was no connection, and no server's metadata beside it."""
 
 KINDS = {
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidRequest,
@@ -126,6 +133,21 @@ def test_writes_that_have_no_further_effect_the_second_time_are_repeated(connect
     assert connect(script.address).apply([VERSIONED]).revision == "r"
     assert connect(script.address).place(POD).node == "n"
     assert script.calls(rpcs.APPLY) == script.calls(rpcs.PLACE) == 2
+
+
+def test_a_place_is_a_repeat_only_once_a_server_may_know_of_it(connect, script):
+    """A repeat may not renew what an earlier call holds; a first try that never left is none."""
+    script.answer(rpcs.PLACE, REFUSED, PlaceResponse(node="n"))
+    script.answer(rpcs.RESERVE, REFUSED, UNAVAILABLE, REFUSED, ReserveResponse())
+    connect(script.address).place(POD)
+    connect(script.address).reserve(POD, "n")
+    sent: dict[str, list[bytes]] = {rpcs.PLACE.path: [], rpcs.RESERVE.path: []}
+    for path, request, _ in script.seen:
+        sent[path].append(request)
+    placed = [PlaceRequest.FromString(each).is_repeat for each in sent[rpcs.PLACE.path]]
+    assert placed == [False, False]
+    reserved = [ReserveRequest.FromString(each).is_repeat for each in sent[rpcs.RESERVE.path]]
+    assert reserved == [False, False, True, True]
 
 
 def test_a_write_is_repeated_as_often_as_a_question_and_within_its_timeout(connect, script):
