@@ -206,7 +206,8 @@ class AsyncClient:
 
     async def close(self) -> None:
         """End the connection, from whichever loop: calls under way fail with `Closed`."""
-        if asyncio.get_running_loop() is self._loop or self._loop.is_closed():
+        # A loop that does not run would never get to it.
+        if asyncio.get_running_loop() is self._loop or not self._loop.is_running():
             await self._close()
         else:
             closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
@@ -214,11 +215,20 @@ class AsyncClient:
 
     async def _close(self) -> None:
         channels = self._channels.close()
-        self._closing.set()
+        # Nothing can be woken in a closed loop: to try raises RuntimeError.
+        refused = (RuntimeError,) if self._loop.is_closed() else ()
+        with suppress(*refused):
+            self._closing.set()
         for conversation in list(self._conversations):
-            conversation.close(CLOSED)
+            with suppress(*refused):
+                conversation.close(CLOSED)
         for channel in channels:
-            await channel.close()
+            while True:
+                try:
+                    await channel.close()
+                except refused:
+                    continue  # with the next call: the one that was to be woken is cancelled
+                break
 
     async def __aenter__(self) -> Self:
         return self

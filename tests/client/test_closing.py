@@ -239,6 +239,28 @@ def test_what_tasks_wait_for_ends(server, state, close):
     until(lambda: server.open == 0, "the server sees the end of it")
 
 
+@pytest.mark.parametrize("end", ["stopped", "closed"])
+@pytest.mark.parametrize("state", AIO_STATES)
+def test_a_client_whose_loop_does_not_run_is_closed_from_another(server, state, end):
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> tuple[AsyncClient, asyncio.Future[Any]]:
+        client, before = AsyncClient(server.address), server.taken
+        waiting = asyncio.ensure_future(state(client))
+        await asyncio.to_thread(until, lambda: server.taken > before, "the server has the call")
+        return client, waiting
+
+    client, waiting = loop.run_until_complete(begin())
+    if end == "closed":
+        loop.close()
+    asyncio.run(asyncio.wait_for(client.close(), PATIENCE))
+    if end == "stopped":
+        loop.run_until_complete(asyncio.wait([waiting], timeout=PATIENCE))
+        assert type(waiting.exception()) is Closed
+        loop.close()
+    until(lambda: server.open == 0, "the server sees the end of it")
+
+
 @pytest.mark.parametrize("state", [*AIO_STATES, AsyncClient.clusters])
 def test_a_closed_client_says_so_for_asyncio(server, state):
     async def run() -> None:
