@@ -66,7 +66,8 @@ class Channels(Generic[_C]):
     ) -> None:
         self._opened = opened
         self._files = None if connection.tls is None else TlsFiles(connection.tls)
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may close in the thread that looks.
+        self._lock = threading.RLock()
         self._looked = time.monotonic()
         self._closed = False
         first = opened(None if self._files is None else self._files.first)

@@ -139,6 +139,8 @@ class Client:
         self._channels = connection.open()
         self._closing = threading.Event()
         self._conversations: WeakSet[Conversation] = WeakSet()
+        # Reentrant: a signal's handler may close in the thread that opens a stream.
+        self._conversations_lock = threading.RLock()
 
     place = _blocking(placement.place)
     reserve = _blocking(placement.reserve)
@@ -194,7 +196,8 @@ class Client:
         conversation = Conversation(
             open_line, timeout=self._timeout, lasts=self._lasts, metadata=metadata
         )
-        self._conversations.add(conversation)
+        with self._conversations_lock:
+            self._conversations.add(conversation)
         if self._channels.closed:
             conversation.close(CLOSED)
         return EvaluateStream(self.session, conversation, window)
@@ -203,7 +206,9 @@ class Client:
         """End the connection, from whichever thread: calls under way fail with `Closed`."""
         channels = self._channels.close()
         self._closing.set()
-        for conversation in list(self._conversations):
+        with self._conversations_lock:
+            conversations = list(self._conversations)
+        for conversation in conversations:
             conversation.close(CLOSED)
         for channel in channels:
             channel.close()

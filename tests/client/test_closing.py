@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import subprocess
 import sys
 import threading
@@ -13,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+import trustme
 
 from tests.client.manifests import incoming
 from tests.servers import PATIENCE, until
+from topospread_client import channels
 from topospread_client.aio import AsyncClient
 from topospread_client.answers import Kind
 from topospread_client.client import Client
+from topospread_client.connection import Connection, Tls
 from topospread_client.errors import Closed
+from topospread_client.tls import TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,6 +188,50 @@ def test_what_threads_wait_for_ends(server, state, close):
     close(client)
     assert type(outcome.exception(PATIENCE)) is Closed
     until(lambda: server.open == 0, "the server sees the end of it")
+
+
+def test_a_client_can_be_closed_while_another_thread_opens_streams(server):
+    client, stop = Client(server.address), threading.Event()
+    streams = [client.evaluate_stream() for _ in range(2000)]
+
+    def open_more() -> None:
+        while not stop.is_set():
+            streams.append(client.evaluate_stream())
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=open_more)
+    try:
+        thread.start()
+        until(lambda: len(streams) > 2000, "the thread opens streams")
+        client.close()
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+        sys.setswitchinterval(before)
+    with pytest.raises(Closed):
+        streams[-1].evaluate(incoming())
+
+
+def test_a_handler_of_signals_can_close_a_client(tmp_path, monkeypatch):
+    """Also while the thread that it interrupts looks for new certificates."""
+    ca = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(ca))
+    monkeypatch.setattr(channels, "LOOK_EVERY", -1.0)
+    client = Client(Connection("127.0.0.1:1", Tls(ca)))
+    looking = TlsFiles.changed
+
+    def interrupted(files: TlsFiles) -> grpc.ChannelCredentials | None:
+        signal.raise_signal(signal.SIGUSR1)
+        return looking(files)
+
+    monkeypatch.setattr(TlsFiles, "changed", interrupted)
+    before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
+    try:
+        with pytest.raises(Closed):
+            client.clusters()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 @pytest.mark.parametrize("state", [*STATES, Client.clusters])
