@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
@@ -53,6 +54,8 @@ class Question:
         request: numbered, so that its answer is known.
         timeout: seconds.
         broken: streams that broke without a word from their server while it waited.
+        lost: why no server has answered it, once a server has gone away.
+        until: when it is repeated no more, on the clock of `time.monotonic`.
         told: called when there is an outcome.
     """
 
@@ -60,6 +63,8 @@ class Question:
     request: engine.EvaluateStreamRequest
     timeout: float
     broken: int = 0
+    lost: TopospreadClientError | None = None
+    until: float = math.inf
     outcome: Outcome | None = None
     told: Callable[[], object] = lambda: None
 
@@ -121,7 +126,7 @@ class Conversation:
     Args:
         open_line: makes a call.
         timeout: seconds for a question that names none.
-        lasts: seconds for which questions are repeated while servers go away; 0 for never.
+        lasts: seconds for which a question is repeated after a server went away; 0 for never.
         metadata: of the calls; its trace context is that of failures of the stream as a whole.
     """
 
@@ -142,7 +147,6 @@ class Conversation:
         self._unanswered: dict[int, Question] = {}
         self._line: Line | None = None
         self._repeats: Repeats | None = None
-        self._lost: TopospreadClientError | None = None
         self._pause = 0.0
         self._read = False
         self._closed: str | None = None
@@ -173,6 +177,9 @@ class Conversation:
                 raise Closed(self._closed)
             if self._line is not None and not self._unanswered and self._line.call.done():
                 self._hang_up()  # it ended while nobody asked anything
+            if not self._unanswered:
+                # Nobody waits: what went wrong before says nothing about this question.
+                self._repeats, self._pause = None, 0.0
             self._unanswered[number] = question
             if self._line is not None:
                 self._send(self._line, question)
@@ -223,7 +230,10 @@ class Conversation:
         with self._lock:
             if line is not self._line:
                 return
-            self._repeats = self._lost = None
+            if self._repeats is not None:
+                self._repeats = None
+                for waiting in self._unanswered.values():
+                    waiting.lost = None
             traceparent = message.traceparent or self._traceparent
             question = self._unanswered.pop(message.id, None)
             if question is None:
@@ -284,9 +294,10 @@ class Conversation:
     def time_out(self, question: Question) -> None:
         """The caller waits no more."""
         with self._lock:
-            lost = self._lost
             self.forget((question,))
-            question.fail(lost or DeadlineExceeded(f"no answer within {question.timeout:g} s"))
+            question.fail(
+                question.lost or DeadlineExceeded(f"no answer within {question.timeout:g} s")
+            )
 
     def close(self, why: str = "the stream is closed: open another one") -> None:
         """End the call; there will be no other, and no answers."""
@@ -306,16 +317,24 @@ class Conversation:
         """A server went away: at first ask another one at once, then less and less often."""
         if not self._lasts:
             self._fail_all(error)
-        elif self._repeats is None:
-            self._repeats, self._lost = Repeats(math.inf, self._lasts), error
+            return
+        pause = 0.0
+        if self._repeats is None:
+            self._repeats = Repeats(
+                math.inf, math.inf
+            )  # for the pauses; questions end by their own
         else:
-            self._lost = error
-            pause = self._repeats.pause_after(error)
-            if pause is None:
-                self._repeats = self._lost = None
-                self._fail_all(error)
-            else:
-                self._pause = pause
+            pause = self._repeats.pause_after(error) or 0.0
+        now = time.monotonic()
+        failing: dict[int, Question] = {}
+        for number, question in list(self._unanswered.items()):
+            if question.lost is None:
+                question.until = now + self._lasts
+            question.lost = error
+            if now + pause >= question.until:
+                failing[number] = self._unanswered.pop(number)
+        self._pause = pause
+        self._fail(failing, error)
 
     def _hang_up(self) -> None:
         line, self._line = self._line, None
