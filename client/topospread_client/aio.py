@@ -28,7 +28,7 @@ from topospread_client.errors import (
     Unavailable,
 )
 from topospread_client.later import Operations, at_first_use
-from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
+from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription, resume
 from topospread_client.repeats import Repeats, seconds
 from topospread_client.status import CANCELLED, FailedCall, error_of
 from topospread_client.tracing import outgoing, traceparent_in
@@ -251,7 +251,7 @@ class AsyncClient:
                 except TopospreadClientError as error:
                     ask = operation.throw(error)
                 else:
-                    ask = operation.send(reply)
+                    ask = resume(operation, reply)
         except StopIteration as done:
             return cast("_T", done.value)
 
@@ -267,7 +267,7 @@ class AsyncClient:
                 call = stub(ask.request, timeout=repeats.left(), metadata=self._metadata(ask))
                 while (message := await call.read()) is not grpc.aio.EOF:
                     begun = True
-                    yield subscription.decode(message)
+                    yield subscription.read(message)
                     asked_before = _times_cancelled()  # it may be read by another task now
                 # It has no end: to fall silent would tell that nothing changes any more.
                 raise Unavailable("the server ended the stream: open another one", reached=True)

@@ -26,7 +26,7 @@ from topospread_client.errors import (
     Unavailable,
 )
 from topospread_client.later import Operations, at_first_use
-from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription
+from topospread_client.operations import Ask, Operation, Pages, Reply, Session, Subscription, resume
 from topospread_client.repeats import Repeats, seconds
 from topospread_client.status import CANCELLED, FailedCall, error_of
 from topospread_client.stream import EvaluateStream
@@ -234,7 +234,7 @@ class Client:
                 except TopospreadClientError as error:
                     ask = operation.throw(error)
                 else:
-                    ask = operation.send(reply)
+                    ask = resume(operation, reply)
         except StopIteration as done:
             return cast("_T", done.value)
 
@@ -250,7 +250,7 @@ class Client:
                 call = stub(ask.request, timeout=repeats.left(), metadata=self._metadata(ask))
                 for message in call:
                     begun = True
-                    yield subscription.decode(message)
+                    yield subscription.read(message)
                 # It has no end: to fall silent would tell that nothing changes any more.
                 raise Unavailable("the server ended the stream: open another one", reached=True)
             except (grpc.RpcError, ValueError) as failed:

@@ -27,7 +27,7 @@ from topospread_client.errors import (
     Unavailable,
 )
 from topospread_client.manifests import ManifestError
-from topospread_client.operations import Operation, Reply
+from topospread_client.operations import Operation, Reply, resume
 from topospread_client.repeats import Repeats, seconds
 from topospread_client.status import AWAY, FailedCall, error_in_answer, error_of
 from topospread_client.tracing import outgoing, traceparent_in
@@ -72,7 +72,7 @@ class Question:
         """Take the answer, if it is not too late."""
         if self.outcome is None and self.operation is not None:
             try:
-                self.operation.send(reply)
+                resume(self.operation, reply)
             except StopIteration as done:
                 self._end(done.value)
             except TopospreadClientError as unreadable:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from topospread_client.answers import NodeTable, Page
+from topospread_client.errors import ServerFault
 from topospread_client.rpcs import RequestT, ResponseT, Rpc
 
 if TYPE_CHECKING:
@@ -66,6 +67,17 @@ class Subscription(Generic[_T]):
     ask: Ask
     decode: Callable[[Any], _T]
 
+    def read(self, message: Any) -> _T:
+        """A message of the stream.
+
+        Raises:
+            ServerFault: it cannot be read.
+        """
+        try:
+            return self.decode(message)
+        except ValueError as error:
+            raise _unreadable(error) from error
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -79,6 +91,27 @@ class Session:
 
     cluster: str = "default"
     tables: dict[str, NodeTable] = field(default_factory=dict)
+
+
+def resume(operation: Operation[_T], reply: Reply[Any]) -> Ask:
+    """Give an operation the reply to its call.
+
+    Returns:
+        Its next call.
+
+    Raises:
+        StopIteration: it has its answer.
+        ServerFault: the reply cannot be read.
+    """
+    try:
+        return operation.send(reply)
+    except ValueError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: ValueError) -> ServerFault:
+    """Of what only a newer server says, for example a code that this client does not have."""
+    return ServerFault(f"the server's answer cannot be read: {error}")
 
 
 def call(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import socket
 import threading
+from typing import Any
 
 import grpc
 import pytest
@@ -38,6 +39,7 @@ from topospread_proto.v1.spread_engine_pb2 import (
 POD = {"kind": "Pod", "metadata": {"name": "incoming"}}
 NODE = {"kind": "Node", "metadata": {"name": "n"}}
 VERSIONED = {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "7"}}
+NEWER: Any = 99  # a code that this client does not have
 UNAVAILABLE = Failure(grpc.StatusCode.UNAVAILABLE, "going away")
 REFUSED = Failure(grpc.StatusCode.UNAVAILABLE, "failed to connect to all addresses")
 """As gRPC says that there was no connection, and no server's metadata beside it."""
@@ -287,6 +289,14 @@ def test_a_pod_of_a_batch_may_fail_alone(connect, script):
         "Conflict",
         "ServerFault",
     ]
+
+
+def test_what_only_a_newer_server_says_is_the_servers_fault(connect, script):
+    response = PlaceResponse()
+    response.status.code = NEWER
+    script.answer(rpcs.PLACE, response)
+    with pytest.raises(errors.ServerFault, match="99"):
+        connect(script.address).place(POD)
 
 
 def test_columns_that_do_not_match_the_names_are_the_servers_fault(connect, script):

@@ -36,11 +36,12 @@ from topospread_client.errors import (
 from topospread_client.manifests import ManifestError
 from topospread_client.requests import Consistency, Settings
 from topospread_proto.v1.kubernetes_pb2 import Pod
-from topospread_proto.v1.spread_engine_pb2 import EvaluateStreamResponse
+from topospread_proto.v1.spread_engine_pb2 import EvaluateResponse, EvaluateStreamResponse
 
 CODE = grpc.StatusCode
 SOFT = spread("kubernetes.io/hostname", "ScheduleAnyway")
 PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
+NEWER: Any = 99  # a code that this client does not have
 GONE = fails(CODE.UNAVAILABLE, "going away")
 
 
@@ -247,6 +248,21 @@ def test_those_behind_a_question_that_takes_too_long_are_asked_anew(connect, str
     assert first.revision == "p0"
     assert isinstance(slow, DeadlineExceeded)
     assert [other.revision for other in others] == ["p2", "p3"]
+
+
+def test_an_answer_that_cannot_be_read_fails_its_question_alone(connect, streams):
+    def newer(questions, context):
+        response = EvaluateResponse()
+        response.pre_filter.code = NEWER
+        yield EvaluateStreamResponse(id=next(questions).id, response=response)
+        yield from answers(questions, context)
+
+    streams.script = [newer]
+    with connect(streams.address).evaluate_stream() as stream:
+        with pytest.raises(ServerFault, match="99"):
+            stream.evaluate(named("first"), timeout=PATIENCE)
+        assert stream.evaluate(named("second"), timeout=PATIENCE).revision == "second"
+    assert len(streams.asked) == 1
 
 
 def test_a_closed_stream_answers_nothing(connect, streams):
