@@ -93,6 +93,7 @@ class AsyncEvaluateStream:
         self._conversation = conversation
         self._window = window
         self._loop = loop
+        self._reader: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
         conversation.on_close = self._closed.set
 
@@ -165,8 +166,9 @@ class AsyncEvaluateStream:
 
     def _see_to_reading(self) -> None:
         """Have a task read, if none does."""
-        if self._conversation.wants_reader():
-            reader = self._loop.create_task(_read(self._conversation, self._closed))
+        started = self._reader is not None and not self._reader.done()
+        if self._conversation.wants_reader() and not started:
+            self._reader = reader = self._loop.create_task(_read(self._conversation, self._closed))
             _READERS.add(reader)
             reader.add_done_callback(_READERS.discard)
 
@@ -177,6 +179,8 @@ _READERS: Final[set[asyncio.Task[None]]] = set()
 
 async def _read(conversation: Conversation, closed: asyncio.Event) -> None:
     """Take in what the server says until there is nothing to wait for."""
+    if not conversation.begin_to_read():
+        return
     try:
         while (line := conversation.next_line()) is not None:
             if isinstance(line, float):
@@ -187,6 +191,10 @@ async def _read(conversation: Conversation, closed: asyncio.Event) -> None:
                 await _read_line(conversation, line)
     except asyncio.CancelledError:
         conversation.close("the event loop ends")
+        raise
+    except BaseException as error:
+        # Nobody would read any more, and questions would wait for nothing.
+        conversation.close(f"the stream cannot be read any more: {error!r}: open another one")
         raise
 
 

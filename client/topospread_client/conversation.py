@@ -193,7 +193,16 @@ class Conversation:
             return Question(None, engine.EvaluateStreamRequest(), 1.0, outcome=error)
 
     def wants_reader(self) -> bool:
-        """Whether the caller is to begin to read: nobody does."""
+        """Whether the caller is to start a reader: nobody reads."""
+        with self._lock:
+            return not self._read and self._closed is None
+
+    def begin_to_read(self) -> bool:
+        """For the reader itself, so that one which never runs keeps no other from it.
+
+        Returns:
+            Whether it is to read: not when another was quicker.
+        """
         with self._lock:
             if self._read or self._closed is not None:
                 return False

@@ -159,8 +159,9 @@ class EvaluateStream:
             arguments = (self._conversation, self._closed)
             try:
                 threading.Thread(target=_read, args=arguments, name="reader", daemon=True).start()
-            except RuntimeError as ending:
-                self._conversation.close(f"the interpreter ends: {ending}")
+            except RuntimeError as error:
+                # The interpreter ends, or the process has all the threads that it may have.
+                self._conversation.close(f"there is no thread to read the answers: {error}")
 
 
 def _unset() -> threading.Lock:
@@ -171,6 +172,17 @@ def _unset() -> threading.Lock:
 
 def _read(conversation: Conversation, closed: threading.Event) -> None:
     """Take in what the server says until there is nothing to wait for."""
+    if not conversation.begin_to_read():
+        return
+    try:
+        _read_lines(conversation, closed)
+    except BaseException as error:
+        # Nobody would read any more, and questions would wait for nothing.
+        conversation.close(f"the stream cannot be read any more: {error!r}: open another one")
+        raise
+
+
+def _read_lines(conversation: Conversation, closed: threading.Event) -> None:
     while (line := conversation.next_line()) is not None:
         if isinstance(line, float):
             closed.wait(line)

@@ -22,6 +22,7 @@ from topospread_client.aio import AsyncClient
 from topospread_client.answers import Evaluation
 from topospread_client.client import Client
 from topospread_client.connection import Connection
+from topospread_client.conversation import Conversation
 from topospread_client.errors import (
     Closed,
     DeadlineExceeded,
@@ -263,6 +264,34 @@ def test_an_answer_that_cannot_be_read_fails_its_question_alone(connect, streams
             stream.evaluate(named("first"), timeout=PATIENCE)
         assert stream.evaluate(named("second"), timeout=PATIENCE).revision == "second"
     assert len(streams.asked) == 1
+
+
+def test_a_reader_that_never_ran_keeps_no_other_from_it(streams, monkeypatch):
+    """As when Ctrl-C comes before its thread runs."""
+    streams.script = [answers]
+
+    def interrupted(thread):
+        raise KeyboardInterrupt
+
+    with Client(streams.address) as client, client.evaluate_stream() as stream:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                stream.evaluate(named("p"))
+        assert stream.evaluate(named("p"), timeout=PATIENCE).revision == "p"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_reader_that_fails_ends_its_stream(connect, streams, monkeypatch):
+    def broken(*args):
+        raise RuntimeError("can't start new thread")
+
+    streams.script = [answers]
+    monkeypatch.setattr(Conversation, "answered", broken)
+    with connect(streams.address).evaluate_stream() as stream:
+        for _ in range(2):
+            with pytest.raises(Closed, match="can't start new thread"):
+                stream.evaluate(named("p"), timeout=PATIENCE)
 
 
 def test_a_closed_stream_answers_nothing(connect, streams):
