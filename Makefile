@@ -42,7 +42,7 @@ test-faults: setup redis ## run the tests that kill and pause servers for long
 
 test-lowest: setup redis $(LOWEST)/.stamp ## try what is built, with the oldest packages that it allows
 	@rm -rf $(LOWEST)/wheels
-	@for each in . server; do $(BUILD)/bin/python -m build --no-isolation --wheel --outdir $(LOWEST)/wheels $$each >/dev/null; done
+	@for each in . server; do $(BUILD)/bin/python -m build --no-isolation --wheel --outdir $(LOWEST)/wheels $$each >/dev/null || exit 1; done
 	@$(LOWEST)/bin/python -m pip --quiet uninstall --yes topospread topospread-client
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps $(LOWEST)/wheels/*.whl
 	@$(LOWEST)/bin/python -m pytest -m 'not faults and not bench' $(ARGS) $(LOWEST_TESTS)

@@ -210,7 +210,7 @@ def test_a_token_file_that_is_being_written_leaves_the_former_token(connect, scr
 
 def test_a_connection_that_fell_silent_is_given_up(connect):
     with served() as server, Proxy(server.address) as proxy:
-        connection = Connection(proxy.address, keepalive=1, keepalive_timeout=0.5)
+        connection = Connection(proxy.address, keepalive=5, keepalive_timeout=2)
         client = connect(connection, timeout=60)
         client.clusters()
         proxy.silence()

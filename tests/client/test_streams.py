@@ -393,17 +393,25 @@ def test_a_server_that_stops_refuses_what_another_answers(connect, streams, refu
         assert stream.evaluate(named("second"), timeout=PATIENCE).revision == "second"
 
 
+# Python drops, with a warning, an interrupt that comes while it runs a finalizer.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_leaves_a_stream_in_order(streams):
     """Wherever Ctrl-C comes: the next question is answered, and the stream can be closed."""
     streams.script = [answers]
     with Client(streams.address) as client, client.evaluate_stream() as stream:
+        interrupted = 0
         for number in range(40):
             timer = threading.Timer(0.002 * (number % 10), os.kill, (os.getpid(), signal.SIGINT))
-            with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it comes at any time
+            try:
                 timer.start()
-                for _ in stream.evaluate_all(named(f"p{each}") for each in count()):
+                # Not for ever: the interrupt may have been dropped.
+                for _ in stream.evaluate_all(named(f"p{each}") for each in range(5000)):
                     pass
+                timer.join()
+            except KeyboardInterrupt:
+                interrupted += 1
             timer.join()
+        assert interrupted > 20
         assert stream.evaluate(named("last"), timeout=PATIENCE).revision == "last"
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.faults
 
 SHORT = client.Plan(
-    tasks=20,
+    # A server has threads for 64 streams, and learns only later that one was cut.
+    tasks=8,
     threads=8,
     seconds=3,
     every=1.5,
