@@ -260,17 +260,8 @@ def test_a_store_may_be_named(bare, recording, tmp_path):
     assert "mysql" in wrong.err
 
 
-@pytest.fixture
-def heard():
-    """Programs hear Ctrl-C, also where the tests were started in a shell's background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_interrupted_it_drops_its_clusters(number, heard):
-    del heard
+def test_interrupted_it_drops_its_clusters(number):
     with serving("--store", "memory:", "--http", "off") as (_, address), Client(address) as client:
         command = [*TOPOSPREAD, "conformance", "--address", address, "--jobs", "3"]
         process = subprocess.Popen(
