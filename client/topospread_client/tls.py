@@ -73,13 +73,15 @@ class Tls:
             except (OSError, ssl.SSLError) as error:
                 raise BadConnection(
                     f"TLS: {self.cert} and {self.key} are no PEM certificate and key that belong"
-                    " together, the key not encrypted"
+                    f" together, the key not encrypted: {_reason(error)}"
                 ) from error
         if self.ca is not None:
             try:
                 context.load_verify_locations(self.ca)
             except (OSError, ssl.SSLError) as error:
-                raise BadConnection(f"TLS: {self.ca} has no PEM certificates") from error
+                raise BadConnection(
+                    f"TLS: {self.ca} has no PEM certificates: {_reason(error)}"
+                ) from error
 
 
 class TlsFiles:
@@ -110,6 +112,11 @@ class TlsFiles:
             return None
         self._seen = before
         return credentials
+
+
+def _reason(error: OSError) -> str:
+    """OpenSSL's, or the system's."""
+    return str(getattr(error, "reason", None) or error.strerror or error)
 
 
 def _read_pem(path: FilePath | None, what: str) -> bytes | None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.processes import TOPOSPREAD, environment
 from tests.client.scripted import Failure, scripted
+from topospread.cli import steps
 from topospread_client import rpcs
 from topospread_proto.v1.cluster_state_pb2 import ApplyResponse, DeleteResponse, ObjectResult
 
@@ -83,3 +84,12 @@ def test_an_error(status, code, words):
     assert ended == code
     assert said[0].startswith("500 of 1200 objects are written, ")
     assert words in said[0]
+
+
+def test_a_signal_that_whoever_began_it_ignores():
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with steps.told("applying", "written"):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)

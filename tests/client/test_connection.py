@@ -95,6 +95,16 @@ def test_options_that_cannot_work_are_refused_at_once(connect, files, connection
         connect(connection(files))
 
 
+def test_a_key_that_is_not_the_certificates_is_refused_with_the_reason(connect, tmp_path):
+    for name in ("one", "two"):
+        issued = trustme.CA().issue_cert("caller@example.org")
+        issued.private_key_pem.write_to_path(tmp_path / f"{name}.key")
+        issued.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
+    tls = Tls(cert=tmp_path / "one.pem", key=tmp_path / "two.key")
+    with pytest.raises(BadConnection, match=r"(?i)key.values.mismatch"):
+        connect(Connection("h:1", tls))
+
+
 def test_plain_text_to_another_machine_must_be_asked_for(connect):
     assert connect(Connection("10.0.0.7:7946", insecure=True))
 

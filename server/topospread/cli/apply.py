@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -53,7 +55,9 @@ def command(
     JSON, a List of kubectl or a last line `...` do.
     """
     try:
-        with printing.progress("reading"):
+        # A bar would be drawn over what somebody types.
+        typed = documents.STDIN in paths and sys.stdin.isatty()
+        with nullcontext() if typed else printing.progress("reading"):
             manifests = documents.read(paths, recursive=recursive, whole=replace)
             found = objects.to_keep(manifests, namespace)
             del manifests

@@ -65,7 +65,8 @@ def _early(done: int, total: int, done_to_them: str, unit: str, step: int, *, su
 @contextmanager
 def _terminated() -> Iterator[None]:
     """Let SIGTERM end what is under way by an exception."""
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN  # by whoever started this
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
 
