@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 DEFAULT_WINDOW: Final = 16
 """Questions under way at once: while one is answered, the next are on their way."""
 
+_CANCELLED: Final[int] = grpc.StatusCode.CANCELLED.value[0]
+
 Outcome: TypeAlias = Evaluation | TopospreadClientError | ManifestError
 """What became of one question: its answer, or what a call about it would have raised."""
 
@@ -238,6 +240,11 @@ class Conversation:
         """An answer came; one on a call that was given up already says nothing."""
         with self._lock:
             if line is not self._line:
+                return
+            if message.error.code == _CANCELLED and self._lasts:
+                # Nobody here cancelled it: its server stops, and says so to this question first.
+                self._hang_up()
+                self._again_after(error_in_answer(message.error))
                 return
             if self._repeats is not None:
                 self._repeats = None

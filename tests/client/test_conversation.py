@@ -123,3 +123,20 @@ def test_an_answer_ends_an_outage_for_all(stream: Stream):
     assert first.result().revision == "r"
     stream.conversation.time_out(second)
     assert isinstance(second.outcome, DeadlineExceeded)
+
+
+def test_a_question_that_a_stopping_server_cancels_is_asked_again(monkeypatch):
+    stream = Stream(monkeypatch, lasts=30)
+    question = stream.ask()
+    line = stream.conversation.next_line()
+    assert isinstance(line, Line)
+    cancelled = EvaluateStreamResponse(id=question.request.id)
+    cancelled.error.code = grpc.StatusCode.CANCELLED.value[0]
+    stream.conversation.answered(line, cancelled)
+    assert question.outcome is None
+
+    line = stream.conversation.next_line()
+    assert isinstance(line, Line)
+    answer = EvaluateStreamResponse(id=question.request.id, response=EvaluateResponse())
+    stream.conversation.answered(line, answer)
+    question.result()

@@ -116,6 +116,7 @@ class Callers:
         self._stop = threading.Event()
         self._under_way: dict[object, float] = {}
         self._answered_at: dict[str, float] = {}
+        self._begun = threading.Event()
         self._clients = [self._client() for _ in range(CLIENTS)]
         self._streams = [client.evaluate_stream() for client in self._clients]
         self._threads = [threading.Thread(target=self._run_tasks, daemon=True)] + [
@@ -126,6 +127,8 @@ class Callers:
     def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
+        # A client reads its files when it is made: whole ones, and not while a fault changes them.
+        assert self._begun.wait(self._plan.timeout + MARGIN)
         return self
 
     def __exit__(
@@ -205,6 +208,7 @@ class Callers:
         clients = [
             AsyncClient(self._connection, timeout=self._plan.timeout) for _ in range(CLIENTS)
         ]
+        self._begun.set()
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._one_task(number, clients[number % CLIENTS]))
