@@ -30,6 +30,7 @@ SERVED = {"expander_cluster": "prod"}
 """Settings of a server that the story is told to."""
 
 CHANGING = {
+    "traceparent",
     "revision",
     "cycle",
     "expires_at",

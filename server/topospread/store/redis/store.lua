@@ -10,7 +10,7 @@
 --                                   ever logged), oldest (number of the oldest transaction in the log), marks
 --                                   ("number:total ...", where the log may be cut), dropped ("identity ...",
 --                                   newest first), dropped_at (milliseconds), vouched ("kind:milliseconds
---                                   ...", each more than before), counts (how many entries each key of
+--                                   ...", each more than before), counts (number, then how many entries each key of
 --                                   COUNTED has, where a key that was evicted or deleted shows)
 --    2  ts:{C}:node         hash    name                  -> value
 --    3  ts:{C}:pod          hash    namespace/name        -> value
@@ -131,14 +131,16 @@ local function counts()
 end
 
 -- refusal when keys have fewer entries than was noted, or nil; more can be foreign ones, which are skipped
-local function vanished(noted)
+local function vanished(noted, number)
   -- Also without a note: a key of a wrong type is to fail here, before anything is written.
   local found, i = counts(), 0
-  if not noted then return nil end
+  local at, rest = string.match(noted or '', '^(%d+) (.*)$')
+  -- Of another number is what a server left that notes nothing.
+  if at ~= number then return nil end
   local now = string.gmatch(found, '%d+')
-  for count in string.gmatch(noted, '%d+') do
+  for count in string.gmatch(rest, '%d+') do
     i = i + 1
-    if tonumber(now() or '0') < tonumber(count) then return {'VANISHED', COUNTED[i], noted, found} end
+    if tonumber(now() or '0') < tonumber(count) then return {'VANISHED', COUNTED[i], rest, found} end
   end
   return nil
 end
@@ -449,14 +451,15 @@ local function write(cluster, todo)
   local total = cluster.total + #todo.entry / 2
   if cluster.identity == '' then create(cluster) end
   trim(cluster, number, total)
-  call('HSET', META, 'number', number, 'tag', tag, 'total', string.format('%.0f', total), 'counts', counts())
+  call('HSET', META, 'number', number, 'tag', tag, 'total', string.format('%.0f', total),
+    'counts', number .. ' ' .. counts())
   return number, tag
 end
 
 local function apply()
   local cluster, refusal = load()
   if not cluster then return refusal end
-  refusal = vanished(call('HGET', META, 'counts'))
+  refusal = vanished(call('HGET', META, 'counts'), cluster.number)
   if refusal then return refusal end
   if ARGV[12] ~= '' and call('HGET', FEEDER, 'fence') ~= ARGV[12] then return {'FENCED'} end
   if ARGV[4] ~= '' and ARGV[4] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
