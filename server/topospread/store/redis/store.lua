@@ -131,22 +131,22 @@ local function counts()
 end
 
 -- refusal when keys have fewer entries than was noted, or nil; more can be foreign ones, which are skipped
-local function vanished(noted, number)
+local function vanished(cluster)
   -- Also without a note: a key of a wrong type is to fail here, before anything is written.
   local found, i = counts(), 0
-  local at, rest = string.match(noted or '', '^(%d+) (.*)$')
+  local at, noted = string.match(cluster.counts or '', '^(%d+) (.*)$')
   -- Of another number is what a server left that notes nothing.
-  if at ~= number then return nil end
+  if at ~= cluster.number then return nil end
   local now = string.gmatch(found, '%d+')
-  for count in string.gmatch(rest, '%d+') do
+  for count in string.gmatch(noted, '%d+') do
     i = i + 1
-    if tonumber(now() or '0') < tonumber(count) then return {'VANISHED', COUNTED[i], rest, found} end
+    if tonumber(now() or '0') < tonumber(count) then return {'VANISHED', COUNTED[i], noted, found} end
   end
   return nil
 end
 
 local function load()
-  local meta = call('HMGET', META, 'format', 'identity', 'number', 'tag', 'total', 'oldest')
+  local meta = call('HMGET', META, 'format', 'identity', 'number', 'tag', 'total', 'oldest', 'counts')
   if meta[1] and meta[1] ~= ARGV[2] then return nil, {'FORMAT', meta[1]} end
   if not meta[2] then
     local found = leftover()
@@ -161,7 +161,7 @@ local function load()
   end
   return {
     identity = meta[2], number = meta[3] or '0', tag = meta[4] or '',
-    total = tonumber(meta[5] or '0'), oldest = meta[6] or '1',
+    total = tonumber(meta[5] or '0'), oldest = meta[6] or '1', counts = meta[7] or nil,
   }
 end
 
@@ -459,7 +459,7 @@ end
 local function apply()
   local cluster, refusal = load()
   if not cluster then return refusal end
-  refusal = vanished(call('HGET', META, 'counts'), cluster.number)
+  refusal = vanished(cluster)
   if refusal then return refusal end
   if ARGV[12] ~= '' and call('HGET', FEEDER, 'fence') ~= ARGV[12] then return {'FENCED'} end
   if ARGV[4] ~= '' and ARGV[4] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
@@ -474,7 +474,6 @@ local function apply()
   read_reserved(changes)
   -- These read little, and fail on a wrong type before anything is written.
   call('XLEN', LOG)
-  call('HLEN', TOUCHED)
   local graves, dated, now, expired = call('HLEN', TOMBSTONE), call('ZCARD', EXPIRY), 0, 0
   local told = lifetimes or (ARGV[1] == 'purge' and cluster.identity ~= '')
   if graves > 0 or removes or dated > 0 or told then
