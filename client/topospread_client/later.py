@@ -54,4 +54,4 @@ def at_first_use(make: _F) -> _F:
     def making(operation: Any) -> Any:
         return _Method(make, operation) if isinstance(operation, _Operation) else make(operation)
 
-    return making  # type: ignore[return-value]
+    return making  # type: ignore[return-value] # its one argument may be a stand-in, too

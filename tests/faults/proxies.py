@@ -50,9 +50,12 @@ class Proxy:
     def silence(self) -> None:
         """Forward nothing more on the connections there are, and keep them open."""
         done = threading.Event()
-        self._loop.call_soon_threadsafe(
-            lambda: (self._silent.update(self._flows), done.set())  # type: ignore[func-returns-value]
-        )
+
+        def silence() -> None:
+            self._silent.update(self._flows)
+            done.set()
+
+        self._loop.call_soon_threadsafe(silence)
         done.wait()
 
     def cut(self) -> None:

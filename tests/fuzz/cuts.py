@@ -18,13 +18,14 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from typing_extensions import override
 
 from tests.fuzz.found import Found
 from tests.redis_server import ROOT, RedisProcess, default_redis_binary
+from tests.relays import Relay
 from tests.servers import PATIENCE, Peer, ServerProcess, node, until
 from tests.telemetry.expositions import samples, value
 from topospread_client.answers import Kind
@@ -34,7 +35,6 @@ from topospread_proto.v1 import cluster_state_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
 
 NODES: Final = 50
 PADDING: Final = "x" * 1000
@@ -117,59 +117,18 @@ class Sender:
         """Called at the chosen message with "there", and before the last one with "whole"."""
 
 
-class Link:
-    """A way to a server that carries so many bytes a second towards it, all that it was given.
-
-    Attributes:
-        address: to connect to instead of the server's.
-    """
+class Link(Relay):
+    """A way to a server that carries so many bytes a second towards it, all that it was given."""
 
     def __init__(self, target: str, rate: int) -> None:
-        host, _, port = target.rpartition(":")
-        self._target = (host, int(port))
         self._rate = rate
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._threads: list[threading.Thread] = []
-        self._run(self._accept)
+        super().__init__(target)
 
-    def __enter__(self) -> Self:
-        return self
+    def _there(self, caller: socket.socket, server: socket.socket) -> None:
+        self._carry(caller, server, 1024)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # Closing alone does not wake the thread that accepts.
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(PATIENCE)
-
-    def _run(self, work: Any, *arguments: Any) -> None:
-        thread = threading.Thread(target=work, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                caller, _ = self._listener.accept()
-                try:
-                    server = socket.create_connection(self._target)
-                except OSError:
-                    caller.close()
-                    continue
-                self._run(self._carry_both, caller, server)
-
-    def _carry_both(self, caller: socket.socket, server: socket.socket) -> None:
-        back = threading.Thread(target=self._carry, args=(server, caller, 0), daemon=True)
-        back.start()
-        with caller, server:
-            self._carry(caller, server, 1024)
-            back.join(PATIENCE)
+    def _back(self, server: socket.socket, caller: socket.socket) -> None:
+        self._carry(server, caller, 0)
 
     def _carry(self, source: socket.socket, target: socket.socket, at_once: int) -> None:
         """Carry bytes one way, `at_once` at a time; 0: as they come."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socket
-import threading
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import PATIENCE
+from tests.relays import Relay
 from tests.store.backends import CLUSTER, RedisBackend, node, objects, put
 from tests.store.conftest import SETTINGS
 from topospread.errors import StoreUnavailable
@@ -17,13 +16,12 @@ from topospread.store.api import Outcome, Remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
     from tests.redis_server import RedisProcess
     from topospread.store.api import Store
 
 
-class Forgetful:
+class Forgetful(Relay):
     """A way to a server that can end in place of the next answer to a script.
 
     Attributes:
@@ -33,53 +31,20 @@ class Forgetful:
 
     def __init__(self, server: RedisProcess) -> None:
         self.between: Callable[[], object] | None = None
-        self._server = ("127.0.0.1", server.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
         self._asked = False
-        self._threads: list[threading.Thread] = []
+        super().__init__(f"127.0.0.1:{server.port}")
+        self.url = f"redis://{self.address}/0"
 
-    def __enter__(self) -> Self:
-        self._run(self._accept)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        # Closing alone does not wake the thread that accepts.
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for thread in self._threads:
-            thread.join(PATIENCE)
-
-    def _run(self, work: Callable[..., None], *arguments: socket.socket) -> None:
-        thread = threading.Thread(target=work, args=arguments, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _accept(self) -> None:
+    def _there(self, caller: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
-            while True:
-                caller, _ = self._listener.accept()
-                self._run(self._carry_both, caller, socket.create_connection(self._server))
+            while content := caller.recv(1 << 16):
+                # Not in place of an answer to what a connection begins with.
+                self._asked = b"EVAL" in content
+                server.sendall(content)
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
 
-    def _carry_both(self, caller: socket.socket, server: socket.socket) -> None:
-        back = threading.Thread(target=self._answer, args=(server, caller), daemon=True)
-        back.start()
-        with caller, server:
-            with suppress(OSError):
-                while content := caller.recv(1 << 16):
-                    # Not in place of an answer to what a connection begins with.
-                    self._asked = b"EVAL" in content
-                    server.sendall(content)
-            with suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)
-            back.join(PATIENCE)
-
-    def _answer(self, server: socket.socket, caller: socket.socket) -> None:
+    def _back(self, server: socket.socket, caller: socket.socket) -> None:
         with suppress(OSError):
             while content := server.recv(1 << 16):
                 if self._asked and self.between is not None:
