@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,18 @@ def interrupts() -> None:
     """Tests and their programs hear Ctrl-C, also when started in a shell's background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def timers_end() -> Iterator[None]:
+    """What a module's tests leave open would go on beside all tests after them."""
+    yield
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    for timer in timers:
+        if timer.finished.is_set():
+            timer.join()
+    left = [timer.name for timer in timers if timer.is_alive()]
+    assert not left, f"timers that nobody cancelled: {left}"
 
 
 @pytest.fixture(scope="session")

@@ -296,6 +296,7 @@ def test_cycles(make: Callable[[int], Any], most: int) -> None:
         assert positions.tolist() == cycle.feasible_and_scores()[0].tolist()
         number += 1
     builder.snapshot.nodes.forget()
+    kept.close()
     held = deep_size([kept], [RULES, builder.snapshot.nodes])
     assert held < MARGIN * Budget.usual("cycles").most
     assert len(kept._kept) < number

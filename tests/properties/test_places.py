@@ -4,6 +4,7 @@ be behind it.
 
 from __future__ import annotations
 
+from contextlib import closing
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -232,11 +233,9 @@ class Walk:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_every_answer_follows_from_what_the_store_has(seed: int) -> None:
-    with world() as start:
-        other = Process(start.store)
+    with world() as start, closing(Process(start.store)) as other:
         start.apply(*(node(name, zone) for name, zone in zip(NODES, "abcab", strict=True)))
         walk = Walk(start, other, Random(seed))
         for _ in range(STEPS):
             walk.step()
-        other.replicas.close()
     assert min(walk.answers.values()) > 0, walk.answers

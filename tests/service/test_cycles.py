@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -166,8 +167,7 @@ def test_neither_cycle_nor_pod_is_bad_input(three_zones: World, use_case):
 
 def test_another_process_does_not_know_the_cycle(three_zones: World):
     cycle = begun(three_zones)
-    other = Process(three_zones.store)
-    try:
+    with closing(Process(three_zones.store)) as other:
         with pytest.raises(CycleExpired, match="another process made it"):
             filter_(other.engine, three_zones.ask(cycle=cycle))
         answer = filter_(other.engine, three_zones.ask(HARD, cycle=cycle))
@@ -176,8 +176,6 @@ def test_another_process_does_not_know_the_cycle(three_zones: World):
         assert answer.resolved.cycle.view.token == three_zones.revision
         with pytest.raises(CycleExpired):
             verdicts(three_zones, answer.resolved.cycle_id)
-    finally:
-        other.replicas.close()
 
 
 def test_a_cycle_belongs_to_its_cluster(three_zones: World):
@@ -264,34 +262,34 @@ MAX_BYTES = Budget.usual("cycles").most
 
 def test_cycles_by_themselves_keep_what_was_put_last():
     now = [0.0]
-    cycles = Cycles(ttl=5, capacity=2, clock=lambda: now[0])
-    kept = [cycles.put(_cycle()) for _ in range(3)]
-    assert [cycles.get(name) is not None for name in kept] == [False, True, True]
-    now[0] = 5
-    assert [cycles.get(name) for name in kept] == [None, None, None]
+    with closing(Cycles(ttl=5, capacity=2, clock=lambda: now[0])) as cycles:
+        kept = [cycles.put(_cycle()) for _ in range(3)]
+        assert [cycles.get(name) is not None for name in kept] == [False, True, True]
+        now[0] = 5
+        assert [cycles.get(name) for name in kept] == [None, None, None]
 
 
 def test_cycles_are_bounded_in_bytes_too():
-    cycles = Cycles(ttl=5, capacity=100, clock=lambda: 0.0)
     sizes = (MAX_BYTES // 2, MAX_BYTES // 2, 1, MAX_BYTES // 2)
-    kept = [cycles.put(_cycle(size)) for size in sizes]
-    assert [cycles.get(name) is not None for name in kept] == [False, False, True, True]
+    with closing(Cycles(ttl=5, capacity=100, clock=lambda: 0.0)) as cycles:
+        kept = [cycles.put(_cycle(size)) for size in sizes]
+        assert [cycles.get(name) is not None for name in kept] == [False, False, True, True]
 
 
 def test_cycles_that_expired_are_let_go_of_without_another_call():
-    cycles = Cycles(ttl=0.1)
-    cycles.put(_cycle(size=1000))
-    until(lambda: not cycles.size, "it is let go of")
-    cycles.close()
+    with closing(Cycles(ttl=0.1)) as cycles:
+        cycles.put(_cycle(size=1000))
+        until(lambda: not cycles.size, "it is let go of")
 
 
 def test_counts_that_several_cycles_rest_on_are_counted_once():
-    cycles = Cycles(ttl=5, capacity=100, clock=lambda: 0.0)
     shared, other = (_Counts(MAX_BYTES * 2 // 3) for _ in range(2))
-    kept = [cycles.put(_cycle(groups=(shared,))) for _ in range(3)]
-    assert all(cycles.get(name) for name in kept)
-    last = cycles.put(_cycle(groups=(other,)))
-    assert [cycles.get(name) is not None for name in (*kept, last)] == [False, False, False, True]
+    with closing(Cycles(ttl=5, capacity=100, clock=lambda: 0.0)) as cycles:
+        kept = [cycles.put(_cycle(groups=(shared,))) for _ in range(3)]
+        assert all(cycles.get(name) for name in kept)
+        last = cycles.put(_cycle(groups=(other,)))
+        found = [cycles.get(name) is not None for name in (*kept, last)]
+        assert found == [False, False, False, True]
 
 
 def test_a_kept_cycle_keeps_no_counts_that_others_asked_for(three_zones: World):

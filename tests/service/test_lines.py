@@ -24,7 +24,6 @@ from topospread.kube.demands import NO_DEMAND
 from topospread.replica.replica import Replica, ReplicaOptions
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.service.asks import Ask
-from topospread.service.cycles import Cycles
 from topospread.service.engine import Engine
 from topospread.service.holding import MOST, Holding
 from topospread.service.place import Preference, place
@@ -181,7 +180,9 @@ def test_they_wait_for_a_cluster_that_is_being_loaded(three_zones: World):
     source = cast("Store", slow)
     with closing(Replicas(source, ReplicaOptions(), entering_wait=slow.entering_wait)) as replicas:
         replicas._started(CLUSTER)
-        placer = Placer(three_zones, Engine(replicas, source, RulesBook(), Cycles()))
+        placer = Placer(
+            three_zones, Engine(replicas, source, RulesBook(), three_zones.process.cycles)
+        )
         with in_line(placer, [named(name, BY_ZONE) for name in "abc"]) as answers:
             pass
         assert len(placer.held()) == 3

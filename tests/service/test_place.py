@@ -318,7 +318,7 @@ def test_many_callers_of_two_servers_never_break_a_constraint(three_zones: World
     assert sum(on.values()) == 123
     assert max(zones.values()) - min(zones.values()) <= 1
     assert max(on.values()) - min(on.values()) <= 1
-    other.replicas.close()
+    other.close()
 
 
 def token_of_head(world: World) -> str:

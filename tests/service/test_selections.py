@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from tests.service.world import HOSTNAME, Process, World, constraint, incoming, node, running, soft
@@ -176,12 +178,9 @@ def test_a_table_is_known_by_its_names_alone(three_zones: World):
     three_zones.delete(Kind.NODE, "n-b")
     three_zones.apply(node("n-b", "b"))
     assert table(three_zones) == before
-    other = Process(three_zones.store)
-    try:
+    with closing(Process(three_zones.store)) as other:
         answer = filter_(other.engine, three_zones.ask(HARD))
         assert answer.resolved.cycle.view.snapshot.nodes.id == before
-    finally:
-        other.replicas.close()
 
 
 def test_names_are_in_order_as_bytes(empty_world: World):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.objects import object_of
@@ -57,6 +57,11 @@ class Process:
         self.rules = RulesBook()
         self.cycles = Cycles(ttl=60.0, capacity=100, clock=self.clock)
         self.engine = Engine(self.replicas, store, self.rules, self.cycles, limits)
+
+    def close(self) -> None:
+        """End its threads."""
+        self.cycles.close()
+        self.replicas.close()
 
 
 class World:
@@ -136,8 +141,8 @@ def world(**options: Any) -> Iterator[World]:
     assert isinstance(url, SqliteURL)
     store = open_store(url)
     made = World(store, **options)
-    yield made
-    made.process.replicas.close()
+    with closing(made.process):
+        yield made
     store.close()
 
 
