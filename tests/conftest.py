@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from contextlib import ExitStack
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.redis_server import RedisNotFoundError, RedisProcess, default_redis_binary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
 # No deadline anywhere, nor a time to draw in: a machine's mood is not a property of the code.
@@ -41,16 +40,14 @@ def interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def timers_end() -> Iterator[None]:
-    """What a module's tests leave open would go on beside all tests after them."""
-    yield
-    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
-    for timer in timers:
-        if timer.finished.is_set():
-            timer.join()
-    left = [timer.name for timer in timers if timer.is_alive()]
-    assert not left, f"timers that nobody cancelled: {left}"
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test logged may be no UTF-8, in which pytest-xdist sends it."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -165,6 +165,18 @@ def at_least(revision: str) -> common_pb2.Consistency:
     return common_pb2.Consistency(at_least_as_fresh=revision)
 
 
+@contextmanager
+def threads_end() -> Iterator[None]:
+    """What is started inside ends by itself soon after."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        # A server that several tests share looks through its cycles now and then.
+        if not isinstance(thread, threading.Timer):
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), thread.name
+
+
 def until(reached: Callable[[], bool], what: str) -> None:
     """Wait for something that happens in another thread or process."""
     waiting = threading.Event()

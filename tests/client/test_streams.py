@@ -17,7 +17,7 @@ import pytest
 from tests.client.manifests import TWO_ZONES, incoming, spread
 from tests.client.streaming import answers, answers_then, fails, streaming
 from tests.redis_server import free_port
-from tests.servers import PATIENCE, pod, served, two_zones, until
+from tests.servers import PATIENCE, pod, served, threads_end, two_zones, until
 from topospread_client.aio import AsyncClient
 from topospread_client.answers import Evaluation
 from topospread_client.client import Client
@@ -440,13 +440,11 @@ def test_a_stream_outlives_its_server(connect, tmp_path):
 
 
 def test_no_thread_is_left_behind():
-    before = set(threading.enumerate())
-    with served() as server, Client(server.address) as client:
+    with threads_end(), served() as server, Client(server.address) as client:
         client.apply([*two_zones(), pod("web-9", "a1")])
         for _ in range(3):
             with client.evaluate_stream() as stream:
                 assert stream.evaluate(incoming()).nodes == 3
-    until(lambda: set(threading.enumerate()) <= before, "all threads end")
 
 
 def test_an_unknown_cluster_is_not_found_by_many_questions(client):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import PATIENCE, until
+from tests.servers import PATIENCE, threads_end, until
 from topospread.errors import LimitExceeded
 from topospread.transports.grpc.executor import MAX_AWAY, BoundedExecutor, StreamExecutor
 from topospread.transports.grpc.pool import Worker, away, lend_place, overloaded
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def closing() -> Iterator[ExitStack]:
     """Ends what a test leaves behind; every thread of its pools must be gone then."""
-    before = set(threading.enumerate())
-    with ExitStack() as stack:
+    with threads_end(), ExitStack() as stack:
         yield stack
-    until(lambda: set(threading.enumerate()) <= before, "the pools' threads end")
 
 
 @pytest.fixture

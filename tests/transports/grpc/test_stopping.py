@@ -20,6 +20,7 @@ from tests.servers import (
     incoming,
     pod,
     served,
+    threads_end,
     two_zones,
     until,
 )
@@ -149,10 +150,9 @@ def test_callers_with_the_clients_retry_policy_lose_no_call(tmp_path):
 
 
 def test_nothing_is_left_behind(tmp_path):
-    before = set(threading.enumerate())
-    for number in range(3):
-        store = f"sqlite:///{tmp_path}/{number}.db"
-        with served(store=store, http="127.0.0.1:0") as server, Peer(server.address) as peer:
-            peer.apply(*two_zones())
-            peer.evaluate()
-    until(lambda: set(threading.enumerate()) <= before, "all threads end")
+    with threads_end():
+        for number in range(3):
+            store = f"sqlite:///{tmp_path}/{number}.db"
+            with served(store=store, http="127.0.0.1:0") as server, Peer(server.address) as peer:
+                peer.apply(*two_zones())
+                peer.evaluate()
