@@ -34,8 +34,8 @@ demo: setup ## start a server on a sample cluster, ask it questions, end
 serve: setup ## leave a server running (ARGS="--listen ... --store ...")
 	@$(BIN)/topospread serve $(ARGS)
 
-test: setup redis ## run the tests (ARGS="-k skew -x"; ARGS="-n 0" in one process)
-	@$(BIN)/python -m pytest -m 'not faults and not bench and not lowest' -n 2 --dist loadfile $(ARGS)
+test: setup redis ## run the tests (ARGS="-k skew -x")
+	@$(BIN)/python -m pytest -m 'not faults and not bench and not lowest' $(ARGS)
 
 test-faults: setup redis ## run the tests that kill and pause servers for long
 	@$(BIN)/python -m pytest -m faults $(ARGS)
