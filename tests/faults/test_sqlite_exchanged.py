@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,6 @@ from tests.servers import until
 from topospread_client.errors import IdentityChanged, TopospreadClientError, Unavailable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.servers import ServerProcess
 
 LONGER = pytest.mark.faults
@@ -133,12 +132,16 @@ def written(client, name: str) -> bool:
     return True
 
 
-def test_a_removed_log_loses_nothing_that_was_acknowledged(serve, call, path):
+@pytest.mark.parametrize("begun_anew", [False, True])
+def test_a_removed_log_loses_nothing_that_was_acknowledged(serve, call, path, begun_anew):
     server = serve(f"sqlite://{path}")
     client = call(server)
     client.apply([*zones(), pod("before")])
     assert counted_pods(client) == 1
     os.unlink(f"{path}-wal")
+    if begun_anew:
+        # As a connection does that is opened at this moment.
+        Path(f"{path}-wal").touch()
 
     assert set(refusals(server)) == {Unavailable}
     server.process.kill()

@@ -92,12 +92,24 @@ class Files:
                 os.unlink(path)
 
     def log_is_lost(self) -> bool:
-        """Whether our log has no name any more, and nobody else has begun another one."""
+        """Whether our log has no name any more, and nobody has written to another one.
+
+        A connection that is opened just then makes an empty one.
+        """
         return (
             inode(self.path) == self.main
-            and inode(f"{self.real}-wal") is None
+            and _is_empty(f"{self.real}-wal", self.wal)
             and inode(f"{self.real}-shm") in (None, self.shm)
         )
+
+
+def _is_empty(path: str, former: Inode) -> bool:
+    """Whether no file is at a path any more, or another one without content."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return True
+    return (found.st_dev, found.st_ino) != former and found.st_size == 0
 
 
 def inode(path: str) -> Inode:
