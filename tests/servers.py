@@ -171,10 +171,8 @@ def threads_end() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
-        # A server that several tests share looks through its cycles now and then.
-        if not isinstance(thread, threading.Timer):
-            thread.join(PATIENCE)
-            assert not thread.is_alive(), thread.name
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), thread.name
 
 
 def until(reached: Callable[[], bool], what: str) -> None:

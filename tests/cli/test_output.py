@@ -6,9 +6,7 @@ import json
 import os
 import socket
 import subprocess
-import tempfile
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -160,9 +158,7 @@ def test_a_directory_that_cannot_be_read_is_said(tmp_path_factory, capsys, below
     from topospread.cli.main import run as run_here
 
     directory = tmp_path_factory.mktemp("manifests")
-    for above in (directory, *directory.parents):
-        if above == Path(tempfile.gettempdir()):
-            break
+    for above in (directory, *directory.parents[:2]):
         above.chmod(0o755)
     closed = directory / "closed" if below else directory
     closed.mkdir(exist_ok=True)

@@ -20,22 +20,8 @@ HOSTNAME = "kubernetes.io/hostname"
 WORKLOADS = 500
 """Of the pods of a large cluster: app-0, app-1 …"""
 _BATCH = 500
-_COUNTED = 0.018
-"""Seconds in which that machine counts to a million."""
 _OF_ALL_THREADS = 2  # of a process's clock, as clock_getcpuclockid(3) makes it
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-
-
-def slowness() -> float:
-    """Times that this machine takes longer than the one that the bounds are for; at least 1."""
-
-    def counted() -> float:
-        begun = time.thread_time()
-        for _ in range(1_000_000):
-            pass
-        return time.thread_time() - begun
-
-    return max(1.0, min(counted() for _ in range(3)) / _COUNTED)
 
 
 @dataclass(frozen=True)

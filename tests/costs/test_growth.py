@@ -14,7 +14,7 @@ import pytest
 from tests.costs.combined import COMBINED, judged_together
 from tests.costs.grown import Growth, growths
 from tests.costs.judged import judged
-from tests.costs.measured import Measured, load, slowness
+from tests.costs.measured import Measured, load
 from tests.servers import ServerProcess
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROWTHS = list(growths())
 SERVICES = sorted({growth.method.split("/")[1] for growth in GROWTHS})
 SLACK = 6.0
-"""Times what a call may cost on a quiet machine, beside how much slower this one is just now."""
+"""Times what a call may cost on a quiet machine."""
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +45,15 @@ def test_all_services_have_fields_that_repeat() -> None:
 )
 def test_no_field_costs_more_than_its_bound(measured: Measured, method: str) -> None:
     own = [growth for growth in GROWTHS if growth.method == method]
-    slack = SLACK * slowness()
     found = [
-        fault for growth in own for fault in judged(measured, growth, slack=slack, closely=False)
+        fault for growth in own for fault in judged(measured, growth, slack=SLACK, closely=False)
     ]
     assert not found, "\n".join(found)
 
 
 @pytest.mark.parametrize("name", COMBINED)
 def test_no_fields_together_cost_more_than_the_bound(measured: Measured, name: str) -> None:
-    assert judged_together(measured, name, slack=SLACK * slowness()) == []
+    assert judged_together(measured, name, slack=SLACK) == []
 
 
 def test_a_field_without_a_limit_fails(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:

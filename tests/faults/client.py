@@ -196,7 +196,7 @@ class Callers:
             except TopospreadClientError:
                 self._figures.watches += 1
                 self._stop.wait(0.05)
-            except Exception as error:  # noqa: BLE001 - likewise
+            except Exception as error:  # noqa: BLE001 - what it is, is looked for
                 self._figures.foreign[f"watch: {type(error).__name__}"] += 1
 
     # ------------------------------ tasks
@@ -237,7 +237,7 @@ class Callers:
             key = self._begin()
             try:
                 await calls[name]()
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - likewise
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - what it is, is looked for
                 self._end(key, name, error)
             else:
                 self._end(key, name, None, f"aio {number % CLIENTS}")

@@ -14,7 +14,7 @@ from tests.faults.failover import runs, wrong
     [
         ("sentinels", "none", ("planned",)),
         ("sentinels", "waits", ("killed", "cut-off")),
-        ("cluster", "none", ("frozen",)),
+        ("cluster", "none", ("planned", "frozen")),
     ],
 )
 def test_a_failover_loses_nothing_that_was_acknowledged_after_it(

@@ -183,5 +183,5 @@ def loaded(store) -> dict[Key, StoredObject] | None:
     try:
         return objects(store)
     except StoreUnavailable as refused:
-        assert GONE in str(refused)  # noqa: PT017
+        assert GONE in str(refused)  # noqa: PT017 - it need not be refused
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -290,27 +291,27 @@ def test_equal_nodes_are_chosen_apart_by_seed_and_pod(empty_world: World):
 
 def test_many_callers_of_two_servers_never_break_a_constraint(three_zones: World):
     three_zones.apply(*(node(f"n-{zone}2", zone) for zone in "abc"))
-    other = Process(three_zones.store)
-    placers = [Placer(three_zones), Placer(three_zones, other.engine)]
-    for placer in placers:
-        placer.held()  # each follows the cluster before they race
-    conflicts = Counter[int]()
+    with closing(Process(three_zones.store)) as other:
+        placers = [Placer(three_zones), Placer(three_zones, other.engine)]
+        for placer in placers:
+            placer.held()  # each follows the cluster before they race
+        conflicts = Counter[int]()
 
-    def place_all(caller: int) -> None:
-        placer = placers[caller % 2]
-        for number in range(20):
-            wanted = placer.wanted(named(f"p-{caller}-{number}", BY_ZONE, BY_NODE))
-            held = place(placer.holding, wanted, Preference(), untraced)
-            assert held.node, held.message
-            conflicts[caller] += wanted.conflicts
+        def place_all(caller: int) -> None:
+            placer = placers[caller % 2]
+            for number in range(20):
+                wanted = placer.wanted(named(f"p-{caller}-{number}", BY_ZONE, BY_NODE))
+                held = place(placer.holding, wanted, Preference(), untraced)
+                assert held.node, held.message
+                conflicts[caller] += wanted.conflicts
 
-    threads = [threading.Thread(target=place_all, args=(caller,)) for caller in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        threads = [threading.Thread(target=place_all, args=(caller,)) for caller in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
-    placers[0].world.revision = token_of_head(three_zones)
+        placers[0].world.revision = token_of_head(three_zones)
     on = Counter({"n-a": 2, "n-b": 1}) + Counter(placers[0].held().values())
     zones = Counter[str]()
     for name, pods in on.items():
@@ -318,7 +319,6 @@ def test_many_callers_of_two_servers_never_break_a_constraint(three_zones: World
     assert sum(on.values()) == 123
     assert max(zones.values()) - min(zones.values()) <= 1
     assert max(on.values()) - min(on.values()) <= 1
-    other.close()
 
 
 def token_of_head(world: World) -> str:

@@ -139,11 +139,10 @@ def world(**options: Any) -> Iterator[World]:
     """A world of its own, with the process's options."""
     url = parse_store_url("memory:", {})
     assert isinstance(url, SqliteURL)
-    store = open_store(url)
-    made = World(store, **options)
-    with closing(made.process):
-        yield made
-    store.close()
+    with closing(open_store(url)) as store:
+        made = World(store, **options)
+        with closing(made.process):
+            yield made
 
 
 def pod_of(manifest: Json) -> Pod:

@@ -25,7 +25,7 @@ from urllib.parse import quote
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.sqlite import schema
 from topospread.store.sqlite.failures import as_unavailable
-from topospread.store.sqlite.files import EXCHANGED, LEFT_BEHIND, PARTED, Files
+from topospread.store.sqlite.files import EXCHANGED, LEFT_BEHIND, PARTED, Files, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -197,9 +197,7 @@ class Connections:
         """Warn once when the log grows because it cannot be checkpointed."""
         if self._files is None:
             return
-        size = 0
-        with suppress(OSError):
-            size = os.stat(f"{self._files.path}-wal").st_size
+        size = size_of(f"{self._files.path}-wal")
         large = size > LARGE_LOG
         if large and not self._log_is_large:
             LOG.warning(

@@ -96,20 +96,21 @@ class Files:
 
         A connection that is opened just then makes an empty one.
         """
+        log = f"{self.real}-wal"
         return (
             inode(self.path) == self.main
-            and _is_empty(f"{self.real}-wal", self.wal)
+            and inode(log) != self.wal
+            and size_of(log) == 0
             and inode(f"{self.real}-shm") in (None, self.shm)
         )
 
 
-def _is_empty(path: str, former: Inode) -> bool:
-    """Whether no file is at a path any more, or another one without content."""
+def size_of(path: str) -> int:
+    """Bytes of a file; 0 without one."""
     try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return True
-    return (found.st_dev, found.st_ino) != former and found.st_size == 0
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def inode(path: str) -> Inode:
