@@ -38,7 +38,7 @@ class Command(Protocol):
     def __call__(self, *arguments: str | Path, stdin: str = "") -> Said: ...
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def address() -> Iterator[str]:
     flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
     with Server(load_settings(flags, {})) as server:

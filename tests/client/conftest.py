@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from topospread_client.connection import Connection
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def address() -> Iterator[str]:
     """A server in this process, its state in memory."""
     flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}

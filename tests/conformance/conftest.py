@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.evaluators import EVALUATORS, Evaluator
 
 
-@pytest.fixture(scope="session", params=EVALUATORS)
+@pytest.fixture(scope="package", params=EVALUATORS)
 def evaluator(request: pytest.FixtureRequest) -> Iterator[Evaluator]:
     """Each evaluator in turn, started once."""
     with EVALUATORS[request.param]() as started:

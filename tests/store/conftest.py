@@ -24,7 +24,7 @@ SETTINGS = StoreSettings(timeout=20.0, connect_timeout=20.0)
 NAMES = ("sqlite", "memory", "redis-6.2", "redis-7")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def redis_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RedisProcess]]:
     """The oldest supported Redis and a newer one, as far as they are installed."""
     with ExitStack() as running:
