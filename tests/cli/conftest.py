@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from topospread.app.server import Server
+from tests.servers import served
 from topospread.cli.main import run
-from topospread.config.loading import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +39,7 @@ class Command(Protocol):
 
 @pytest.fixture(scope="package")
 def address() -> Iterator[str]:
-    flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
-    with Server(load_settings(flags, {})) as server:
+    with served() as server:
         yield server.address
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests.client.callers import Caller
 from tests.client.scripted import Script, scripted
-from topospread.app.server import Server
-from topospread.config.loading import load_settings
+from tests.servers import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def address() -> Iterator[str]:
     """A server in this process, its state in memory."""
-    flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
-    with Server(load_settings(flags, {})) as server:
+    with served() as server:
         yield server.address
 
 
