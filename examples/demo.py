@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from examples.scheduler_loop import schedule
-from topospread_client.client import Client
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

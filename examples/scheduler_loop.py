@@ -2,9 +2,10 @@
 
     python -m examples.scheduler_loop HOST:PORT [CLUSTER]
 
-It looks on a stream, which costs nobody else anything, and sorts out what fits nowhere now. Place
-decides: it chooses from the newest state and holds the node in the same step, so that as many of
-these loops as you like, also on other servers, never put more into a zone than maxSkew allows.
+It looks on a stream, which costs nobody else anything, and sorts out what fits nowhere now.
+PlacePod decides: it chooses from the newest state and holds the node in the same step, so that as
+many of these loops as you like, also on other servers, never put more into a zone than maxSkew
+allows.
 
 A real scheduler would bind the pod through the API server and let its watch tell topospread; this
 one writes the pod's node straight into topospread's state.
@@ -14,29 +15,26 @@ from __future__ import annotations
 
 import sys
 
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.errors import Conflict
-from topospread_client.requests import Consistency
-from topospread_proto.v1.kubernetes_pb2 import Pod
+from topospread_client import Client, Conflict, Consistency, Kind
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
 
 
 def schedule(client: Client) -> dict[str, str]:
     """Place every waiting pod that fits; the node of each by the pod's name."""
     placed: dict[str, str] = {}
     revision = ""
-    waiting = [found.pod for found in client.list(Kind.POD) if not found.pod.spec.node_name]
-    with client.evaluate_stream() as stream:
+    waiting = [found.pod for found in client.list_objects(Kind.POD) if not found.pod.spec.node_name]
+    with client.stream_evaluate_pods() as stream:
         for pod in waiting:
             name = f"{pod.metadata.namespace}/{pod.metadata.name}"
             # Not older than what this loop has written itself.
             fresh = Consistency(at_least_as_fresh=revision)
-            look = stream.evaluate(pod, top_k=1, consistency=fresh)
+            look = stream.evaluate_pod(pod, top_k=1, consistency=fresh)
             if look.best is None:
                 print(f"{name} waits: {look.message}")
                 continue
             try:
-                place = client.place(pod)
+                place = client.place_pod(pod)
             except Conflict:
                 print(f"{name} waits: others are placing too many at once")
                 continue
@@ -54,7 +52,7 @@ def bind(client: Client, pod: Pod, node: str) -> str:
     bound = Pod()
     bound.CopyFrom(pod)
     bound.spec.node_name = node
-    return client.apply([bound]).revision
+    return client.apply_objects([bound]).revision
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.redis_server import RedisNotFoundError, RedisProcess, default_redis_binary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
 # No deadline anywhere, nor a time to draw in: a machine's mood is not a property of the code.
@@ -38,6 +38,16 @@ def interrupts() -> None:
     """Tests and their programs hear Ctrl-C, also when started in a shell's background."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test logged may be no UTF-8, in which pytest-xdist sends it."""
+    report = yield
+    report.sections = [
+        (name, text.encode("utf-8", "backslashreplace").decode()) for name, text in report.sections
+    ]
+    return report
 
 
 @pytest.fixture(scope="session")

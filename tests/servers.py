@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
+from google.rpc import error_details_pb2, status_pb2
 
 from tests.processes import command, parent
 from topospread.app.server import Server
 from topospread.config.loading import load_settings
-from topospread_client.manifests import object_from_manifest, pod_from_manifest
-from topospread_proto.v1 import cluster_state_pb2 as state_pb
-from topospread_proto.v1 import cluster_state_pb2_grpc as state_grpc
+from topospread_client import object_from_manifest, pod_from_manifest
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
+from topospread_proto.v1 import cluster_state_service_pb2_grpc as state_grpc
 from topospread_proto.v1 import common_pb2
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
-from topospread_proto.v1 import spread_engine_pb2_grpc as engine_grpc
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
+from topospread_proto.v1 import decision_service_pb2_grpc as engine_grpc
+from topospread_proto.v1 import planner_service_pb2_grpc as planner_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,7 +53,7 @@ def served(**flags: object) -> Iterator[Server]:
 
 
 class Peer:
-    """A channel of its own to a server, with the stubs of both services."""
+    """A channel of its own to a server, with the stubs of services."""
 
     def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
         options = [("grpc.use_local_subchannel_pool", 1)]
@@ -60,8 +62,9 @@ class Peer:
             if credentials is None
             else grpc.secure_channel(address, credentials, options=options)
         )
-        self.engine: Any = engine_grpc.SpreadEngineStub(self.channel)
-        self.state: Any = state_grpc.ClusterStateStub(self.channel)
+        self.engine: Any = engine_grpc.DecisionServiceStub(self.channel)
+        self.state: Any = state_grpc.ClusterStateServiceStub(self.channel)
+        self.planner: Any = planner_grpc.PlannerServiceStub(self.channel)
 
     def __enter__(self) -> Self:
         return self
@@ -74,20 +77,20 @@ class Peer:
     ) -> None:
         self.channel.close()
 
-    def apply(self, *objects: state_pb.Object, cluster: str = "default") -> str:
+    def apply(self, *objects: state_pb.ClusterObject, cluster: str = "default") -> str:
         """Write objects; returns the revision."""
-        request = state_pb.ApplyRequest(cluster=cluster, objects=objects)
-        revision: str = self.state.Apply(request, timeout=PATIENCE).revision
+        request = state_pb.ApplyObjectsRequest(cluster=cluster, objects=objects)
+        revision: str = self.state.ApplyObjects(request, timeout=PATIENCE).meta.revision
         return revision
 
     def await_revision(self, revision: str, cluster: str = "default") -> None:
         """See to it that the server's newest state has a revision."""
-        request = state_pb.NodeTableRequest(cluster=cluster, consistency=at_least(revision))
-        self.state.NodeTable(request, timeout=PATIENCE)
+        request = state_pb.GetNodeTableRequest(cluster=cluster, consistency=at_least(revision))
+        self.state.GetNodeTable(request, timeout=PATIENCE)
 
-    def evaluate(self, **more: Any) -> engine_pb.EvaluateResponse:
+    def evaluate(self, **more: Any) -> engine_pb.EvaluatePodResponse:
         """Judge the incoming pod."""
-        answer: engine_pb.EvaluateResponse = self.engine.Evaluate(
+        answer: engine_pb.EvaluatePodResponse = self.engine.EvaluatePod(
             evaluate_request(**more), timeout=PATIENCE
         )
         return answer
@@ -106,12 +109,24 @@ class Peer:
         return call
 
 
-def evaluate_request(**more: Any) -> engine_pb.EvaluateRequest:
+def violations(refused: grpc.RpcError) -> list[error_details_pb2.BadRequest.FieldViolation]:
+    """What a server says is wrong with a request, one thing each."""
+    call: Any = refused
+    assert call.code() is grpc.StatusCode.INVALID_ARGUMENT, call.details()
+    packed = dict(call.trailing_metadata())["grpc-status-details-bin"]
+    bad = error_details_pb2.BadRequest()
+    assert any(each.Unpack(bad) for each in status_pb2.Status.FromString(packed).details)
+    return list(bad.field_violations)
+
+
+def evaluate_request(**more: Any) -> engine_pb.EvaluatePodRequest:
     """A question about a pod that spreads over zones."""
-    return engine_pb.EvaluateRequest(pod=pod_from_manifest(incoming()), **more)
+    return engine_pb.EvaluatePodRequest(
+        pod=common_pb2.PodSource(object=pod_from_manifest(incoming())), **more
+    )
 
 
-def node(name: str, zone: str) -> state_pb.Object:
+def node(name: str, zone: str) -> state_pb.ClusterObject:
     """A node in a zone."""
     labels = {ZONE: zone, "kubernetes.io/hostname": name}
     return _object(
@@ -119,17 +134,22 @@ def node(name: str, zone: str) -> state_pb.Object:
     )
 
 
-def pod(name: str, on: str, app: str = "web") -> state_pb.Object:
+def pod(name: str, on: str, app: str = "web") -> state_pb.ClusterObject:
     """A pod on a node."""
     return _object(_pod(name, app, nodeName=on))
 
 
-def replacement(*objects: state_pb.Object, **start: Any) -> list[state_pb.ReplaceRequest]:
-    """The messages of a Replace: a start, one batch, unless the list is empty, and a commit."""
-    begin = state_pb.ReplaceRequest(start=state_pb.ReplaceStart(**start))
-    batches = [state_pb.ReplaceRequest(batch=state_pb.ReplaceBatch(objects=objects))]
+def replacement(
+    *objects: state_pb.ClusterObject, **start: Any
+) -> list[state_pb.ReplaceObjectsRequest]:
+    """The messages of a ReplaceObjects: a start, batches of up to 500 objects, and a commit."""
+    begin = state_pb.ReplaceObjectsRequest(start=state_pb.ReplaceStart(**start))
+    batches = [
+        state_pb.ReplaceObjectsRequest(batch=state_pb.ReplaceBatch(objects=objects[at : at + 500]))
+        for at in range(0, len(objects), 500)
+    ]
     commit = state_pb.ReplaceCommit(object_count=len(objects))
-    return [begin, *(batches if objects else []), state_pb.ReplaceRequest(commit=commit)]
+    return [begin, *batches, state_pb.ReplaceObjectsRequest(commit=commit)]
 
 
 def incoming(**constraint: Any) -> dict[str, Any]:
@@ -143,7 +163,7 @@ def incoming(**constraint: Any) -> dict[str, Any]:
     return _pod("incoming", "web", topologySpreadConstraints=[spread | constraint])
 
 
-def two_zones() -> list[state_pb.Object]:
+def two_zones() -> list[state_pb.ClusterObject]:
     """Zone a has two pods on two nodes, zone b one: with maxSkew 1 only b1 passes."""
     nodes = [node("a1", "a"), node("a2", "a"), node("b1", "b")]
     return [*nodes, pod("web-0", "a1"), pod("web-1", "a2"), pod("web-2", "b1")]
@@ -154,7 +174,7 @@ def _pod(name: str, app: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def _object(manifest: dict[str, Any]) -> state_pb.Object:
+def _object(manifest: dict[str, Any]) -> state_pb.ClusterObject:
     made = object_from_manifest(manifest)
     assert made is not None, "its kind is known"
     return made

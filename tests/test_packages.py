@@ -55,12 +55,15 @@ def test_what_is_in_it(made):
         assert {path.split("/")[0] for path in files} == {"topospread"}
         assert len(scripts) == 1
         assert {"topospread-client", "redis", "click"} <= needed
+        assert "topospread/generated/internal/v1/frames_pb2.py" in files
+        assert "topospread/generated/cluster_autoscaler/expander_pb2_grpc.py" in files
     else:
         assert {path.split("/")[0] for path in files} == {"topospread_client", "topospread_proto"}
         assert not scripts
-        assert needed == {"grpcio", "protobuf"}
-        assert "topospread_proto/v1/spread_engine_pb2_grpc.pyi" in files
-        assert "topospread_proto/v1/spread_engine.proto" in files
+        assert needed == {"googleapis-common-protos", "grpcio", "protobuf"}
+        assert "topospread_proto/v1/decision_service_pb2_grpc.pyi" in files
+        # How a server stores things, and the autoscaler's protocol, are nothing that callers need.
+        assert not [path for path in files if "internal" in path or "expander" in path]
     assert f"{files[0].split('/')[0]}/py.typed" in files
     assert any(path.endswith(".dist-info/licenses/LICENSE") for path in wheel.namelist())
 

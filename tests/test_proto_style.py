@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
-from hatch_build import protoc
+from hatch_build import include_path, protoc
 from tests.redis_server import ROOT
+from tools import proto_rules
+from topospread.codec.bounds import LIMITS, USUAL
+from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 PROTO = ROOT / "proto"
-FILES = sorted(path.relative_to(PROTO).as_posix() for path in PROTO.rglob("*.proto"))
-
-PASCAL = re.compile(r"[A-Z][A-Za-z0-9]*")
-LOWER_SNAKE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-# kube-scheduler's own numbers, where 0 is Success.
-ZERO_IS_MEANINGFUL = {"Code"}
-
-# Their packages are not ours to name.
-OTHERS_PROTOCOLS = {"topospread_proto/v1/expander.proto"}
+FILES = sorted(
+    path.relative_to(PROTO).as_posix() for path in (PROTO / "topospread/v1").glob("*.proto")
+)
 
 # Numbers of fields in descriptor.proto, from which the paths of source locations are made.
 MESSAGES, ENUMS, SERVICES, METHODS, NESTED_MESSAGES, NESTED_ENUMS = 4, 5, 6, 2, 3, 4
+FIELDS = 2
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,8 @@ class Named:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> list[FileDescriptorProto]:
     target = tmp_path_factory.mktemp("proto") / "all.binpb"
-    protoc(f"-I{PROTO}", f"--descriptor_set_out={target}", "--include_source_info", *FILES)
+    described = [f"--descriptor_set_out={target}", "--include_source_info"]
+    protoc(*include_path(PROTO), *described, *FILES)
     return list(FileDescriptorSet.FromString(target.read_bytes()).file)
 
 
@@ -75,43 +75,68 @@ def every(files, kind):
     return [d for file in files for d in definitions(file) if d.kind == kind]
 
 
+def test_all_rules_of_buf_hold():
+    assert proto_rules.main([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("was", "became"),
+    [
+        ("int32 top_k = 3;", "int64 top_k = 3;"),
+        ("int32 top_k = 3;", "int32 top_nodes = 3;"),
+        ("service DecisionService {", "service JudgementService {"),
+        ("repeated VerdictCount verdict_counts = 6;", "repeated VerdictCount verdict_counts = 66;"),
+    ],
+)
+def test_what_breaks_callers_is_found(tmp_path, monkeypatch, capfd, was, became):
+    """The rules are asked as `make lint` asks them, of files in which something changed."""
+    shutil.copytree(PROTO, tmp_path / "proto")
+    changed = tmp_path / "proto/topospread/v1/decision_service.proto"
+    text = changed.read_text("utf-8")
+    assert was in text
+    changed.write_text(text.replace(was, became), "utf-8")
+    monkeypatch.setattr(proto_rules, "PROTOS", tmp_path / "proto")
+
+    assert proto_rules.main([]) != 0
+    assert "callers break" in capfd.readouterr().out
+
+
 def test_the_package_follows_the_folder(files):
     for file in files:
-        assert file.syntax == "proto3"
-        if file.name in OTHERS_PROTOCOLS:
-            continue
-        folder = file.name.rsplit("/", 1)[0]
-        assert file.package == folder.replace("topospread_proto", "topospread").replace("/", ".")
+        assert file.package == file.name.rsplit("/", 1)[0].replace("/", ".")
 
 
-def test_names_are_cased_as_protobuf_cases_them(files):
-    for file in files:
-        assert LOWER_SNAKE.fullmatch(file.name.rsplit("/", 1)[1].removesuffix(".proto")), file.name
-        for found in definitions(file):
-            assert PASCAL.fullmatch(found.name.rsplit(".", 1)[-1]), found.name
+def test_every_response_begins_with_its_meta(files):
+    """What an answer says of the state behind it has one place; those in a batch and a stream
+    stand in messages of their own.
+    """
+    rpcs = every(files, "rpc")
+    responses = {rpc.definition.output_type.rsplit(".", 1)[-1]: rpc for rpc in rpcs}
+    assert responses
+    messages = {found.name: found.definition for found in every(files, "message")}
+    without = {name for name in responses if _first(messages[name]) != ("meta", 1)}
+    assert without == {"StreamEvaluatePodsResponse"}
+
+
+def _first(message):
+    first = min(message.field, key=lambda field: field.number)
+    return first.name, first.number
+
+
+def test_numbers_are_signed_and_of_one_width_by_name(files):
+    """JSON has an int64 as a string, and Java shows unsigned numbers as negative ones."""
+    widths: dict[str, set[str]] = {}
     for message in every(files, "message"):
         for field in message.definition.field:
-            assert LOWER_SNAKE.fullmatch(field.name), f"{message.name}.{field.name}"
-
-
-def test_enum_values_carry_their_enums_name_and_zero_means_unspecified(files):
-    for enum in every(files, "enum"):
-        short = enum.definition.name
-        prefix = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", short).upper() + "_"
-        for value in enum.definition.value:
-            assert value.name.startswith(prefix), f"{enum.name}: {value.name}"
-        zero = next(value for value in enum.definition.value if value.number == 0)
-        assert zero.name == f"{prefix}UNSPECIFIED" or short in ZERO_IS_MEANINGFUL, enum.name
-
-
-def test_every_rpc_has_a_request_and_a_response_of_its_own(files):
-    rpcs = every(files, "rpc")
-    for rpc in rpcs:
-        method = rpc.definition
-        assert method.input_type.rsplit(".", 1)[-1] == f"{method.name}Request", rpc.name
-        assert method.output_type.rsplit(".", 1)[-1] == f"{method.name}Response", rpc.name
-    taken = [t for rpc in rpcs for t in (rpc.definition.input_type, rpc.definition.output_type)]
-    assert len(taken) == len(set(taken))
+            kind = field.Type.Name(field.type)
+            assert "UINT" not in kind, f"{message.name}.{field.name}"
+            assert "FIXED" not in kind, f"{message.name}.{field.name}"
+            if "INT" in kind:
+                widths.setdefault(field.name, set()).add(kind)
+    assert {name: found for name, found in widths.items() if len(found) > 1} == {}
+    assert {name for name in widths if name.endswith("_count")}
+    for name, found in widths.items():
+        assert found == {"TYPE_INT32"} or not name.endswith("_count"), name
 
 
 def test_every_service_rpc_and_enum_says_what_it_is(files):
@@ -122,3 +147,31 @@ def test_every_service_rpc_and_enum_says_what_it_is(files):
         if found.kind != "message" and not found.comment
     ]
     assert silent == []
+
+
+def test_a_list_that_may_be_longer_than_usual_says_how_long(files):
+    comments = dict(field_comments(files))
+    assert {comments[name] for name in LIMITS if name in comments}
+    silent = [
+        name
+        for name, limit in LIMITS.items()
+        if limit != USUAL and name in comments
+        if not re.search(rf"limits\.max_|{limit:,}|[Aa]s in PreFilterRequest", comments[name])
+    ]
+    assert silent == []
+    named = {limit for each in comments.values() for limit in re.findall(r"limits\.(\w+)", each)}
+    assert named <= set(ServerLimits.DESCRIPTOR.fields_by_name)
+
+
+def field_comments(files):
+    """The comment of each field, or of the last one before it that has one."""
+    for file in files:
+        comments = {
+            tuple(location.path): location.leading_comments
+            for location in file.source_code_info.location
+        }
+        for i, message in enumerate(file.message_type):
+            above = ""
+            for j, field in enumerate(message.field):
+                above = comments.get((MESSAGES, i, FIELDS, j)) or above
+                yield f"{message.name}.{field.name}", above

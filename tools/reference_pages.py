@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that say what the code says: settings and metrics.
+"""Writes the pages of docs/ that say what the code says: settings, metrics, the output's schema.
 
 make docs
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools import output_schema
 from topospread.app import tally
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.telemetry.families import CacheGauges, ClusterGauges, PoolGauges
@@ -44,7 +45,11 @@ client library."""
 
 def pages() -> dict[str, str]:
     """The content of each page by the name of its file in docs/."""
-    return {"settings.md": settings_page(), "metrics.md": metrics_page()}
+    return {
+        "settings.md": settings_page(),
+        "metrics.md": metrics_page(),
+        "output.schema.json": output_schema.schema(),
+    }
 
 
 def settings_page() -> str:
@@ -93,8 +98,8 @@ def observed() -> Metrics:
     metrics.consistency("minimize_latency").observe(0.0)
     metrics.store_error("apply")
     metrics.rejection("decisions")
-    metrics.placement("Place", "held")
-    metrics.placement_conflict("Place")
+    metrics.placement("PlacePod", "held")
+    metrics.placement_conflict("PlacePod")
     metrics.unknown_nodes("default")
     metrics.outrun("default")
     metrics.watch_refused("default", lambda: 0)

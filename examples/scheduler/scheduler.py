@@ -1,4 +1,4 @@
-"""Watches for pending pods with its schedulerName, asks Place, binds, releases on failure."""
+"""Watches for pending pods with its schedulerName, asks PlacePod, binds, releases on failure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from kubernetes.client import ApiClient, ApiException, Configuration
 from kubernetes.config import load_config
 from urllib3.exceptions import HTTPError
 
-from topospread_client.client import Client
-from topospread_client.connection import Connection
-from topospread_client.errors import TopospreadClientError
+from topospread_client import Client, Connection, TopospreadClientError
 
 Pods = Iterator[tuple[str, dict[str, Any] | None]]
 LOG: Final = logging.getLogger("scheduler")
@@ -119,7 +117,7 @@ class Scheduler:
     def schedule(self, pod: dict[str, Any]) -> bool:
         """Place one pod; whether it needs no further try."""
         name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        place = self._engine.place(pod, seed=self._seed)
+        place = self._engine.place_pod(pod, seed=self._seed)
         if place.node is None or place.already_bound:
             LOG.info("%s: %s", name, place.message or f"runs on {place.node} already")
             return place.already_bound
@@ -129,7 +127,9 @@ class Scheduler:
             LOG.info("%s: not bound to %s: %s", name, place.node, error.reason)
             # Another may have bound the pod, or the lost call did: its place counts until seen.
             if error.status != CONFLICT and error.status < SERVER_ERROR:
-                self._engine.release(name, namespace=space, reservation_id=place.reservation_id)
+                self._engine.release_reservation(
+                    f"{space}/{name}", reservation_id=place.reservation_id
+                )
             return error.status in (CONFLICT, NOT_FOUND)
         self.bound[name] = place.node
         return True

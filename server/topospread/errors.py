@@ -1,30 +1,7 @@
 """Every error that topospread raises on purpose.
 
-The tree (each transport maps it to its own statuses in one place)::
-
-    TopospreadError
-    ├── InvalidRequest          bad input; carries all field violations at once
-    ├── NotFound                a cluster, pod or object that is not there
-    ├── PreconditionFailed      the caller's view is out of date
-    │   ├── CycleExpired        an unknown cycle and no pod to make it again
-    │   ├── NodeTableChanged    indices into a node table that is not the current one
-    │   ├── IdentityChanged     the store is another one than the index was built from
-    │   └── Fenced              another feeds the cluster now; what one feeder began is void
-    ├── RevisionUnavailable     a revision that the log no longer reaches, or of another history
-    ├── LimitExceeded           a bounded queue, batch or table is full
-    │   └── RateExceeded        one caller calls too often
-    ├── DeadlineExceeded        a wait ended with the call's deadline
-    ├── CallerGone              nobody waits for the answer any more
-    ├── Unauthenticated         the caller is not known; nothing more is said
-    ├── PermissionDenied        the caller lacks a role, which the text names
-    ├── NotOffered              a call of the API that this version does not have
-    ├── Conflict                a precondition did not hold and retries ran out
-    │   └── ReplaceIncomplete   a list ended before its sender said that it was whole
-    ├── Unavailable             state not loaded, too stale, or the server is going away
-    │   ├── StoreUnavailable    the store cannot be reached or refused to answer
-    │   └── ClusterUnavailable  the cluster's API server cannot be reached or refused to answer
-    ├── CorruptValue            a stored value that cannot be read
-    └── ConfigError             settings that cannot be used; says which and what to write
+Each has a ``reason``: a value of the API's ErrorReason, without its prefix. Each transport maps
+them to its own statuses in one place.
 
 Texts are for the person who calls: they say what to do, and never show a driver's own message or a
 secret. The cause is kept in ``__cause__`` for the log.
@@ -32,11 +9,19 @@ secret. The cause is kept in ``__cause__`` for the log.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+RETRY_SOON: Final = 0.1
+"""Seconds after which a line that was full may have moved on."""
+
+RETRY_LATER: Final = 1.0
+"""Seconds after which a stream may have ended, a store be back or a cluster be loaded."""
+
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +29,8 @@ class FieldViolation:
     """One thing that is wrong with a request.
 
     Attributes:
-        field: path as kubectl prints it, for example ``spec.topologySpreadConstraints[0].maxSkew``.
+        field: path as kubectl prints it, for example ``spec.topologySpreadConstraints[0].maxSkew``;
+            empty for the request as a whole.
         description: the API server's text (its ``detail``).
         type: the API server's error type, for example ``Invalid value``.
         bad_value: the offending value, as JSON would show it; only for error texts.
@@ -55,86 +41,318 @@ class FieldViolation:
     type: str = "Invalid value"
     bad_value: object = None
 
+    def below(self, path: str) -> FieldViolation:
+        """The same, where what it is about stands at a path of the request."""
+        separator = "." if self.field and not self.field.startswith("[") else ""
+        return replace(self, field=f"{path}{separator}{self.field}")
+
 
 class TopospreadError(Exception):
-    """Base of all errors here."""
+    """Base of all errors here.
+
+    Attributes:
+        reason: for programs, as callers see it.
+        metadata: more for programs, by names in lower camel case.
+        retry_after: seconds after which trying again may help; None where it does not.
+    """
+
+    reason: ClassVar[str] = "INTERNAL"
+    metadata: Mapping[str, str] = _NOTHING
+    retry_after: float | None = None
+
+    def again(self) -> Self:
+        """The same, for another to raise: an error keeps the frames of all who have raised it."""
+        copy = type(self).__new__(type(self), *self.args)
+        copy.__dict__.update(self.__dict__)
+        copy.__cause__ = self.__cause__
+        return copy
 
 
 class InvalidRequest(TopospreadError):
-    """Bad input. Nothing of the request was applied. Do not retry."""
+    """Bad input. Nothing of the request was applied. Do not retry.
+
+    Args:
+        message: for people.
+        violations: everything that is wrong; without any it is the request as a whole.
+    """
+
+    reason: ClassVar[str] = "INVALID_FIELDS"
 
     def __init__(self, message: str, violations: Sequence[FieldViolation] = ()) -> None:
         super().__init__(message)
-        self.violations = tuple(violations)
+        self.violations = tuple(violations) or (FieldViolation("", message),)
 
     @classmethod
-    def of(cls, violations: Sequence[FieldViolation]) -> InvalidRequest:
+    def of(cls, violations: Sequence[FieldViolation]) -> Self:
         """Build the error from what is wrong, at least one violation."""
         first = violations[0]
         more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
-        return cls(f"{first.field}: {first.description or first.type}{more}", violations)
+        what = first.description or first.type
+        text = f"{first.field}: {what}{more}" if first.field else f"{what}{more}"
+        return cls(text, violations)
+
+    @classmethod
+    def at(
+        cls, field: str, description: str, type: str = "Invalid value", bad_value: object = None
+    ) -> Self:
+        """Build the error from one thing that is wrong; see :class:`FieldViolation`."""
+        return cls.of([FieldViolation(field, description, type, bad_value)])
+
+    def below(self, path: str) -> list[FieldViolation]:
+        """What is wrong, where what it is about stands at a path of the request."""
+        return [each.below(path) for each in self.violations]
+
+    def under(self, path: str) -> InvalidRequest:
+        """The same error, where what it is about stands at a path of the request."""
+        text = str(self) if self.violations[0].field else f"{path}: {self}"
+        moved = InvalidRequest(text, self.below(path))
+        moved.__cause__ = self.__cause__
+        return moved
+
+    def named(self, path: str) -> InvalidRequest:
+        """The same error, about what the request only names at a path: texts have its fields."""
+        named = [
+            replace(
+                each,
+                field=path,
+                description=f"{each.field}: {each.description or each.type}"
+                if each.field
+                else each.description,
+            )
+            for each in self.violations
+        ]
+        moved = InvalidRequest(str(self), named)
+        moved.__cause__ = self.__cause__
+        return moved
+
+    def noting(self, where: str) -> InvalidRequest:
+        """The same error, which says in each text where in a stream of messages it is."""
+        noted = [
+            replace(each, description=f"{each.description or each.type} ({where})")
+            for each in self.violations
+        ]
+        return InvalidRequest.of(noted)
+
+    def of_pod(self) -> InvalidPod:
+        """The same error, whose paths begin at a pod that stands somewhere in the request."""
+        moved = InvalidPod(str(self), self.violations)
+        moved.__cause__ = self.__cause__
+        return moved
+
+
+class InvalidPod(InvalidRequest):
+    """Bad input in a pod: paths begin at the pod.
+
+    Whoever knows where the pod stands in the request says so with :meth:`under`.
+    """
+
+
+class PageTokenMismatch(InvalidRequest):
+    """A page token of a call with other arguments. Begin with the first page."""
+
+    reason: ClassVar[str] = "PAGE_TOKEN_MISMATCH"
 
 
 class NotFound(TopospreadError):
-    """Something named in the request does not exist."""
+    """Something named in the request does not exist.
+
+    Args:
+        message: for people.
+        kind: of what is missing, for example ``Pod``.
+        name: of it, with its namespace where it has one.
+        cluster: where it was looked for.
+    """
+
+    reason: ClassVar[str] = "OBJECT_NOT_FOUND"
+
+    def __init__(self, message: str, kind: str = "", name: str = "", cluster: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.name = name
+        self.cluster = cluster
+
+
+class ClusterNotFound(NotFound):
+    """There is no such cluster; the first write makes one."""
+
+    reason: ClassVar[str] = "CLUSTER_NOT_FOUND"
+
+    def __init__(self, cluster: str, text: str = "") -> None:
+        text = text or "is not known: apply objects to it first"
+        super().__init__(f"cluster {cluster!r} {text}", "Cluster", cluster)
+
+
+class PodNotFound(NotFound):
+    """The pod that a question is about is not in the state."""
+
+    reason: ClassVar[str] = "POD_NOT_FOUND"
+
+
+class ObjectNotFound(NotFound):
+    """There is no such object, reservation or lease."""
 
 
 class PreconditionFailed(TopospreadError):
-    """The caller's view is out of date; ``reason`` is a stable upper-case code."""
-
-    reason = "PRECONDITION_FAILED"
+    """The caller's view is out of date."""
 
 
 class CycleExpired(PreconditionFailed):
     """The cycle is unknown here and the request carries no pod to make it again."""
 
-    reason = "CYCLE_EXPIRED"
+    reason: ClassVar[str] = "CYCLE_EXPIRED"
 
 
 class NodeTableChanged(PreconditionFailed):
     """Indices refer to a node table that is not the current one; fetch it again."""
 
-    reason = "NODE_TABLE_CHANGED"
+    reason: ClassVar[str] = "NODE_TABLE_CHANGED"
+
+    def __init__(self, message: str, current: str = "") -> None:
+        super().__init__(message)
+        if current:
+            self.metadata = {"nodeTableId": current}
 
 
 class IdentityChanged(PreconditionFailed):
     """The store is not the one the index was built from; accept it or replace all kinds."""
 
-    reason = "STORE_IDENTITY_CHANGED"
+    reason: ClassVar[str] = "STORE_IDENTITY_CHANGED"
 
 
 class Fenced(PreconditionFailed):
     """A write's token is not that of the feeder's lease: take the lease, and list again."""
 
-    reason = "FEEDER_FENCED"
+    reason: ClassVar[str] = "FENCED"
+
+    def __init__(self, message: str, holder: str = "") -> None:
+        super().__init__(message)
+        if holder:
+            self.metadata = {"holder": holder}
+
+
+class LeaseLost(PreconditionFailed):
+    """The lease is another's, or has ended: acquire it anew."""
+
+    reason: ClassVar[str] = "LEASE_LOST"
+
+    def __init__(self, message: str, holder: str = "") -> None:
+        super().__init__(message)
+        if holder:
+            self.metadata = {"holder": holder}
+
+
+class NoFeedProgress(PreconditionFailed):
+    """No feed says how far it has read the objects of a kind."""
+
+    reason: ClassVar[str] = "NO_FEED_PROGRESS"
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.metadata = {"kind": kind}
 
 
 class RevisionUnavailable(TopospreadError):
-    """The log does not have a revision: trimmed away, or of another history. List again."""
+    """A revision cannot be read from. List again."""
+
+    reason: ClassVar[str] = "REVISION_OF_OTHER_HISTORY"
+
+
+class RevisionCompacted(RevisionUnavailable):
+    """The log does not reach back to a revision.
+
+    Args:
+        message: for people.
+        oldest: number and tag of the oldest revision that it reaches, where that is known.
+        revision: the same as callers carry it.
+    """
+
+    reason: ClassVar[str] = "REVISION_COMPACTED"
+
+    def __init__(
+        self, message: str, oldest: tuple[int, str] | None = None, revision: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.oldest = oldest
+        if revision:
+            self.metadata = {"oldestRevision": revision}
+
+
+class RevisionOfOtherHistory(RevisionUnavailable):
+    """A revision is of another store, or of the time before it was emptied."""
 
 
 class LimitExceeded(TopospreadError):
-    """A bounded resource is full; the text names the limit."""
+    """Something is full, or too large; the text names the limit."""
 
 
 class RateExceeded(LimitExceeded):
     """The caller calls more often than it may. Retry after ``retry_after`` seconds."""
+
+    reason: ClassVar[str] = "RATE_LIMITED"
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
+class QueueFull(LimitExceeded):
+    """As many requests wait as may."""
+
+    reason: ClassVar[str] = "QUEUE_FULL"
+    retry_after = RETRY_SOON
+
+
+class StreamsFull(LimitExceeded):
+    """As many streams are open as may be."""
+
+    reason: ClassVar[str] = "STREAMS_FULL"
+    retry_after = RETRY_LATER
+
+
+class TooLarge(LimitExceeded):
+    """A request, or its answer, is larger than a limit. Ask for less.
+
+    Args:
+        message: for people.
+        subject: what is limited: a field, or the setting that says how much.
+        limit: the most that there may be.
+    """
+
+    reason: ClassVar[str] = "REQUEST_TOO_LARGE"
+
+    def __init__(self, message: str, subject: str, limit: int) -> None:
+        super().__init__(message)
+        self.subject = subject
+        self.limit = limit
+
+
+class TooManyClusters(LimitExceeded):
+    """The server follows as many clusters as it may: delete one, or raise the limit."""
+
+    reason: ClassVar[str] = "TOO_MANY_CLUSTERS"
+
+    def __init__(self, message: str, limit: int) -> None:
+        super().__init__(message)
+        self.subject = "--max-clusters"
+        self.limit = limit
+
+
 class DeadlineExceeded(TopospreadError):
     """Waiting ended with the caller's deadline."""
+
+    reason: ClassVar[str] = "DEADLINE_EXCEEDED"
 
 
 class CallerGone(TopospreadError):
     """The caller cancelled the call or its connection broke."""
 
+    reason: ClassVar[str] = "CALLER_GONE"
+
 
 class Unauthenticated(TopospreadError):
     """The caller showed nothing that is known here; it is told no more than that."""
+
+    reason: ClassVar[str] = "CREDENTIALS_MISSING"
 
     def __init__(self) -> None:
         super().__init__("a valid token or client certificate is needed")
@@ -143,35 +361,75 @@ class Unauthenticated(TopospreadError):
 class PermissionDenied(TopospreadError):
     """The caller is known and lacks a role. The text names the role. Do not retry."""
 
+    reason: ClassVar[str] = "ROLE_MISSING"
+
+    def __init__(self, role: str, cluster: str = "", where: str = "") -> None:
+        where = where or (f" for cluster {cluster!r}" if cluster else "")
+        super().__init__(f"the role {role} is missing{where}")
+        self.metadata = {"role": role, "cluster": cluster} if cluster else {"role": role}
+
 
 class NotOffered(TopospreadError):
     """This version does not have the call."""
+
+    reason: ClassVar[str] = "METHOD_NOT_SERVED"
 
 
 class Conflict(TopospreadError):
     """Others changed what the decision rests on. Retry after ``retry_after`` seconds."""
 
-    def __init__(self, message: str, retry_after: float = 0.05) -> None:
+    reason: ClassVar[str] = "PLACEMENT_CONFLICT"
+
+    def __init__(self, message: str, retry_after: float | None = 0.05) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-class ReplaceIncomplete(Conflict):
-    """A Replace ended without its commit. Nothing was changed. Send the whole list again."""
+class Superseded(Conflict):
+    """A call is a repeat, and another one holds a node for its pod by now. Do not retry."""
 
-    reason = "REPLACE_INCOMPLETE"
+    reason: ClassVar[str] = "PLACEMENT_SUPERSEDED"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, None)
+
+
+class ReplaceIncomplete(Conflict):
+    """A ReplaceObjects ended without its commit. Nothing was changed. Send the whole list again."""
+
+    reason: ClassVar[str] = "REPLACE_INCOMPLETE"
 
 
 class Unavailable(TopospreadError):
     """Cannot answer now. Retry after ``retry_after`` seconds."""
 
-    def __init__(self, message: str, retry_after: float = 1.0) -> None:
+    reason: ClassVar[str] = "CLUSTER_LOADING"
+
+    def __init__(self, message: str, retry_after: float = RETRY_LATER) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
 class StoreUnavailable(Unavailable):
     """The store is out of reach, read-only or full; nothing was written."""
+
+    reason: ClassVar[str] = "STORE_UNREACHABLE"
+
+
+class ClusterLoading(Unavailable):
+    """The cluster's state is not loaded yet, or is being loaded anew."""
+
+
+class StateTooStale(Unavailable):
+    """The state is older than the caller accepts."""
+
+    reason: ClassVar[str] = "STATE_TOO_STALE"
+
+
+class ShuttingDown(Unavailable):
+    """This server is about to end: call another one."""
+
+    reason: ClassVar[str] = "SHUTTING_DOWN"
 
 
 class ClusterUnavailable(Unavailable):
@@ -180,6 +438,8 @@ class ClusterUnavailable(Unavailable):
 
 class CorruptValue(TopospreadError):
     """A stored value cannot be read; it is skipped, counted and logged with its key."""
+
+    reason: ClassVar[str] = "VALUE_CORRUPT"
 
 
 class ConfigError(TopospreadError):

@@ -46,7 +46,7 @@ def test_everything_wrong_is_said_at_once_and_no_value_is_shown():
         "tokens[0].sha256: not 64 hexadecimal digits",
         "tokens[1].name: not a text, or missing",
         "tokens[1].: a key is unknown",
-        "tokens[1].roles[0]: 'rule' is no role; there are read, decide, write, admin",
+        "tokens[1].roles[0]: 'rule' is no role; there are read, decide, place, write, admin",
         "tokens[2].id: another token has the same",
         "tokens[2].expires: not a time",
         "tokens[2].roles[0]: 'read@' names no cluster",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import urllib.request
 from typing import Any
@@ -14,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.access.callers import AccessFile
+from tests.errors.told import told
 from tests.servers import (
     PATIENCE,
     Peer,
@@ -25,33 +27,47 @@ from tests.servers import (
     two_zones,
     until,
 )
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.connection import Connection
-from topospread_client.errors import BadConnection, NotPermitted
+from topospread.generated.internal.v1 import frames_pb2
+from topospread_client import (
+    BadConnection,
+    Client,
+    Connection,
+    Kind,
+    Unauthenticated,
+)
 from topospread_proto.v1 import (
-    cluster_state_pb2,
-    feed_pb2,
-    frames_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    cluster_state_service_pb2,
+    decision_service_pb2,
+    lease_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    server_service_pb2,
 )
 
 CODE = grpc.StatusCode
-FILES = (spread_engine_pb2, cluster_state_pb2, placement_pb2, planner_pb2, feed_pb2)
+FILES = (
+    decision_service_pb2,
+    cluster_state_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    lease_service_pb2,
+    server_service_pb2,
+)
 ROLES = {
-    "SpreadEngine": "decide",
-    "Planner": "decide",
-    "Placement": "decide",
-    "Placement/ListReservations": "read",
-    "Feed": "write",
-    "ClusterState": "read",
-    "ClusterState/Apply": "write",
-    "ClusterState/Delete": "write",
-    "ClusterState/Replace": "write",
-    "ClusterState/DropCluster": "admin",
-    "ClusterState/AcceptStore": "admin",
+    "DecisionService": "decide",
+    "PlannerService": "decide",
+    "PlacementService": "place",
+    "PlacementService/GetReservation": "read",
+    "PlacementService/ListReservations": "read",
+    "LeaseService": "write",
+    "LeaseService/GetLease": "read",
+    "ServerService": "read",
+    "ClusterStateService": "read",
+    "ClusterStateService/ApplyObjects": "write",
+    "ClusterStateService/DeleteObjects": "write",
+    "ClusterStateService/ReplaceObjects": "write",
+    "ClusterStateService/DeleteCluster": "admin",
+    "ClusterStateService/AcceptStore": "admin",
 }
 CALLS = [
     (f"/{service.full_name}/{method.name}", ROLES.get(f"{name}/{method.name}", ROLES[name]))
@@ -59,10 +75,11 @@ CALLS = [
     for name, service in file.DESCRIPTOR.services_by_name.items()
     for method in service.methods
 ]
-UNKNOWN = ["/topospread.v1.ClusterState/Nothing", "/nothing.Nothing/Nothing", "/a/b/c"]
-LIST = "/topospread.v1.ClusterState/ListClusters"
+UNKNOWN = ["/topospread.v1.ClusterStateService/Nothing", "/nothing.Nothing/Nothing", "/a/b/c"]
+LIST = "/topospread.v1.ClusterStateService/ListClusters"
+OF_ALL = ("/ListClusters", "/GetServerInfo")
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-BELOW = {"read": None, "decide": "write", "write": "decide", "admin": "write"}
+BELOW = {"read": None, "decide": "write", "place": "decide", "write": "decide", "admin": "write"}
 """A role that does not include the one that is asked for."""
 
 
@@ -72,6 +89,7 @@ def access(tmp_path_factory):
         tmp_path_factory.mktemp("access") / "access.yaml",
         read=["read"],
         decide=["decide"],
+        place=["place"],
         write=["write"],
         admin=["admin"],
         none=["admin@elsewhere"],
@@ -86,8 +104,10 @@ def server(access):
         Peer(server.address) as peer,
     ):
         for cluster in ("default", "ours", "shown"):
-            request = cluster_state_pb2.ApplyRequest(cluster=cluster, objects=two_zones())
-            peer.state.Apply(request, metadata=access.bearer("admin"), timeout=PATIENCE)
+            request = cluster_state_service_pb2.ApplyObjectsRequest(
+                cluster=cluster, objects=two_zones()
+            )
+            peer.state.ApplyObjects(request, metadata=access.bearer("admin"), timeout=PATIENCE)
         yield server
 
 
@@ -118,23 +138,23 @@ def answered(call) -> bool:
 
 def about(path: str, cluster: str) -> bytes:
     """A request about a cluster, and otherwise empty."""
-    if path.endswith("/Replace"):
+    if path.endswith("/ReplaceObjects"):
         return replacement(cluster=cluster)[0].SerializeToString()
-    if path.endswith("/Watch"):
+    if path.endswith("/WatchObjects"):
         # One that ends at once.
-        request = cluster_state_pb2.WatchRequest(cluster=cluster, revision="none")
+        request = cluster_state_service_pb2.WatchObjectsRequest(cluster=cluster, revision="none")
         return request.SerializeToString()
-    if path.endswith("/EvaluateStream"):
-        asked = spread_engine_pb2.EvaluateRequest(cluster=cluster)
-        stream = spread_engine_pb2.EvaluateStreamRequest(id=1, request=asked)
+    if path.endswith("/StreamEvaluatePods"):
+        asked = decision_service_pb2.EvaluatePodRequest(cluster=cluster)
+        stream = decision_service_pb2.StreamEvaluatePodsRequest(id=1, evaluate=asked)
         return stream.SerializeToString()
     return frames_pb2.ClusterFrame(cluster=cluster).SerializeToString()
 
 
 def status_of(call) -> tuple[grpc.StatusCode, str]:
     """How a call ended, or the one question of a stream."""
-    if call.answer is not None and call.path.endswith("/EvaluateStream"):
-        answer = spread_engine_pb2.EvaluateStreamResponse.FromString(call.answer)
+    if call.answer is not None and call.path.endswith("/StreamEvaluatePods"):
+        answer = decision_service_pb2.StreamEvaluatePodsResponse.FromString(call.answer)
         by_number = {code.value[0]: code for code in CODE}
         return by_number[answer.error.code], answer.error.message
     return call.code(), call.details()
@@ -160,7 +180,11 @@ def test_a_stranger_learns_nothing_but_health(peer, shown):
             call = ended(peer, path, shown, raw)
             assert call.code() is CODE.UNAUTHENTICATED
             assert call.details() == "a valid token or client certificate is needed"
-            assert {key for key, _ in call.trailing_metadata()} <= {"traceparent"}
+            trailers = {key for key, _ in call.trailing_metadata()}
+            assert trailers <= {"traceparent", "grpc-status-details-bin"}
+            found = told(call)
+            found.check("CREDENTIALS_MISSING")
+            assert found.metadata == {}
 
 
 @pytest.mark.parametrize(("path", "role"), CALLS)
@@ -172,9 +196,7 @@ def test_each_call_needs_its_role(peer, access, path, role):
         assert status_of(refused) == (CODE.PERMISSION_DENIED, f"the role {role} is missing")
 
 
-@pytest.mark.parametrize(
-    ("path", "role"), [each for each in CALLS if not each[0].endswith("/ListClusters")]
-)
+@pytest.mark.parametrize(("path", "role"), [each for each in CALLS if not each[0].endswith(OF_ALL)])
 def test_a_role_of_one_cluster_is_worth_nothing_in_another(peer, access, path, role):
     there = ended(peer, path, access.bearer("admin"), about(path, "nowhere"))
     if there.code() is CODE.UNIMPLEMENTED:
@@ -183,7 +205,7 @@ def test_a_role_of_one_cluster_is_worth_nothing_in_another(peer, access, path, r
         call = ended(peer, path, access.bearer("bound"), about(path, cluster))
         said = f"the role {role} is missing for cluster {named!r}"
         assert status_of(call) == (CODE.PERMISSION_DENIED, said)
-    if not path.endswith("DropCluster"):
+    if not path.endswith("DeleteCluster"):
         call = ended(peer, path, access.bearer("bound"), about(path, "ours"))
         assert status_of(call)[0] not in {CODE.PERMISSION_DENIED, CODE.UNAUTHENTICATED}
     if role != "read":
@@ -194,10 +216,15 @@ def test_a_role_of_one_cluster_is_worth_nothing_in_another(peer, access, path, r
 def test_a_cluster_that_is_named_twice_is_judged_as_it_is_read(peer, access):
     # Of a field that comes twice the last one holds, for the check as well as for the call.
     raw = about("", "ours") + about("", "default")
-    call = ended(peer, "/topospread.v1.ClusterState/NodeTable", access.bearer("bound"), raw)
+    call = ended(
+        peer, "/topospread.v1.ClusterStateService/GetNodeTable", access.bearer("bound"), raw
+    )
     assert call.code() is CODE.PERMISSION_DENIED
     call = ended(
-        peer, "/topospread.v1.ClusterState/NodeTable", access.bearer("bound"), b"\x0a\x01\xff"
+        peer,
+        "/topospread.v1.ClusterStateService/GetNodeTable",
+        access.bearer("bound"),
+        b"\x0a\x01\xff",
     )
     assert call.code() is CODE.INVALID_ARGUMENT
 
@@ -205,7 +232,9 @@ def test_a_cluster_that_is_named_twice_is_judged_as_it_is_read(peer, access):
 def test_clusters_are_listed_as_far_as_they_may_be_read(peer, access):
     def listed(name):
         answer = peer.state.ListClusters(
-            cluster_state_pb2.ListClustersRequest(), metadata=access.bearer(name), timeout=PATIENCE
+            cluster_state_service_pb2.ListClustersRequest(),
+            metadata=access.bearer(name),
+            timeout=PATIENCE,
         )
         return {cluster.name for cluster in answer.clusters}
 
@@ -228,8 +257,19 @@ def test_an_unknown_method_is_unimplemented_for_whoever_is_known(peer, access, p
     assert ended(peer, path, access.bearer("read")).code() is CODE.UNIMPLEMENTED
 
 
+REASONS = {401: "CREDENTIALS_MISSING", 403: "ROLE_MISSING", 404: "METHOD_NOT_SERVED"}
+
+
+def text_of(error: dict[str, Any], reason: str) -> str:
+    """The text of an error that says no more than its reason."""
+    (detail,) = error.pop("Details")
+    assert detail["reason"] == reason
+    (text,) = error.values()
+    return str(text)
+
+
 def page(server, path: str, token: str | None = None) -> tuple[int, str, str]:
-    """Status, body and challenge of a page."""
+    """Status, text and challenge of a page."""
     request = urllib.request.Request(f"http://{server.http_address}{path}")
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
@@ -238,13 +278,16 @@ def page(server, path: str, token: str | None = None) -> tuple[int, str, str]:
             return answer.status, answer.read().decode(), ""
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, error.read().decode(), error.headers.get("WWW-Authenticate", "")
+            body = error.read().decode()
+            if error.headers["Content-Type"] == "application/json":
+                body = text_of(json.loads(body), REASONS[error.code])
+            return error.code, body, error.headers.get("WWW-Authenticate", "")
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/metrics/", "/nothing", "//livez", "/livez/x"])
 def test_pages_but_health_are_closed_to_strangers(server, access, path):
     for token in (None, "", "tsp_0000000000000000_x", "x" * 4000):
-        said = (401, "a valid token or client certificate is needed\n", "Bearer")
+        said = (401, "a valid token or client certificate is needed", "Bearer")
         assert page(server, path, token) == said
     assert page(server, path, access.tokens["admin"].text)[0] in {200, 404}
 
@@ -265,14 +308,14 @@ def test_reasons_are_for_those_who_may_read(access, tmp_path):
 def test_metrics_name_all_clusters_and_need_read_in_all(server, access):
     assert page(server, "/metrics", access.tokens["read"].text)[0] == 200
     refused = page(server, "/metrics", access.tokens["bound"].text)
-    assert refused[:2] == (403, "the role read is missing for all clusters\n")
+    assert refused[:2] == (403, "the role read is missing for all clusters")
 
 
 def test_paths_of_others_need_decide(server, access):
     assert page(server, "/filter", access.tokens["decide"].text)[0] == 404
     assert page(server, "/filter", access.tokens["read"].text)[:2] == (
         403,
-        "the role decide is missing\n",
+        "the role decide is missing",
     )
 
 
@@ -303,13 +346,15 @@ def test_tokens_come_and_go_while_the_server_runs(tmp_path):
 def test_streams_of_a_revoked_token_end(tmp_path):
     access = AccessFile(tmp_path / "access.yaml", watcher=["read"], asker=["decide"], w=["write"])
     with served(access_file=str(access)) as server, Peer(server.address) as peer:
-        applied = cluster_state_pb2.ApplyRequest(objects=two_zones())
-        peer.state.Apply(applied, metadata=access.bearer("w"), timeout=PATIENCE)
-        watch = peer.state.Watch(
-            cluster_state_pb2.WatchRequest(), metadata=access.bearer("watcher"), timeout=PATIENCE
+        applied = cluster_state_service_pb2.ApplyObjectsRequest(objects=two_zones())
+        peer.state.ApplyObjects(applied, metadata=access.bearer("w"), timeout=PATIENCE)
+        watch = peer.state.WatchObjects(
+            cluster_state_service_pb2.WatchObjectsRequest(),
+            metadata=access.bearer("watcher"),
+            timeout=PATIENCE,
         )
         questions = [
-            spread_engine_pb2.EvaluateStreamRequest(id=i, request=evaluate_request())
+            decision_service_pb2.StreamEvaluatePodsRequest(id=i, evaluate=evaluate_request())
             for i in (1, 2)
         ]
         revoked: list[bool] = []
@@ -319,10 +364,10 @@ def test_streams_of_a_revoked_token_end(tmp_path):
             until(lambda: bool(revoked), "the token is revoked")
             yield questions[1]
 
-        stream = peer.engine.EvaluateStream(
+        stream = peer.engine.StreamEvaluatePods(
             asked(), metadata=access.bearer("asker"), timeout=PATIENCE
         )
-        assert next(stream).response.feasible == 1
+        assert next(stream).evaluate.feasible_node_count == 1
         access.remove("watcher")
         access.remove("asker")
         access.write()
@@ -357,21 +402,23 @@ def test_certificates_are_told_by_their_names(tmp_path):
 
         def code(path: str, shown, metadata=()):
             with Peer(server.address, shown) as peer:
-                call = ended(peer, f"/topospread.v1.{path}", metadata)
+                raw = about(path, "default")
+                call = ended(peer, f"/topospread.v1.{path}", metadata, raw)
                 return CODE.OK if answered(call) else call.code()
 
         scheduler = credentials("x.example.org", common_name="scheduler")
-        assert code("SpreadEngine/Evaluate", scheduler) is CODE.INVALID_ARGUMENT
-        assert code("ClusterState/Apply", scheduler) is CODE.PERMISSION_DENIED
+        assert code("DecisionService/EvaluatePod", scheduler) is CODE.INVALID_ARGUMENT
+        assert code("ClusterStateService/ApplyObjects", scheduler) is CODE.PERMISSION_DENIED
         reader = credentials("reader.example.org")
-        assert code("ClusterState/ListClusters", reader) is CODE.OK
-        assert code("SpreadEngine/Evaluate", reader) is CODE.PERMISSION_DENIED
+        assert code("ClusterStateService/ListClusters", reader) is CODE.OK
+        assert code("DecisionService/EvaluatePod", reader) is CODE.PERMISSION_DENIED
         stranger = credentials("other.example.org", common_name="reader.example.org")
-        assert code("ClusterState/ListClusters", stranger) is CODE.UNAUTHENTICATED
+        assert code("ClusterStateService/ListClusters", stranger) is CODE.UNAUTHENTICATED
         # What a token says goes before what a certificate says, for better or worse.
-        assert code("ClusterState/DropCluster", reader, access.bearer("token")) is CODE.OK
+        found = code("ClusterStateService/DeleteCluster", reader, access.bearer("token"))
+        assert found is CODE.NOT_FOUND  # there is no cluster
         bad = (("authorization", "Bearer nothing"),)
-        assert code("ClusterState/ListClusters", reader, bad) is CODE.UNAUTHENTICATED
+        assert code("ClusterStateService/ListClusters", reader, bad) is CODE.UNAUTHENTICATED
 
 
 def test_http_tells_certificates_by_their_names(tmp_path):
@@ -423,25 +470,26 @@ def test_the_client_shows_its_token_with_each_call(server, access, tmp_path):
     ):
         assert token not in repr(connection)
         with Client(connection) as client:
-            assert client.clusters().clusters
-            client.apply([node("more", "a")], cluster="client")
-            assert list(client.list(Kind.NODE, cluster="client"))
-            with client.evaluate_stream() as stream:
-                assert stream.evaluate({"metadata": {"name": "p"}}, cluster="client").nodes == 1
-    with Client(server.address) as client, pytest.raises(NotPermitted, match="valid token"):
-        client.clusters()
+            assert list(client.list_clusters())
+            client.apply_objects([node("more", "a")], cluster="client")
+            assert list(client.list_objects(Kind.NODE, cluster="client"))
+            with client.stream_evaluate_pods() as stream:
+                found = stream.evaluate_pod({"metadata": {"name": "p"}}, cluster="client")
+                assert found.node_count == 1
+    with Client(server.address) as client, pytest.raises(Unauthenticated, match="valid token"):
+        client.get_server_info()
 
 
 def test_a_client_takes_up_an_exchanged_token(server, access, tmp_path):
     file = tmp_path / "token"
     file.write_text("not-yet")
     with Client(Connection(server.address, token_file=file)) as client:
-        with pytest.raises(NotPermitted):
-            client.clusters()
+        with pytest.raises(Unauthenticated):
+            list(client.list_clusters())
         file.write_text(access.tokens["read"].text)
-        assert client.clusters().clusters
+        assert list(client.list_clusters())
         file.unlink()
-        assert client.clusters().clusters
+        assert list(client.list_clusters())
 
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"\xff", b"a\0b", b"a\nb"])

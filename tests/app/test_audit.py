@@ -29,38 +29,49 @@ from topospread.access.callers import ANYBODY
 from topospread.access.refusals import LINES_OF_ALL, LINES_OF_ONE, SECONDS_OF_ONE, Refusals
 from topospread.errors import NotFound, PermissionDenied, RateExceeded, Unauthenticated
 from topospread.telemetry.logs import start_logging
-from topospread_client.manifests import pod_from_manifest
-from topospread_proto.v1 import cluster_state_pb2 as pb
-from topospread_proto.v1 import feed_pb2, feed_pb2_grpc, placement_pb2, placement_pb2_grpc
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_client import pod_from_manifest
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import (
+    common_pb2,
+    lease_service_pb2,
+    lease_service_pb2_grpc,
+    placement_service_pb2,
+    placement_service_pb2_grpc,
+)
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 CHANGES = {
-    "ClusterState/Apply": True,
-    "ClusterState/Delete": True,
-    "ClusterState/Replace": True,
-    "ClusterState/Get": False,
-    "ClusterState/List": False,
-    "ClusterState/Watch": False,
-    "ClusterState/NodeTable": False,
-    "ClusterState/ListClusters": False,
-    "ClusterState/DropCluster": True,
-    "ClusterState/AcceptStore": True,
-    "Feed/Hold": True,
-    "Feed/Leave": True,
-    "Placement/Place": True,
-    "Placement/Reserve": True,
-    "Placement/Release": True,
-    "Placement/ListReservations": False,
-    "Planner/Simulate": False,
-    "Planner/RankForDeletion": False,
-    "Planner/PlanRebalance": False,
-    "SpreadEngine/PreFilter": False,
-    "SpreadEngine/Filter": False,
-    "SpreadEngine/Score": False,
-    "SpreadEngine/Evaluate": False,
-    "SpreadEngine/EvaluateStream": False,
-    "SpreadEngine/BatchEvaluate": False,
-    "SpreadEngine/Explain": False,
+    "ClusterStateService/ApplyObjects": True,
+    "ClusterStateService/DeleteObjects": True,
+    "ClusterStateService/ReplaceObjects": True,
+    "ClusterStateService/GetObject": False,
+    "ClusterStateService/ListObjects": False,
+    "ClusterStateService/WatchObjects": False,
+    "ClusterStateService/GetNodeTable": False,
+    "ClusterStateService/GetCluster": False,
+    "ClusterStateService/ListClusters": False,
+    "ClusterStateService/DeleteCluster": True,
+    "ClusterStateService/AcceptStore": True,
+    "LeaseService/AcquireLease": True,
+    "LeaseService/RenewLease": True,
+    "LeaseService/ReleaseLease": True,
+    "LeaseService/GetLease": False,
+    "PlacementService/PlacePod": True,
+    "PlacementService/ReserveNode": True,
+    "PlacementService/ReleaseReservation": True,
+    "PlacementService/GetReservation": False,
+    "PlacementService/ListReservations": False,
+    "PlannerService/Simulate": False,
+    "PlannerService/RankDeletions": False,
+    "PlannerService/PlanRebalance": False,
+    "DecisionService/PreFilter": False,
+    "DecisionService/Filter": False,
+    "DecisionService/Score": False,
+    "DecisionService/EvaluatePod": False,
+    "DecisionService/StreamEvaluatePods": False,
+    "DecisionService/BatchEvaluatePods": False,
+    "DecisionService/ExplainPod": False,
+    "ServerService/GetServerInfo": False,
     "Expander/BestOptions": False,
 }
 """All calls: whether each changes something, so that it has a line, or reads only."""
@@ -82,7 +93,7 @@ def lines():
 def test_each_change_has_a_line(lines, tmp_path):
     access = AccessFile(tmp_path / "access.yaml", feeder=["write"], boss=["admin"])
     with served(access_file=str(access)) as server, Peer(server.address) as peer:
-        places: Any = placement_pb2_grpc.PlacementStub(peer.channel)
+        places: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
         pod = pod_from_manifest(incoming())
 
         def made(call: Any, request: Any, name: str = "boss") -> tuple[Any, dict[str, Any]]:
@@ -94,27 +105,44 @@ def test_each_change_has_a_line(lines, tmp_path):
             assert (line["address"], line["code"]) == ("127.0.0.1", "OK")
             assert line["caller"] == name
             assert line["cluster"] == "default"
-            assert line.get("revision", "") == getattr(answer, "revision", "")
+            assert line.get("revision", "") == answer.meta.revision
             return answer, line
 
-        _, line = made(peer.state.Apply, pb.ApplyRequest(objects=two_zones()), "feeder")
-        assert (line["call"], line["outcomes"]) == ("ClusterState/Apply", {"created": 6})
-        removed = pb.ObjectReference(kind=pb.KIND_POD, namespace="default", name="web-0")
-        _, line = made(peer.state.Delete, pb.DeleteRequest(objects=[removed]))
-        assert (line["call"], line["outcomes"]) == ("ClusterState/Delete", {"deleted": 1})
-        placed, line = made(places.Place, placement_pb2.PlaceRequest(pod=pod))
-        assert line["pod"] == "default/incoming"
+        _, line = made(
+            peer.state.ApplyObjects, pb.ApplyObjectsRequest(objects=two_zones()), "feeder"
+        )
+        assert (line["call"], line["outcomes"]) == (
+            "ClusterStateService/ApplyObjects",
+            {"created": 6},
+        )
+        removed = pb.ObjectReference(kind=common_pb2.KIND_POD, namespace="default", name="web-0")
+        _, line = made(peer.state.DeleteObjects, pb.DeleteObjectsRequest(objects=[removed]))
+        assert (line["call"], line["outcomes"]) == (
+            "ClusterStateService/DeleteObjects",
+            {"deleted": 1},
+        )
+        placed, line = made(
+            places.PlacePod,
+            placement_service_pb2.PlacePodRequest(pod=common_pb2.PodSource(object=pod)),
+        )
+        assert (line["pod"], line["verdict"]) == ("default/incoming", "Success")
         assert line["node"] == placed.node != ""
-        again = placement_pb2.ReserveRequest(pod=pod, node=placed.node)
-        assert made(places.Reserve, again)[1]["node"] == placed.node
-        release = placement_pb2.ReleaseRequest(name="incoming")
-        assert made(places.Release, release)[1]["released"] is True
-        made(peer.state.AcceptStore, pb.AcceptStoreRequest())
-        content = replacement(node("only", "a"), kind=pb.KIND_NODE)
-        _, line = made(peer.state.Replace, iter(content))
+        again = placement_service_pb2.ReserveNodeRequest(
+            pod=common_pb2.PodSource(object=pod), node=placed.node
+        )
+        assert made(places.ReserveNode, again)[1]["node"] == placed.node
+        held = common_pb2.PodReference(name="incoming")
+        release = placement_service_pb2.ReleaseReservationRequest(pod=held)
+        assert made(places.ReleaseReservation, release)[1]["released"] is True
+        identity = server._store.head("default").identity
+        accept = pb.AcceptStoreRequest(cluster="default", store_identity=identity)
+        assert made(peer.state.AcceptStore, accept)[1]["store_identity"] == identity
+        content = replacement(node("only", "a"), kind=common_pb2.KIND_NODE)
+        _, line = made(peer.state.ReplaceObjects, iter(content))
         assert (line["kind"], line["outcomes"]) == ("node", {"created": 1, "deleted": 3})
         assert (line["objects"], line["committed"]) == (1, True)
-        assert made(peer.state.DropCluster, pb.DropClusterRequest())[1]["objects"] == 3
+        drop = pb.DeleteClusterRequest(cluster="default")
+        assert made(peer.state.DeleteCluster, drop)[1]["objects"] == 3
 
 
 def test_what_fails_has_a_line_as_well_and_reading_has_none(lines):
@@ -122,15 +150,15 @@ def test_what_fails_has_a_line_as_well_and_reading_has_none(lines):
         peer.apply(*two_zones(), cluster="one")
         peer.evaluate(cluster="one")
         peer.state.ListClusters(pb.ListClustersRequest(), timeout=PATIENCE)
-        twice = pb.ApplyRequest(cluster="one", objects=[node("x", "a"), node("x", "b")])
+        twice = pb.ApplyObjectsRequest(cluster="one", objects=[node("x", "a"), node("x", "b")])
         with pytest.raises(grpc.RpcError):
-            peer.state.Apply(twice, timeout=PATIENCE)
+            peer.state.ApplyObjects(twice, timeout=PATIENCE)
         with pytest.raises(grpc.RpcError):
-            peer.engine.Evaluate(evaluate_request(cluster="two"), timeout=PATIENCE)
+            peer.engine.EvaluatePod(evaluate_request(cluster="two"), timeout=PATIENCE)
     told = [(line["call"], line["code"], line["caller"]) for line in lines()]
     assert told == [
-        ("ClusterState/Apply", "OK", "anybody"),
-        ("ClusterState/Apply", "INVALID_ARGUMENT", "anybody"),
+        ("ClusterStateService/ApplyObjects", "OK", "anybody"),
+        ("ClusterStateService/ApplyObjects", "INVALID_ARGUMENT", "anybody"),
     ]
 
 
@@ -166,7 +194,7 @@ def test_a_filter_that_holds_a_node_says_which(lines):
         assert scheduler.post(f"{url}/place", content=b"[").status_code == 400
     _, held, failed = lines()
     assert (held["call"], held["caller"], held["code"]) == ("Extender/filter", "anybody", "OK")
-    assert (held["pod"], held["node"], held["status"]) == ("default/incoming", "b1", 0)
+    assert (held["pod"], held["node"], held["verdict"]) == ("default/incoming", "b1", "Success")
     assert (held["cluster"], held["already_bound"]) == ("default", False)
     assert held["revision"]
     assert (failed["call"], failed["code"]) == ("Extender/filter", "INVALID_ARGUMENT")
@@ -179,14 +207,27 @@ def test_lines_of_hostile_names_are_short_and_soon_written(lines, pump):
     pod = pod_from_manifest(incoming())
     pod.metadata.name = name
     with served() as server, Peer(server.address) as peer:
-        places: Any = placement_pb2_grpc.PlacementStub(peer.channel)
-        feed: Any = feed_pb2_grpc.FeedStub(peer.channel)
+        places: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
+        feed: Any = lease_service_pb2_grpc.LeaseServiceStub(peer.channel)
         calls = [
-            (places.Release, placement_pb2.ReleaseRequest(name=name, namespace=name)),
-            (places.Place, placement_pb2.PlaceRequest(pod=pod)),
-            (places.Reserve, placement_pb2.ReserveRequest(pod=pod, node=name)),
-            (feed.Hold, feed_pb2.HoldRequest(holder=name)),
-            (peer.state.DropCluster, pb.DropClusterRequest(cluster=name)),
+            (
+                places.ReleaseReservation,
+                placement_service_pb2.ReleaseReservationRequest(
+                    pod=common_pb2.PodReference(name=name, namespace=name)
+                ),
+            ),
+            (
+                places.PlacePod,
+                placement_service_pb2.PlacePodRequest(pod=common_pb2.PodSource(object=pod)),
+            ),
+            (
+                places.ReserveNode,
+                placement_service_pb2.ReserveNodeRequest(
+                    pod=common_pb2.PodSource(object=pod), node=name
+                ),
+            ),
+            (feed.AcquireLease, lease_service_pb2.AcquireLeaseRequest(holder_identity=name)),
+            (peer.state.DeleteCluster, pb.DeleteClusterRequest(cluster=name)),
         ]
         peer.apply(*two_zones())
         begun = time.process_time()
@@ -194,7 +235,7 @@ def test_lines_of_hostile_names_are_short_and_soon_written(lines, pump):
             with suppress(grpc.RpcError):
                 call(request, timeout=PATIENCE)
         assert time.process_time() - begun < 10
-    assert [line["code"] for line in lines()].count("INVALID_ARGUMENT") == len(calls) - 1
+    assert [line["code"] for line in lines()].count("INVALID_ARGUMENT") == len(calls)
     assert all(len(json.dumps(line)) < 6 * 1024 for line in lines())
 
 
@@ -222,18 +263,18 @@ def refused(peer: Peer, path: str, metadata: Any, *raws: bytes) -> grpc.StatusCo
         code: grpc.StatusCode = call.code()
         return code
     call.cancel()
-    number = engine_pb.EvaluateStreamResponse.FromString(answer).error.code
+    number = engine_pb.StreamEvaluatePodsResponse.FromString(answer).error.code
     return next(code for code in grpc.StatusCode if code.value[0] == number)
 
 
-APPLY = "/topospread.v1.ClusterState/Apply"
-REPLACE = "/topospread.v1.ClusterState/Replace"
-ASK = "/topospread.v1.SpreadEngine/EvaluateStream"
+APPLY = "/topospread.v1.ClusterStateService/ApplyObjects"
+REPLACE = "/topospread.v1.ClusterStateService/ReplaceObjects"
+ASK = "/topospread.v1.DecisionService/StreamEvaluatePods"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 ELSEWHERE = {
-    APPLY: pb.ApplyRequest(cluster="theirs"),
+    APPLY: pb.ApplyObjectsRequest(cluster="theirs"),
     REPLACE: replacement(cluster="theirs")[0],
-    ASK: engine_pb.EvaluateStreamRequest(id=1, request=evaluate_request(cluster="theirs")),
+    ASK: engine_pb.StreamEvaluatePodsRequest(id=1, evaluate=evaluate_request(cluster="theirs")),
 }
 
 
@@ -249,8 +290,8 @@ def test_calls_that_are_refused_have_one_line_each(guarded, lines):
         assert refused(peer, path, access.bearer("ours"), raw) is denied
     told = [(line["call"], line["caller"], line["code"]) for line in lines()]
     assert told[:4] == [
-        ("ClusterState/Apply", "stranger", "UNAUTHENTICATED"),
-        ("SpreadEngine/EvaluateStream", "stranger", "UNAUTHENTICATED"),
+        ("ClusterStateService/ApplyObjects", "stranger", "UNAUTHENTICATED"),
+        ("DecisionService/StreamEvaluatePods", "stranger", "UNAUTHENTICATED"),
         ("reflection", "stranger", "UNAUTHENTICATED"),
         ("unknown", "stranger", "UNAUTHENTICATED"),
     ]
@@ -309,7 +350,7 @@ def test_calls_past_the_rate_have_a_line(lines):
         page = httpx.get(f"http://{server.http_address}/metrics", timeout=PATIENCE, trust_env=False)
         assert page.status_code == 429
     _, call, page_line = lines()
-    assert (call["call"], call["caller"]) == ("ClusterState/Apply", "anybody")
+    assert (call["call"], call["caller"]) == ("ClusterStateService/ApplyObjects", "anybody")
     assert (page_line["call"], page_line["code"]) == ("HTTP /metrics", "RESOURCE_EXHAUSTED")
     assert call["reason"].startswith("more than 0.001 calls a second")
 

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from tests.access.callers import AccessFile
 from tests.servers import PATIENCE, Peer, served
 from topospread.access.certificates import names_of_pem
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +164,7 @@ def let_in(
     with Peer(server.address, credentials) as peer:
         for call, request in (
             (peer.state.ListClusters, pb.ListClustersRequest()),
-            (peer.engine.Evaluate, pb.ListClustersRequest()),
+            (peer.engine.EvaluatePod, pb.ListClustersRequest()),
         ):
             try:
                 call(request, timeout=PATIENCE)

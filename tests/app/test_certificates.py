@@ -16,7 +16,7 @@ import trustme
 from tests.servers import PATIENCE, Peer, ServerProcess, served, until
 from tests.telemetry.expositions import value
 from topospread.transports.grpc import server as grpc_server
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,12 +19,17 @@ from tests.servers import PATIENCE, Peer, incoming, node, pod, served, two_zones
 from tests.transports.expander.requests import sample
 from tests.upgrade.descriptors import current
 from tests.upgrade.story import Api, Step, told_to
-from topospread_client.manifests import pod_from_manifest
-from topospread_proto.v1 import cluster_state_pb2
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_client import pod_from_manifest
+from topospread_proto.v1 import (
+    cluster_state_service_pb2,
+    common_pb2,
+    server_service_pb2,
+    server_service_pb2_grpc,
+)
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 DOORS = yaml.safe_load((Path(__file__).parent / "doors.yaml").read_text())
-CALLERS = ("stranger", "read", "decide", "write", "admin", "ours")
+CALLERS = ("stranger", "read", "decide", "place", "write", "admin", "ours")
 SECRET = "hidden"
 """The name of a cluster, and part of the name of all that is in it."""
 ABSENT = "absent"
@@ -37,6 +42,7 @@ def access(tmp_path_factory):
         tmp_path_factory.mktemp("access") / "access.yaml",
         read=["read"],
         decide=["decide"],
+        place=["place"],
         write=["write"],
         admin=["admin"],
         ours=["admin@ours"],
@@ -68,8 +74,8 @@ def fill(peer: Peer, access: AccessFile) -> None:
     nodes = [node(f"{SECRET}-{name}", f"{SECRET}-zone") for name in "ab"]
     hidden = [*nodes, pod(f"{SECRET}-pod", f"{SECRET}-a")]
     for cluster, objects in (("ours", two_zones()), (SECRET, hidden)):
-        request = cluster_state_pb2.ApplyRequest(cluster=cluster, objects=objects)
-        peer.state.Apply(request, metadata=access.bearer("admin"), timeout=PATIENCE)
+        request = cluster_state_service_pb2.ApplyObjectsRequest(cluster=cluster, objects=objects)
+        peer.state.ApplyObjects(request, metadata=access.bearer("admin"), timeout=PATIENCE)
 
 
 def bearer(access: AccessFile, caller: str) -> tuple[tuple[str, str], ...]:
@@ -150,15 +156,17 @@ def test_that_strangers_reach_the_expander_is_said_at_the_start(access, caplog):
 # ------------------------------ one cluster's own
 
 
+NONE = {"revision": "none", "fencing_token": "1"}
+"""What stands for that which answers told."""
+
+
 def of_cluster(request: dict[str, Any], cluster: str) -> dict[str, Any]:
     """The same request about another cluster, and at no revision in particular."""
-    found: dict[str, Any] = {
-        key: "none" if key == "revision" else each for key, each in request.items()
-    }
+    found: dict[str, Any] = {key: NONE.get(key, each) for key, each in request.items()}
     if "start" in found:
         found["start"] = {**found["start"], "cluster": cluster}
-    if "request" in found:
-        found["request"] = of_cluster(found["request"], cluster)
+    if "evaluate" in found:
+        found["evaluate"] = of_cluster(found["evaluate"], cluster)
     return found | ({"cluster": cluster} if "cluster" in found else {})
 
 
@@ -184,7 +192,7 @@ def heard(peer: Peer, step: Step, cluster: str, metadata: Any) -> list[str]:
 
 def asked_by_our_own() -> list[Step]:
     """The calls of the story but what ends a cluster, and what is about no cluster of ours."""
-    left_out = ("DropCluster", "BestOptions")
+    left_out = ("DeleteCluster", "BestOptions")
     return [step for step in told_to(current()) if not step.call.endswith(left_out)]
 
 
@@ -210,7 +218,7 @@ def test_of_a_cluster_that_is_not_theirs_they_hear_what_they_asked_and_no_more(s
     metadata = access.bearer("ours")
     with Peer(server.address) as peer:
         for step in asked_by_our_own():
-            if step.call.endswith("ListClusters"):
+            if step.call.endswith(("ListClusters", "GetServerInfo")):
                 continue
             there, elsewhere = (
                 heard(peer, step, cluster, metadata) for cluster in (SECRET, ABSENT)
@@ -227,19 +235,27 @@ def without_trace(text: str) -> str:
 
 def test_what_tells_of_all_clusters_is_for_those_who_may_read_them(server, access):
     with Peer(server.address) as peer:
+        servers: Any = server_service_pb2_grpc.ServerServiceStub(peer.channel)
         for caller, everything in (("read", True), ("ours", False)):
-            answer = peer.state.ListClusters(
-                cluster_state_pb2.ListClustersRequest(),
+            told = servers.GetServerInfo(
+                server_service_pb2.GetServerInfoRequest(),
                 metadata=access.bearer(caller),
                 timeout=PATIENCE,
             )
-            assert bool(answer.store) is everything
+            assert bool(told.store) is everything
+            answer = peer.state.ListClusters(
+                cluster_state_service_pb2.ListClustersRequest(),
+                metadata=access.bearer(caller),
+                timeout=PATIENCE,
+            )
             assert (SECRET in {each.name for each in answer.clusters}) is everything
 
 
 def test_a_cycle_of_another_cluster_is_as_good_as_none(server, access):
     with Peer(server.address) as peer:
-        asked = engine_pb.PreFilterRequest(cluster=SECRET, pod=pod_from_manifest(incoming()))
+        asked = engine_pb.PreFilterRequest(
+            cluster=SECRET, pod=common_pb2.PodSource(object=pod_from_manifest(incoming()))
+        )
         begun = peer.engine.PreFilter(asked, metadata=access.bearer("admin"), timeout=PATIENCE)
         stolen = engine_pb.FilterRequest(cluster="ours", cycle=begun.cycle)
         with pytest.raises(grpc.RpcError) as refused:
@@ -249,13 +265,13 @@ def test_a_cycle_of_another_cluster_is_as_good_as_none(server, access):
 
 def test_a_page_of_another_cluster_leads_into_ones_own(server, access):
     with Peer(server.address) as peer:
-        listed = cluster_state_pb2.ListRequest(
-            cluster=SECRET, kind=cluster_state_pb2.KIND_NODE, page_size=1
+        listed = cluster_state_service_pb2.ListObjectsRequest(
+            cluster=SECRET, kind=common_pb2.KIND_NODE, page_size=1
         )
-        page = peer.state.List(listed, metadata=access.bearer("admin"), timeout=PATIENCE)
+        page = peer.state.ListObjects(listed, metadata=access.bearer("admin"), timeout=PATIENCE)
         assert page.next_page_token
         step = Step(
-            "topospread.v1.ClusterState/List",
+            "topospread.v1.ClusterStateService/ListObjects",
             [{"cluster": "", "kind": "KIND_NODE", "page_token": page.next_page_token}],
         )
         for text in heard(peer, step, "ours", access.bearer("ours")):

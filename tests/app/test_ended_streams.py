@@ -22,10 +22,11 @@ from tests.servers import (
 )
 from topospread.app.doors import ACCESS_POLL, Doors
 from topospread.config.settings import ServerSettings
-from topospread.service.read import WATCH_POLL
+from topospread.service.watch import POLL as WATCH_POLL
 from topospread.transports.grpc.streams import EVERY, GRACE, OpenStreams
-from topospread_proto.v1 import cluster_state_pb2 as pb
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 GONE = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.CANCELLED}
 SECONDS = 2.0
@@ -86,7 +87,7 @@ class Asking:
 
     def ask(self) -> None:
         self._count += 1
-        question = engine_pb.EvaluateStreamRequest(id=self._count, request=evaluate_request())
+        question = engine_pb.StreamEvaluatePodsRequest(id=self._count, evaluate=evaluate_request())
         self._questions.put(question)
 
     def end(self) -> None:
@@ -117,7 +118,9 @@ def known(request, tmp_path):
         metadata = ()
     with served(**flags) as server, Peer(server.address, credentials) as peer:
         bearer = access.bearer("feeder")
-        peer.state.Apply(pb.ApplyRequest(objects=two_zones()), metadata=bearer, timeout=PATIENCE)
+        peer.state.ApplyObjects(
+            pb.ApplyObjectsRequest(objects=two_zones()), metadata=bearer, timeout=PATIENCE
+        )
 
         def end() -> None:
             if request.param == "certificate":
@@ -142,7 +145,7 @@ def code_of(call: Any) -> grpc.StatusCode:
 def test_an_idle_stream_of_questions_ends(known, asked):
     peer, metadata, end = known
     asking = Asking()
-    call = peer.engine.EvaluateStream(iter(asking), metadata=metadata, timeout=PATIENCE)
+    call = peer.engine.StreamEvaluatePods(iter(asking), metadata=metadata, timeout=PATIENCE)
     for _ in range(asked):
         asking.ask()
         assert not next(call).error.code
@@ -154,7 +157,7 @@ def test_an_idle_stream_of_questions_ends(known, asked):
 def test_a_stream_of_questions_gives_no_further_answer(known):
     peer, metadata, end = known
     asking = Asking()
-    call = peer.engine.EvaluateStream(iter(asking), metadata=metadata, timeout=PATIENCE)
+    call = peer.engine.StreamEvaluatePods(iter(asking), metadata=metadata, timeout=PATIENCE)
     asking.ask()
     assert not next(call).error.code
     end()
@@ -166,7 +169,8 @@ def test_a_stream_of_questions_gives_no_further_answer(known):
 
 def test_a_watch_ends(known):
     peer, metadata, end = known
-    call = peer.state.Watch(pb.WatchRequest(), metadata=metadata, timeout=PATIENCE)
+    call = peer.state.WatchObjects(pb.WatchObjectsRequest(), metadata=metadata, timeout=PATIENCE)
+    next(call)
     end()
     assert code_of(call) in GONE
 
@@ -174,8 +178,10 @@ def test_a_watch_ends(known):
 def test_a_list_that_waits_for_more_ends(known):
     peer, metadata, end = known
     more: Any = queue.SimpleQueue()
-    more.put(replacement(kind=pb.KIND_POD)[0])
-    call = peer.state.Replace.future(iter(more.get, None), metadata=metadata, timeout=PATIENCE)
+    more.put(replacement(kind=common_pb2.KIND_POD)[0])
+    call = peer.state.ReplaceObjects.future(
+        iter(more.get, None), metadata=metadata, timeout=PATIENCE
+    )
     until(more.empty, "the start is sent")
     end()
     error = call.exception(timeout=PATIENCE)

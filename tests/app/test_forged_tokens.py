@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import base64
 import io
+from contextlib import ExitStack
 from typing import Any
 
 import grpc
 import pytest
 
+from tests.redis_server import RedisProcess
 from tests.servers import PATIENCE, Peer, evaluate_request, served, two_zones
 from topospread.telemetry.logs import start_logging
-from topospread_proto.v1 import cluster_state_pb2 as pb
-from topospread_proto.v1 import placement_pb2, planner_pb2, spread_engine_pb2
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import (
+    common_pb2,
+    decision_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+)
 
 REFUSED = {grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.INVALID_ARGUMENT}
 CYCLES = {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION}
@@ -28,25 +35,30 @@ def encoded(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-FILES = (spread_engine_pb2, pb, placement_pb2, planner_pb2)
+FILES = (decision_service_pb2, pb, placement_service_pb2, planner_service_pb2)
+FIELDS = {"consistency", "page_token", "revision", "cycle"}
 METHODS = [
     method
     for file in FILES
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
-    if {"consistency", "page_token", "cycle"} & set(method.input_type.fields_by_name)
-    or method.name == "Watch"
+    if FIELDS & set(method.input_type.fields_by_name)
 ]
 
 
 @pytest.fixture(scope="module", params=["sqlite", "redis", "memory"])
 def peer(request, tmp_path_factory):
-    store = "memory:"
-    if request.param == "sqlite":
-        store = f"sqlite:///{tmp_path_factory.mktemp('forged')}/state.db"
-    elif request.param == "redis":
-        store = request.getfixturevalue("redis_server").url
-    with served(store=store) as server, Peer(server.address) as peer:
+    """A server of a store that nobody else writes to: its log has nothing to tell but of tokens."""
+    directory = tmp_path_factory.mktemp("forged")
+    with ExitStack() as running:
+        store = "memory:"
+        if request.param == "sqlite":
+            store = f"sqlite:///{directory}/state.db"
+        elif request.param == "redis":
+            binary = request.getfixturevalue("redis_binary")
+            store = running.enter_context(RedisProcess(directory, binary=binary)).url
+        server = running.enter_context(served(store=store))
+        peer = running.enter_context(Peer(server.address))
         peer.apply(*two_zones())
         peer.await_revision(peer.apply(*two_zones()))
         yield peer
@@ -66,14 +78,14 @@ def requests(method: Any, token: str) -> list[Any]:
     """The request of a method, otherwise as it should be, with a token wherever it takes one."""
     kind = method.input_type._concrete_class
     made = []
-    for field in ("consistency", "page_token", "revision", "cycle"):
-        if field not in method.input_type.fields_by_name:
-            continue
+    for field in FIELDS & set(method.input_type.fields_by_name):
         request = kind()
-        for name, value in (("kind", pb.KIND_POD), ("name", "web-0")):
+        for name, value in (("kind", common_pb2.KIND_POD), ("name", "web-0")):
             if name in method.input_type.fields_by_name:
                 setattr(request, name, value)
-        if "pod" in method.input_type.fields_by_name and field != "cycle":
+        if isinstance(getattr(request, "pod", None), common_pb2.PodReference):
+            request.pod.name = "web-0"
+        elif "pod" in method.input_type.fields_by_name and field != "cycle":
             request.pod.MergeFrom(evaluate_request().pod)
         if field == "consistency":
             request.consistency.at_least_as_fresh = token

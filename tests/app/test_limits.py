@@ -14,6 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.access.callers import AccessFile
+from tests.errors.told import told
 from tests.servers import (
     PATIENCE,
     Peer,
@@ -28,11 +29,10 @@ from tests.servers import (
 )
 from topospread.app.expander import MAX_CONNECTIONS
 from topospread.transports.http import protocol
-from topospread_client.client import Client
-from topospread_client.errors import LimitExceeded
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_client import Client, LimitExceeded
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 CODE = grpc.StatusCode
 
@@ -46,12 +46,29 @@ def refused(call: Any, *arguments: Any, **more: Any) -> Any:
 def test_objects_of_a_batch():
     nodes = [node(f"n{i}", "a") for i in range(4)]
     with served(max_batch_objects=3) as server, Peer(server.address) as peer:
-        error = refused(peer.state.Apply, pb.ApplyRequest(objects=nodes))
+        error = refused(peer.state.ApplyObjects, pb.ApplyObjectsRequest(objects=nodes))
         assert error.code() is CODE.INVALID_ARGUMENT
-        assert error.details() == "objects: 4 in one call, at most 3: split them, or use Replace"
+        assert (
+            error.details()
+            == "objects: 4 in one call, at most 3: split them, or use ReplaceObjects"
+        )
         peer.apply(*nodes[:3])
-        keys = [pb.ObjectReference(kind=pb.KIND_NODE, name=f"n{i}") for i in range(4)]
-        assert "at most 3" in refused(peer.state.Delete, pb.DeleteRequest(objects=keys)).details()
+        keys = [pb.ObjectReference(kind=common_pb2.KIND_NODE, name=f"n{i}") for i in range(4)]
+        assert (
+            "at most 3"
+            in refused(peer.state.DeleteObjects, pb.DeleteObjectsRequest(objects=keys)).details()
+        )
+        whole = replacement(*nodes, kind=common_pb2.KIND_NODE)
+        error = refused(peer.state.ReplaceObjects, iter(whole))
+        assert error.code() is CODE.INVALID_ARGUMENT
+        assert error.details() == "batch.objects: 4 in one batch, at most 3: split them (batch 1)"
+        start, batch, commit = replacement(*nodes[:2], kind=common_pb2.KIND_NODE)
+        commit.commit.object_count = 4
+        second = pb.ReplaceObjectsRequest(batch=pb.ReplaceBatch(objects=nodes[2:]))
+        split = [start, batch, second, commit]
+        peer.state.ReplaceObjects(iter(split), timeout=PATIENCE)
+        listed = peer.state.ListObjects(pb.ListObjectsRequest(kind=common_pb2.KIND_NODE))
+        assert len(listed.objects) == 4
 
 
 def test_what_an_api_server_does_not_count_is_taken_in_any_order():
@@ -71,26 +88,26 @@ def test_what_an_api_server_does_not_count_is_taken_in_any_order():
     }
     plain = {**manifest, "spec": {"containers": [{"name": "c"}]}}
     with served() as server, Client(server.address) as client:
-        client.apply([*two_zones(), manifest])
+        client.apply_objects([*two_zones(), manifest])
         # Whether the same was asked with less before makes no difference.
         for asked in (manifest, plain, manifest):
-            assert client.evaluate(asked).feasible == 3
-        assert client.place(manifest).node
+            assert client.evaluate_pod(asked).feasible_node_count == 3
+        assert client.place_pod(manifest).node
 
 
 def test_objects_of_a_replace_are_not_gathered_without_end():
     read = []
 
     def endless():
-        yield replacement(kind=pb.KIND_NODE)[0]
+        yield replacement(kind=common_pb2.KIND_NODE)[0]
         for number in range(1000):
             read.append(number)
             yield replacement(node(f"n{number}", "a"))[1]
 
     with served(max_replace_objects=10) as server, Peer(server.address) as peer:
-        error = refused(peer.state.Replace, endless())
+        error = refused(peer.state.ReplaceObjects, endless())
         assert error.code() is CODE.RESOURCE_EXHAUSTED
-        assert error.details() == "objects: more than 10 in one call (--max-replace-objects)"
+        assert error.details() == "more than 10 objects in one call (--max-replace-objects)"
         assert not peer.state.ListClusters(pb.ListClustersRequest()).clusters
 
 
@@ -98,13 +115,15 @@ def test_clusters_that_writes_make():
     with served(max_clusters=2) as server, Peer(server.address) as peer:
         peer.apply(node("n", "a"), cluster="one")
         peer.apply(node("n", "a"), cluster="two")
-        error = refused(peer.state.Apply, pb.ApplyRequest(cluster="three", objects=two_zones()))
+        error = refused(
+            peer.state.ApplyObjects, pb.ApplyObjectsRequest(cluster="three", objects=two_zones())
+        )
         assert error.code() is CODE.RESOURCE_EXHAUSTED
         assert error.details().startswith("there are 2 clusters already, as many as --max-clusters")
-        empty = replacement(cluster="three", kind=pb.KIND_NODE)
-        assert "2 clusters already" in refused(peer.state.Replace, iter(empty)).details()
+        empty = replacement(cluster="three", kind=common_pb2.KIND_NODE)
+        assert "2 clusters already" in refused(peer.state.ReplaceObjects, iter(empty)).details()
         peer.apply(pod("p", "n"), cluster="one")
-        peer.state.DropCluster(pb.DropClusterRequest(cluster="two"), timeout=PATIENCE)
+        peer.state.DeleteCluster(pb.DeleteClusterRequest(cluster="two"), timeout=PATIENCE)
         peer.apply(node("n", "a"), cluster="three")
 
 
@@ -112,17 +131,17 @@ def test_clusters_that_are_followed():
     with served(max_clusters=2, preload="none") as server, Peer(server.address) as peer:
         for cluster in ("one", "two"):
             peer.apply(node("n", "a"), cluster=cluster)
-            assert peer.evaluate(cluster=cluster).nodes == 1
+            assert peer.evaluate(cluster=cluster).node_count == 1
         # Not there, so nothing that is followed: it takes no place for long.
-        error = refused(peer.engine.Evaluate, evaluate_request(cluster="three"))
+        error = refused(peer.engine.EvaluatePod, evaluate_request(cluster="three"))
         assert error.code() in {CODE.RESOURCE_EXHAUSTED, CODE.NOT_FOUND}
-        assert peer.evaluate(cluster="one").nodes == 1
+        assert peer.evaluate(cluster="one").node_count == 1
 
 
 def test_a_name_that_no_cluster_can_have_starts_nothing(caplog):
     with served() as server, Peer(server.address) as peer:
         for name in ("x" * 64, "-", "A", "a/b", "\n"):
-            error = refused(peer.engine.Evaluate, evaluate_request(cluster=name))
+            error = refused(peer.engine.EvaluatePod, evaluate_request(cluster=name))
             assert error.code() is CODE.INVALID_ARGUMENT
             assert "is not a DNS label" in error.details()
         assert not server._replicas.running()
@@ -134,10 +153,7 @@ def test_a_name_that_no_cluster_can_have_starts_nothing(caplog):
 
 def retry_delay(error: Any) -> float:
     """What google.rpc.RetryInfo says."""
-    raw = dict(error.trailing_metadata())["grpc-status-details-bin"]
-    (detail,) = common_pb2.RpcStatus.FromString(raw).details
-    assert detail.type_url == "type.googleapis.com/google.rpc.RetryInfo"
-    delay = common_pb2.RetryInfo.FromString(detail.value).retry_delay
+    delay = told(error).details["RetryInfo"].retry_delay
     return delay.seconds + delay.nanos / 1e9
 
 
@@ -192,12 +208,12 @@ def test_questions_on_a_stream_are_calls():
     with served(rate_limit=0.01, rate_burst=5) as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         asked = [
-            engine_pb.EvaluateStreamRequest(id=number, request=evaluate_request())
+            engine_pb.StreamEvaluatePodsRequest(id=number, evaluate=evaluate_request())
             for number in range(5)
         ]
-        answers = list(peer.engine.EvaluateStream(iter(asked), timeout=PATIENCE))
+        answers = list(peer.engine.StreamEvaluatePods(iter(asked), timeout=PATIENCE))
         codes = [answer.error.code for answer in answers]
-        # One was for Apply, one for the stream.
+        # One was for ApplyObjects, one for the stream.
         assert codes == [
             0,
             0,
@@ -209,9 +225,9 @@ def test_questions_on_a_stream_are_calls():
 
 def test_the_client_tells_when_to_come_again():
     with served(rate_limit=0.01, rate_burst=1) as server, Client(server.address) as client:
-        client.clusters()
+        list(client.list_clusters())
         with pytest.raises(LimitExceeded) as error:
-            client.clusters()
+            list(client.list_clusters())
         assert error.value.retry_after is not None
         assert 0.0 < error.value.retry_after <= 100.0
 
@@ -254,7 +270,7 @@ def test_connections_past_the_limit_are_closed_and_others_served(kind):
         address = server.address if kind == "grpc" else server.http_address
         idle = opened(stack, address, 100)
         until(lambda: sum(map(closed, idle)) >= 80, "those past the limit are closed")
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
         assert browser.get("/livez").status_code == 200
         for raw in idle:
             raw.close()
@@ -272,7 +288,7 @@ def test_the_expanders_own_port_has_few_connections():
 
 def reached(peer: Peer) -> bool:
     try:
-        return bool(peer.evaluate().nodes)
+        return bool(peer.evaluate().node_count)
     except grpc.RpcError:
         return False
 

@@ -23,8 +23,9 @@ from tests.servers import (
     until,
 )
 from tests.telemetry.expositions import samples
-from topospread_client.manifests import pod_from_manifest
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_client import pod_from_manifest
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 from topospread_proto.v1.common_pb2 import Consistency
 
 if TYPE_CHECKING:
@@ -36,18 +37,18 @@ SOFT = pod_from_manifest(incoming(whenUnsatisfiable="ScheduleAnyway"))
 NOWHERE = pod_from_manifest(incoming(topologyKey="nowhere"))
 
 PROFILE = "default-scheduler"
-EVALUATE = "SpreadEngine/Evaluate"
+EVALUATE = "DecisionService/EvaluatePod"
 
 CALLS = {
-    ("ClusterState/Apply", "OK"): 1,
+    ("ClusterStateService/ApplyObjects", "OK"): 1,
     (EVALUATE, "OK"): 20,
     (EVALUATE, "NOT_FOUND"): 2,
     (EVALUATE, "INVALID_ARGUMENT"): 3,
-    ("SpreadEngine/PreFilter", "OK"): 4,
-    ("SpreadEngine/Filter", "OK"): 3,
-    ("SpreadEngine/Score", "OK"): 2,
-    ("SpreadEngine/BatchEvaluate", "OK"): 1,
-    ("SpreadEngine/Explain", "OK"): 1,
+    ("DecisionService/PreFilter", "OK"): 4,
+    ("DecisionService/Filter", "OK"): 3,
+    ("DecisionService/Score", "OK"): 2,
+    ("DecisionService/BatchEvaluatePods", "OK"): 1,
+    ("DecisionService/ExplainPod", "OK"): 1,
 }
 ATTEMPTS = {"scheduled": 10 + 2 + 2 + 2, "unschedulable": 6 + 1}
 POINTS = {
@@ -63,6 +64,7 @@ WAITS = {
     "minimize_latency": 18 + 2 + 4 + 3 + 2 + 1 + 1,
     "at_least_as_fresh": 1,
     "fully_consistent": 1,
+    "not_older_than": 0,
 }
 
 
@@ -71,29 +73,42 @@ def ask(peers: Iterator[Peer]) -> None:
 
     def refused(**request: Any) -> None:
         with pytest.raises(grpc.RpcError):
-            next(peers).engine.Evaluate(engine_pb.EvaluateRequest(**request), timeout=PATIENCE)
+            next(peers).engine.EvaluatePod(
+                engine_pb.EvaluatePodRequest(**request), timeout=PATIENCE
+            )
 
     revision = next(peers).apply(*two_zones())
     for pod, count in ((POD, 10), (NOWHERE, 6), (SOFT, 2)):
         for _ in range(count):
-            next(peers).engine.Evaluate(engine_pb.EvaluateRequest(pod=pod), timeout=PATIENCE)
+            next(peers).engine.EvaluatePod(
+                engine_pb.EvaluatePodRequest(pod=common_pb2.PodSource(object=pod)), timeout=PATIENCE
+            )
     for consistency in (at_least(revision), Consistency(fully_consistent=True)):
         request = evaluate_request(consistency=consistency)
-        next(peers).engine.Evaluate(request, timeout=PATIENCE)
+        next(peers).engine.EvaluatePod(request, timeout=PATIENCE)
     for _ in range(2):
-        refused(pod=POD, cluster="nobodys")
+        refused(pod=common_pb2.PodSource(object=POD), cluster="nobodys")
     for _ in range(3):
         refused()
     for _ in range(4):
-        next(peers).engine.PreFilter(engine_pb.PreFilterRequest(pod=POD), timeout=PATIENCE)
+        next(peers).engine.PreFilter(
+            engine_pb.PreFilterRequest(pod=common_pb2.PodSource(object=POD)), timeout=PATIENCE
+        )
     for _ in range(3):
-        next(peers).engine.Filter(engine_pb.FilterRequest(pod=POD), timeout=PATIENCE)
+        next(peers).engine.Filter(
+            engine_pb.FilterRequest(pod=common_pb2.PodSource(object=POD)), timeout=PATIENCE
+        )
     for _ in range(2):
-        next(peers).engine.Score(engine_pb.ScoreRequest(pod=SOFT), timeout=PATIENCE)
-    batch = engine_pb.BatchEvaluateRequest(pods=[POD, NOWHERE, SOFT])
-    next(peers).engine.BatchEvaluate(batch, timeout=PATIENCE)
+        next(peers).engine.Score(
+            engine_pb.ScoreRequest(pod=common_pb2.PodSource(object=SOFT)), timeout=PATIENCE
+        )
+    pods = [common_pb2.PodSource(object=each) for each in (POD, NOWHERE, SOFT)]
+    batch = engine_pb.BatchEvaluatePodsRequest(pods=pods)
+    next(peers).engine.BatchEvaluatePods(batch, timeout=PATIENCE)
     # To explain is no attempt to schedule.
-    next(peers).engine.Explain(engine_pb.ExplainRequest(pod=POD), timeout=PATIENCE)
+    next(peers).engine.ExplainPod(
+        engine_pb.ExplainPodRequest(pod=common_pb2.PodSource(object=POD)), timeout=PATIENCE
+    )
 
 
 def counted(body: str) -> dict[str, dict[tuple[str, ...], float]]:

@@ -18,7 +18,7 @@ from tests.telemetry.otlp import trace_receiver
 from topospread.access.tokens import new_token
 from topospread.service.read import Reads
 from topospread.telemetry.logs import start_logging, without_secrets
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 STRANGE = [
     "tsp_{id}_{secret}x",
@@ -48,7 +48,11 @@ def called(peer: Peer, authorization: str) -> str:
     """What gRPC tells a caller."""
     method: Any = peer.channel.unary_unary
     told = []
-    for path in ("ClusterState/ListClusters", "ClusterState/Get", "SpreadEngine/Evaluate"):
+    for path in (
+        "ClusterStateService/ListClusters",
+        "ClusterStateService/GetObject",
+        "DecisionService/EvaluatePod",
+    ):
         for raw in (b"", b"\xff"):
             try:
                 answer, call = method(f"/topospread.v1.{path}").with_call(
@@ -87,8 +91,8 @@ def test_nothing_that_a_server_lets_out_holds_a_token(workers, tmp_path, capfd):
             OTEL_EXPORTER_OTLP_ENDPOINT=receiver.endpoint,
         ) as server:
             with Peer(server.address) as peer:
-                request = pb.ApplyRequest(objects=two_zones())
-                peer.state.Apply(request, metadata=access.bearer("admin"), timeout=PATIENCE)
+                request = pb.ApplyObjectsRequest(objects=two_zones())
+                peer.state.ApplyObjects(request, metadata=access.bearer("admin"), timeout=PATIENCE)
                 for shown in callers(access):
                     said[f"gRPC {shown}"] = called(peer, shown)
             for shown in callers(access):
@@ -120,7 +124,7 @@ def test_a_crash_that_holds_a_token_is_logged_without_it(form, tmp_path, monkeyp
     access = AccessFile(tmp_path / "access.yaml", admin=["admin"])
     shown = dict(access.bearer("admin"))
 
-    def crash(_: object) -> object:
+    def crash(*_: object) -> object:
         try:
             raise KeyError(shown["authorization"].partition(" ")[2])
         except KeyError as cause:

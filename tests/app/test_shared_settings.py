@@ -11,13 +11,13 @@ import pytest
 
 from tests.servers import served, until
 from topospread.app import shared_settings
-from topospread_client.client import Client
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from topospread.app.server import Server
-    from topospread_client.answers import ServerStatus
+    from topospread_client import GetServerInfoResponse
 
 BY_ZONE = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -50,9 +50,9 @@ def run(store, monkeypatch) -> Iterator[Callable[..., Server]]:
         yield lambda **flags: running.enter_context(served(store=store, **flags))
 
 
-def status(server: Server) -> ServerStatus:
+def status(server: Server) -> GetServerInfoResponse:
     with Client(server.address) as client:
-        return client.clusters()
+        return client.get_server_info()
 
 
 def named(server: Server, settings: tuple[str, ...]) -> bool:

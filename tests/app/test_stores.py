@@ -22,10 +22,11 @@ from tests.servers import (
     until,
 )
 from tests.telemetry.expositions import value
-from topospread_client.errors import Unavailable
-from topospread_client.status import error_of
-from topospread_proto.v1 import cluster_state_pb2 as state_pb
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_client import Unavailable
+from topospread_client._status import error_of
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 from topospread_proto.v1.common_pb2 import Consistency
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ class Site:
         self.peer = peer
 
     def feasible(self, **more: Any) -> int:
-        return self.peer.evaluate(**more).feasible
+        return self.peer.evaluate(**more).feasible_node_count
 
     def drop(self, cluster: str = "default") -> int:
-        request = state_pb.DropClusterRequest(cluster=cluster)
-        count: int = self.peer.state.DropCluster(request, timeout=PATIENCE).objects
+        request = state_pb.DeleteClusterRequest(cluster=cluster)
+        count: int = self.peer.state.DeleteCluster(request, timeout=PATIENCE).object_count
         return count
 
     def code(self, **more: Any) -> grpc.StatusCode:
@@ -100,16 +101,16 @@ def test_two_servers_agree_at_the_revision_of_a_write(two):
         revision = at_least(writer.peer.apply(pod(f"more-{number}", zone)))
         mine, theirs = (s.peer.evaluate(consistency=revision) for s in (writer, reader))
         for answer in (mine, theirs):
-            answer.ClearField("stale_for")
+            answer.meta.ClearField("store_unreachable_for")
         assert mine == theirs
 
 
 def test_two_servers_share_their_node_tables(two):
     revision = at_least(two[0].peer.apply(*two_zones()))
-    request = state_pb.NodeTableRequest(consistency=revision)
-    tables = [s.peer.state.NodeTable(request, timeout=PATIENCE) for s in two]
-    assert tables[0].node_table == tables[1].node_table
-    assert list(tables[0].names) == ["a1", "a2", "b1"]
+    request = state_pb.GetNodeTableRequest(consistency=revision)
+    tables = [s.peer.state.GetNodeTable(request, timeout=PATIENCE) for s in two]
+    assert tables[0].node_table_id == tables[1].node_table_id
+    assert list(tables[0].node_names) == ["a1", "a2", "b1"]
 
 
 def test_fully_consistent_sees_what_another_server_has_acknowledged(two):
@@ -120,7 +121,7 @@ def test_fully_consistent_sees_what_another_server_has_acknowledged(two):
     for number in range(10):
         first.peer.apply(pod(f"more-{number}", "b1"))
         answer = second.peer.evaluate(consistency=newest)
-        assert answer.revision == first.peer.evaluate(consistency=newest).revision
+        assert answer.meta.revision == first.peer.evaluate(consistency=newest).meta.revision
 
 
 def test_a_server_restarted_answers_from_the_store_alone(store):
@@ -130,7 +131,7 @@ def test_a_server_restarted_answers_from_the_store_alone(store):
     with site(store=store) as after:
         # It was loaded before the server was ready: nothing is waited for.
         assert after.peer.evaluate() == answer
-        assert answer.revision == revision
+        assert answer.meta.revision == revision
         waits = {"mode": "minimize_latency", "le": "0.0"}
         assert after.metric("topospread_consistency_wait_seconds_bucket", **waits) == 1
 
@@ -163,10 +164,10 @@ def test_a_cluster_made_again_works_on_both_at_once(two):
         first.drop()
         revision = at_least(first.peer.apply(node("only", "a")))
         # The other server may not have noticed yet; whoever names the new history must not wait.
-        assert second.peer.evaluate(consistency=revision).nodes == 1
-        assert first.peer.evaluate(consistency=revision).nodes == 1
+        assert second.peer.evaluate(consistency=revision).node_count == 1
+        assert first.peer.evaluate(consistency=revision).node_count == 1
         newest = Consistency(fully_consistent=True)
-        assert second.peer.evaluate(consistency=newest).nodes == 1
+        assert second.peer.evaluate(consistency=newest).node_count == 1
     assert second.code(consistency=old) is CODE.OUT_OF_RANGE
     assert first.code(consistency=old) is CODE.OUT_OF_RANGE
 
@@ -213,13 +214,15 @@ def test_a_replica_that_loads_while_others_write_misses_nothing(store):
                 while not over.is_set():
                     names = [f"w-{number}-{i}" for i in range(20)]
                     written.append(peer.apply(*(pod(name, "a1") for name in names)))
-                    request = state_pb.DeleteRequest(
+                    request = state_pb.DeleteObjectsRequest(
                         objects=[
-                            state_pb.ObjectReference(kind=state_pb.KIND_POD, name=name)
+                            state_pb.ObjectReference(kind=common_pb2.KIND_POD, name=name)
                             for name in names[::2]
                         ]
                     )
-                    written.append(peer.state.Delete(request, timeout=PATIENCE).revision)
+                    written.append(
+                        peer.state.DeleteObjects(request, timeout=PATIENCE).meta.revision
+                    )
                     number += 1
 
         thread = threading.Thread(target=write, daemon=True)
@@ -232,7 +235,7 @@ def test_a_replica_that_loads_while_others_write_misses_nothing(store):
                     answers = [
                         each.peer.evaluate(consistency=revision, top_k=3) for each in (late, writer)
                     ]
-                    assert {answer.nodes for answer in answers} == {3}
+                    assert {answer.node_count for answer in answers} == {3}
                     written.clear()
         finally:
             over.set()
@@ -248,7 +251,9 @@ def counts(at: Site, consistency: Consistency) -> tuple[str, list[tuple[str, int
     asked = evaluate_request()
     request = engine_pb.PreFilterRequest(pod=asked.pod, with_counts=True, consistency=consistency)
     answer = at.peer.engine.PreFilter(request, timeout=PATIENCE)
-    return answer.revision, [(d.value, d.pods) for d in answer.constraints[0].domains]
+    return answer.meta.revision, [
+        (d.value, d.pod_count) for d in answer.constraints[0].domain_counts
+    ]
 
 
 # ------------------------------ outages
@@ -261,12 +266,14 @@ def durable(start_redis: Callable[..., Any]) -> Any:
 
 
 def stale(at: Site) -> bool:
-    return at.peer.evaluate().HasField("stale_for")
+    return at.peer.evaluate().meta.HasField("store_unreachable_for")
 
 
 def write_fails(at: Site) -> Unavailable:
     with pytest.raises(grpc.RpcError) as failed:
-        at.peer.state.Apply(state_pb.ApplyRequest(objects=[pod("late", "b1")]), timeout=PATIENCE)
+        at.peer.state.ApplyObjects(
+            state_pb.ApplyObjectsRequest(objects=[pod("late", "b1")]), timeout=PATIENCE
+        )
     error: Any = failed.value
     unavailable = error_of(error)
     assert isinstance(unavailable, Unavailable)
@@ -279,12 +286,15 @@ def test_without_its_store_a_server_reads_on_and_says_how_old_it_is(durable):
         first.peer.apply(*two_zones())
         newest = Consistency(fully_consistent=True)
         before = [each.peer.evaluate(consistency=newest) for each in (first, second)]
-        assert not any(answer.HasField("stale_for") for answer in before)
+        assert not any(answer.meta.HasField("store_unreachable_for") for answer in before)
         durable.kill()
         for each in (first, second):
             until(partial(stale, each), "it notices")
             answer = each.peer.evaluate()
-            assert (answer.revision, answer.feasible) == (before[0].revision, 1)
+            assert (answer.meta.revision, answer.feasible_node_count) == (
+                before[0].meta.revision,
+                1,
+            )
             assert each.server.ready()[0]
             assert write_fails(each).retry_after == 1.0
             fresh = Consistency(fully_consistent=True)
@@ -301,7 +311,10 @@ def test_without_its_store_a_server_reads_on_and_says_how_old_it_is(durable):
         revision = at_least(first.peer.apply(pod("web-3", "b1")))
         for each in (first, second):
             answer = each.peer.evaluate(consistency=revision)
-            assert (answer.feasible, answer.HasField("stale_for")) == (3, False)
+            assert (answer.feasible_node_count, answer.meta.HasField("store_unreachable_for")) == (
+                3,
+                False,
+            )
             assert each.metric("topospread_staleness_seconds", cluster="default") == 0
 
 
@@ -339,14 +352,16 @@ def test_a_store_that_hangs_holds_up_no_decision(durable):
         durable.pause()
         try:
             newest = evaluate_request(consistency=Consistency(fully_consistent=True))
-            waiting = [only.peer.engine.Evaluate.future(newest, timeout=PATIENCE) for _ in "abcd"]
+            waiting = [
+                only.peer.engine.EvaluatePod.future(newest, timeout=PATIENCE) for _ in "abcd"
+            ]
             # Longer than three tries to connect.
-            request = state_pb.ApplyRequest(objects=[pod("late", "b1")])
-            waiting += [only.peer.state.Apply.future(request, timeout=9) for _ in "abcd"]
+            request = state_pb.ApplyObjectsRequest(objects=[pod("late", "b1")])
+            waiting += [only.peer.state.ApplyObjects.future(request, timeout=9) for _ in "abcd"]
             for _ in range(20):
                 assert only.feasible() == 1
-            table = only.peer.state.NodeTable(state_pb.NodeTableRequest(), timeout=PATIENCE)
-            assert len(table.names) == 3
+            table = only.peer.state.GetNodeTable(state_pb.GetNodeTableRequest(), timeout=PATIENCE)
+            assert len(table.node_names) == 3
             assert not all(call.done() for call in waiting)
             until(lambda: all(call.done() for call in waiting), "they are told")
             assert {call.code() for call in waiting} == {CODE.UNAVAILABLE}

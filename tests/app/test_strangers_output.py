@@ -18,7 +18,7 @@ from tests.access.callers import AccessFile
 from tests.cli.processes import environment
 from tests.servers import PATIENCE, Peer
 from topospread.telemetry.logs import MAX_LINE
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,13 @@ METADATA = [
     (("user-agent", "x" * 4000), ("grpc-encoding", "nothing"), ("grpc-accept-encoding", "x" * 99)),
     (("traceparent", "00-" + "g" * 3000),),
 ]
-PATHS = ["/a/b", "/" + "x" * 6000, "/topospread.v1.ClusterState/\u2028\u202e", "//", "/\x7f/\x7f"]
+PATHS = [
+    "/a/b",
+    "/" + "x" * 6000,
+    "/topospread.v1.ClusterStateService/\u2028\u202e",
+    "//",
+    "/\x7f/\x7f",
+]
 
 
 def sent(address: str, data: bytes, context: ssl.SSLContext | None = None) -> None:
@@ -167,7 +173,7 @@ def strange(address: str, authority: trustme.CA) -> None:
     raw = pb.ListClustersRequest().SerializeToString()
     with Peer(address, credentials) as peer:
         for metadata in METADATA:
-            for path in ("/topospread.v1.ClusterState/ListClusters", *PATHS):
+            for path in ("/topospread.v1.ClusterStateService/ListClusters", *PATHS):
                 with suppress(grpc.RpcError, ValueError, UnicodeError):
                     call: Any = peer.channel.unary_unary(path)
                     call(raw, metadata=metadata, timeout=PATIENCE)

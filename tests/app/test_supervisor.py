@@ -11,7 +11,7 @@ import sys
 import threading
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import httpx
@@ -33,10 +33,10 @@ from tests.servers import (
 )
 from tests.telemetry.expositions import value
 from tests.transports.expander.requests import best, sample
-from topospread_client.client import Client
-from topospread_client.connection import Connection
-from topospread_client.errors import TopospreadClientError
-from topospread_proto.v1 import cluster_state_pb2 as state_pb
+from topospread_client import Client, Connection, TopospreadClientError
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
+from topospread_proto.v1 import server_service_pb2
+from topospread_proto.v1.server_service_pb2_grpc import ServerServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +75,7 @@ def until_told(server: ServerProcess, name: str, expected: float, **labels: str)
 def evaluate(address: str) -> int:
     """Over a connection of its own."""
     with Peer(address) as peer:
-        return peer.evaluate().feasible
+        return peer.evaluate().feasible_node_count
 
 
 def test_it_says_where_it_listens_when_all_are_ready(server):
@@ -89,7 +89,7 @@ def test_all_workers_serve_on_the_one_port(server):
     for _ in range(20):
         assert evaluate(server.address) == 1
     # Each has said how far it follows; the sum of both is what was asked.
-    calls = {"method": "SpreadEngine/Evaluate", "code": "OK"}
+    calls = {"method": "DecisionService/EvaluatePod", "code": "OK"}
     until_told(server, "topospread_calls_total", 20, **calls)
 
 
@@ -141,7 +141,7 @@ def test_a_worker_that_ends_is_replaced_while_the_others_serve(server, number):
     os.kill(known[0], number)
     for _ in range(10):
         with Client(server.address, timeout=PATIENCE) as client:
-            assert client.evaluate(incoming()).feasible == 1
+            assert client.evaluate_pod(incoming()).feasible_node_count == 1
     until(partial(replaced, server, set(known)), "it is replaced")
     assert known[1] in server.workers()
     until_told(server, "topospread_worker_restarts_total", 1)
@@ -160,7 +160,7 @@ def test_a_worker_that_hangs_is_told_by_readiness_and_hides_no_metrics(server):
         assert reasons in ("worker 1: no answer\n", "worker 2: no answer\n")
         assert server.get("/livez")[0] == 200
         after = server.get("/metrics")[1].encode()
-        calls = {"method": "SpreadEngine/Evaluate", "code": "OK"}
+        calls = {"method": "DecisionService/EvaluatePod", "code": "OK"}
         assert value(after, "topospread_calls_total", **calls) == value(
             before, "topospread_calls_total", **calls
         )
@@ -178,7 +178,7 @@ def test_a_rolling_restart_of_the_workers_loses_no_call(server):
         with Client(Connection(server.address), timeout=PATIENCE) as client:
             while not over.is_set():
                 try:
-                    assert client.evaluate(incoming()).feasible == 1
+                    assert client.evaluate_pod(incoming()).feasible_node_count == 1
                     answered[number] += 1
                 except TopospreadClientError as error:
                     failures.append(repr(error))
@@ -250,8 +250,8 @@ def test_running_calls_end_first_and_a_second_signal_does_not_wait(server, tmp_p
     writer = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
     with Peer(server.address) as peer, closing(writer):
         writer.execute("BEGIN IMMEDIATE")  # a write waits for its end, for seconds
-        request = state_pb.ApplyRequest(objects=[pod("web-9", "a1")])
-        call = peer.state.Apply.future(request, timeout=PATIENCE)
+        request = state_pb.ApplyObjectsRequest(objects=[pod("web-9", "a1")])
+        call = peer.state.ApplyObjects.future(request, timeout=PATIENCE)
         until_told(server, "topospread_busy_calls", 1, pool="state")
         server.process.terminate()
         until(lambda: server.get("/readyz")[0] == 503, "it is not ready any more")
@@ -282,8 +282,9 @@ def test_the_configuration_is_read_again_by_all(tmp_path, store):
 
 
 def generation(peer: Peer) -> int:
-    listed = peer.state.ListClusters(state_pb.ListClustersRequest(), timeout=PATIENCE)
-    number: int = listed.config_generation
+    server: Any = ServerServiceStub(peer.channel)
+    told = server.GetServerInfo(server_service_pb2.GetServerInfoRequest(), timeout=PATIENCE)
+    number: int = told.config_generation
     return number
 
 
@@ -300,7 +301,7 @@ def test_a_worker_that_cannot_come_back_is_tried_again_and_the_others_serve(star
         restarts = partial(_restarts, server)
         until(lambda: restarts() >= 2, "it is tried again")
         with Client(server.address, timeout=PATIENCE) as client:
-            assert client.evaluate(incoming()).feasible == 1
+            assert client.evaluate_pod(incoming()).feasible_node_count == 1
         assert server.get("/readyz")[0] == 503
         redis.start()
         until(partial(replaced, server, {first, second}), "it comes back")

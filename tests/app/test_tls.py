@@ -14,7 +14,7 @@ import trustme
 
 from tests.servers import PATIENCE, Peer, ServerProcess, served, settings
 from topospread.errors import ConfigError
-from topospread_proto.v1 import cluster_state_pb2 as state_pb
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import io
+import json
 import secrets
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from tests.redis_server import ROOT
 from tests.servers import served
 from topospread.cli.main import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+SCHEMA: Final[dict[str, Any]] = json.loads((ROOT / "docs/output.schema.json").read_text())
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,24 @@ class Command(Protocol):
     """Runs a command line."""
 
     def __call__(self, *arguments: str | Path, stdin: str = "") -> Said: ...
+
+
+def check_output(out: str, err: str) -> None:
+    """Whatever a verb prints for programs is described by the schema."""
+    documents = [json.loads(out)] if out else []
+    last = err.splitlines()[-1:]
+    documents += [json.loads(line) for line in last if line.startswith("{")]
+    for document in documents:
+        check_document(document)
+
+
+def check_document(document: dict[str, Any]) -> None:
+    """That it is of its kind; said by the schema of this kind alone, which is short."""
+    ours = document["apiVersion"].startswith("topospread") or document["kind"] == "List"
+    chosen = f"#/$defs/{document['kind'] if ours else 'KubernetesObject'}"
+    validator = Draft202012Validator({"$defs": SCHEMA["$defs"], "$ref": chosen})
+    wrong = [f"{each.json_path}: {each.message}" for each in validator.iter_errors(document)]
+    assert wrong == []
 
 
 @pytest.fixture(scope="package")
@@ -59,6 +83,8 @@ def bare(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
         capsys.readouterr()
         code = run([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
+        if "json" in arguments and arguments[0] != "bench":  # whose figures are no documents
+            check_output(out, err)
         return Said(code, out, err)
 
     return command

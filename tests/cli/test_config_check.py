@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from tests.cli.conftest import check_document
+
 SCHEDULER = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -38,10 +42,20 @@ def test_answers_for_programs(bare, tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(SCHEDULER)
     value = json.loads(bare("config", "check", path, "-o", "json").out)
-    assert value["profiles"]["batch"]["defaultingType"] == "List"
-    assert value["profiles"]["batch"]["defaultConstraints"][0]["max_skew"] == 2
+    (batch,) = [each for each in value["profiles"] if each["name"] == "batch"]
+    assert batch["defaultingType"] == "List"
+    assert batch["defaultConstraints"][0]["maxSkew"] == 2
     assert value["featureGates"]["MatchLabelKeysInPodTopologySpread"] is False
     assert value["settings"]["workers"] == 2
+    assert (value["settings"]["extenderHold"], value["settings"]["coalesce"]) == ("60s", "0.015s")
+
+
+def test_the_schema_tells_how_each_setting_is_written(bare):
+    value = json.loads(bare("config", "check", "-o", "json").out)
+    check_document(value)
+    value["settings"]["extenderHold"] = 60.0
+    with pytest.raises(AssertionError, match="extenderHold"):
+        check_document(value)
 
 
 def test_without_a_file_the_defaults_are_shown(bare, monkeypatch):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import TOPOSPREAD, environment, serving
-from topospread_client.client import Client
+from topospread_client import Client
 
 RECORDED = Path(__file__).parents[1] / "conformance"
 
@@ -247,7 +247,7 @@ def test_a_running_server_is_asked_and_left_as_it_was(topospread, recording, add
     said = topospread("conformance", recording(*DECISIONS[:20]))
     assert summary(said) == "20 passed, 0 failed"
     with Client(address) as client:
-        assert not [c for c in client.clusters().clusters if c.name.startswith("conf-")]
+        assert not [c for c in client.list_clusters() if c.name.startswith("conf-")]
 
 
 def test_a_store_may_be_named(bare, recording, tmp_path):
@@ -283,4 +283,4 @@ def test_interrupted_it_drops_its_clusters(number):
 
 
 def _throw_away(client):
-    return [c.name for c in client.clusters().clusters if c.name.startswith("conf-")]
+    return [c.name for c in client.list_clusters() if c.name.startswith("conf-")]

@@ -13,8 +13,14 @@ import pytest
 from tests.cli.processes import TOPOSPREAD, environment
 from tests.client.scripted import Failure, scripted
 from topospread.cli import steps
-from topospread_client import rpcs
-from topospread_proto.v1.cluster_state_pb2 import ApplyResponse, DeleteResponse, ObjectResult
+from topospread_client import _rpcs as rpcs
+from topospread_proto.v1.cluster_state_service_pb2 import (
+    OBJECT_OUTCOME_CREATED,
+    ApplyObjectsResponse,
+    DeleteObjectsResponse,
+    ObjectResult,
+)
+from topospread_proto.v1.common_pb2 import KIND_NODE
 
 NODES = json.dumps(
     {
@@ -26,9 +32,10 @@ NODES = json.dumps(
         ],
     }
 )
+CREATED = ObjectResult(kind=KIND_NODE, outcome=OBJECT_OUTCOME_CREATED)
 WRITTEN: Any = {
-    "apply": (rpcs.APPLY, ApplyResponse(revision="1.a", results=[ObjectResult()] * 500)),
-    "delete": (rpcs.DELETE, DeleteResponse(revision="1.a", results=[ObjectResult()] * 500)),
+    "apply": (rpcs.APPLY_OBJECTS, ApplyObjectsResponse(results=[CREATED] * 500)),
+    "delete": (rpcs.DELETE_OBJECTS, DeleteObjectsResponse(results=[CREATED] * 500)),
 }
 
 
@@ -65,7 +72,7 @@ def test_a_signal(number, code, word, verb, done):
     ended, said = ended_by(number, verb)
     assert ended == code
     assert said[0] == (
-        f"500 of 1200 objects are {done}, of the next 500 it is not known,"
+        f"500 of 1200 objects are {done}, of those that were just sent it is not known,"
         " the others are not: the same command does the rest"
     )
     assert said[-1] == f"topospread: {word}"
@@ -76,7 +83,7 @@ def test_a_signal(number, code, word, verb, done):
     ("status", "code", "words"),
     [
         (grpc.StatusCode.INVALID_ARGUMENT, 2, "the others are not: put right what is wrong"),
-        (grpc.StatusCode.INTERNAL, 3, "of the next 500 it is not known"),
+        (grpc.StatusCode.INTERNAL, 3, "of those that were just sent it is not known"),
     ],
 )
 def test_an_error(status, code, words):

@@ -50,13 +50,20 @@ def test_answers_for_programs(loaded, cluster):
     value = json.loads(said.out)
     fits, waits = value["items"]
     assert value["cluster"] == cluster
-    assert (fits["pod"], fits["fits"], fits["node"]) == ("Pod shop/web-2", True, "b1")
-    assert (fits["nodes"], fits["feasible"]) == (3, 1)
-    assert fits["verdicts"][0] == {"code": "Unschedulable", "reasons": [SKEW], "nodes": 2}
-    assert fits["constraints"][0]["eligibleDomains"] == 2
-    assert fits["preFilter"] == {"code": "Success", "reasons": []}
-    assert fits["preScore"]["code"] == "Skip"
-    assert (waits["fits"], waits["node"], waits["reason"]) == (False, None, "Unschedulable")
+    assert fits["pod"] == {"name": "web-2", "namespace": "shop"}
+    assert (fits["kind"], fits["source"]) == ("Pod", "standard input:1")
+    assert "observed" not in fits
+    assert (fits["fits"], fits["topNodes"][0]["node"]) == (True, "b1")
+    assert (fits["nodeCount"], fits["feasibleNodeCount"]) == (3, 1)
+    assert fits["verdictCounts"][0] == {
+        "verdict": {"code": "Unschedulable", "reasons": [SKEW]},
+        "nodeCount": 2,
+    }
+    assert fits["constraints"][0]["eligibleDomainCount"] == 2
+    assert fits["constraints"][0]["constraint"]["labelSelector"]["matchExpressions"]
+    assert fits["preFilterVerdict"] == {"code": "Success", "reasons": []}
+    assert fits["preScoreVerdict"]["code"] == "Skip"
+    assert (waits["fits"], waits["topNodes"], waits["reason"]) == (False, [], "Unschedulable")
     assert waits["message"].startswith("0/3 nodes are available")
     assert len(fits["traceId"]) == 32
 
@@ -69,7 +76,8 @@ def test_workloads_stand_for_the_pod_they_would_make(loaded):
     )
     said = loaded("evaluate", "-f", "-", "-o", "json", stdin=deployment)
     (item,) = json.loads(said.out)["items"]
-    assert (item["pod"], item["node"]) == ("Deployment shop/web", "b1")
+    assert (item["kind"], item["pod"]["name"]) == ("Deployment", "web")
+    assert item["topNodes"][0]["node"] == "b1"
 
 
 def test_pods_of_the_state_are_named(loaded):
@@ -96,11 +104,12 @@ def test_soft_constraints_are_scored(loaded):
 def test_everything_that_an_api_server_would_refuse_is_listed(loaded):
     said = loaded("evaluate", "-f", "-", stdin=f"{POD}---\n{BAD}")
     assert said.code == 2
-    where = "topospread: standard input:11: Pod shop/web-2: spec.topologySpreadConstraints[0]"
+    where = "topospread: standard input:11: Pod shop/web-2: "
+    field = "spec.topologySpreadConstraints[0]"
     assert said.err.splitlines() == [
-        f"{where}.maxSkew: Invalid value: must be greater than zero",
+        f"{where}{field}.maxSkew: Invalid value: must be greater than zero",
         (
-            f"{where}.whenUnsatisfiable: Unsupported value: "
+            f"{where}{field}.whenUnsatisfiable: Unsupported value: "
             'supported values: "DoNotSchedule", "ScheduleAnyway"'
         ),
     ]
@@ -123,10 +132,10 @@ def test_rules_may_be_given(loaded, tmp_path):
     )
     assert len(json.loads(loaded("evaluate", "-f", "-", "-o", "json", stdin=plain).out)["items"])
     judged = loaded("evaluate", "-f", "-", "--args", args, "-o", "json", stdin=plain)
-    assert json.loads(judged.out)["items"][0]["feasible"] == 1
+    assert json.loads(judged.out)["items"][0]["feasibleNodeCount"] == 1
     gate = ("--gate", "DefaultPodTopologySpread=false")
     off = loaded("evaluate", "-f", "-", "--args", args, *gate, "-o", "json", stdin=plain)
-    assert json.loads(off.out)["items"][0]["feasible"] == 3
+    assert json.loads(off.out)["items"][0]["feasibleNodeCount"] == 3
 
 
 def test_refused_rules_are_bad_input(loaded, tmp_path):

@@ -58,16 +58,16 @@ def test_answers_for_programs(loaded, cluster):
     value = json.loads(said.out)
     fits, waits = value["items"]
     assert value["cluster"] == cluster
-    assert (fits["pod"], fits["fits"], fits["fitting"]) == ("Pod shop/web-2", True, 1)
-    (constraint,) = fits["constraints"]
+    assert (fits["pod"], fits["fits"]) == ({"name": "web-2", "namespace": "shop"}, True)
+    assert fits["explanation"]["fittingNodeCount"] == 1
+    (constraint,) = fits["explanation"]["constraints"]
     assert constraint["minimum"]["value"] == 0
-    assert [d["allowed"] for d in constraint["first"]] == [True, False]
+    assert [domain["allowed"] for domain in constraint["domains"]] == [True, False]
     assert waits["fits"] is False
-    assert waits["status"] == {"code": "Success", "reasons": []}
-    assert {change["kind"] for s in waits["suggestions"] for change in s["changes"]} >= {
-        "MoreDomains",
-        "LabelNodes",
-    }
+    assert waits["explanation"]["verdict"] == {"code": "Success", "reasons": []}
+    suggested = waits["explanation"]["suggestions"]
+    changes = {name for each in suggested for change in each["changes"] for name in change}
+    assert changes >= {"addDomains", "labelNodes"}
     assert yaml.safe_load(loaded("explain", "-f", "-", "-o", "yaml", stdin=POD).out)["items"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import pytest
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
+from tests.cli.conftest import check_document
 from tests.cli.manifests import CLUSTER, POD
 from topospread.cli.main import VERBS, root
 
@@ -45,6 +47,47 @@ def test_usage(topospread, arguments, complaint):
     assert "--help`)" in said.err
 
 
+UNREAD = {
+    "before": ("-o", "json", "get", "pods", "--bogus"),
+    "behind": ("get", "pods", "--bogus", "-o", "json"),
+    "in a word": ("get", "pods", "--bogus", "-ojson"),
+    "long": ("get", "pods", "--bogus", "--output", "json"),
+    "long in a word": ("get", "pods", "--bogus", "--output=json"),
+    "of a value": ("get", "pods", "--timeout", "soon", "-o", "json"),
+    "of a verb": ("gett", "pods", "-o", "json"),
+    "last": ("-o", "table", "get", "pods", "--bogus", "-o", "json"),
+}
+
+
+@pytest.mark.parametrize("arguments", UNREAD.values(), ids=UNREAD)
+def test_a_mistake_is_said_as_json_wherever_that_is_asked_for(topospread, arguments):
+    said = topospread(*arguments)
+    assert (said.code, said.out) == (BAD_INPUT, "")
+    document = json.loads(said.err)
+    check_document(document)
+    assert (document["kind"], document["error"]["reason"]) == ("Error", "BAD_USAGE")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "pods", "--bogus", "-o", "json", "-o", "table"),
+        ("get", "pods", "--bogus", "--", "-o", "json"),
+        ("get", "pods", "--bogus", "-o"),
+    ],
+)
+def test_a_mistake_is_said_as_text_otherwise(topospread, arguments):
+    assert topospread(*arguments).err.startswith("topospread: No such option '--bogus'")
+
+
+def test_a_query_that_is_none_names_its_option(topospread):
+    for option in ("--selector", "--protect-selector"):
+        said = topospread("plan-rebalance", option, "a=b=c", "-o", "json")
+        error = json.loads(said.err)["error"]
+        assert (said.code, error["reason"]) == (BAD_INPUT, "INVALID_FIELDS")
+        assert [each["field"] for each in error["violations"]] == [option]
+
+
 INPUT = {
     "missing file": (("apply", "-f", "none.yaml"), "none.yaml: no such file: check the path"),
     "bad yaml": (("apply", "-f", "-"), "standard input:2: not YAML: "),
@@ -52,6 +95,7 @@ INPUT = {
     "unknown kind to delete": (("delete", "ingress", "x"), "unknown kind 'ingress'"),
     "bad query": (("get", "pods", "-l", "a=b=c"), "'a=b=c' is no requirement: write key=value"),
     "bad gate": (("evaluate", "-f", "-", "--gate", "X"), "--gate X: write NAME=true or NAME=false"),
+    "no freshness": (("evaluate", "-f", "-", "--consistency", ""), "write full, minimize-latency"),
     "no such args": (("evaluate", "-f", "-", "--args", "no.yaml"), "no.yaml: no such file"),
     "missing CA": (("status", "--tls-ca", "no.pem"), "'no.pem' does not exist"),
     "half a pair": (("status", "--tls-cert", __file__), "a cert is given without its key"),
@@ -164,7 +208,7 @@ def test_help_is_there_for_every_verb(bare):
 
 def test_a_shell_completes_verbs_and_options():
     completing = BashComplete(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
-    assert [each.value for each in completing.get_completions([], "re")] == ["release", "rebalance"]
+    assert [each.value for each in completing.get_completions([], "re")] == ["reserve", "release"]
     offered = completing.get_completions(["release", "web-0"], "--ignore")
     assert [each.value for each in offered] == ["--ignore-not-found"]
 

@@ -37,6 +37,26 @@ def test_a_pod_that_fits_nowhere_ends_with_1(loaded):
     assert loaded("get", "reservations").err.splitlines() == ["no reservations found"]
 
 
+def test_one_node_is_held_if_the_constraints_allow_it(loaded):
+    refused = loaded("reserve", "a1", "-f", "-", stdin=POD)
+    assert refused.code == 1
+    assert f"refused:  {SKEW}" in refused.lines
+    held = loaded("reserve", "b1", "-f", "-", "-o", "json", stdin=POD)
+    (item,) = json.loads(held.out)["items"]
+    assert (held.code, item["node"], item["verdict"]["code"]) == (0, "b1", "Success")
+    assert loaded("get", "reservations", "-l", "app=web", "-o", "name").lines == [
+        "reservation/shop/web-2"
+    ]
+    assert loaded("get", "reservations", "-l", "app=db").out == ""
+
+
+def test_a_pod_that_runs_is_told_where(loaded):
+    said = loaded("reserve", "nowhere", "shop/web-0")
+    assert said.code == 0
+    assert "node:       a1" in said.lines
+    assert "held until: bound" in said.lines
+
+
 def test_candidates_and_fit(loaded):
     one = loaded("place", "-f", "-", "--candidate", "a1", "-o", "name", stdin=POD)
     assert (one.code, one.lines) == (1, ["<none>"])
@@ -50,13 +70,15 @@ def test_answers_for_programs(loaded, cluster):
     value = json.loads(said.out)
     fits, waits = value["items"]
     assert value["cluster"] == cluster
-    assert (fits["pod"], fits["node"], fits["code"]) == ("Pod shop/web-2", "b1", "Success")
-    assert fits["expiresAt"].endswith("+00:00")
-    assert (waits["node"], waits["expiresAt"]) == (None, None)
+    assert fits["pod"] == {"name": "web-2", "namespace": "shop"}
+    assert (fits["kind"], fits["node"], fits["verdict"]["code"]) == ("Pod", "b1", "Success")
+    assert fits["expireTime"].endswith("Z")
+    assert not {"node", "expireTime"} & waits.keys()
     assert waits["message"].startswith("0/3 nodes are available")
 
     (held,) = json.loads(loaded("get", "reservation", "-o", "json").out)["items"]
-    assert (held["name"], held["node"], held["expiresAt"]) == ("web-2", "b1", fits["expiresAt"])
+    assert held["pod"] == {"name": "web-2", "namespace": "shop"}
+    assert (held["node"], held["expireTime"]) == ("b1", fits["expireTime"])
     assert loaded("get", "reservations", "-o", "name").lines == ["reservation/shop/web-2"]
 
 
@@ -76,7 +98,7 @@ def test_reservations_by_name_and_namespace(loaded):
     ]
     missing = loaded("get", "reservations", "web-2")
     assert (missing.code, missing.out) == (2, "")
-    assert "nothing is held for pod default/web-2" in missing.err
+    assert "default/web-2" in missing.err
 
 
 def test_what_is_held_is_released_by_the_names_that_get_prints(loaded):
@@ -92,9 +114,9 @@ def test_release_for_programs_and_of_nothing(loaded, cluster):
     said = loaded(*asked, "-o", "json")
     value = json.loads(said.out)
     assert (said.code, value["cluster"]) == (2, cluster)
-    assert [(each["reservation"], each["released"]) for each in value["items"]] == [
-        ("reservation/shop/web-2", True),
-        ("reservation/shop/web-3", False),
+    assert [(each["pod"]["name"], each["released"]) for each in value["items"]] == [
+        ("web-2", True),
+        ("web-3", False),
     ]
     assert all(each["revision"] and each["traceId"] for each in value["items"])
     again = loaded(*asked)
@@ -135,7 +157,9 @@ def test_a_workload_has_no_pod_to_hold_a_place_for(loaded):
         (("place", "shop/nobody"), "shop/nobody"),
         (("place", "-f", "-", "--ttl", "0"), "--ttl"),
         (("place", "-f", "-", "--fit", "all"), "--fit"),
-        (("get", "reservations", "-l", "app=web"), "not selected by labels"),
+        (("get", "reservations", "x", "-l", "app=web"), "give names or --selector"),
+        (("reserve", "b1"), "say which pods"),
+        (("reserve", "b1", "shop/web-0", "shop/web-1"), "one node is held for one pod"),
     ],
 )
 def test_mistakes_are_one_line(loaded, arguments, says):

@@ -10,8 +10,7 @@ import pytest
 import trustme
 
 from tests.cli.processes import run, serving
-from topospread_client.client import Client
-from topospread_client.connection import Connection, Tls
+from topospread_client import Client, Connection, Tls
 
 NODE = {"kind": "Node", "metadata": {"name": "n"}}
 
@@ -23,7 +22,7 @@ def test_it_says_where_it_listens_and_ends_when_told(number):
         assert process.stdout.readline().startswith("metrics and health on http://127.0.0.1:")
         assert process.stdout.readline() == "store memory:\n"
         with Client(address) as client:
-            assert client.clusters().store == "memory:"
+            assert client.get_server_info().store == "memory:"
         process.send_signal(number)
         assert process.wait(60) == 0
 
@@ -44,9 +43,9 @@ def test_the_state_outlives_the_server(tmp_path):
             serving("--store", store, "--http", "off") as (process, address),
             Client(address) as client,
         ):
-            known = [cluster.name for cluster in client.clusters().clusters]
+            known = [cluster.name for cluster in client.list_clusters()]
             assert ("default" in known) is expected
-            client.apply([NODE])
+            client.apply_objects([NODE])
             process.terminate()
             assert process.wait(60) == 0
 
@@ -69,7 +68,7 @@ def test_tls_is_served_and_client_certificates_are_asked_for(tmp_path):
     flags = ("--tls-cert", own, "--tls-key", own, "--client-ca", ca_file)
     with serving("--store", "memory:", "--http", "off", *flags) as (_, address):
         with Client(Connection(address, Tls(ca_file, caller, caller))) as client:
-            assert client.clusters().server_version
+            assert client.get_server_info().version
         tls = ("--tls-ca", ca_file, "--tls-cert", caller, "--tls-key", caller)
         assert run("status", "--address", address, *tls).returncode == 0
         refused = run("status", "--address", address, "--tls-ca", ca_file)

@@ -62,36 +62,41 @@ def test_some_stay_pending(simulate):
 def test_answers_for_programs(simulate, cluster):
     said = simulate("--replicas", "10", "-o", "json")
     value = json.loads(said.out)
-    assert (said.code, value["placed"], value["pending"]) == (1, 6, 4)
+    assert (said.code, value["placedPodCount"], value["pendingPodCount"]) == (1, 6, 4)
     assert value["cluster"] == cluster
-    assert value["placements"][0].keys() == {"pod", "node", "nodeGroup"}
+    (asked,) = value["pods"]
+    assert (asked["pod"], asked["kind"]) == ({"name": "web", "namespace": "shop"}, "Deployment")
+    assert asked["source"].endswith(":1")
+    assert value["placements"][0].keys() == {"pod", "node"}
     assert len(value["placements"]) == 6
     (pending,) = value["pendingPods"]
-    assert pending["pods"][0] == "shop/web-6"
-    (spread,) = value["spread"]
-    assert spread["skew"] == {"before": 0, "after": 2}
+    assert pending["pods"][0] == {"namespace": "shop", "name": "web-6"}
+    (spread,) = value["spreadChanges"]
+    assert (spread["skewBefore"], spread["skewAfter"]) == (0, 2)
 
 
 def test_all_fit_with_two_more_nodes(simulate):
     said = simulate("--replicas", "10", "--add-nodes", "template.yaml=2", "-o", "json")
     value = json.loads(said.out)
-    assert (said.code, value["placed"], value["pending"]) == (0, 10, 0)
-    assert value["joined"] == [{"nodeGroup": "pool", "count": 2, "nodes": ["pool-0", "pool-1"]}]
+    assert (said.code, value["placedPodCount"], value["pendingPodCount"]) == (0, 10, 0)
+    assert value["joined"] == [
+        {"nodeGroup": "pool", "nodeCount": 2, "nodeNames": ["pool-0", "pool-1"]}
+    ]
     assert {p["node"] for p in value["placements"]} == {"n1", "n2", "n3", "pool-0", "pool-1"}
     assert simulate("--add-nodes", "template.yaml=2").lines.count("joined:   2 of pool") == 1
 
 
 def test_the_fewest_nodes(simulate):
-    asked = ("--add-nodes", "template.yaml", "--fewest")
+    asked = ("--add-nodes", "template.yaml", "--fewest-nodes")
     said = simulate("--replicas", "10", *asked)
     assert said.code == 0
-    assert "fewest nodes: 2 more nodes (2 of pool; proved)" in said.lines
+    assert "fewest nodes: 2 more nodes (2 of pool; proven)" in said.lines
     assert "fewest nodes: none, all fit without" in simulate("--replicas", "2", *asked).lines
-    few = simulate("--replicas", "10", "--add-nodes", "template.yaml=1", "--fewest")
+    few = simulate("--replicas", "10", "--add-nodes", "template.yaml=1", "--fewest-nodes")
     assert few.code == 1
     assert "fewest nodes: no number up to 1 of pool makes all fit" in few.lines
     value = json.loads(simulate("--replicas", "10", *asked, "-o", "json").out)
-    assert (value["fewest"]["optimal"], value["fewest"]["count"]) == ("proved", 2)
+    assert (value["fewestNodes"]["optimality"], value["joined"][0]["nodeCount"]) == ("Proven", 2)
 
 
 def test_a_workload_says_how_many(simulate):
@@ -102,9 +107,9 @@ def test_a_workload_says_how_many(simulate):
 
 def test_drained_both_ways(simulate):
     gone = json.loads(simulate("--drain", "n1", "-o", "json").out)
-    assert (gone["placed"], gone["spread"][0]["eligibleDomains"]["after"]) == (4, 2)
-    tainted = json.loads(simulate("--taint", "n1", "-o", "json").out)
-    assert (tainted["placed"], tainted["spread"][0]["eligibleDomains"]["after"]) == (4, 3)
+    assert (gone["placedPodCount"], gone["spreadChanges"][0]["domainCountAfter"]) == (4, 2)
+    tainted = json.loads(simulate("--drain", "n1=tainted", "-o", "json").out)
+    assert (tainted["placedPodCount"], tainted["spreadChanges"][0]["domainCountAfter"]) == (4, 3)
 
 
 def test_the_pods_of_a_drained_node_are_placed_anew(simulate, topospread):
@@ -114,8 +119,9 @@ def test_the_pods_of_a_drained_node_are_placed_anew(simulate, topospread):
     assert topospread("apply", "-f", "-", stdin=running).code == 0
     said = topospread("simulate", "--drain", "n1", "--reschedule", "-o", "json")
     value = json.loads(said.out)
-    assert (said.code, value["placed"], value["rescheduled"], value["evicted"]) == (0, 1, 1, 1)
-    assert value["placements"][0]["pod"] == "shop/p"
+    assert (said.code, value["placedPodCount"]) == (0, 1)
+    assert (value["rescheduledPodCount"], value["evictedPodCount"]) == (1, 1)
+    assert value["placements"][0]["pod"]["name"] == "p"
     assert topospread("simulate", "--drain", "n1").code == 2
 
 
@@ -127,20 +133,27 @@ def test_other_constraint_values(simulate):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--drain", "x"), "changes.drain[0].node: Not found: no such node in the state"),
+        (
+            ("--drain", "x"),
+            "changes.drainNodes[0].node: Not found: no such node in the state",
+        ),
         (("--replicas", "-1"), "'--replicas': -1 is not in the range"),
-        (("--replicas", "1000000"), "replicas: Invalid value: at most 10000 pods are placed"),
+        (("--replicas", "1000000"), "pods: Invalid value: at most 10000 pods are placed"),
         (("--add-nodes", "template.yaml=-2"), "-2 nodes cannot join: write 0 or more"),
         (("--add-nodes", "template.yaml=two"), "write PATH=N, where N is a whole number"),
         (("--add-nodes", "deployment.yaml=2"), "no Node in it"),
         (("--add-nodes", "nothing.yaml"), "nothing.yaml: no such file"),
         (("--add-nodes", "odd.yaml=2"), "status.allocatable[cpu]"),
         (("--zones", "a,b"), "give these, too"),
-        (("--fewest",), "changes.addNodes: Required value: say which nodes may join"),
+        (
+            ("--fewest-nodes",),
+            "changes.addNodeGroups: Required value: say which nodes may join",
+        ),
         (("--constraint", "zone"), "write KEY:NAME=VALUE"),
         (("--constraint", "zone:skew=2"), "'skew=2': write NAME=VALUE with one of maxSkew"),
         (("--constraint", "zone:maxSkew=2"), "none of the pods has such a constraint"),
-        (("--remove-pod", "shop/x"), "changes.removePods[0]: Not found"),
+        (("--delete-pod", "shop/x"), "scenario.changes.deletePods[0]: Not found"),
+        (("--drain", "n1=gone"), "write NODE, or NODE=tainted"),
     ],
 )
 def test_mistakes(simulate, arguments, complaint):

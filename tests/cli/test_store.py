@@ -9,10 +9,7 @@ import pytest
 
 from tests.cli.manifests import CLUSTER
 from tests.servers import served, until
-from topospread_client.answers import Kind, Outcome
-from topospread_client.client import Client
-from topospread_client.errors import PreconditionFailed
-from topospread_client.requests import Reference
+from topospread_client import Client, Kind, ObjectOutcome, ObjectReference, PreconditionFailed
 
 
 @pytest.fixture
@@ -23,7 +20,7 @@ def emptied(bare, redis_server, redis_url, monkeypatch):
         monkeypatch.setenv("TOPOSPREAD_CLUSTER", "shop")
         assert bare("apply", "-f", "-", stdin=CLUSTER).code == 0
         with Client(server.address, cluster="shop") as client:
-            assert client.node_table().names == ("a1", "a2", "b1")
+            assert client.get_node_table().node_names == ("a1", "a2", "b1")
         with redis_server.client() as redis:
             redis.flushall()
         until(lambda: "store changed" in bare("status").out, "the server has found out")
@@ -32,7 +29,7 @@ def emptied(bare, redis_server, redis_url, monkeypatch):
 
 def state(topospread):
     (cluster,) = json.loads(topospread("status", "-o", "json").out)["clusters"]
-    return cluster["nodes"], cluster["identityChanged"], cluster["staleFor"] is not None
+    return cluster["nodeCount"], cluster["identityChanged"], "storeUnreachableFor" in cluster
 
 
 def test_the_old_state_is_kept_and_shown(emptied):
@@ -49,7 +46,11 @@ def test_writes_are_refused_and_say_what_to_do(emptied):
 
 @pytest.mark.parametrize("form", ["table", "json", "name"])
 def test_accepting_ends_it(emptied, form):
-    said = emptied("store", "accept", "-o", form)
+    (cluster,) = json.loads(emptied("status", "-o", "json").out)["clusters"]
+    seen = ("--store-identity", cluster["storeIdentity"])
+    other = emptied("store", "accept", "--store-identity", "another", "-o", form)
+    assert other.code == 2
+    said = emptied("store", "accept", *seen, "-o", form)
 
     assert said.code == 0
     assert "shop" in said.out
@@ -60,10 +61,12 @@ def test_accepting_ends_it(emptied, form):
 
 
 def test_a_caller_is_told_the_reason(emptied):
-    pod = Reference(Kind.POD, "web-0", "shop")
+    pod = ObjectReference(Kind.POD, "web-0", "shop")
     with Client(os.environ["TOPOSPREAD_ADDRESS"], cluster="shop") as client:
         with pytest.raises(PreconditionFailed) as refused:
-            client.delete([pod])
+            client.delete_objects([pod])
         assert refused.value.reason == "STORE_IDENTITY_CHANGED"
-        client.accept_store("shop")
-        assert client.delete([pod]).results[0].outcome is Outcome.NOT_FOUND
+        client.accept_store("shop", client.get_cluster().cluster.store_identity)
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-a"}}
+        assert client.apply_objects([node]).results[0].outcome is ObjectOutcome.CREATED
+        assert client.delete_objects([pod]).results[0].outcome is ObjectOutcome.NOT_FOUND

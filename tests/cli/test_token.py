@@ -76,7 +76,7 @@ def test_a_file_that_is_none_stays_as_it_is(bare, tmp_path, content):
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (("--role", "rule"), "'rule' is no role; there are read, decide, write, admin"),
+        (("--role", "rule"), "'rule' is no role; there are read, decide, place, write, admin"),
         (("--role", "read@"), "names no cluster"),
         ((), "Missing option '--role'"),
         (("--role", "read", "--expires-in", "soon"), "write 90d or 12h"),

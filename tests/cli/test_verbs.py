@@ -50,12 +50,16 @@ def test_apply_names_each_object(topospread):
 def test_apply_answers_programs(topospread, form):
     said = topospread("apply", "-f", "-", "-o", form, stdin=CLUSTER)
     value = json.loads(said.out) if form == "json" else yaml.safe_load(said.out)
-    assert value["skipped"] == {"ConfigMap": 1, "Deployment": 1}
-    assert value["results"][3] == {
+    assert value["skipped"] == [
+        {"kind": "ConfigMap", "count": 1},
+        {"kind": "Deployment", "count": 1},
+    ]
+    assert (value["apiVersion"], value["kind"]) == ("topospread.io/v1", "ObjectResultList")
+    assert value["items"][3] == {
         "kind": "Pod",
         "namespace": "shop",
         "name": "web-0",
-        "outcome": "created",
+        "outcome": "Created",
         "warnings": [],
     }
     assert value["revision"]
@@ -187,7 +191,7 @@ def test_delete_by_name_and_by_file(loaded):
     assert "node/b1 deleted" in filed.lines
     calm = loaded("delete", "-f", "-", "--ignore-not-found", "-o", "json", stdin=CLUSTER)
     assert calm.code == 0
-    assert set(json.loads(calm.out)["results"].values()) == {"not found"}
+    assert {each["outcome"] for each in json.loads(calm.out)["items"]} == {"NotFound"}
 
 
 def test_status_shows_the_server_and_its_clusters(loaded, cluster):
@@ -201,13 +205,17 @@ def test_status_shows_the_server_and_its_clusters(loaded, cluster):
     assert cluster in loaded("status", "-o", "name").lines
     value = json.loads(loaded("status", "-o", "json").out)
     mine = next(each for each in value["clusters"] if each["name"] == cluster)
-    assert (mine["loaded"], mine["nodes"], mine["pods"]) == (True, 3, 2)
+    assert (mine["loaded"], mine["nodeCount"], mine["podCount"]) == (True, 3, 2)
 
 
 def test_version_needs_no_server(bare):
     said = bare("version")
     assert said.code == 0
     assert said.out.startswith("topospread ")
+    assert (
+        bare("version", "-o", "name").out.strip()
+        == json.loads(bare("version", "-o", "json").out)["version"]
+    )
 
 
 def test_options_may_stand_before_the_verb_or_after_it(bare, address, cluster, monkeypatch):
@@ -217,3 +225,5 @@ def test_options_may_stand_before_the_verb_or_after_it(bare, address, cluster, m
     monkeypatch.setenv("TOPOSPREAD_ADDRESS", "127.0.0.1:1")
     assert bare(*where, "get", "nodes").code == 0, "what is said wins over the environment"
     assert bare("--address", "127.0.0.1:1", "get", "nodes", *where).code == 0
+    assert json.loads(bare("-o", "json", *where, "get", "nodes").out)["kind"] == "List"
+    assert bare("-o", "yaml", *where, "get", "node", "a1", "-o", "name").lines == ["node/a1"]

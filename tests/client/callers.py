@@ -9,14 +9,12 @@ from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from topospread_client.aio import AsyncClient
-from topospread_client.aio_stream import AsyncEvaluateStream
-from topospread_client.client import Client
+from topospread_client import AsyncClient, AsyncEvaluateStream, Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-    from topospread_client.connection import Connection
+    from topospread_client import Connection
 
 
 class Caller:

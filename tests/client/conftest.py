@@ -15,7 +15,7 @@ from tests.servers import served
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from topospread_client.connection import Connection
+    from topospread_client import Connection
 
 
 @pytest.fixture(scope="package")

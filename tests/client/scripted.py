@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 from google.protobuf.any_pb2 import Any as Packed
-
-from topospread_proto.v1.common_pb2 import RpcStatus
+from google.rpc.status_pb2 import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from google.protobuf.message import Message
 
-    from topospread_client.rpcs import Rpc
+    from topospread_client._rpcs import Rpc
 
 
 @dataclass
@@ -32,7 +31,7 @@ class Failure:
     def end(self, context: grpc.ServicerContext) -> NoReturn:
         trailers = list(self.trailers)
         if self.details:
-            status = RpcStatus(code=self.code.value[0], message=self.text)
+            status = Status(code=self.code.value[0], message=self.text)
             for name, message in self.details:
                 url = f"type.googleapis.com/google.rpc.{name}"
                 status.details.append(Packed(type_url=url, value=message.SerializeToString()))
@@ -55,10 +54,10 @@ class Script:
     answers: dict[str, list[Any]] = field(default_factory=dict)
     seen: list[tuple[str, bytes, dict[str, str | bytes]]] = field(default_factory=list)
 
-    def answer(self, rpc: Rpc[Any, Any], *answers: Message | Failure | Callable[..., Any]) -> None:
+    def answer(self, rpc: Rpc, *answers: Message | Failure | Callable[..., Any]) -> None:
         self.answers[rpc.path] = list(answers)
 
-    def calls(self, rpc: Rpc[Any, Any]) -> int:
+    def calls(self, rpc: Rpc) -> int:
         return sum(path == rpc.path for path, _, _ in self.seen)
 
     def serve(self, path: str, request: bytes, context: grpc.ServicerContext) -> bytes:

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from topospread_client import rpcs
-from topospread_proto.v1.spread_engine_pb2 import (
-    EvaluateResponse,
-    EvaluateStreamRequest,
-    EvaluateStreamResponse,
+from topospread_client import _rpcs as rpcs
+from topospread_proto.v1.common_pb2 import VERDICT_CODE_SUCCESS, ResponseMeta, Verdict
+from topospread_proto.v1.decision_service_pb2 import (
+    EvaluatePodResponse,
+    StreamEvaluatePodsRequest,
+    StreamEvaluatePodsResponse,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Questions = Iterator[EvaluateStreamRequest]
-    Answers = Iterator[EvaluateStreamResponse]
+    Questions = Iterator[StreamEvaluatePodsRequest]
+    Answers = Iterator[StreamEvaluatePodsResponse]
     Behaviour = Callable[[Questions, grpc.ServicerContext], Answers]
 
 
@@ -47,7 +48,7 @@ class Streams:
 
         def noted() -> Questions:
             for question in questions:
-                asked.append(question.request.pod.metadata.name)
+                asked.append(question.evaluate.pod.object.metadata.name)
                 yield question
 
         yield from behave(noted(), context)
@@ -77,9 +78,18 @@ def fails(code: grpc.StatusCode, text: str = "") -> Callable[[grpc.ServicerConte
     return lambda context: context.abort(code, text)
 
 
-def answer_to(question: EvaluateStreamRequest) -> EvaluateStreamResponse:
-    name = question.request.pod.metadata.name
-    return EvaluateStreamResponse(id=question.id, response=EvaluateResponse(revision=name))
+def evaluation(revision: str) -> EvaluatePodResponse:
+    passes = Verdict(code=VERDICT_CODE_SUCCESS)
+    return EvaluatePodResponse(
+        meta=ResponseMeta(revision=revision),
+        pre_filter_verdict=passes,
+        pre_score_verdict=passes,
+    )
+
+
+def answer_to(question: StreamEvaluatePodsRequest) -> StreamEvaluatePodsResponse:
+    name = question.evaluate.pod.object.metadata.name
+    return StreamEvaluatePodsResponse(id=question.id, evaluate=evaluation(name))
 
 
 @contextmanager
@@ -88,15 +98,15 @@ def streaming() -> Iterator[Streams]:
     streams = Streams()
     handler = grpc.stream_stream_rpc_method_handler(
         streams.serve,
-        request_deserializer=EvaluateStreamRequest.FromString,
-        response_serializer=EvaluateStreamResponse.SerializeToString,
+        request_deserializer=StreamEvaluatePodsRequest.FromString,
+        response_serializer=StreamEvaluatePodsResponse.SerializeToString,
     )
-    rpc = rpcs.EVALUATE_STREAM
+    method = rpcs.STREAM_EVALUATE_PODS.method
     with ThreadPoolExecutor(8) as pool:
         server = grpc.server(pool)
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(rpc.service, {rpc.method: handler}),)
-        )
+        handlers = {method.name: handler}
+        service = method.containing_service.full_name
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
         streams.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         server.start()
         try:

@@ -18,13 +18,9 @@ import trustme
 
 from tests.client.manifests import incoming
 from tests.servers import PATIENCE, until
-from topospread_client import channels
-from topospread_client.aio import AsyncClient
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.connection import Connection, Tls
-from topospread_client.errors import Closed
-from topospread_client.tls import TlsFiles
+from topospread_client import AsyncClient, Client, Closed, Connection, Kind, Tls
+from topospread_client import _channels as channels
+from topospread_client._tls import TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,69 +78,70 @@ def server():
 
 
 def unary(client: Any) -> Any:
-    return client.evaluate(incoming(), timeout=PATIENCE)
+    return client.evaluate_pod(incoming(), timeout=PATIENCE)
 
 
 def unsafe(client: Any) -> Any:
-    return client.drop_cluster("default", timeout=PATIENCE)
+    return client.delete_cluster("default", timeout=PATIENCE)
 
 
 def writing(client: Any) -> Any:
-    return client.replace(Kind.NODE, [NODE] * 2000, timeout=PATIENCE)
+    return client.replace_objects(Kind.NODE, [NODE] * 2000, timeout=PATIENCE)
 
 
 def asked(client: Any) -> Any:
-    return client.evaluate_stream().evaluate(incoming(), timeout=PATIENCE)
+    return client.stream_evaluate_pods().evaluate_pod(incoming(), timeout=PATIENCE)
 
 
 def asked_by_two(client: Any) -> Any:
-    stream = client.evaluate_stream()
+    stream = client.stream_evaluate_pods()
     with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(stream.evaluate, incoming(), timeout=PATIENCE) for _ in range(2)]
+        both = [pool.submit(stream.evaluate_pod, incoming(), timeout=PATIENCE) for _ in range(2)]
     assert [type(each.exception()) for each in both] == [Closed, Closed]
     return both[0].result()
 
 
 def asked_many(client: Any) -> Any:
-    outcomes = list(client.evaluate_stream().evaluate_all([incoming()] * 3, timeout=PATIENCE))
+    outcomes = list(client.stream_evaluate_pods().evaluate_pods([incoming()] * 3, timeout=PATIENCE))
     assert [type(outcome) for outcome in outcomes] == [Closed] * 3
     raise outcomes[0]
 
 
 def watching(client: Any) -> Any:
-    return next(client.watch())
+    return next(client.watch_objects())
 
 
 def listing(client: Any) -> Any:
-    return next(client.list(Kind.NODE))
+    return next(client.list_objects(Kind.NODE))
 
 
 async def aio_asked(client: Any) -> Any:
-    return await client.evaluate_stream().evaluate(incoming(), timeout=PATIENCE)
+    return await client.stream_evaluate_pods().evaluate_pod(incoming(), timeout=PATIENCE)
 
 
 async def aio_asked_by_two(client: Any) -> Any:
-    stream = client.evaluate_stream()
+    stream = client.stream_evaluate_pods()
     both = await asyncio.gather(
-        *(stream.evaluate(incoming(), timeout=PATIENCE) for _ in range(2)), return_exceptions=True
+        *(stream.evaluate_pod(incoming(), timeout=PATIENCE) for _ in range(2)),
+        return_exceptions=True,
     )
     assert [type(each) for each in both] == [Closed, Closed]
     raise both[0]
 
 
 async def aio_asked_many(client: Any) -> Any:
-    outcomes = client.evaluate_stream().evaluate_all([incoming()] * 3, timeout=PATIENCE)
+    outcomes = client.stream_evaluate_pods().evaluate_pods([incoming()] * 3, timeout=PATIENCE)
     found = [outcome async for outcome in outcomes]
     assert [type(outcome) for outcome in found] == [Closed] * 3
     raise found[0]
 
 
 async def aio_watching(client: Any) -> Any:
-    return await anext(client.watch())
+    return await anext(client.watch_objects())
 
 
 async def aio_listing(client: Any) -> Any:
-    return await anext(client.list(Kind.NODE))
+    return await anext(client.list_objects(Kind.NODE))
 
 
 STATES = [unary, unsafe, writing, asked, asked_by_two, asked_many, watching, listing]
@@ -192,11 +189,11 @@ def test_what_threads_wait_for_ends(server, state, close):
 
 def test_a_client_can_be_closed_while_another_thread_opens_streams(server):
     client, stop = Client(server.address), threading.Event()
-    streams = [client.evaluate_stream() for _ in range(2000)]
+    streams = [client.stream_evaluate_pods() for _ in range(2000)]
 
     def open_more() -> None:
         while not stop.is_set():
-            streams.append(client.evaluate_stream())
+            streams.append(client.stream_evaluate_pods())
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -210,7 +207,7 @@ def test_a_client_can_be_closed_while_another_thread_opens_streams(server):
         thread.join(PATIENCE)
         sys.setswitchinterval(before)
     with pytest.raises(Closed):
-        streams[-1].evaluate(incoming())
+        streams[-1].evaluate_pod(incoming())
 
 
 def test_a_handler_of_signals_can_close_a_client(tmp_path, monkeypatch):
@@ -229,12 +226,12 @@ def test_a_handler_of_signals_can_close_a_client(tmp_path, monkeypatch):
     before = signal.signal(signal.SIGUSR1, lambda *_: client.close())
     try:
         with pytest.raises(Closed):
-            client.clusters()
+            client.get_server_info()
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
-@pytest.mark.parametrize("state", [*STATES, Client.clusters])
+@pytest.mark.parametrize("state", [*STATES, Client.get_server_info])
 def test_a_closed_client_says_so(server, state):
     client = Client(server.address)
     client.close()
@@ -310,7 +307,7 @@ def test_a_client_whose_loop_does_not_run_is_closed_from_another(server, state, 
     until(lambda: server.open == 0, "the server sees the end of it")
 
 
-@pytest.mark.parametrize("state", [*AIO_STATES, AsyncClient.clusters])
+@pytest.mark.parametrize("state", [*AIO_STATES, AsyncClient.get_server_info])
 def test_a_closed_client_says_so_for_asyncio(server, state):
     async def run() -> None:
         client = AsyncClient(server.address)
@@ -363,8 +360,8 @@ def test_a_stream_that_is_closed_ends_its_questions(server, state):
     before = server.taken
     if state is asked:
         with Client(server.address) as client, ThreadPoolExecutor(1) as pool:
-            stream = client.evaluate_stream()
-            waiting = pool.submit(stream.evaluate, incoming(), timeout=PATIENCE)
+            stream = client.stream_evaluate_pods()
+            waiting = pool.submit(stream.evaluate_pod, incoming(), timeout=PATIENCE)
             until(lambda: server.taken > before, "the server has the question")
             stream.close()
             assert type(waiting.exception(PATIENCE)) is Closed
@@ -372,8 +369,8 @@ def test_a_stream_that_is_closed_ends_its_questions(server, state):
 
     async def run() -> None:
         async with AsyncClient(server.address) as client:
-            stream = client.evaluate_stream()
-            task = asyncio.ensure_future(stream.evaluate(incoming(), timeout=PATIENCE))
+            stream = client.stream_evaluate_pods()
+            task = asyncio.ensure_future(stream.evaluate_pod(incoming(), timeout=PATIENCE))
             await asyncio.to_thread(until, lambda: server.taken > before, "it has the question")
             await stream.close()
             with pytest.raises(Closed):
@@ -390,10 +387,10 @@ def _threads() -> set[threading.Thread]:
 def test_what_is_dropped_leaves_nothing(server):
     before = _threads()
     client = Client(server.address)
-    stream = client.evaluate_stream()
-    outcomes = stream.evaluate_all([incoming()] * 3, timeout=0.05)
+    stream = client.stream_evaluate_pods()
+    outcomes = stream.evaluate_pods([incoming()] * 3, timeout=0.05)
     next(outcomes)
-    watch = client.watch(timeout=0.05)
+    watch = client.watch_objects(timeout=0.05)
     with pytest.raises(Exception, match=r"(?i)deadline"):
         next(watch)
     del stream, outcomes, watch, client
@@ -407,10 +404,10 @@ def test_what_is_dropped_leaves_nothing_in_a_loop(server):
 
     async def use() -> None:
         client = AsyncClient(server.address)
-        stream = client.evaluate_stream()
+        stream = client.stream_evaluate_pods()
         with pytest.raises(Exception, match="no answer"):
-            await stream.evaluate(incoming(), timeout=0.05)
-        waiting = asyncio.ensure_future(stream.evaluate(incoming(), timeout=0.05))
+            await stream.evaluate_pod(incoming(), timeout=0.05)
+        waiting = asyncio.ensure_future(stream.evaluate_pod(incoming(), timeout=0.05))
         await asyncio.wait([waiting])
         waiting.exception()
 
@@ -431,7 +428,7 @@ EXITS = {
     "threads": (
         4,
         (
-            "stream = client.evaluate_stream(); ask(stream)\n"
+            "stream = client.stream_evaluate_pods(); ask(stream)\n"
             "[begin(each) for each in ('unary', 'asked', 'writing', 'watching')]; wait()"
         ),
     ),
@@ -442,16 +439,14 @@ EXITS = {
 PROGRAM = """
 import asyncio, sys, threading, time
 from tests.client import test_closing as states
-from topospread_client.aio import AsyncClient
-from topospread_client.client import Client
-from topospread_client.errors import TopospreadClientError
+from topospread_client import AsyncClient, Client, TopospreadClientError
 def wait(): sys.stdin.readline()
 def quiet(name):
     try: getattr(states, name)(client)
     except TopospreadClientError: pass
 def begin(name): threading.Thread(target=quiet, args=[name], daemon=True).start()
 def ask(stream):
-    try: stream.evaluate(states.incoming(), timeout=0.1)
+    try: stream.evaluate_pod(states.incoming(), timeout=0.1)
     except TopospreadClientError: pass
 async def left(*names):
     client = AsyncClient(sys.argv[1])

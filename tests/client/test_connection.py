@@ -12,12 +12,13 @@ import trustme
 from tests.client.scripted import scripted
 from tests.faults.proxies import Proxy
 from tests.servers import served
-from topospread_client import channels, rpcs
-from topospread_client.connection import Connection, Tls, is_local
-from topospread_client.errors import BadConnection, NotFound, Unavailable
-from topospread_proto.v1.cluster_state_pb2 import ListClustersResponse
+from topospread_client import BadConnection, Connection, NotFound, Tls, Unavailable
+from topospread_client import _channels as channels
+from topospread_client import _rpcs as rpcs
+from topospread_client._connection import is_local
+from topospread_proto.v1.server_service_pb2 import GetServerInfoResponse
 
-ANSWER = ListClustersResponse(server_version="1.2.3")
+ANSWER = GetServerInfoResponse(version="1.2.3")
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +51,8 @@ def test_tls_checks_the_servers_name_and_shows_the_clients(connect, files, mutua
         server_name="topospread.example",
     )
     with scripted(server_credentials(files, mutual=mutual)) as script:
-        script.answer(rpcs.LIST_CLUSTERS, ANSWER)
-        assert connect(Connection(script.address, tls)).clusters().server_version == "1.2.3"
+        script.answer(rpcs.GET_SERVER_INFO, ANSWER)
+        assert connect(Connection(script.address, tls)).get_server_info().version == "1.2.3"
 
 
 @pytest.mark.parametrize(
@@ -64,19 +65,19 @@ def test_tls_checks_the_servers_name_and_shows_the_clients(connect, files, mutua
 )
 def test_a_connection_that_is_not_what_was_asked_for_is_not_used(connect, files, tls):
     with scripted(server_credentials(files, mutual=False)) as script:
-        script.answer(rpcs.LIST_CLUSTERS, ANSWER)
+        script.answer(rpcs.GET_SERVER_INFO, ANSWER)
         with pytest.raises(Unavailable):
-            connect(Connection(script.address, tls(files), retries=False)).clusters()
-        assert script.calls(rpcs.LIST_CLUSTERS) == 0
+            connect(Connection(script.address, tls(files), retries=False)).get_server_info()
+        assert script.calls(rpcs.GET_SERVER_INFO) == 0
 
 
 def test_a_server_that_asks_for_a_certificate_gets_no_call_without_one(connect, files):
     tls = Tls(ca=files / "ca.pem", server_name="topospread.example")
     with scripted(server_credentials(files, mutual=True)) as script:
-        script.answer(rpcs.LIST_CLUSTERS, ANSWER)
+        script.answer(rpcs.GET_SERVER_INFO, ANSWER)
         with pytest.raises(Unavailable):
-            connect(Connection(script.address, tls, retries=False)).clusters()
-        assert script.calls(rpcs.LIST_CLUSTERS) == 0
+            connect(Connection(script.address, tls, retries=False)).get_server_info()
+        assert script.calls(rpcs.GET_SERVER_INFO) == 0
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def _certified(folder, authority):
     roots = authority.cert_pem.bytes()
     credentials = grpc.ssl_server_credentials([pair], roots, require_client_auth=True)
     with scripted(credentials) as script:
-        script.answer(rpcs.LIST_CLUSTERS, ANSWER)
+        script.answer(rpcs.GET_SERVER_INFO, ANSWER)
         yield script
 
 
@@ -170,11 +171,11 @@ def test_certificates_that_are_exchanged_are_shown_and_believed(connect, tmp_pat
     with _certified(tmp_path, old) as first, _certified(tmp_path, new) as second:
         client = connect(Connection(f"ipv4:{first.address}", tls, retries=False, keepalive=60))
         both = connect(Connection(second.address, tls, retries=False))
-        assert client.clusters().server_version == "1.2.3"
+        assert client.get_server_info().version == "1.2.3"
         with pytest.raises(Unavailable):
-            both.clusters()
+            both.get_server_info()
         _issue(tmp_path, new, old, new)
-        assert both.clusters(timeout=60).server_version == "1.2.3"
+        assert both.get_server_info(timeout=60).version == "1.2.3"
 
 
 def test_files_that_are_half_written_leave_the_former_ones_in_force(connect, tmp_path, monkeypatch):
@@ -185,35 +186,35 @@ def test_files_that_are_half_written_leave_the_former_ones_in_force(connect, tmp
     tls = Tls(*(tmp_path / name for name in names))
     with _certified(tmp_path, authority) as script:
         client = connect(Connection(script.address, tls, retries=False))
-        assert client.clusters()
+        assert client.get_server_info()
         for name in names:
             whole = (tmp_path / name).read_bytes()
             for written in (b"", whole[: len(whole) // 2], b"no PEM"):
                 (tmp_path / name).write_bytes(written)
-                assert client.clusters().server_version == "1.2.3"
+                assert client.get_server_info().version == "1.2.3"
             (tmp_path / name).unlink()
-            assert client.clusters().server_version == "1.2.3"
+            assert client.get_server_info().version == "1.2.3"
             (tmp_path / name).write_bytes(whole)
         other = trustme.CA().issue_cert("caller@example.org")
         (tmp_path / "client.key").write_bytes(other.private_key_pem.bytes())
-        assert client.clusters().server_version == "1.2.3"
+        assert client.get_server_info().version == "1.2.3"
 
 
 def test_a_token_file_that_is_being_written_leaves_the_former_token(connect, script, tmp_path):
-    script.answer(rpcs.LIST_CLUSTERS, ANSWER)
+    script.answer(rpcs.GET_SERVER_INFO, ANSWER)
     path = tmp_path / "token"
     path.write_text("first")
     client = connect(Connection(script.address, token_file=path))
-    client.clusters()
+    client.get_server_info()
     with path.open("w") as file:
-        client.clusters()
+        client.get_server_info()
         file.write("\n")
         file.flush()
-        client.clusters()
+        client.get_server_info()
     path.unlink()
-    client.clusters()
+    client.get_server_info()
     path.write_text("second")
-    client.clusters()
+    client.get_server_info()
     shown = [metadata["authorization"] for _, _, metadata in script.seen]
     assert shown == ["Bearer first"] * 4 + ["Bearer second"]
 
@@ -222,9 +223,9 @@ def test_a_connection_that_fell_silent_is_given_up(connect):
     with served() as server, Proxy(server.address) as proxy:
         connection = Connection(proxy.address, keepalive=5, keepalive_timeout=2)
         client = connect(connection, timeout=60)
-        client.clusters()
+        client.get_server_info()
         proxy.silence()
-        watch = client.watch(timeout=60)
+        watch = client.watch_objects(timeout=60)
         with pytest.raises(NotFound):
             next(watch)
-        assert client.clusters()
+        assert client.get_server_info()

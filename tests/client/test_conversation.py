@@ -8,13 +8,15 @@ from typing import Any
 import grpc
 import pytest
 
-from topospread_client import conversation as conversations
-from topospread_client import engine, repeats
-from topospread_client.conversation import Conversation, Line, Question
-from topospread_client.errors import DeadlineExceeded, Unavailable
-from topospread_client.operations import Session
-from topospread_proto.v1.kubernetes_pb2 import Pod
-from topospread_proto.v1.spread_engine_pb2 import EvaluateResponse, EvaluateStreamResponse
+from tests.client.streaming import evaluation
+from topospread_client import DeadlineExceeded, Unavailable
+from topospread_client import _conversation as conversations
+from topospread_client import _decisions as decisions
+from topospread_client import _repeats as repeats
+from topospread_client._conversation import Conversation, Line, Question
+from topospread_client._operations import Session
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
+from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsResponse
 
 
 class Gone(grpc.RpcError):
@@ -49,7 +51,7 @@ class Stream:
         return Line(call, lambda request: None)
 
     def ask(self, timeout: float | None = None) -> Question:
-        operation = engine.evaluate(Session(), Pod(), timeout=timeout)
+        operation = decisions.evaluate_pod(Session(), Pod(), timeout=timeout)
         return self.conversation.ask(operation, lambda: None)
 
     def lose(self, lasting: float) -> None:
@@ -118,7 +120,7 @@ def test_a_server_that_does_not_answer_is_no_server_that_is_gone(stream: Stream)
 def test_an_answer_ends_an_outage_for_all(stream: Stream):
     first, second = stream.ask(), stream.ask(1)
     stream.lose(0.5)
-    answer = EvaluateStreamResponse(id=first.request.id, response=EvaluateResponse(revision="r"))
+    answer = StreamEvaluatePodsResponse(id=first.request.id, evaluate=evaluation("r"))
     stream.conversation.answered(stream.line(), answer)
     assert first.result().revision == "r"
     stream.conversation.time_out(second)
@@ -130,13 +132,13 @@ def test_a_question_that_a_stopping_server_cancels_is_asked_again(monkeypatch):
     question = stream.ask()
     line = stream.conversation.next_line()
     assert isinstance(line, Line)
-    cancelled = EvaluateStreamResponse(id=question.request.id)
+    cancelled = StreamEvaluatePodsResponse(id=question.request.id)
     cancelled.error.code = grpc.StatusCode.CANCELLED.value[0]
     stream.conversation.answered(line, cancelled)
     assert question.outcome is None
 
     line = stream.conversation.next_line()
     assert isinstance(line, Line)
-    answer = EvaluateStreamResponse(id=question.request.id, response=EvaluateResponse())
+    answer = StreamEvaluatePodsResponse(id=question.request.id, evaluate=evaluation("r"))
     stream.conversation.answered(line, answer)
     question.result()

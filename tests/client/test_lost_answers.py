@@ -14,16 +14,15 @@ import pytest
 from tests.client.callers import Caller
 from tests.client.manifests import node, pod
 from tests.servers import PATIENCE, served
-from topospread_client import errors, rpcs
-from topospread_client.answers import Kind, Outcome
-from topospread_client.client import Client
-from topospread_client.requests import Reference
+from topospread_client import Client, Kind, ObjectOutcome, ObjectReference
+from topospread_client import _errors as errors
+from topospread_client import _rpcs as rpcs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.client.scripted import Script
-    from topospread_client.rpcs import Rpc
+    from topospread_client._rpcs import Rpc
 
 NOT_KNOWN = "whether the call was carried out is not known"
 
@@ -41,11 +40,11 @@ class Lossy(NamedTuple):
     script: Script
     address: str
 
-    def lose(self, rpc: Rpc[Any, Any], between: Callable[[], object] = lambda: None) -> None:
+    def lose(self, rpc: Rpc, between: Callable[[], object] = lambda: None) -> None:
         """Lose the answer to the next of these calls once it is carried out."""
         self._pass_on(rpc, [between])
 
-    def _pass_on(self, rpc: Rpc[Any, Any], losses: list[Callable[[], object]]) -> None:
+    def _pass_on(self, rpc: Rpc, losses: list[Callable[[], object]]) -> None:
         def answer(context: grpc.ServicerContext) -> Any:
             request = next(sent for path, sent, _ in reversed(self.script.seen) if path == rpc.path)
             with grpc.insecure_channel(self.address) as channel:
@@ -63,11 +62,11 @@ class Lossy(NamedTuple):
 
     def held(self) -> dict[str, str]:
         """The node held for each pod."""
-        return {each.name: each.node for each in self.other.reservations().reservations}
+        return {each.pod.name: each.node for each in self.other.list_reservations()}
 
     def on(self, name: str) -> str:
         """The node of a pod."""
-        return self.other.get(Kind.POD, name, namespace="default").object.pod.spec.node_name
+        return self.other.get_object(Kind.POD, name, namespace="default").object.pod.spec.node_name
 
 
 @pytest.fixture(params=["sync-sqlite", "aio-redis"])
@@ -79,7 +78,7 @@ def lossy(request, tmp_path, script) -> Iterator[Lossy]:
     with ExitStack() as running:
         server = running.enter_context(served(store=store))
         other = running.enter_context(Client(server.address))
-        other.apply([node("n-a", "a"), node("n-b", "b")])
+        other.apply_objects([node("n-a", "a"), node("n-b", "b")])
         ours = Caller(kind, script.address)
         running.callback(ours.end)
         yield Lossy(ours, other, script, server.address)
@@ -91,99 +90,99 @@ def versioned(version: str, on: str) -> dict[str, Any]:
     return made | {"metadata": made["metadata"] | {"resourceVersion": version}}
 
 
-# ------------------------------ Release
+# ------------------------------ ReleaseReservation
 
 
 def test_a_repeated_release_leaves_what_somebody_else_holds_since(lossy: Lossy):
-    first = lossy.other.reserve(pod("p"), "n-a")
-    lossy.lose(rpcs.RELEASE, lambda: lossy.other.reserve(pod("p"), "n-b"))
+    first = lossy.other.reserve_node(pod("p"), "n-a")
+    lossy.lose(rpcs.RELEASE_RESERVATION, lambda: lossy.other.reserve_node(pod("p"), "n-b"))
 
-    released = lossy.ours.release("p", reservation_id=first.reservation_id)
+    released = lossy.ours.release_reservation("p", reservation_id=first.reservation_id)
 
-    assert lossy.script.calls(rpcs.RELEASE) == 2
+    assert lossy.script.calls(rpcs.RELEASE_RESERVATION) == 2
     assert not released.released
     assert lossy.held() == {"p": "n-b"}
 
 
 def test_a_release_leaves_what_was_renewed_since(lossy: Lossy):
-    first = lossy.other.reserve(pod("p"), "n-a")
-    renewed = lossy.other.place(pod("p"))
+    first = lossy.other.reserve_node(pod("p"), "n-a")
+    renewed = lossy.other.place_pod(pod("p"))
     assert renewed.node == "n-a"
     assert renewed.reservation_id != first.reservation_id
 
-    assert not lossy.other.release("p", reservation_id=first.reservation_id).released
+    assert not lossy.other.release_reservation("p", reservation_id=first.reservation_id).released
 
     assert lossy.held() == {"p": "n-a"}
-    assert lossy.other.release("p", reservation_id=renewed.reservation_id).released
+    assert lossy.other.release_reservation("p", reservation_id=renewed.reservation_id).released
     assert lossy.held() == {}
 
 
 def test_a_release_whose_answer_was_lost_has_happened_once(lossy: Lossy):
-    held = lossy.other.reserve(pod("p"), "n-a")
-    (listed,) = lossy.other.reservations().reservations
-    assert listed.id == held.reservation_id
-    lossy.lose(rpcs.RELEASE)
+    held = lossy.other.reserve_node(pod("p"), "n-a")
+    (listed,) = lossy.other.list_reservations()
+    assert listed.reservation_id == held.reservation_id
+    lossy.lose(rpcs.RELEASE_RESERVATION)
 
-    lossy.ours.release("p", reservation_id=listed.id)
+    lossy.ours.release_reservation("p", reservation_id=listed.reservation_id)
 
-    assert lossy.script.calls(rpcs.RELEASE) == 2
+    assert lossy.script.calls(rpcs.RELEASE_RESERVATION) == 2
     assert lossy.held() == {}
 
 
 def test_a_release_by_name_alone_is_not_repeated(lossy: Lossy):
-    lossy.other.reserve(pod("p"), "n-a")
-    lossy.lose(rpcs.RELEASE, lambda: lossy.other.reserve(pod("p"), "n-b"))
+    lossy.other.reserve_node(pod("p"), "n-a")
+    lossy.lose(rpcs.RELEASE_RESERVATION, lambda: lossy.other.reserve_node(pod("p"), "n-b"))
 
     with pytest.raises(errors.Unavailable, match=NOT_KNOWN):
-        lossy.ours.release("p")
+        lossy.ours.release_reservation("p")
 
-    assert lossy.script.calls(rpcs.RELEASE) == 1
+    assert lossy.script.calls(rpcs.RELEASE_RESERVATION) == 1
     assert lossy.held() == {"p": "n-b"}
 
 
-# ------------------------------ Place and Reserve
+# ------------------------------ PlacePod and ReserveNode
 
 
 def test_a_repeated_place_is_the_one_that_was_held(lossy: Lossy):
-    lossy.lose(rpcs.PLACE)
+    lossy.lose(rpcs.PLACE_POD)
 
-    placed = lossy.ours.place(pod("p"))
+    placed = lossy.ours.place_pod(pod("p"))
 
-    assert lossy.script.calls(rpcs.PLACE) == 2
-    (held,) = lossy.other.reservations().reservations
-    assert (held.node, held.id) == (placed.node, placed.reservation_id)
+    assert lossy.script.calls(rpcs.PLACE_POD) == 2
+    (held,) = lossy.other.list_reservations()
+    assert (held.node, held.reservation_id) == (placed.node, placed.reservation_id)
 
 
-@pytest.mark.parametrize("by", ["place", "reserve"])
+@pytest.mark.parametrize("by", ["place_pod", "reserve_node"])
 def test_a_repeat_takes_no_place_from_who_placed_the_pod_since(lossy: Lossy, by: str):
-    lossy.lose(getattr(rpcs, by.upper()), lambda: lossy.other.reserve(pod("p"), "n-b"))
+    lossy.lose(getattr(rpcs, by.upper()), lambda: lossy.other.reserve_node(pod("p"), "n-b"))
 
-    where: dict[str, Any] = {"candidates": ["n-a"]} if by == "place" else {"node": "n-a"}
-    with pytest.raises(errors.Conflict, match="something else is held for the pod by now"):
+    where: dict[str, Any] = {"candidates": ["n-a"]} if by == "place_pod" else {"node": "n-a"}
+    with pytest.raises(errors.Conflict, match="another call holds a node for the pod by now"):
         getattr(lossy.ours, by)(pod("p"), **where)
 
     assert lossy.held() == {"p": "n-b"}
 
 
 def test_a_repeated_place_holds_anew_what_was_released_since(lossy: Lossy):
-    lossy.lose(rpcs.PLACE, lambda: lossy.other.release("p"))
+    lossy.lose(rpcs.PLACE_POD, lambda: lossy.other.release_reservation("p"))
 
-    placed = lossy.ours.place(pod("p"))
+    placed = lossy.ours.place_pod(pod("p"))
 
     assert lossy.held() == {"p": placed.node}
 
 
 def test_a_repeated_place_of_a_pod_that_is_bound_by_now_holds_nothing(lossy: Lossy):
-    lossy.lose(rpcs.PLACE, lambda: lossy.other.apply([pod("p", "n-b")]))
+    lossy.lose(rpcs.PLACE_POD, lambda: lossy.other.apply_objects([pod("p", "n-b")]))
 
-    placed = lossy.ours.place(pod("p"))
+    placed = lossy.ours.place_pod(pod("p"))
 
     assert (placed.node, placed.already_bound, placed.reservation_id) == ("n-b", True, "")
     assert lossy.held() == {}
 
 
 def test_a_call_that_is_a_repeat_says_of_which(lossy: Lossy):
-    rpc = rpcs.RESERVE
+    rpc = rpcs.RESERVE_NODE
     with grpc.insecure_channel(lossy.address) as channel:
         call: Any = channel.unary_unary(rpc.path, rpc.request.SerializeToString)
         with pytest.raises(grpc.RpcError) as refused:
@@ -192,68 +191,90 @@ def test_a_call_that_is_a_repeat_says_of_which(lossy: Lossy):
     assert "requestId" in (refused.value.details() or "")
 
 
-# ------------------------------ Apply
+# ------------------------------ ApplyObjects
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_what_others_wrote_or_removed_is_not_undone(lossy: Lossy, force: bool):
     made = versioned("7", "n-a") if force else pod("p", "n-a")
-    lossy.lose(rpcs.APPLY, lambda: lossy.other.apply([pod("p", "n-b")]))
+    lossy.lose(rpcs.APPLY_OBJECTS, lambda: lossy.other.apply_objects([pod("p", "n-b")]))
     with pytest.raises(errors.Unavailable, match=NOT_KNOWN):
-        lossy.ours.apply([made], force=force)
+        lossy.ours.apply_objects([made], force=force)
     assert lossy.on("p") == "n-b"
 
-    lossy.lose(rpcs.APPLY, lambda: lossy.other.delete([Reference(Kind.POD, "p")]))
+    lossy.lose(
+        rpcs.APPLY_OBJECTS, lambda: lossy.other.delete_objects([ObjectReference(Kind.POD, "p")])
+    )
     with pytest.raises(errors.Unavailable, match=NOT_KNOWN):
-        lossy.ours.apply([made], force=force)
+        lossy.ours.apply_objects([made], force=force)
     with pytest.raises(errors.NotFound):
         lossy.on("p")
-    assert lossy.script.calls(rpcs.APPLY) == 2
+    assert lossy.script.calls(rpcs.APPLY_OBJECTS) == 2
 
 
 def test_one_object_without_a_version_is_enough(lossy: Lossy):
-    lossy.lose(rpcs.APPLY)
+    lossy.lose(rpcs.APPLY_OBJECTS)
     with pytest.raises(errors.Unavailable, match=NOT_KNOWN):
-        lossy.ours.apply([versioned("7", "n-a"), pod("q", "n-a")])
-    assert lossy.script.calls(rpcs.APPLY) == 1
+        lossy.ours.apply_objects([versioned("7", "n-a"), pod("q", "n-a")])
+    assert lossy.script.calls(rpcs.APPLY_OBJECTS) == 1
 
 
 def test_with_versions_an_apply_is_repeated_and_later_writes_stay(lossy: Lossy):
-    lossy.lose(rpcs.APPLY, lambda: lossy.other.apply([versioned("8", "n-b")]))
-    written = lossy.ours.apply([versioned("7", "n-a")])
-    assert [each.outcome for each in written.results] == [Outcome.IGNORED_STALE]
+    lossy.lose(rpcs.APPLY_OBJECTS, lambda: lossy.other.apply_objects([versioned("8", "n-b")]))
+    written = lossy.ours.apply_objects([versioned("7", "n-a")])
+    assert [each.outcome for each in written.results] == [ObjectOutcome.IGNORED_STALE]
     assert lossy.on("p") == "n-b"
 
-    gone = Reference(Kind.POD, "p", resource_version="9")
-    lossy.lose(rpcs.APPLY, lambda: lossy.other.delete([gone]))
-    written = lossy.ours.apply([versioned("9", "n-a")])
-    assert [each.outcome for each in written.results] == [Outcome.IGNORED_STALE]
+    gone = ObjectReference(Kind.POD, "p", resource_version="9")
+    lossy.lose(rpcs.APPLY_OBJECTS, lambda: lossy.other.delete_objects([gone]))
+    written = lossy.ours.apply_objects([versioned("9", "n-a")])
+    assert [each.outcome for each in written.results] == [ObjectOutcome.IGNORED_STALE]
     with pytest.raises(errors.NotFound):
         lossy.on("p")
-    assert lossy.script.calls(rpcs.APPLY) == 4
+    assert lossy.script.calls(rpcs.APPLY_OBJECTS) == 4
 
 
-# ------------------------------ Hold and Leave
+# ------------------------------ Leases
 
 
 def test_a_repeated_leave_leaves_the_lease_of_the_next_feeder(lossy: Lossy):
-    lossy.other.hold("first", 60)
-    lossy.lose(rpcs.LEAVE, lambda: lossy.other.hold("next", 60))
+    token = lossy.other.acquire_lease("first", 60).lease.fencing_token
+    assert token
+    lossy.lose(rpcs.RELEASE_LEASE, lambda: lossy.other.acquire_lease("next", 60))
 
-    lossy.ours.leave("first")
+    lossy.ours.release_lease("first", token)
 
-    assert lossy.script.calls(rpcs.LEAVE) == 2
-    assert lossy.other.hold("next", 60).held
+    assert lossy.script.calls(rpcs.RELEASE_LEASE) == 2
+    assert lossy.other.acquire_lease("next", 60).acquired
 
 
 def test_a_repeated_hold_takes_the_lease_from_nobody(lossy: Lossy):
     def pass_on() -> None:
-        lossy.other.leave("first")
-        assert lossy.other.hold("next", 60).held
+        token = lossy.other.acquire_lease("first", 60).lease.fencing_token
+        assert token
+        lossy.other.release_lease("first", token)
+        assert lossy.other.acquire_lease("next", 60).acquired
 
-    lossy.lose(rpcs.HOLD, pass_on)
+    lossy.lose(rpcs.ACQUIRE_LEASE, pass_on)
 
-    found = lossy.ours.hold("first", 60)
+    found = lossy.ours.acquire_lease("first", 60)
 
-    assert lossy.script.calls(rpcs.HOLD) == 2
-    assert (found.held, found.holder) == (False, "next")
+    assert lossy.script.calls(rpcs.ACQUIRE_LEASE) == 2
+    assert (found.acquired, found.lease.holder_identity) == (False, "next")
+
+
+def test_a_renewal_takes_the_lease_from_nobody(lossy: Lossy):
+    token = lossy.other.acquire_lease("first", 60).lease.fencing_token
+    assert token
+    lossy.lose(rpcs.RENEW_LEASE)
+    renewed = lossy.ours.renew_lease("first", token, 120).lease
+    assert (renewed.fencing_token, renewed.lease_duration) == (token, 120)
+    assert lossy.script.calls(rpcs.RENEW_LEASE) == 2
+
+    lossy.other.release_lease("first", token)
+    assert lossy.other.acquire_lease("next", 60).acquired
+    with pytest.raises(errors.LeaseLost):
+        lossy.other.renew_lease("first", token, 60)
+    present = lossy.other.get_lease().lease
+    assert present is not None
+    assert (present.holder_identity, present.fencing_token) == ("next", None)

@@ -7,9 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.client.manifests import TWO_ZONES, incoming, node, pod, spread
-from topospread_client import placement
-from topospread_client.answers import Code
-from topospread_client.errors import InvalidRequest, NotFound
+from topospread_client import ConstraintValidation, Fit, InvalidRequest, NotFound, VerdictCode
 
 DISK = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 
@@ -17,100 +15,107 @@ DISK = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
 @pytest.fixture
 def zones(client):
     """A client of a cluster in which only b1 passes for the incoming pod."""
-    client.apply(TWO_ZONES)
+    client.apply_objects(TWO_ZONES)
     return client
 
 
 def test_a_place_is_chosen_and_held(zones):
-    placed = zones.place(incoming(), ttl=3600)
+    placed = zones.place_pod(incoming(), reservation_ttl=3600)
 
-    assert (placed.node, placed.status.code, placed.already_bound) == ("b1", Code.SUCCESS, False)
-    left = placed.expires_at - datetime.now(UTC)
+    assert (placed.node, placed.verdict.code, placed.already_bound) == (
+        "b1",
+        VerdictCode.SUCCESS,
+        False,
+    )
+    left = placed.expire_time - datetime.now(UTC)
     assert timedelta(minutes=50) < left < timedelta(minutes=70)
     assert placed.revision
     assert placed.trace_id
-    (held,) = zones.reservations().reservations
-    assert (held.namespace, held.name, held.node) == ("default", "incoming", "b1")
+    (held,) = zones.list_reservations()
+    assert (held.pod.full_name, held.node) == ("default/incoming", "b1")
     assert held.labels == {"app": "web"}
-    assert held.expires_at == placed.expires_at
-    assert zones.clusters().clusters
+    assert held.expire_time == placed.expire_time
+    assert zones.get_cluster().cluster.reservation_count == 1
+    assert zones.get_reservation("incoming").reservation == held
 
 
 def test_the_next_pod_sees_it(zones):
-    zones.place(incoming())
-    zones.place(pod("other", topologySpreadConstraints=[spread()]))
+    zones.place_pod(incoming())
+    zones.place_pod(pod("other", topologySpreadConstraints=[spread()]))
 
-    nodes = {held.name: held.node for held in zones.reservations().reservations}
+    nodes = {held.pod.name: held.node for held in zones.list_reservations()}
     assert nodes["incoming"] == "b1"
     assert nodes["other"] in ("a1", "a2", "b1")
 
 
 def test_what_was_not_looked_at_is_named(zones):
-    placed = zones.place(incoming(volumes=[DISK]))
+    placed = zones.place_pod(incoming(volumes=[DISK]))
     assert placed.not_modelled == ("volumes",)
 
 
 def test_a_pod_that_fits_nowhere_is_an_answer(zones):
-    placed = zones.place(incoming(), candidates=["a1", "a2"])
+    placed = zones.place_pod(incoming(), candidates=["a1", "a2"])
 
-    assert (placed.node, placed.status.code) == (None, Code.UNSCHEDULABLE)
+    assert (placed.node, placed.verdict.code) == (None, VerdictCode.UNSCHEDULABLE)
     assert placed.message == (
         "0/2 nodes are available: 2 node(s) didn't match pod topology spread constraints."
     )
-    assert placed.expires_at is None
-    assert zones.reservations().reservations == ()
+    assert placed.expire_time is None
+    assert list(zones.list_reservations()) == []
 
 
 def test_how_much_must_fit_is_chosen(zones):
-    zones.apply([node("b1", "b") | {"spec": {"unschedulable": True}}])
+    zones.apply_objects([node("b1", "b") | {"spec": {"unschedulable": True}}])
 
-    assert zones.place(incoming(), fit=placement.NODE).node is None
-    assert zones.place(incoming(), fit=placement.SPREAD_ONLY).node == "b1"
-    assert zones.place(incoming(), candidates=["b1"]).node == "b1"
+    assert zones.place_pod(incoming(), fit=Fit.NODE).node is None
+    assert zones.place_pod(incoming(), fit=Fit.SPREAD_ONLY).node == "b1"
+    assert zones.place_pod(incoming(), candidates=["b1"]).node == "b1"
 
 
 def test_a_node_is_reserved_and_released(zones):
-    assert zones.reserve(incoming(), "b1").status.success
-    refused = zones.reserve(pod("x", topologySpreadConstraints=[spread(maxSkew=1)]), "nobody")
-    assert refused.status.code is Code.ERROR
-    assert refused.expires_at is None
+    assert zones.reserve_node(incoming(), "b1").verdict.success
+    refused = zones.reserve_node(pod("x", topologySpreadConstraints=[spread(maxSkew=1)]), "nobody")
+    assert refused.verdict.code is VerdictCode.ERROR
+    assert refused.expire_time is None
 
-    assert zones.release("incoming").released
-    assert not zones.release("incoming").released
-    assert zones.reservations(namespace="default").reservations == ()
+    assert zones.release_reservation("incoming").released
+    assert not zones.release_reservation("incoming").released
+    with pytest.raises(NotFound):
+        zones.get_reservation("incoming")
+    assert list(zones.list_reservations(namespace="default")) == []
 
 
 def test_binding_ends_it_and_a_bound_pod_is_told_so(zones):
-    zones.place(incoming())
-    zones.apply([pod("incoming", "b1")])
+    zones.place_pod(incoming())
+    zones.apply_objects([pod("incoming", "b1")])
 
-    assert zones.place(incoming()).already_bound
-    assert zones.reserve(incoming(), "a1").already_bound
-    assert zones.reservations().reservations == ()
+    assert zones.place_pod(incoming()).already_bound
+    assert zones.reserve_node(incoming(), "a1").already_bound
+    assert list(zones.list_reservations()) == []
 
 
-def test_all_pages_are_fetched(zones, monkeypatch):
-    monkeypatch.setattr(placement, "PAGE", 2)
+def test_all_pages_are_fetched(zones):
     for number in range(5):
-        zones.place(pod(f"p{number}"))
+        zones.place_pod(pod(f"p{number}"))
 
-    names = [held.name for held in zones.reservations().reservations]
+    names = [held.pod.name for held in zones.list_reservations(page_size=2)]
     assert names == [f"p{number}" for number in range(5)]
 
 
 @pytest.mark.parametrize(
     ("call", "field"),
     [
-        (lambda client: client.place({**pod("x"), "metadata": {}}), "metadata.name"),
-        (lambda client: client.place(pod("x"), ttl=0), "ttl"),
-        (lambda client: client.place(pod("x"), ttl=-1), "ttl"),
-        (lambda client: client.place(pod("x"), ttl=700_000), "ttl"),
-        (lambda client: client.place(pod("x"), fit=9), "fit"),
-        (lambda client: client.reserve(pod("x"), ""), "node"),
-        (lambda client: client.release(""), "name"),
+        (lambda client: client.place_pod({**pod("x"), "metadata": {}}), "pod.object.metadata.name"),
+        (lambda client: client.place_pod(pod("x"), reservation_ttl=0), "reservationTtl"),
+        (lambda client: client.place_pod(pod("x"), reservation_ttl=-1), "reservationTtl"),
+        (lambda client: client.place_pod(pod("x"), reservation_ttl=700_000), "reservationTtl"),
+        (lambda client: client.reserve_node(pod("x"), ""), "node"),
+        (lambda client: client.release_reservation(""), "pod.name"),
         (
-            lambda client: client.place(incoming(spread(maxSkew=0)), validate=True),
-            "spec.topologySpreadConstraints[0].maxSkew",
+            lambda client: client.place_pod(
+                incoming(spread(maxSkew=0)), validation=ConstraintValidation.STRICT
+            ),
+            "pod.object.spec.topologySpreadConstraints[0].maxSkew",
         ),
     ],
 )
@@ -118,13 +123,13 @@ def test_what_is_wrong_is_named(zones, call, field):
     with pytest.raises(InvalidRequest) as refused:
         call(zones)
     assert [violation.field for violation in refused.value.violations] == [field]
-    assert zones.reservations().reservations == ()
+    assert list(zones.list_reservations()) == []
 
 
 def test_a_node_given_twice_or_nothing_at_all_is_refused(zones):
     with pytest.raises(InvalidRequest, match="once"):
-        zones.place(incoming(), candidates=["a1", "a1"])
+        zones.place_pod(incoming(), candidates=["a1", "a1"])
     with pytest.raises(NotFound):
-        zones.place("default/nobody")
+        zones.place_pod("default/nobody")
     with pytest.raises(NotFound):
-        zones.place(incoming(), cluster="nobody-knows-it")
+        zones.place_pod(incoming(), cluster="nobody-knows-it")

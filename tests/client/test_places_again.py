@@ -1,5 +1,5 @@
-"""What Place and Reserve answer where something is held, or bound, already: on two servers over one
-store, each asked about what came by way of the other.
+"""What PlacePod and ReserveNode answer where something is held, or bound, already: on two servers
+over one store, each asked about what came by way of the other.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import pytest
 
 from tests.client.manifests import ZONE, node, pod, spread
 from tests.servers import served
-from topospread_client.answers import Code
-from topospread_client.client import Client
+from topospread_client import Client, VerdictCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +33,7 @@ class Pair(NamedTuple):
 
     def held(self) -> dict[str, str]:
         """The node held for each pod, as the server sees it that was asked last."""
-        return {each.name: each.node for each in self.there.reservations().reservations}
+        return {each.pod.name: each.node for each in self.there.list_reservations()}
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -46,7 +45,7 @@ def pair(request, tmp_path) -> Iterator[Pair]:
     with ExitStack() as running:
         servers = [running.enter_context(served(store=store)) for _ in range(2)]
         found = Pair(*(running.enter_context(Client(each.address)) for each in servers))
-        found.here.apply([node(f"n-{zone}", zone) for zone in "abc"])
+        found.here.apply_objects([node(f"n-{zone}", zone) for zone in "abc"])
         yield found
 
 
@@ -65,7 +64,7 @@ def on(made: Json, where: str, **others: Any) -> Json:
 
 def uneven(pair: Pair, *counts: int) -> None:
     """So many running pods in zones a, b and c."""
-    pair.here.apply(
+    pair.here.apply_objects(
         [
             pod(f"w-{z}-{n}", f"n-{z}")
             for z, pods in zip("abc", counts, strict=True)
@@ -84,11 +83,11 @@ def test_a_pod_that_has_just_ended_is_not_bound(pair: Pair, phase: str, by_name:
     for number in range(ROUNDS):
         made = wanting(f"p-{number}", uid=f"u-{number}")
         subject = f"default/p-{number}" if by_name else made
-        pair.here.apply([on(made, "n-a")])
-        placed = pair.there.place(subject)
+        pair.here.apply_objects([on(made, "n-a")])
+        placed = pair.there.place_pod(subject)
         assert (placed.node, placed.already_bound) == ("n-a", True)
-        pair.here.apply([on(made, "n-a", status={"phase": phase})])
-        found[pair.there.place(subject).already_bound] += 1
+        pair.here.apply_objects([on(made, "n-a", status={"phase": phase})])
+        found[pair.there.place_pod(subject).already_bound] += 1
     assert found == {False: ROUNDS}
 
 
@@ -127,12 +126,12 @@ def wants(cpu: str) -> Sequence[Json]:
 )
 def test_what_is_held_is_renewed_only_where_all_that_is_asked_now_is_met(pair: Pair, before, now):
     small = {"status": {"allocatable": {"cpu": "2", "pods": "100"}}}
-    pair.here.apply([node("n-a", "a") | {"spec": {"taints": [KEEP_OUT]}} | small])
+    pair.here.apply_objects([node("n-a", "a") | {"spec": {"taints": [KEEP_OUT]}} | small])
     uneven(pair, 5, 0, 0)
     stands = {"tolerations": [STANDS_IT]}
-    assert pair.here.place(wanting("p", **stands | before), candidates=["n-a"]).node == "n-a"
+    assert pair.here.place_pod(wanting("p", **stands | before), candidates=["n-a"]).node == "n-a"
 
-    placed = pair.there.place(wanting("p", **stands | now))
+    placed = pair.there.place_pod(wanting("p", **stands | now))
 
     assert placed.node in ("n-b", "n-c")
     assert pair.held() == {"p": placed.node}
@@ -151,41 +150,47 @@ def test_what_is_held_is_renewed_only_where_all_that_is_asked_now_is_met(pair: P
 def test_it_moves_when_its_node_does_not_pass_any_more(pair: Pair, change):
     uneven(pair, 3, 1, 0)
     asked = wanting("p", spread(maxSkew=2), containers=wants("1"))
-    assert pair.here.place(asked).node == "n-c"
-    pair.here.apply(change)
+    assert pair.here.place_pod(asked).node == "n-c"
+    pair.here.apply_objects(change)
 
-    assert pair.there.place(asked).node == "n-b"
+    assert pair.there.place_pod(asked).node == "n-b"
     assert pair.held() == {"p": "n-b"}
 
 
 def test_it_stays_as_long_as_it_passes_though_another_is_better_by_now(pair: Pair):
     uneven(pair, 2, 1, 0)
     asked = wanting("p", spread(maxSkew=3))
-    assert pair.here.place(asked).node == "n-c"
-    pair.here.apply([pod("x-1", "n-c"), pod("x-2", "n-c")])
+    assert pair.here.place_pod(asked).node == "n-c"
+    pair.here.apply_objects([pod("x-1", "n-c"), pod("x-2", "n-c")])
 
-    assert pair.there.place(asked).node == "n-c"
-    assert pair.there.place(wanting("q", spread(maxSkew=3))).node == "n-b"
+    assert pair.there.place_pod(asked).node == "n-c"
+    assert pair.there.place_pod(wanting("q", spread(maxSkew=3))).node == "n-b"
 
 
 def test_a_refusal_leaves_what_is_held(pair: Pair):
     uneven(pair, 1, 1, 0)
-    assert pair.here.place(wanting("p", BY_ZONE)).node == "n-c"
+    assert pair.here.place_pod(wanting("p", BY_ZONE)).node == "n-c"
 
-    refused = pair.there.place(wanting("p", BY_ZONE, nodeSelector={ZONE: "nowhere"}))
+    refused = pair.there.place_pod(wanting("p", BY_ZONE, nodeSelector={ZONE: "nowhere"}))
 
-    assert (refused.node, refused.status.code) == (None, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+    assert (refused.node, refused.verdict.code) == (
+        None,
+        VerdictCode.UNSCHEDULABLE_AND_UNRESOLVABLE,
+    )
     assert pair.held() == {"p": "n-c"}
 
 
 def test_a_node_is_reserved_again_only_where_the_constraints_still_allow_it(pair: Pair):
     uneven(pair, 5, 0, 0)
-    assert pair.here.reserve(wanting("p"), "n-a").status.success
+    assert pair.here.reserve_node(wanting("p"), "n-a").verdict.success
 
-    assert pair.there.reserve(wanting("p"), "n-a").status.success
-    assert pair.there.reserve(wanting("p", BY_ZONE), "n-a").status.code is Code.UNSCHEDULABLE
+    assert pair.there.reserve_node(wanting("p"), "n-a").verdict.success
+    assert (
+        pair.there.reserve_node(wanting("p", BY_ZONE), "n-a").verdict.code
+        is VerdictCode.UNSCHEDULABLE
+    )
     assert pair.held() == {"p": "n-a"}
-    assert pair.there.reserve(wanting("p", BY_ZONE), "n-b").status.success
+    assert pair.there.reserve_node(wanting("p", BY_ZONE), "n-b").verdict.success
     assert pair.held() == {"p": "n-b"}
 
 
@@ -196,29 +201,29 @@ def test_a_successor_is_judged_without_the_place_that_its_own_ends(pair: Pair):
     uneven(pair, 2, 1, 0)
     for number in range(8):
         name = f"p-{number}"
-        assert pair.here.place(wanting(name, BY_ZONE, uid="old")).node == "n-c"
+        assert pair.here.place_pod(wanting(name, BY_ZONE, uid="old")).node == "n-c"
 
         # Zone c is alone with the fewest, once the old place is gone.
-        assert pair.there.place(wanting(name, BY_ZONE, uid="new")).node == "n-c"
+        assert pair.there.place_pod(wanting(name, BY_ZONE, uid="new")).node == "n-c"
         assert pair.held() == {name: "n-c"}
-        assert pair.here.release(name).released
+        assert pair.here.release_reservation(name).released
 
 
 def test_a_successor_may_have_what_only_its_predecessor_stood_in_the_way_of(pair: Pair):
     uneven(pair, 1, 0, 0)
-    assert pair.here.reserve(wanting("p", BY_ZONE, uid="old"), "n-b").status.success
-    assert pair.there.reserve(wanting("p", BY_ZONE, uid="new"), "n-b").status.success
+    assert pair.here.reserve_node(wanting("p", BY_ZONE, uid="old"), "n-b").verdict.success
+    assert pair.there.reserve_node(wanting("p", BY_ZONE, uid="new"), "n-b").verdict.success
 
-    (found,) = pair.there.reservations().reservations
-    assert (found.uid, found.node) == ("new", "n-b")
+    (found,) = pair.there.list_reservations()
+    assert (found.pod.uid, found.node) == ("new", "n-b")
 
 
 def test_a_successor_is_simulated_as_it_is_placed(pair: Pair):
     uneven(pair, 2, 1, 0)
     for number in range(8):
         name = f"p-{number}"
-        pair.here.place(wanting(name, BY_ZONE, uid="old"))
+        pair.here.place_pod(wanting(name, BY_ZONE, uid="old"))
         new = wanting(name, BY_ZONE, uid="new")
         (simulated,) = pair.here.simulate(new).placements
-        assert simulated.node == pair.here.place(new).node == "n-c"
-        assert pair.here.release(name).released
+        assert simulated.node == pair.here.place_pod(new).node == "n-c"
+        assert pair.here.release_reservation(name).released

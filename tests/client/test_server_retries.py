@@ -9,8 +9,8 @@ import pytest
 
 from topospread.app.server import Server
 from topospread.config.loading import load_settings
-from topospread_client import rpcs
-from topospread_proto.v1.spread_engine_pb2 import EvaluateRequest
+from topospread_client import _rpcs as rpcs
+from topospread_proto.v1.decision_service_pb2 import EvaluatePodRequest
 
 POLICY = {
     "maxAttempts": 3,
@@ -31,13 +31,13 @@ def test_a_failed_call_can_be_repeated_by_grpc_itself():
         grpc.insecure_channel(server.address, options=options) as channel,
     ):
         evaluate: grpc.UnaryUnaryMultiCallable = channel.unary_unary(
-            rpcs.EVALUATE.path, request_serializer=EvaluateRequest.SerializeToString
+            rpcs.EVALUATE_POD.path, request_serializer=EvaluatePodRequest.SerializeToString
         )
-        request = EvaluateRequest(cluster="nobody-wrote-it")
-        request.pod.metadata.name = "incoming"
+        request = EvaluatePodRequest(cluster="nobody-wrote-it")
+        request.pod.object.metadata.name = "incoming"
         with pytest.raises(grpc.RpcError) as failed:
             evaluate(request, timeout=60)
         metrics = server.metrics.expose()[0].decode()
     assert failed.value.code() is grpc.StatusCode.NOT_FOUND
-    labels = '{code="NOT_FOUND",method="SpreadEngine/Evaluate"}'
+    labels = '{code="NOT_FOUND",method="DecisionService/EvaluatePod"}'
     assert f"topospread_calls_total{labels} 3.0" in metrics.splitlines()

@@ -2,37 +2,108 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import grpc
 import pytest
 
 from tests.client.manifests import TWO_ZONES, incoming
+from tests.servers import PATIENCE
 from tests.service.simulations.stories import Story, check, stories
-from topospread_client.answers import Code
-from topospread_client.errors import InvalidRequest, NotFound
-from topospread_client.scenarios import Pods
+from topospread_client import (
+    ConstraintChange,
+    ConstraintMatch,
+    ConstraintValues,
+    DrainedNode,
+    DrainMode,
+    InvalidRequest,
+    NodeGroup,
+    NotFound,
+    PodsToPlace,
+    Scenario,
+    SimulateResponse,
+    SupposedChanges,
+    VerdictCode,
+)
+from topospread_client import _decoding as decoding
+from topospread_proto.v1.planner_service_pb2_grpc import PlannerServiceStub
 
 STORIES = [*stories()]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_stories(client, story: Story):
-    client.apply(story.cluster)
-    check(client.simulate(**story.arguments), story.expect)
-    assert not client.reservations().reservations
+def test_stories(client, address, story: Story):
+    client.apply_objects(story.cluster)
+    message = story.request
+    message.cluster = client._session.cluster
+    with grpc.insecure_channel(address) as channel:
+        expected = PlannerServiceStub(channel).Simulate(message, timeout=PATIENCE)
+    check(expected, story.expect)
+    found = client.simulate(
+        [PodsToPlace(each.pod.object, optional(each, "replicas")) for each in message.pods],
+        scenario=scenario_of(message.scenario),
+        find_fewest_nodes=message.find_fewest_nodes,
+        reschedule=message.reschedule,
+    )
+    assert replace(found, traceparent=None) == decoding.value(SimulateResponse, expected)
+    assert not list(client.list_reservations())
+
+
+def optional(message, field):
+    return getattr(message, field) if message.HasField(field) else None
+
+
+def scenario_of(message):
+    """The same as a caller says it."""
+    changes = message.changes
+    groups = [
+        NodeGroup(
+            each.template,
+            optional(each, "node_count"),
+            each.name,
+            [labels.labels for labels in each.variants],
+        )
+        for each in changes.add_node_groups
+    ]
+    modes = [None, *DrainMode]
+    return Scenario(
+        SupposedChanges(
+            add_node_groups=groups,
+            drain_nodes=[DrainedNode(each.node, modes[each.mode]) for each in changes.drain_nodes],
+            add_pods=[(each.pod.object, each.node) for each in changes.add_pods],
+            delete_pods=[f"{each.namespace}/{each.name}" for each in changes.delete_pods],
+            constraint_changes=[
+                ConstraintChange(
+                    ConstraintMatch(each.match.topology_key, each.match.when_unsatisfiable or None),
+                    ConstraintValues(
+                        **{field.name: value for field, value in each.set.ListFields()}
+                    ),
+                    each.clear_min_domains,
+                )
+                for each in changes.constraint_changes
+            ],
+        )
+    )
 
 
 def test_an_answer_says_why_and_what_was_not_looked_at(client):
-    client.apply(TWO_ZONES)
+    client.apply_objects(TWO_ZONES)
     disk = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
     found = client.simulate(
-        [Pods(incoming(volumes=[disk]), 1), incoming(nodeSelector={"no": "where"})], seed="s"
+        [PodsToPlace(incoming(volumes=[disk]), 1), incoming(nodeSelector={"no": "where"})],
+        scenario=Scenario(seed="s"),
     )
 
-    assert (found.placed, found.pending, found.not_modelled) == (1, 1, ("volumes",))
+    assert (found.placed_pod_count, found.pending_pod_count, found.not_modelled) == (
+        1,
+        1,
+        ("volumes",),
+    )
     (placement,) = found.placements
-    assert (placement.namespace, placement.pod, placement.node) == ("default", "incoming-0", "b1")
+    assert (placement.pod.full_name, placement.node) == ("default/incoming-0", "b1")
     (pending,) = found.pending_pods
-    assert (pending.pods, pending.count) == (("incoming",), 1)
-    assert pending.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert ([each.name for each in pending.pods], pending.pod_count) == (["incoming"], 1)
+    assert pending.verdict.code is VerdictCode.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert pending.message == (
         "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector."
     )
@@ -41,19 +112,22 @@ def test_an_answer_says_why_and_what_was_not_looked_at(client):
 
 
 def test_the_same_question_has_the_same_answer(client):
-    client.apply(TWO_ZONES)
-    first, again = (client.simulate(incoming(), replicas=7, seed="s") for _ in range(2))
+    client.apply_objects(TWO_ZONES)
+    first, again = (
+        client.simulate(PodsToPlace(incoming(), 7), scenario=Scenario(seed="s")) for _ in range(2)
+    )
     assert first.placements == again.placements
     assert first.revision == again.revision
 
 
 def test_bad_input(client):
-    client.apply(TWO_ZONES)
+    drained = Scenario(SupposedChanges(drain_nodes=["nobody"]))
+    client.apply_objects(TWO_ZONES)
     with pytest.raises(InvalidRequest) as failed:
-        client.simulate(incoming(), replicas=10**6, drain=["nobody"])
-    assert [violation.field for violation in failed.value.violations] == ["replicas"]
+        client.simulate(PodsToPlace(incoming(), 10**6), scenario=drained)
+    assert [violation.field for violation in failed.value.violations] == ["pods"]
     with pytest.raises(InvalidRequest, match="no such node"):
-        client.simulate(incoming(), drain=["nobody"])
+        client.simulate(incoming(), scenario=drained)
     with pytest.raises(NotFound):
         client.simulate("default/nobody")
     with pytest.raises(NotFound):

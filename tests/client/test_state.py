@@ -6,12 +6,23 @@ from itertools import islice
 
 import pytest
 
-from tests.client.manifests import TWO_ZONES, node, pod
-from topospread_client.answers import Kind, Outcome
-from topospread_client.errors import InvalidRequest, NotFound, RevisionUnavailable
-from topospread_client.manifests import object_from_manifest
-from topospread_client.requests import Consistency, Reference
-from topospread_proto.v1 import kubernetes_pb2 as kube
+from tests.client.manifests import TWO_ZONES, incoming, node, pod
+from topospread_client import (
+    ClusterObject,
+    Consistency,
+    ErrorReason,
+    InvalidRequest,
+    Kind,
+    NoFeedProgress,
+    NotFound,
+    ObjectOutcome,
+    ObjectReference,
+    ResourceVersion,
+    RevisionUnavailable,
+    WatchEventType,
+    object_from_manifest,
+)
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 
 
 def seen(answer):
@@ -19,53 +30,64 @@ def seen(answer):
 
 
 def test_apply_tells_what_became_of_each_object(client):
-    first = client.apply(TWO_ZONES)
-    assert first.counts() == {Outcome.CREATED: 6}
+    first = client.apply_objects(TWO_ZONES)
+    assert first.counts() == {ObjectOutcome.CREATED: 6}
     assert [result.name for result in first.results][:3] == ["a1", "a2", "b1"]
     moved = pod("web-0", "b1")
-    second = client.apply([TWO_ZONES[0], moved])
-    assert [result.outcome for result in second.results] == [Outcome.UNCHANGED, Outcome.UPDATED]
+    second = client.apply_objects([TWO_ZONES[0], moved])
+    assert [result.outcome for result in second.results] == [
+        ObjectOutcome.UNCHANGED,
+        ObjectOutcome.UPDATED,
+    ]
     assert second.trace_id is not None
 
 
 def test_objects_may_be_messages_bare_or_in_their_envelope(client):
     bare = kube.Node(metadata=kube.ObjectMeta(name="bare"))
     wrapped = object_from_manifest(node("wrapped", "a"))
-    client.apply([bare, wrapped])
-    assert client.get(Kind.NODE, "bare", consistency=Consistency(fully_consistent=True))
+    client.apply_objects([bare, wrapped])
+    newest = Consistency(fully_consistent=True)
+    kept = client.get_object(Kind.NODE, "bare", consistency=newest).object
+    assert isinstance(kept, ClusterObject)
+    assert kept.node.metadata.name == "bare"
 
 
 def test_a_long_list_is_written_in_steps_that_report_progress(client):
     steps = []
     nodes = [node(f"n{number:04}", "a") for number in range(1203)]
-    written = client.apply(nodes, progress=lambda done, total: steps.append((done, total)))
+    written = client.apply_objects(nodes, progress=lambda done, total: steps.append((done, total)))
     assert steps == [(500, 1203), (1000, 1203), (1203, 1203)]
     assert [result.name for result in written.results] == [f"n{n:04}" for n in range(1203)]
-    assert len(client.node_table(consistency=seen(written)).names) == 1203
+    assert len(client.get_node_table(consistency=seen(written)).node_names) == 1203
 
 
 def test_nothing_to_write_makes_no_call(client):
-    assert client.apply([]).results == ()
-    assert client.delete([]).results == ()
+    assert client.apply_objects([]).results == ()
+    assert client.delete_objects([]).results == ()
 
 
 def test_a_kind_that_is_not_kept_is_refused_before_the_call(client):
     with pytest.raises(InvalidRequest, match="ConfigMap"):
-        client.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}])
+        client.apply_objects([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}])
 
 
 def test_an_object_without_name_is_refused_by_the_server(client):
     with pytest.raises(InvalidRequest) as refused:
-        client.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {}}])
+        client.apply_objects([{"apiVersion": "v1", "kind": "Node", "metadata": {}}])
     assert refused.value.violations[0].field.endswith("metadata.name")
 
 
 def test_delete_reports_what_was_not_there(client):
-    client.apply(TWO_ZONES)
-    written = client.delete([Reference(Kind.POD, "web-0", "default"), Reference(Kind.NODE, "z9")])
-    assert [result.outcome for result in written.results] == [Outcome.DELETED, Outcome.NOT_FOUND]
+    client.apply_objects(TWO_ZONES)
+    written = client.delete_objects(
+        [ObjectReference(Kind.POD, "web-0", "default"), ObjectReference(Kind.NODE, "z9")]
+    )
+    assert [result.outcome for result in written.results] == [
+        ObjectOutcome.DELETED,
+        ObjectOutcome.NOT_FOUND,
+    ]
     with pytest.raises(NotFound):
-        client.get(Kind.POD, "web-0", namespace="default", consistency=seen(written))
+        client.get_object(Kind.POD, "web-0", namespace="default", consistency=seen(written))
 
 
 def versioned(version, zone="a"):
@@ -80,135 +102,221 @@ def outcome(written):
 
 
 def test_other_content_at_an_equal_version_is_written_and_at_an_older_one_is_not(client):
-    client.apply([versioned("7")])
-    assert outcome(client.apply([versioned("7", "b")])) is Outcome.UPDATED
-    assert outcome(client.apply([versioned("7", "b")])) is Outcome.UNCHANGED
-    written = client.apply([versioned("6", "c")])
-    assert outcome(written) is Outcome.IGNORED_STALE
-    kept = client.get(Kind.NODE, "n", consistency=seen(written)).object.node.metadata
+    client.apply_objects([versioned("7")])
+    assert outcome(client.apply_objects([versioned("7", "b")])) is ObjectOutcome.UPDATED
+    assert outcome(client.apply_objects([versioned("7", "b")])) is ObjectOutcome.UNCHANGED
+    written = client.apply_objects([versioned("6", "c")])
+    assert outcome(written) is ObjectOutcome.IGNORED_STALE
+    kept = client.get_object(Kind.NODE, "n", consistency=seen(written)).object.node.metadata
     assert kept.labels["topology.kubernetes.io/zone"] == "b"
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_what_comes_later_than_a_deletion_of_its_version_is_ignored(client, force):
-    client.apply([versioned("9" if force else "7"), *TWO_ZONES])
-    gone = Reference(Kind.NODE, "n", resource_version="7")
-    assert outcome(client.delete([gone], force=force)) is Outcome.DELETED
-    assert outcome(client.apply([versioned("6")])) is Outcome.IGNORED_STALE
-    assert outcome(client.apply([versioned("7")])) is Outcome.IGNORED_STALE
-    assert outcome(client.apply([versioned("10")])) is Outcome.CREATED
+    client.apply_objects([versioned("9" if force else "7"), *TWO_ZONES])
+    gone = ObjectReference(Kind.NODE, "n", resource_version="7")
+    assert outcome(client.delete_objects([gone], force=force)) is ObjectOutcome.DELETED
+    assert outcome(client.apply_objects([versioned("6")])) is ObjectOutcome.IGNORED_STALE
+    assert outcome(client.apply_objects([versioned("7")])) is ObjectOutcome.IGNORED_STALE
+    assert outcome(client.apply_objects([versioned("10")])) is ObjectOutcome.CREATED
 
 
 def test_only_force_deletes_what_is_newer(client):
-    client.apply([versioned("9")])
-    gone = Reference(Kind.NODE, "n", resource_version="7")
-    assert outcome(client.delete([gone])) is Outcome.IGNORED_STALE
-    assert outcome(client.delete([gone], force=True)) is Outcome.DELETED
+    client.apply_objects([versioned("9")])
+    gone = ObjectReference(Kind.NODE, "n", resource_version="7")
+    assert outcome(client.delete_objects([gone])) is ObjectOutcome.IGNORED_STALE
+    assert outcome(client.delete_objects([gone], force=True)) is ObjectOutcome.DELETED
 
 
 @pytest.mark.parametrize("force", [False, True])
 def test_what_comes_later_than_a_list_without_it_is_ignored(client, force):
-    client.apply([versioned("9" if force else "7"), *TWO_ZONES])
+    client.apply_objects([versioned("9" if force else "7"), *TWO_ZONES])
     listed = [each for each in TWO_ZONES if each["kind"] == "Node"]
-    replaced = client.replace(Kind.NODE, listed, resource_version="7", force=force)
-    assert replaced.deleted == 1
-    assert outcome(client.apply([versioned("7")])) is Outcome.IGNORED_STALE
-    assert outcome(client.apply([versioned("10")])) is Outcome.CREATED
+    replaced = client.replace_objects(Kind.NODE, listed, resource_version="7", force=force)
+    assert replaced.deleted_count == 1
+    assert outcome(client.apply_objects([versioned("7")])) is ObjectOutcome.IGNORED_STALE
+    assert outcome(client.apply_objects([versioned("10")])) is ObjectOutcome.CREATED
 
 
 def test_get_returns_what_is_kept(client):
-    written = client.apply(TWO_ZONES)
-    found = client.get(Kind.POD, "web-0", namespace="default", consistency=seen(written))
+    written = client.apply_objects(TWO_ZONES)
+    found = client.get_object(Kind.POD, "web-0", namespace="default", consistency=seen(written))
     assert found.object.pod.spec.node_name == "a1"
     assert found.revision
 
 
+QUERIES = {
+    "app=web": "ab",
+    "app==web,!canary": "a",
+    "app!=web": "cd",
+    "canary": "b",
+    "tier in (db, cache)": "cd",
+    "tier notin (db),app!=web": "d",
+    "": "abcd",
+    " ": "abcd",
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_labels_are_asked_for_as_kubectl_does(client, query):
+    labels = {
+        "a": {"app": "web"},
+        "b": {"app": "web", "canary": ""},
+        "c": {"tier": "db"},
+        "d": {"tier": "cache"},
+    }
+    pods = [
+        {"kind": "Pod", "metadata": {"name": name, "namespace": "q", "labels": each}}
+        for name, each in labels.items()
+    ]
+    written = client.apply_objects(pods)
+    found = client.list_objects(Kind.POD, label_selector=query, consistency=seen(written))
+    assert "".join(each.pod.metadata.name for each in found) == QUERIES[query]
+
+
 def test_list_fetches_all_pages(client):
-    written = client.apply(TWO_ZONES)
-    pages = client.list(Kind.POD, page_size=1, consistency=seen(written))
+    written = client.apply_objects(TWO_ZONES)
+    pages = client.list_objects(Kind.POD, page_size=1, consistency=seen(written))
     assert [each.pod.metadata.name for each in pages] == ["web-0", "web-1", "web-2"]
-    page = client.list_page(Kind.NODE, page_size=2, consistency=seen(written))
+    page = client.list_objects_page(Kind.NODE, page_size=2, consistency=seen(written))
     assert len(page.objects) == 2
     assert page.next_page_token
+    with pytest.raises(InvalidRequest) as refused:
+        client.list_objects_page(Kind.POD, page_token=page.next_page_token)
+    assert refused.value.reason == ErrorReason.PAGE_TOKEN_MISMATCH
 
 
 def test_list_selects_by_namespace_and_labels(client):
     elsewhere = pod("other", "a1", app="db")
     elsewhere["metadata"]["namespace"] = "data"
-    after = seen(client.apply([*TWO_ZONES, elsewhere]))
-    in_data = client.list(Kind.POD, namespace="data", consistency=after)
+    after = seen(client.apply_objects([*TWO_ZONES, elsewhere]))
+    in_data = client.list_objects(Kind.POD, namespace="data", consistency=after)
     assert [each.pod.metadata.name for each in in_data] == ["other"]
     selector = kube.LabelSelector(match_labels={"app": "web"})
-    webs = client.list(Kind.POD, label_selector=selector, consistency=after)
+    webs = client.list_objects(Kind.POD, label_selector=selector, consistency=after)
     assert [each.pod.metadata.name for each in webs] == ["web-0", "web-1", "web-2"]
 
 
 def test_replace_makes_a_kind_equal_to_a_list(client):
-    client.apply(TWO_ZONES)
-    replaced = client.replace(Kind.NODE, [node("a1", "a"), node("c1", "c")])
-    assert (replaced.created, replaced.unchanged, replaced.deleted) == (1, 1, 2)
-    assert list(client.node_table(consistency=seen(replaced)).names) == ["a1", "c1"]
+    client.apply_objects(TWO_ZONES)
+    replaced = client.replace_objects(Kind.NODE, [node("a1", "a"), node("c1", "c")])
+    assert (replaced.created_count, replaced.unchanged_count, replaced.deleted_count) == (1, 1, 2)
+    assert list(client.get_node_table(consistency=seen(replaced)).node_names) == ["a1", "c1"]
 
 
 def test_replace_streams_long_lists(client):
-    replaced = client.replace(Kind.NODE, [node(f"n{n}", "a") for n in range(1100)])
-    assert replaced.created == 1100
+    replaced = client.replace_objects(Kind.NODE, [node(f"n{n}", "a") for n in range(1100)])
+    assert replaced.created_count == 1100
 
 
 def test_replace_refuses_objects_of_another_kind(client):
     with pytest.raises(InvalidRequest, match="another kind"):
-        client.replace(Kind.NODE, [pod("web-0")])
+        client.replace_objects(Kind.NODE, [pod("web-0")])
 
 
 def test_an_error_among_the_objects_of_a_replace_changes_nothing(client):
-    client.apply([node("a1", "a"), node("b1", "b")])
+    client.apply_objects([node("a1", "a"), node("b1", "b")])
 
     def broken():
         yield node("c1", "c")
         raise KeyError("gone")
 
     with pytest.raises(KeyError, match="gone"):
-        client.replace(Kind.NODE, broken())
-    assert {found.node.metadata.name for found in client.list(Kind.NODE)} == {"a1", "b1"}
+        client.replace_objects(Kind.NODE, broken())
+    assert {found.node.metadata.name for found in client.list_objects(Kind.NODE)} == {"a1", "b1"}
 
 
 def test_watch_sends_changes_in_order(client):
-    start = client.apply(TWO_ZONES).revision
-    client.apply([pod("web-9", "b1")])
-    client.delete([Reference(Kind.POD, "web-0", "default")])
-    client.apply([node("c1", "c")])
-    changes = client.watch(revision=start, kinds=[Kind.POD], timeout=60)
-    events = (event for change in changes for event in change.events)
+    start = client.apply_objects(TWO_ZONES).revision
+    client.apply_objects([pod("web-9", "b1")])
+    client.delete_objects([ObjectReference(Kind.POD, "web-0", "default")])
+    client.apply_objects([node("c1", "c")])
+    changes = client.watch_objects(revision=start, kinds=[Kind.POD], timeout=60)
+    events = (
+        event
+        for change in changes
+        for event in change.events
+        if event.type is not WatchEventType.BOOKMARK
+    )
     made, gone = islice(events, 2)
-    assert (made.kind, made.name, made.object.pod.spec.node_name) == (Kind.POD, "web-9", "b1")
-    assert (gone.name, gone.object) == ("web-0", None)
+    assert (made.type, made.ref.kind, made.ref.name) == (WatchEventType.APPLIED, Kind.POD, "web-9")
+    assert made.object.pod.spec.node_name == "b1"
+    assert (gone.type, gone.ref.name, gone.object) == (WatchEventType.DELETED, "web-0", None)
+
+
+def test_a_watch_may_begin_with_what_there_is_up_to_a_bookmark(client):
+    written = client.apply_objects(TWO_ZONES)
+    client.get_node_table(consistency=seen(written))
+    there = []
+    for change in client.watch_objects(kinds=[Kind.NODE], send_initial=True, timeout=60):
+        there += [event.ref.name for event in change.events if event.object is not None]
+        if any(event.type is WatchEventType.BOOKMARK for event in change.events):
+            assert change.revision == written.revision
+            assert all(event.ref is None for event in change.events if event.object is None)
+            break
+    assert there == ["a1", "a2", "b1"]
+
+
+def test_reservations_are_watched_like_objects(client):
+    start = client.apply_objects(TWO_ZONES).revision
+    client.reserve_node(pod("web-9"), "b1")
+    changes = client.watch_objects(revision=start, kinds=[Kind.RESERVATION], timeout=60)
+    event = next(event for change in changes for event in change.events if event.object is not None)
+    assert (event.ref.kind, event.ref.name) == (Kind.RESERVATION, "web-9")
+    assert event.object.reservation.node == "b1"
+
+
+def test_a_writer_tells_how_far_it_has_read_and_readers_wait_for_it(client):
+    read = [ResourceVersion(Kind.NODE, "70"), ResourceVersion(Kind.POD, "77")]
+    client.apply_objects(TWO_ZONES, observed=read)
+    waiting = Consistency(not_older_than=[ResourceVersion(Kind.POD, "75")])
+    assert set(client.evaluate_pod(incoming(), consistency=waiting).meta.observed) == set(read)
+    further = ResourceVersion(Kind.NODE, "80")
+    client.apply_objects([], observed=[further])
+    found = client.get_node_table(consistency=Consistency(not_older_than=[further]))
+    assert further in found.meta.observed
+    nobody = Consistency(not_older_than=[ResourceVersion(Kind.SERVICE, "1")])
+    with pytest.raises(NoFeedProgress):
+        client.evaluate_pod(incoming(), consistency=nobody)
 
 
 def test_watch_from_another_history_asks_to_list_again(client):
-    client.apply(TWO_ZONES)
-    revision = client.apply([node("c1", "c")]).revision
-    client.drop_cluster(client.session.cluster)
-    client.apply(TWO_ZONES)
+    client.apply_objects(TWO_ZONES)
+    revision = client.apply_objects([node("c1", "c")]).revision
+    client.delete_cluster(client._session.cluster)
+    client.apply_objects(TWO_ZONES)
     with pytest.raises(RevisionUnavailable):
-        next(iter(client.watch(revision=revision, timeout=60)))
+        next(iter(client.watch_objects(revision=revision, timeout=60)))
 
 
 def test_clusters_tells_how_the_server_follows_each(client):
-    written = client.apply(TWO_ZONES)
-    client.node_table(consistency=seen(written))
-    status = client.clusters()
-    mine = next(each for each in status.clusters if each.name == client.session.cluster)
-    assert (mine.loaded, mine.nodes, mine.pods, mine.revision) == (True, 3, 3, written.revision)
-    assert status.server_version
-    assert status.store == "memory:"
-    assert status.started_at is not None
-    assert status.trace_id is not None
+    written = client.apply_objects(TWO_ZONES)
+    client.get_node_table(consistency=seen(written))
+    mine = client.get_cluster()
+    cluster = mine.cluster
+    assert (cluster.loaded, cluster.node_count, cluster.pod_count) == (True, 3, 3)
+    assert cluster.revision == mine.revision == written.revision
+    assert cluster.store_identity
+    assert mine.trace_id is not None
+    assert cluster.name in [each.name for each in client.list_clusters(page_size=1)]
+    assert client.list_clusters_page(page_size=1).clusters
+    with pytest.raises(NotFound):
+        client.get_cluster(cluster="nobody-knows-it")
+
+
+def test_the_server_tells_what_it_is_and_how_much_it_takes(client):
+    info = client.get_server_info()
+    assert info.version
+    assert "topospread.v1" in info.api_versions
+    assert info.limits.max_batch_objects == 500
+    assert info.store == "memory:"
+    assert info.start_time is not None
 
 
 def test_a_dropped_cluster_is_gone(client):
-    written = client.apply(TWO_ZONES)
-    client.node_table(consistency=seen(written))
-    assert client.drop_cluster(client.session.cluster) == 6
-    assert client.session.cluster not in client.session.tables
+    written = client.apply_objects(TWO_ZONES)
+    client.get_node_table(consistency=seen(written))
+    assert client.delete_cluster(client._session.cluster).object_count == 6
+    assert client._session.cluster not in client._session.tables
     with pytest.raises(NotFound):
-        client.get(Kind.NODE, "a1")
+        client.get_object(Kind.NODE, "a1")

@@ -1,4 +1,4 @@
-"""EvaluateStream through either client: Evaluate's answers and errors, beyond one server's life."""
+"""EvaluateStream by either client: EvaluatePod's answers and errors, beyond one server's life."""
 
 from __future__ import annotations
 
@@ -18,26 +18,30 @@ from tests.client.manifests import TWO_ZONES, incoming, spread
 from tests.client.streaming import answers, answers_then, fails, streaming
 from tests.redis_server import free_port
 from tests.servers import PATIENCE, pod, served, threads_end, two_zones, until
-from topospread_client.aio import AsyncClient
-from topospread_client.answers import Evaluation
-from topospread_client.client import Client
-from topospread_client.connection import Connection
-from topospread_client.conversation import Conversation
-from topospread_client.errors import (
+from topospread_client import (
+    AsyncClient,
+    Client,
     Closed,
+    Connection,
+    Consistency,
+    ConstraintValidation,
     DeadlineExceeded,
+    EvaluatePodResponse,
     InvalidRequest,
     LimitExceeded,
+    ManifestError,
     NotFound,
     NotSupported,
     ServerFault,
+    Settings,
     TopospreadClientError,
     Unavailable,
+    pod_from_manifest,
 )
-from topospread_client.manifests import ManifestError
-from topospread_client.requests import Consistency, Settings
-from topospread_proto.v1.kubernetes_pb2 import Pod
-from topospread_proto.v1.spread_engine_pb2 import EvaluateResponse, EvaluateStreamResponse
+from topospread_client._conversation import Conversation
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
+from topospread_proto.v1 import decision_service_pb2 as pb
+from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsResponse
 
 CODE = grpc.StatusCode
 SOFT = spread("kubernetes.io/hostname", "ScheduleAnyway")
@@ -61,7 +65,7 @@ def streams():
 @pytest.fixture
 def fresh(client):
     """The two zones, and the demand to see all of them."""
-    return Consistency(at_least_as_fresh=client.apply(TWO_ZONES).revision)
+    return Consistency(at_least_as_fresh=client.apply_objects(TWO_ZONES).revision)
 
 
 Asked = tuple[tuple[Any, ...], dict[str, Any]]
@@ -69,11 +73,11 @@ QUESTIONS: dict[str, Asked] = {
     "hard": ((incoming(),), {}),
     "hard and soft": ((incoming(spread(maxSkew=2), SOFT),), {"top_k": 2}),
     "bytes": ((Pod().SerializeToString(),), {}),
-    "chosen nodes": ((incoming(SOFT),), {"nodes": ["b1", "a1"]}),
+    "chosen nodes": ((incoming(SOFT),), {"candidates": ["b1", "a1"]}),
     "what-ifs": ((incoming(),), {"remove_pods": [(TWO_ZONES[3], "a1")]}),
     "settings": (
         (incoming(),),
-        {"settings": Settings(gates={"NodeInclusionPolicyInPodTopologySpread": False})},
+        {"settings": Settings(feature_gates={"NodeInclusionPolicyInPodTopologySpread": False})},
     ),
 }
 REFUSED: dict[str, Asked] = {
@@ -82,7 +86,10 @@ REFUSED: dict[str, Asked] = {
     "bytes that are no pod": ((b"\xff",), {}),
     "too many constraints": ((incoming(*[SOFT] * 65),), {}),
     "too many nodes": ((incoming(),), {"top_k": 1001}),
-    "a pod that no API server takes": ((incoming(spread(maxSkew=0)),), {"validate": True}),
+    "a pod that no API server takes": (
+        (incoming(spread(maxSkew=0)),),
+        {"validation": ConstraintValidation.STRICT},
+    ),
     "unknown settings": ((incoming(),), {"settings": Settings(profile="nobody-has-it")}),
     "a manifest that is no pod": (({"kind": "Node"},), {}),
 }
@@ -91,43 +98,52 @@ REFUSED: dict[str, Asked] = {
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_answers_are_those_of_evaluate(client, fresh, question):
     args, options = QUESTIONS[question]
-    expected = client.evaluate(*args, consistency=fresh, **options)
-    with client.evaluate_stream() as stream:
+    expected = client.evaluate_pod(*args, consistency=fresh, **options)
+    with client.stream_evaluate_pods() as stream:
         for _ in range(3):
-            found = stream.evaluate(*args, consistency=fresh, **options)
+            found = stream.evaluate_pod(*args, consistency=fresh, **options)
             assert found == replace(expected, traceparent=found.traceparent)
 
 
 @pytest.mark.parametrize("question", REFUSED)
 def test_errors_are_those_of_evaluate_and_the_stream_goes_on(client, fresh, question):
     args, options = REFUSED[question]
-    with pytest.raises((TopospreadClientError, ManifestError)) as expected:
-        client.evaluate(*args, **options)
-    with client.evaluate_stream() as stream:
+    with pytest.raises(TopospreadClientError) as expected:
+        client.evaluate_pod(*args, **options)
+    with client.stream_evaluate_pods() as stream:
         for _ in range(2):
             with pytest.raises(type(expected.value)) as found:
-                stream.evaluate(*args, **options)
+                stream.evaluate_pod(*args, **options)
             assert str(found.value) == str(expected.value)
             violations = getattr(expected.value, "violations", None)
             assert getattr(found.value, "violations", None) == violations
-            assert stream.evaluate(incoming(), consistency=fresh).best == "b1"
+            assert stream.evaluate_pod(incoming(), consistency=fresh).best == "b1"
 
 
 def test_many_questions_have_their_outcomes_in_order(client, fresh):
     pods = [incoming(), b"\xff", incoming(*[SOFT] * 65), {"kind": "Node"}, incoming(SOFT)] * 5
-    with client.evaluate_stream(window=3) as stream:
-        outcomes = list(stream.evaluate_all(pods, consistency=fresh, top_k=1))
-    kinds = [Evaluation, InvalidRequest, InvalidRequest, ManifestError, Evaluation] * 5
+    with client.stream_evaluate_pods(window=3) as stream:
+        outcomes = list(stream.evaluate_pods(pods, consistency=fresh, top_k=1))
+    kinds = [
+        EvaluatePodResponse,
+        InvalidRequest,
+        InvalidRequest,
+        ManifestError,
+        EvaluatePodResponse,
+    ] * 5
     assert [type(outcome) for outcome in outcomes] == kinds
-    assert [o.feasible for o in outcomes if isinstance(o, Evaluation)] == [1, 3] * 5
+    assert [o.feasible_node_count for o in outcomes if isinstance(o, EvaluatePodResponse)] == [
+        1,
+        3,
+    ] * 5
 
 
 def test_no_more_questions_than_the_window_are_under_way(connect, streams):
     streams.script = [answers]
     taken = count()
     pods = (named(f"p{next(taken)}") for _ in range(20))
-    with connect(streams.address).evaluate_stream(window=4) as stream:
-        outcomes = stream.evaluate_all(pods)
+    with connect(streams.address).stream_evaluate_pods(window=4) as stream:
+        outcomes = stream.evaluate_pods(pods)
         assert [next(outcomes).revision for _ in range(3)] == ["p0", "p1", "p2"]
         assert next(taken) == 6, "the third answer is given when the sixth question is asked"
         outcomes.close()
@@ -135,21 +151,21 @@ def test_no_more_questions_than_the_window_are_under_way(connect, streams):
 
 def test_an_iteration_that_is_left_early_is_in_nobodys_way(connect, streams):
     streams.script = [answers]
-    with connect(streams.address).evaluate_stream(window=4) as stream:
-        outcomes = stream.evaluate_all([named(f"p{number}") for number in range(9)])
+    with connect(streams.address).stream_evaluate_pods(window=4) as stream:
+        outcomes = stream.evaluate_pods([named(f"p{number}") for number in range(9)])
         assert next(outcomes).revision == "p0"
-        assert stream.evaluate(named("between")).revision == "between"
+        assert stream.evaluate_pod(named("between")).revision == "between"
         assert next(outcomes).revision == "p1"
         outcomes.close()
-        assert stream.evaluate(named("after")).revision == "after"
+        assert stream.evaluate_pod(named("after")).revision == "after"
     assert streams.asked[-1] == ["after"]
 
 
 @pytest.mark.parametrize("code", [CODE.UNAVAILABLE, CODE.CANCELLED])
 def test_questions_without_an_answer_are_repeated_when_the_server_goes_away(connect, streams, code):
     streams.script = [answers_then(2, fails(code)), answers]
-    with connect(streams.address).evaluate_stream(window=3) as stream:
-        outcomes = list(stream.evaluate_all([named(f"p{number}") for number in range(6)]))
+    with connect(streams.address).stream_evaluate_pods(window=3) as stream:
+        outcomes = list(stream.evaluate_pods([named(f"p{number}") for number in range(6)]))
     assert [outcome.revision for outcome in outcomes] == [f"p{number}" for number in range(6)]
     first, second = streams.asked
     assert first[:3] == ["p0", "p1", "p2"]
@@ -164,20 +180,51 @@ def test_a_question_whose_streams_break_without_a_word_is_repeated_once(connect,
         answers_then(0, fails(CODE.INTERNAL, "broke")),
         answers,
     ]
-    with connect(streams.address).evaluate_stream() as stream:
-        assert stream.evaluate(named("first")).revision == "first"
+    with connect(streams.address).stream_evaluate_pods() as stream:
+        assert stream.evaluate_pod(named("first")).revision == "first"
         with pytest.raises(ServerFault, match="broke"):
-            stream.evaluate(named("unlucky"))
-        assert stream.evaluate(named("last")).revision == "last"
+            stream.evaluate_pod(named("unlucky"))
+        assert stream.evaluate_pod(named("last")).revision == "last"
     assert streams.asked == [["first", "unlucky"], ["unlucky"], ["unlucky"], ["last"]]
+
+
+def large(size: int) -> Pod:
+    made = pod_from_manifest(incoming())
+    made.metadata.annotations["large"] = "x" * size
+    return made
+
+
+@pytest.mark.parametrize("limit", ["max_decision_bytes", "max_request_bytes"])
+def test_questions_that_are_too_large_fail_and_no_others(connect, limit):
+    """Also where gRPC itself ends the stream, and with it the questions behind."""
+    with served(**{limit: "4KiB"}) as server:
+        client = connect(server.address)
+        client.apply_objects(two_zones())
+        client.get_node_table(consistency=Consistency(fully_consistent=True))
+        pods = [incoming(), large(9000), incoming(), large(5000), large(1000)] * 4
+        with client.stream_evaluate_pods() as stream:
+            outcomes = list(stream.evaluate_pods(pods))
+        kinds = [EvaluatePodResponse, LimitExceeded, EvaluatePodResponse]
+        assert [type(each) for each in outcomes] == [*kinds, LimitExceeded, EvaluatePodResponse] * 4
+
+
+def test_an_answer_that_is_too_large_for_the_client_fails_all_questions(connect, streams):
+    text = "CLIENT: Received message larger than max (9 vs. 5000)"
+    streams.script = [answers_then(1, fails(CODE.RESOURCE_EXHAUSTED, text)), answers]
+    with connect(streams.address).stream_evaluate_pods(window=2) as stream:
+        first, second = stream.evaluate_pods([named("p0"), named("p1")])
+        assert first.revision == "p0"
+        assert type(second) is LimitExceeded
+        assert stream.evaluate_pod(named("next")).revision == "next"
+    assert streams.asked == [["p0", "p1"], ["next"]]
 
 
 def test_nothing_is_repeated_without_retries(connect, streams):
     streams.script = [answers_then(1, GONE), answers]
-    with connect(Connection(streams.address, retries=False)).evaluate_stream() as stream:
-        stream.evaluate(named("first"))
+    with connect(Connection(streams.address, retries=False)).stream_evaluate_pods() as stream:
+        stream.evaluate_pod(named("first"))
         with pytest.raises(Unavailable):
-            stream.evaluate(named("unlucky"))
+            stream.evaluate_pod(named("unlucky"))
     assert streams.asked == [["first", "unlucky"]]
 
 
@@ -203,37 +250,37 @@ def test_a_stream_that_ends_otherwise_fails_its_questions_and_can_be_asked_on(
     connect, streams, code, error
 ):
     streams.script = [answers_then(1, said(code)), answers]
-    with connect(streams.address).evaluate_stream(window=2) as stream:
-        first, second = stream.evaluate_all([named("p0"), named("p1")])
+    with connect(streams.address).stream_evaluate_pods(window=2) as stream:
+        first, second = stream.evaluate_pods([named("p0"), named("p1")])
         assert first.revision == "p0"
         assert type(second) is error
         assert str(second) == "no more"
         assert second.traceparent == PARENT
-        assert stream.evaluate(named("next")).revision == "next"
+        assert stream.evaluate_pod(named("next")).revision == "next"
     assert streams.asked == [["p0", "p1"], ["next"]]
 
 
 def test_a_server_that_ends_the_stream_or_answers_another_question_is_at_fault(connect, streams):
     def wrong(questions, context):
-        yield EvaluateStreamResponse(id=next(questions).id + 7)
+        yield StreamEvaluatePodsResponse(id=next(questions).id + 7)
 
     streams.script = [answers_then(0, lambda context: None), wrong, answers]
-    with connect(streams.address).evaluate_stream() as stream:
+    with connect(streams.address).stream_evaluate_pods() as stream:
         with pytest.raises(ServerFault, match="without an answer"):
-            stream.evaluate(named("p"))
+            stream.evaluate_pod(named("p"))
         with pytest.raises(ServerFault, match="was not asked"):
-            stream.evaluate(named("p"))
-        assert stream.evaluate(named("p")).revision == "p"
+            stream.evaluate_pod(named("p"))
+        assert stream.evaluate_pod(named("p")).revision == "p"
 
 
 def test_a_question_that_takes_too_long_ends_alone(connect, streams):
     never = threading.Event()
     streams.script = [answers_then(1, lambda context: never.wait(PATIENCE)), answers]
-    with connect(streams.address).evaluate_stream(window=3) as stream:
-        assert stream.evaluate(named("first"), timeout=PATIENCE).revision == "first"
+    with connect(streams.address).stream_evaluate_pods(window=3) as stream:
+        assert stream.evaluate_pod(named("first"), timeout=PATIENCE).revision == "first"
         with pytest.raises(DeadlineExceeded, match=r"within 0\.05 s"):
-            stream.evaluate(named("slow"), timeout=0.05)
-        assert stream.evaluate(named("next"), timeout=PATIENCE).revision == "next"
+            stream.evaluate_pod(named("slow"), timeout=0.05)
+        assert stream.evaluate_pod(named("next"), timeout=PATIENCE).revision == "next"
     never.set()
     # It may not have come as far as the server.
     assert streams.asked in ([["first", "slow"], ["next"]], [["first"], ["next"]])
@@ -242,9 +289,9 @@ def test_a_question_that_takes_too_long_ends_alone(connect, streams):
 def test_those_behind_a_question_that_takes_too_long_are_asked_anew(connect, streams):
     never = threading.Event()
     streams.script = [answers_then(1, lambda context: never.wait(PATIENCE)), answers]
-    with connect(streams.address).evaluate_stream(window=3) as stream:
+    with connect(streams.address).stream_evaluate_pods(window=3) as stream:
         pods = [named(f"p{number}") for number in range(4)]
-        first, slow, *others = stream.evaluate_all(pods, timeout=3)
+        first, slow, *others = stream.evaluate_pods(pods, timeout=3)
     never.set()
     assert first.revision == "p0"
     assert isinstance(slow, DeadlineExceeded)
@@ -253,16 +300,16 @@ def test_those_behind_a_question_that_takes_too_long_are_asked_anew(connect, str
 
 def test_an_answer_that_cannot_be_read_fails_its_question_alone(connect, streams):
     def newer(questions, context):
-        response = EvaluateResponse()
-        response.pre_filter.code = NEWER
-        yield EvaluateStreamResponse(id=next(questions).id, response=response)
+        response = pb.EvaluatePodResponse()
+        response.pre_filter_verdict.code = NEWER
+        yield StreamEvaluatePodsResponse(id=next(questions).id, evaluate=response)
         yield from answers(questions, context)
 
     streams.script = [newer]
-    with connect(streams.address).evaluate_stream() as stream:
+    with connect(streams.address).stream_evaluate_pods() as stream:
         with pytest.raises(ServerFault, match="99"):
-            stream.evaluate(named("first"), timeout=PATIENCE)
-        assert stream.evaluate(named("second"), timeout=PATIENCE).revision == "second"
+            stream.evaluate_pod(named("first"), timeout=PATIENCE)
+        assert stream.evaluate_pod(named("second"), timeout=PATIENCE).revision == "second"
     assert len(streams.asked) == 1
 
 
@@ -273,12 +320,12 @@ def test_a_reader_that_never_ran_keeps_no_other_from_it(streams, monkeypatch):
     def interrupted(thread):
         raise KeyboardInterrupt
 
-    with Client(streams.address) as client, client.evaluate_stream() as stream:
+    with Client(streams.address) as client, client.stream_evaluate_pods() as stream:
         with monkeypatch.context() as patched:
             patched.setattr(threading.Thread, "start", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                stream.evaluate(named("p"))
-        assert stream.evaluate(named("p"), timeout=PATIENCE).revision == "p"
+                stream.evaluate_pod(named("p"))
+        assert stream.evaluate_pod(named("p"), timeout=PATIENCE).revision == "p"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -288,10 +335,10 @@ def test_a_reader_that_fails_ends_its_stream(connect, streams, monkeypatch):
 
     streams.script = [answers]
     monkeypatch.setattr(Conversation, "answered", broken)
-    with connect(streams.address).evaluate_stream() as stream:
+    with connect(streams.address).stream_evaluate_pods() as stream:
         for _ in range(2):
             with pytest.raises(Closed, match="can't start new thread"):
-                stream.evaluate(named("p"), timeout=PATIENCE)
+                stream.evaluate_pod(named("p"), timeout=PATIENCE)
     for thread in threading.enumerate():
         if thread.name == "reader":
             # What it raises is expected here, and would fail the test after this one.
@@ -300,25 +347,25 @@ def test_a_reader_that_fails_ends_its_stream(connect, streams, monkeypatch):
 
 def test_a_closed_stream_answers_nothing(connect, streams):
     streams.script = [answers]
-    with connect(streams.address).evaluate_stream() as stream:
-        stream.evaluate(named("p"))
+    with connect(streams.address).stream_evaluate_pods() as stream:
+        stream.evaluate_pod(named("p"))
         stream.close()
         with pytest.raises(Closed, match="open another one"):
-            stream.evaluate(named("p"))
+            stream.evaluate_pod(named("p"))
 
 
 def test_a_window_for_nothing_is_refused(connect, streams):
-    with pytest.raises(ValueError, match="at least one"):
-        connect(streams.address).evaluate_stream(window=0)
+    with pytest.raises(InvalidRequest, match="at least one"):
+        connect(streams.address).stream_evaluate_pods(window=0)
 
 
 def test_the_stream_has_the_trace_context_that_it_is_given(connect, streams):
     streams.script = [answers]
     client = connect(streams.address)
-    with client.evaluate_stream(traceparent=PARENT) as stream:
-        assert stream.evaluate(named("p")).trace_id == "1" * 32
-    with client.evaluate_stream() as stream:
-        assert stream.evaluate(named("p")).traceparent is None
+    with client.stream_evaluate_pods(traceparent=PARENT) as stream:
+        assert stream.evaluate_pod(named("p")).trace_id == "1" * 32
+    with client.stream_evaluate_pods() as stream:
+        assert stream.evaluate_pod(named("p")).traceparent is None
     first, second = streams.metadata
     assert first["traceparent"] == PARENT
     assert "traceparent" not in second
@@ -326,26 +373,28 @@ def test_the_stream_has_the_trace_context_that_it_is_given(connect, streams):
 
 def test_each_question_has_a_trace_of_its_own_which_its_answer_names(client, fresh):
     own = [f"00-{digit * 32}-{'2' * 16}-01" for digit in "345"]
-    with client.evaluate_stream(traceparent=PARENT) as stream:
-        under = [stream.evaluate(incoming(), consistency=fresh, traceparent=each) for each in own]
+    with client.stream_evaluate_pods(traceparent=PARENT) as stream:
+        under = [
+            stream.evaluate_pod(incoming(), consistency=fresh, traceparent=each) for each in own
+        ]
         assert [each.trace_id for each in under] == ["3" * 32, "4" * 32, "5" * 32]
-        assert stream.evaluate(incoming()).trace_id == "1" * 32
+        assert stream.evaluate_pod(incoming()).trace_id == "1" * 32
         with pytest.raises(NotFound) as failed:
-            stream.evaluate(incoming(), cluster="nobody-wrote-it", traceparent=own[0])
+            stream.evaluate_pod(incoming(), cluster="nobody-wrote-it", traceparent=own[0])
         assert (failed.value.traceparent or "").startswith(f"00-{'3' * 32}-")
-    with client.evaluate_stream() as stream:
-        found = list(stream.evaluate_all([incoming()] * 4))
-    assert len({each.trace_id for each in found if isinstance(each, Evaluation)}) == 4
+    with client.stream_evaluate_pods() as stream:
+        found = list(stream.evaluate_pods([incoming()] * 4))
+    assert len({each.trace_id for each in found if isinstance(each, EvaluatePodResponse)}) == 4
 
 
 def test_threads_may_share_a_stream(streams):
     streams.script = [answers]
     found: list[list[str]] = []
-    with Client(streams.address) as client, client.evaluate_stream() as stream:
+    with Client(streams.address) as client, client.stream_evaluate_pods() as stream:
 
         def ask(own: int) -> None:
             names = [f"p{own}-{number}" for number in range(50)]
-            found.append([stream.evaluate(named(name)).revision for name in names])
+            found.append([stream.evaluate_pod(named(name)).revision for name in names])
 
         threads = [threading.Thread(target=partial(ask, own)) for own in range(4)]
         for thread in threads:
@@ -361,17 +410,17 @@ def test_tasks_may_share_a_stream_and_be_cancelled(streams):
 
     def answers_later(questions, context):
         for question in questions:
-            if question.request.pod.metadata.name == "held":
+            if question.evaluate.pod.object.metadata.name == "held":
                 held.wait(PATIENCE)
             yield from answers(iter([question]), context)
 
     streams.script = [answers_later]
 
     async def ask() -> list[str]:
-        async with AsyncClient(streams.address) as client, client.evaluate_stream() as stream:
+        async with AsyncClient(streams.address) as client, client.stream_evaluate_pods() as stream:
 
             async def one(name: str) -> str:
-                return (await stream.evaluate(named(name), timeout=PATIENCE)).revision
+                return (await stream.evaluate_pod(named(name), timeout=PATIENCE)).revision
 
             await one("first")
             waiting = asyncio.create_task(one("held"))
@@ -392,9 +441,9 @@ def test_tasks_may_share_a_stream_and_be_cancelled(streams):
 def test_a_server_that_stops_refuses_what_another_answers(connect, streams, refusals):
     """Asked again at once, the server that stops is met again."""
     streams.script = [answers_then(1, GONE), *[answers_then(0, GONE)] * refusals, answers]
-    with connect(streams.address).evaluate_stream() as stream:
-        stream.evaluate(named("first"))
-        assert stream.evaluate(named("second"), timeout=PATIENCE).revision == "second"
+    with connect(streams.address).stream_evaluate_pods() as stream:
+        stream.evaluate_pod(named("first"))
+        assert stream.evaluate_pod(named("second"), timeout=PATIENCE).revision == "second"
 
 
 # Python drops, with a warning, an interrupt that comes while it runs a finalizer.
@@ -402,21 +451,21 @@ def test_a_server_that_stops_refuses_what_another_answers(connect, streams, refu
 def test_an_interrupt_leaves_a_stream_in_order(streams):
     """Wherever Ctrl-C comes: the next question is answered, and the stream can be closed."""
     streams.script = [answers]
-    with Client(streams.address) as client, client.evaluate_stream() as stream:
+    with Client(streams.address) as client, client.stream_evaluate_pods() as stream:
         interrupted = 0
         for number in range(40):
             timer = threading.Timer(0.002 * (number % 10), os.kill, (os.getpid(), signal.SIGINT))
             try:
                 timer.start()
                 # Not for ever: the interrupt may have been dropped.
-                for _ in stream.evaluate_all(named(f"p{each}") for each in range(5000)):
+                for _ in stream.evaluate_pods(named(f"p{each}") for each in range(5000)):
                     pass
                 timer.join()
             except KeyboardInterrupt:
                 interrupted += 1
             timer.join()
         assert interrupted > 20
-        assert stream.evaluate(named("last"), timeout=PATIENCE).revision == "last"
+        assert stream.evaluate_pod(named("last"), timeout=PATIENCE).revision == "last"
 
 
 def test_a_stream_outlives_its_server(connect, tmp_path):
@@ -425,29 +474,29 @@ def test_a_stream_outlives_its_server(connect, tmp_path):
     listen = f"127.0.0.1:{free_port()}"
     with served(store=store, listen=listen) as first, served(store=store) as second:
         client = connect(Connection(f"ipv4:{first.address},{second.address}", insecure=True))
-        client.apply(two_zones())
-        client.node_table(consistency=Consistency(fully_consistent=True))
-        with client.evaluate_stream(window=8) as stream:
-            outcomes = stream.evaluate_all([incoming()] * 300)
+        client.apply_objects(two_zones())
+        client.get_node_table(consistency=Consistency(fully_consistent=True))
+        with client.stream_evaluate_pods(window=8) as stream:
+            outcomes = stream.evaluate_pods([incoming()] * 300)
             found = [next(outcomes) for _ in range(100)]
             first.stop()
             found += [next(outcomes) for _ in range(100)]
             with served(store=store, listen=listen):
                 second.stop()
                 found += outcomes
-                assert stream.evaluate(incoming()).best == "b1"
+                assert stream.evaluate_pod(incoming()).best == "b1"
     assert [outcome.best for outcome in found] == ["b1"] * 300
 
 
 def test_no_thread_is_left_behind():
     with threads_end(), served() as server, Client(server.address) as client:
-        client.apply([*two_zones(), pod("web-9", "a1")])
+        client.apply_objects([*two_zones(), pod("web-9", "a1")])
         for _ in range(3):
-            with client.evaluate_stream() as stream:
-                assert stream.evaluate(incoming()).nodes == 3
+            with client.stream_evaluate_pods() as stream:
+                assert stream.evaluate_pod(incoming()).node_count == 3
 
 
 def test_an_unknown_cluster_is_not_found_by_many_questions(client):
-    with client.evaluate_stream() as stream:
-        found = list(stream.evaluate_all([incoming()] * 3))
+    with client.stream_evaluate_pods() as stream:
+        found = list(stream.evaluate_pods([incoming()] * 3))
     assert [type(each) for each in found] == [NotFound] * 3

@@ -6,35 +6,35 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
-from topospread_client import rpcs
-from topospread_client.answers import ServerStatus
-from topospread_client.tracing import trace_id, traceparent_in
-from topospread_proto.v1.cluster_state_pb2 import ListClustersResponse
+from topospread_client import GetServerInfoResponse
+from topospread_client import _rpcs as rpcs
+from topospread_client._tracing import trace_id, traceparent_in
+from topospread_proto.v1 import server_service_pb2 as pb
 
 PARENT = f"00-{'1' * 32}-{'2' * 16}-01"
 
 
 def test_the_callers_parent_is_continued_and_returned(client):
-    status = client.clusters(traceparent=PARENT)
+    status = client.get_server_info(traceparent=PARENT)
     assert status.trace_id == "1" * 32
     assert status.traceparent != PARENT
 
 
 def test_without_a_parent_the_server_begins_a_trace(client):
-    first, second = client.clusters(), client.clusters()
+    first, second = client.get_server_info(), client.get_server_info()
     assert first.trace_id is not None
     assert first.trace_id != second.trace_id
 
 
 def test_the_current_span_is_the_parent(connect, script):
-    script.answer(rpcs.LIST_CLUSTERS, ListClustersResponse())
+    script.answer(rpcs.GET_SERVER_INFO, pb.GetServerInfoResponse())
     state = TraceState([("vendor", "x")])
     context = SpanContext(int("3" * 32, 16), int("4" * 16, 16), False, TraceFlags(1), state)
     client = connect(script.address)
     with trace.use_span(NonRecordingSpan(context)):
-        client.clusters()
-    client.clusters(traceparent=PARENT)
-    client.clusters()
+        client.get_server_info()
+    client.get_server_info(traceparent=PARENT)
+    client.get_server_info()
     inside, explicit, outside = [metadata for _, _, metadata in script.seen]
     assert inside["traceparent"] == f"00-{'3' * 32}-{'4' * 16}-01"
     assert inside["tracestate"] == "vendor=x"
@@ -43,9 +43,9 @@ def test_the_current_span_is_the_parent(connect, script):
 
 
 def test_a_server_that_sends_no_trace_is_fine(connect, script):
-    script.answer(rpcs.LIST_CLUSTERS, ListClustersResponse())
-    status = connect(script.address).clusters()
-    assert isinstance(status, ServerStatus)
+    script.answer(rpcs.GET_SERVER_INFO, pb.GetServerInfoResponse())
+    status = connect(script.address).get_server_info()
+    assert isinstance(status, GetServerInfoResponse)
     assert status.traceparent is None
     assert status.trace_id is None
 

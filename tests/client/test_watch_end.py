@@ -1,57 +1,205 @@
-"""A watch that the server ends in good order is not the end of all changes."""
+"""A watch outlives its connection and its server, and tells when it cannot go on."""
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
-from topospread_client.aio import AsyncClient
-from topospread_client.client import Client
-from topospread_client.errors import Unavailable
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from tests.redis_server import free_port
+from tests.servers import PATIENCE, Peer, pod, served, two_zones, until
+from tests.telemetry.expositions import samples
+from topospread.transports.grpc import server as grpc_server
+from topospread_client import (
+    Connection,
+    DeadlineExceeded,
+    Kind,
+    RevisionUnavailable,
+    Unavailable,
+    WatchEventType,
+)
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1.common_pb2 import ResponseMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CODE = grpc.StatusCode
 
 
-def ending(request, context):
-    """A watch with one answer."""
-    del request, context
-    yield pb.WatchResponse(revision="one").SerializeToString()
+class Watches:
+    """A server whose watches do as they are told, one after the other.
+
+    Attributes:
+        script: for each the revisions that it tells, and then the status that it ends with.
+        asked: what each was asked.
+    """
+
+    def __init__(self, *script: tuple[list[str], grpc.StatusCode]) -> None:
+        self.address = ""
+        self.script = list(script)
+        self.asked: list[pb.WatchObjectsRequest] = []
+
+    def watch(self, request: pb.WatchObjectsRequest, context: grpc.ServicerContext) -> Any:
+        self.asked.append(request)
+        revisions, code = self.script.pop(0)
+        for revision in revisions:
+            yield pb.WatchObjectsResponse(meta=ResponseMeta(revision=revision))
+        if code is not CODE.OK:
+            context.abort(code, "no more")
+
+
+@contextmanager
+def watches(*script: tuple[list[str], grpc.StatusCode]) -> Iterator[Watches]:
+    with ThreadPoolExecutor(2) as pool:
+        made, server = Watches(*script), grpc.server(pool)
+        handler = grpc.unary_stream_rpc_method_handler(
+            made.watch,
+            request_deserializer=pb.WatchObjectsRequest.FromString,
+            response_serializer=pb.WatchObjectsResponse.SerializeToString,
+        )
+        service = "topospread.v1.ClusterStateService"
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(service, {"WatchObjects": handler}),)
+        )
+        made.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        try:
+            yield made
+        finally:
+            server.stop(None).wait()
+
+
+def followed(client: Any, seen: list[str], timeout: float = PATIENCE, **asked: Any) -> None:
+    seen.extend(changes.revision for changes in client.watch_objects(timeout=timeout, **asked))
+
+
+def test_a_watch_that_ends_in_good_order_is_not_the_end_of_all_changes(connect):
+    seen: list[str] = []
+    ended = pytest.raises(Unavailable, match="open another one")
+    with watches((["one"], CODE.OK)) as server, ended:
+        followed(connect(server.address), seen)
+    assert seen == ["one"]
+
+
+@pytest.mark.parametrize("code", [CODE.UNAVAILABLE, CODE.CANCELLED])
+def test_a_watch_goes_on_after_what_it_told_last_until_that_cannot_be(connect, code):
+    seen: list[str] = []
+    script = [(["", "one", "two"], code), ([], code), (["three"], code), ([], CODE.OUT_OF_RANGE)]
+    with watches(*script) as server, pytest.raises(RevisionUnavailable):
+        followed(connect(server.address, cluster="own"), seen, send_initial=True, kinds=[Kind.POD])
+    assert seen == ["", "one", "two", "three"]
+    own: dict[str, Any] = {"cluster": "own", "kinds": [common_pb2.KIND_POD]}
+    assert server.asked == [
+        pb.WatchObjectsRequest(**own, send_initial=True),
+        pb.WatchObjectsRequest(**own, revision="two"),
+        pb.WatchObjectsRequest(**own, revision="two"),
+        pb.WatchObjectsRequest(**own, revision="three"),
+    ]
+
+
+def test_what_there_is_at_first_is_not_told_twice(connect):
+    """Who has taken half of it would keep what was deleted meanwhile."""
+    seen: list[str] = []
+    ended = pytest.raises(Unavailable, match="no more")
+    with watches(([""], CODE.UNAVAILABLE)) as server, ended:
+        followed(connect(server.address), seen, send_initial=True)
+    assert (seen, len(server.asked)) == ([""], 1)
+
+
+def test_without_retries_a_watch_is_not_opened_again(connect):
+    seen: list[str] = []
+    ended = pytest.raises(Unavailable, match="no more")
+    with watches((["one"], CODE.UNAVAILABLE)) as server, ended:
+        followed(connect(Connection(server.address, retries=False)), seen)
+    assert (seen, len(server.asked)) == (["one"], 1)
 
 
 @pytest.fixture
-def address():
-    server = grpc.server(ThreadPoolExecutor(2))
-    methods: dict[str, Any] = {"Watch": grpc.unary_stream_rpc_method_handler(ending)}
-    service = grpc.method_handlers_generic_handler("topospread.v1.ClusterState", methods)
-    server.add_generic_rpc_handlers((service,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield f"127.0.0.1:{port}"
-    server.stop(None).wait()
+def short_lived(monkeypatch):
+    """A server whose connections are cut after a second or so."""
+    monkeypatch.setattr(grpc_server, "AGED_MS", 50)
+    with served(max_connection_age=1.0) as server:
+        yield server
 
 
-def test_a_watch_that_ends_is_an_error(address):
+def cuts(server: Any) -> float:
+    """How many watches it has seen the end of."""
+    found = samples(server.metrics.expose()[0]).items()
+    return sum(
+        count
+        for (name, labels), count in found
+        if name == "topospread_calls_total"
+        and dict(labels)["method"] == "ClusterStateService/WatchObjects"
+    )
+
+
+def written(server: Any, *objects: pb.ClusterObject) -> str:
+    with Peer(server.address) as peer:
+        return peer.apply(*objects)
+
+
+def names(changes: Any) -> list[str]:
+    return [event.ref.name for event in changes.events if event.ref is not None]
+
+
+def test_a_watch_tells_what_was_written_while_its_connection_was_cut(connect, short_lived):
+    written(short_lived, *two_zones())
+    watch = connect(short_lived.address).watch_objects()
+    assert [event.type for event in next(watch).events] == [WatchEventType.BOOKMARK]
+    until(lambda: cuts(short_lived) == 1, "the watch is cut")
+    revisions = [written(short_lived, pod(name, "a1")) for name in ("p", "q")]
+    found = [next(watch), next(watch)]
+    assert [names(changes) for changes in found] == [["p"], ["q"]]
+    assert [changes.revision for changes in found] == revisions
+    watch.close()
+
+
+def test_a_silent_watch_is_cut_as_often_as_may_be(connect, short_lived):
+    """A server that answers nothing because nothing happens is no server that is away."""
+    revision = written(short_lived, *two_zones())
+    client = connect(Connection(short_lived.address, retry_timeout=0.5))
+    watch = client.watch_objects(revision=revision)
+    found: list[list[str]] = []
+    reader = threading.Thread(target=lambda: found.append(names(next(watch))))
+    reader.start()
+    until(lambda: cuts(short_lived) == 2, "the watch is cut twice")
+    written(short_lived, pod("p", "a1"))
+    reader.join(PATIENCE)
+    assert found == [["p"]]
+    watch.close()
+
+
+def test_a_watch_has_its_time_and_no_more_however_often_it_is_cut(connect, short_lived):
+    written(short_lived, *two_zones())
     seen: list[str] = []
-
-    def watched():
-        with Client(address) as client:
-            seen.extend(changes.revision for changes in client.watch(timeout=60))
-
-    with pytest.raises(Unavailable, match="open another one"):
-        watched()
-    assert seen == ["one"]
+    with pytest.raises(DeadlineExceeded):
+        followed(connect(short_lived.address), seen, timeout=1.5)
+    assert len(seen) == 1
 
 
-def test_a_watch_that_ends_is_an_error_for_asyncio_too(address):
-    async def watched(seen):
-        async with AsyncClient(address) as client:
-            async for changes in client.watch(timeout=60):
-                seen.append(changes.revision)
+def test_a_watch_outlives_its_server(connect, tmp_path):
+    store, listen = f"sqlite:///{tmp_path}/state.db", f"127.0.0.1:{free_port()}"
+    with served(store=store, listen=listen) as first:
+        written(first, *two_zones())
+        watch = connect(listen).watch_objects()
+        next(watch)
+    with served(store=store, listen=listen) as second:
+        written(second, pod("p", "a1"))
+        assert names(next(watch)) == ["p"]
+        watch.close()
 
-    seen: list[str] = []
-    with pytest.raises(Unavailable, match="open another one"):
-        asyncio.run(watched(seen))
-    assert seen == ["one"]
+
+def test_a_watch_whose_server_stays_away_ends(connect):
+    with served() as server:
+        written(server, *two_zones())
+        watch = connect(Connection(server.address, retry_timeout=1.5)).watch_objects()
+        next(watch)
+    with pytest.raises(Unavailable) as failed:
+        next(watch)
+    assert not failed.value.reached

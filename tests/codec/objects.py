@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from topospread_client.manifests import object_from_manifest
-from topospread_proto.v1 import kubernetes_pb2 as kube
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_client import object_from_manifest
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 Change = Callable[[kube.Pod], object]
 
 
-def made(manifest: dict[str, Any]) -> Object:
+def made(manifest: dict[str, Any]) -> ClusterObject:
     message = object_from_manifest(manifest)
     assert message is not None
     return message
 
 
-def full_pod() -> Object:
+def full_pod() -> ClusterObject:
     """A pod with every field that messages declare, most of them as an API server has them."""
     pod = kube.Pod()
     meta, spec, status = pod.metadata, pod.spec, pod.status
@@ -62,10 +62,10 @@ def full_pod() -> Object:
     status.container_statuses.add(name="c", ready=True, restart_count=2)
     status.container_statuses.add(name="d", ready=True)
     status.init_container_statuses.add(name="sidecar", restart_count=1)
-    return Object(pod=pod)
+    return ClusterObject(pod=pod)
 
 
-def changed(change: Change) -> Object:
+def changed(change: Change) -> ClusterObject:
     """The full pod after a change."""
     message = full_pod()
     change(message.pod)

@@ -13,6 +13,7 @@ from topospread.codec.bounds import (
     FIELDS,
     LIMITS,
     NODES,
+    PODS,
     SMALL,
     TERMS,
     UNBOUNDED,
@@ -20,20 +21,22 @@ from topospread.codec.bounds import (
     check_repeats,
 )
 from topospread.errors import InvalidRequest
+from topospread.generated.cluster_autoscaler import expander_pb2
+from topospread.generated.internal.v1 import frames_pb2
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import (
-    cluster_state_pb2,
+    cluster_state_service_pb2,
     common_pb2,
-    expander_pb2,
-    frames_pb2,
-    kubernetes_pb2,
-    planner_pb2,
-    rank_pb2,
-    simulate_pb2,
+    deletion_order_pb2,
+    planner_service_pb2,
+    scenario_pb2,
 )
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 if TYPE_CHECKING:
     from types import FrameType
+
+    from google.protobuf.message import Message
 
 
 def _pod(**counts: int) -> kubernetes_pb2.Pod:
@@ -65,11 +68,11 @@ def test_of_a_frame_only_what_it_reads_is_counted():
 
 
 def test_paths_lead_to_the_item():
-    request = engine_pb.EvaluateRequest()
+    request = engine_pb.EvaluatePodRequest()
     request.add_pods.add()
-    request.add_pods.add().pod.CopyFrom(_pod(volumes=USUAL + 1))
-    with pytest.raises(InvalidRequest, match=r"^addPods\[1\]\.pod\.spec\.volumes: "):
-        check_repeats(engine_pb.EvaluateRequest, request.SerializeToString())
+    request.add_pods.add().pod.object.CopyFrom(_pod(volumes=USUAL + 1))
+    with pytest.raises(InvalidRequest, match=r"^addPods\[1\]\.pod\.object\.spec\.volumes: "):
+        check_repeats(engine_pb.EvaluatePodRequest, request.SerializeToString())
 
 
 def test_maps_and_text_and_packed_numbers():
@@ -79,12 +82,13 @@ def test_maps_and_text_and_packed_numbers():
     with pytest.raises(InvalidRequest, match=r"^metadata\.labels: "):
         check_repeats(kubernetes_pb2.Pod, pod.SerializeToString())
     for nodes in (
-        common_pb2.NodeSelection(names=["n"] * (NODES + 1)),
-        common_pb2.NodeSelection(indices=[1000] * (NODES + 1)),
+        common_pb2.NodeSelection(names=common_pb2.NodeNames(names=["n"] * (NODES + 1))),
+        common_pb2.NodeSelection(indices=common_pb2.NodeIndices(indices=[1000] * (NODES + 1))),
+        common_pb2.NodeSelection(indices=common_pb2.NodeIndices(indices=[1] * (NODES + 1))),
     ):
-        request = engine_pb.EvaluateRequest(nodes=nodes)
-        with pytest.raises(InvalidRequest, match=r"^nodes\.(names|indices): "):
-            check_repeats(engine_pb.EvaluateRequest, request.SerializeToString())
+        request = engine_pb.EvaluatePodRequest(candidates=nodes)
+        with pytest.raises(InvalidRequest, match=r"^candidates\.(names\.names|indices\.indices): "):
+            check_repeats(engine_pb.EvaluatePodRequest, request.SerializeToString())
 
 
 def test_a_part_that_is_sent_in_pieces_is_counted_as_fields():
@@ -106,7 +110,7 @@ def test_a_refusal_costs_what_its_limit_costs(sent):
 
 
 def test_whole_requests_of_ordinary_size_pass():
-    request = cluster_state_pb2.ApplyRequest()
+    request = cluster_state_service_pb2.ApplyObjectsRequest()
     for number in range(500):
         pod = request.objects.add().pod
         pod.metadata.name = f"pod-{number}"
@@ -116,11 +120,29 @@ def test_whole_requests_of_ordinary_size_pass():
             container = pod.spec.containers.add()
             container.resources.requests["cpu"].string = "1"
             container.ports.add().container_port = 80
-    check_repeats(cluster_state_pb2.ApplyRequest, request.SerializeToString())
+    check_repeats(cluster_state_service_pb2.ApplyObjectsRequest, request.SerializeToString())
 
 
 def test_small_requests_are_not_walked():
-    """They are the many: an Evaluate is to cost nothing more."""
+    """They are the many: an EvaluatePod is to cost nothing more."""
+    assert _ran(kubernetes_pb2.Pod, b"\x12\x00" * (SMALL // 2)) == ["check_repeats"]
+
+
+def test_parts_that_are_too_short_for_any_limit_are_not_walked():
+    """However many there are: what is in them would cost more than all else of the refusal."""
+    request = planner_service_pb2.SimulateRequest()
+    added = request.scenario.changes.add_pods
+    added.add().pod.object.CopyFrom(_pod(volumes=3, containers=3))
+    added.extend([added[0]] * (PODS - 1))
+    ran = _ran(type(request), request.SerializeToString())
+    assert ran.count("message") == len(["the request", "scenario", "changes"])
+    added[7].pod.object.CopyFrom(_pod(volumes=USUAL + 1))
+    with pytest.raises(InvalidRequest, match=r"addPods\[7\]\.pod\.object\.spec\.volumes: "):
+        check_repeats(type(request), request.SerializeToString())
+
+
+def _ran(message: type[Message], sent: bytes) -> list[str]:
+    """The functions that a check calls, by name."""
     ran: list[str] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -129,10 +151,10 @@ def test_small_requests_are_not_walked():
 
     sys.setprofile(note)
     try:
-        check_repeats(kubernetes_pb2.Pod, b"\x12\x00" * (SMALL // 2))
+        check_repeats(message, sent)
     finally:
         sys.setprofile(None)
-    assert ran == ["check_repeats"]
+    return ran
 
 
 def test_what_does_not_parse_is_left_to_the_parser():
@@ -146,10 +168,10 @@ def test_every_limit_is_one_of_a_field():
         *kubernetes_pb2.DESCRIPTOR.message_types_by_name.values(),
         *common_pb2.DESCRIPTOR.message_types_by_name.values(),
         *engine_pb.DESCRIPTOR.message_types_by_name.values(),
-        *cluster_state_pb2.DESCRIPTOR.message_types_by_name.values(),
-        *planner_pb2.DESCRIPTOR.message_types_by_name.values(),
-        *rank_pb2.DESCRIPTOR.message_types_by_name.values(),
-        *simulate_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *cluster_state_service_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *planner_service_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *deletion_order_pb2.DESCRIPTOR.message_types_by_name.values(),
+        *scenario_pb2.DESCRIPTOR.message_types_by_name.values(),
         *expander_pb2.DESCRIPTOR.message_types_by_name.values(),
     ]
     repeated = {

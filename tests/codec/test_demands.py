@@ -10,7 +10,7 @@ from topospread.codec.demands import Demands, demand_of
 from topospread.codec.rows import decode_pod
 from topospread.codec.stored import stored
 from topospread.errors import InvalidRequest
-from topospread_proto.v1 import kubernetes_pb2 as kube
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 
 FULL = (("cpu", 260), ("memory", 1 << 30))
 

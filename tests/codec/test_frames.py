@@ -6,18 +6,24 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from topospread.codec.frames import framed
+from topospread.generated.internal.v1 import frames_pb2
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import (
-    cluster_state_pb2,
-    frames_pb2,
-    kubernetes_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    cluster_state_service_pb2,
+    common_pb2,
+    decision_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
 )
 
 API = {
     name: message
-    for file in (spread_engine_pb2, placement_pb2, cluster_state_pb2, planner_pb2)
+    for file in (
+        decision_service_pb2,
+        placement_service_pb2,
+        cluster_state_service_pb2,
+        planner_service_pb2,
+    )
     for name, message in file.DESCRIPTOR.message_types_by_name.items()
 }
 FRAMES = frames_pb2.DESCRIPTOR.message_types_by_name
@@ -26,6 +32,10 @@ REQUESTS = [
     for name, frame in FRAMES.items()
     if name.replace("Frame", "Request") in API
 ]
+SOURCE = (
+    frames_pb2.PodSourceFrame.DESCRIPTOR,
+    common_pb2.DESCRIPTOR.message_types_by_name["PodSource"],
+)
 POD = kubernetes_pb2.DESCRIPTOR.message_types_by_name["Pod"]
 METADATA, SPEC = (POD.fields_by_name[name].message_type for name in ("metadata", "spec"))
 assert METADATA is not None
@@ -37,7 +47,7 @@ PARTS = [
     (frames_pb2.DemandFrame.DESCRIPTOR, POD),
     (frames_pb2.DemandSpecFrame.DESCRIPTOR, SPEC),
 ]
-NOT_LOOKED_INTO = {"pod", "pods", "request"}
+NOT_LOOKED_INTO = {"object", "object_proto", "evaluate"}
 DECIDES = {
     "metadata": {"name", "namespace", "uid", "labels", "owner_references"},
     "spec": {
@@ -52,8 +62,11 @@ DECIDES = {
 
 def kind(field: FieldDescriptor) -> tuple[object, ...]:
     """What decides how a field is read."""
-    message = field.message_type.full_name if field.message_type else None
-    return (field.name, field.number, field.type, field.is_repeated, message)
+    message = field.message_type
+    if message is SOURCE[0]:
+        message = SOURCE[1]
+    name = message.full_name if message else None
+    return (field.name, field.number, field.type, field.is_repeated, name)
 
 
 def messages(pairs: list[tuple[Descriptor, Descriptor]]) -> pytest.MarkDecorator:
@@ -67,15 +80,15 @@ def test_every_question_about_pods_has_its_frame():
         "PreFilterRequest",
         "FilterRequest",
         "ScoreRequest",
-        "EvaluateRequest",
-        "EvaluateStreamRequest",
-        "BatchEvaluateRequest",
+        "EvaluatePodRequest",
+        "StreamEvaluatePodsRequest",
+        "BatchEvaluatePodsRequest",
     }
 
 
 def test_every_frame_stands_for_something():
-    known = {frame.name for frame, _ in (*REQUESTS, *PARTS)}
-    assert known | {frames_pb2.ClusterFrame.DESCRIPTOR.name} == set(FRAMES)
+    known = {frame.name for frame, _ in (*REQUESTS, SOURCE, *PARTS)}
+    assert known | {"ClusterFrame", "UnreadFrame"} == set(FRAMES)
 
 
 def test_the_cluster_is_read_under_the_number_that_all_requests_give_it():
@@ -89,17 +102,22 @@ def test_the_cluster_is_read_under_the_number_that_all_requests_give_it():
     assert {kind(field) for field in asked} == {kind(read)}
 
 
-@messages(REQUESTS)
+@messages([*REQUESTS, SOURCE])
 def test_a_frame_has_its_requests_fields_and_the_pod_as_bytes(frame, message):
     assert {field.number for field in frame.fields} == {field.number for field in message.fields}
     for field in frame.fields:
         asked = message.fields_by_number[field.number]
         if field.name in NOT_LOOKED_INTO:
             assert asked.name == field.name
-            assert asked.type == FieldDescriptor.TYPE_MESSAGE
-            # A message may come in pieces, which are joined.
-            assert field.type == FieldDescriptor.TYPE_BYTES
-            assert field.is_repeated
+            assert asked.type in (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_BYTES)
+            if field.type == FieldDescriptor.TYPE_BYTES and asked.type == field.type:
+                assert not field.is_repeated
+            elif field.type == FieldDescriptor.TYPE_BYTES:
+                # A message may come in pieces, which are joined.
+                assert field.is_repeated
+            else:
+                assert field.message_type is frames_pb2.UnreadFrame.DESCRIPTOR
+                assert not field.message_type.fields
         else:
             assert kind(field) == kind(asked)
 

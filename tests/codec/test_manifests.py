@@ -8,14 +8,14 @@ import yaml
 from hypothesis import given
 
 from tests.reference import strategies
-from topospread_client.manifests import (
+from topospread_client import (
     ManifestError,
     args_from_manifest,
     manifest_from_object,
     object_from_manifest,
     pod_from_manifest,
 )
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 FIRST = "spec.topologySpreadConstraints[0]"
 
@@ -94,7 +94,7 @@ FULL_POD = {
 }
 
 
-def made(manifest) -> Object:
+def made(manifest) -> ClusterObject:
     message = object_from_manifest(manifest)
     assert message is not None
     return message
@@ -130,7 +130,7 @@ def test_what_comes_back_is_json_with_sorted_keys():
 def test_every_kind_that_is_kept(kind, version, spec, field):
     manifest = {"apiVersion": version, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
     message = made(manifest)
-    assert message.WhichOneof("object") == field
+    assert message.WhichOneof("content") == field
     assert manifest_from_object(message) == manifest
 
 
@@ -149,7 +149,7 @@ def test_other_kinds_are_none(version, kind):
 
 
 def test_an_item_of_a_list_may_lack_its_api_version():
-    assert made({"kind": "ReplicaSet"}).WhichOneof("object") == "replica_set"
+    assert made({"kind": "ReplicaSet"}).WhichOneof("content") == "replica_set"
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_args_are_read_strictly():
 
 def test_an_empty_message_is_no_object():
     with pytest.raises(ManifestError):
-        manifest_from_object(Object())
+        manifest_from_object(ClusterObject())
 
 
 @given(pod=strategies.incoming_pods())

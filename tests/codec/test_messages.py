@@ -3,7 +3,8 @@
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from topospread_proto.v1 import internal_pb2, kubernetes_pb2
+from topospread.generated.internal.v1 import stored_pb2
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 ENTRY = "CountedLabel"  # an entry of a map
 PREFIXES = ("Stored", "Relevant", "Counted", "Listed")
@@ -16,7 +17,7 @@ OTHER_NAMES = {
 OWN = "StoredReservation"  # no object of Kubernetes
 NARROW = [
     message
-    for message in internal_pb2.DESCRIPTOR.message_types_by_name.values()
+    for message in stored_pb2.DESCRIPTOR.message_types_by_name.values()
     if message.name not in (ENTRY, OWN)
 ]
 

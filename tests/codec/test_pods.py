@@ -17,8 +17,8 @@ from topospread.kube.objects import (
     SpreadConstraint,
     Toleration,
 )
-from topospread_client.manifests import object_from_manifest
-from topospread_proto.v1 import kubernetes_pb2 as kube
+from topospread_client import object_from_manifest
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 
 
 def test_every_field():
@@ -63,7 +63,7 @@ def test_bytes_with_fields_that_are_not_declared():
     "sent", [b"\xff", b"\x0a", b"\x0a\x05ab", b"\x0a\x03\x0a\x01\xff", b"k8s\x00\x0a\x00"]
 )
 def test_bytes_that_are_no_pod(sent):
-    with pytest.raises(InvalidRequest, match=r"topospread\.v1\.Pod"):
+    with pytest.raises(InvalidRequest, match=r"topospread\.kubernetes\.v1\.Pod"):
         request(kube.Pod, sent)
 
 

@@ -10,6 +10,7 @@ import pytest
 from topospread.codec.reservations import Claim, reservation_key, reservation_row
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import CorruptValue
+from topospread.generated.internal.v1.stored_pb2 import StoredReservation
 from topospread.index.changes import ReservationChange, ReservationRow
 from topospread.kube.objects import (
     DO_NOT_SCHEDULE,
@@ -22,7 +23,6 @@ from topospread.kube.objects import (
 from topospread.spread.constraints import pod_constraints
 from topospread.spread.settings import Rules
 from topospread.store.api import Key, Kind
-from topospread_proto.v1.internal_pb2 import StoredReservation
 
 POD = Pod(
     "web-1",

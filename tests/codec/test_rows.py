@@ -21,8 +21,8 @@ from topospread.errors import CorruptValue, InvalidRequest
 from topospread.index.changes import NodeChange, PodChange, PodRow, WorkloadChange
 from topospread.kube.objects import TERMINAL_PHASES
 from topospread.store.api import Key, Kind
-from topospread_proto.v1 import kubernetes_pb2 as kube
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 
 def test_a_bound_pod_is_counted():
@@ -75,7 +75,7 @@ def test_rows_say_what_the_messages_say(cluster):
     for manifest in cluster["services"] + cluster["statefulSets"]:
         message = made(manifest)
         kept = stored(message)
-        workload = workload_from_proto(getattr(message, message.WhichOneof("object") or ""))
+        workload = workload_from_proto(getattr(message, message.WhichOneof("content") or ""))
         assert decode_workload(kept.key.kind, kept.payload) == workload
         change = WorkloadChange(workload.kind, workload.namespace, workload.name, workload)
         assert decoder.change(kept.key, kept) == change
@@ -149,4 +149,4 @@ def test_mutated_bytes_are_read_or_refused_but_nothing_else(data):
         return
     pod_from_proto(message)
     message.metadata.name = "p"
-    stored(Object(pod=message))
+    stored(ClusterObject(pod=message))

@@ -6,7 +6,7 @@ from tests.conformance.cases import ArgsValidation, args_validations
 from topospread.codec.settings import profile_from_proto
 from topospread.errors import InvalidRequest
 from topospread.spread.settings import LIST, SYSTEM, SYSTEM_DEFAULTS, Profile
-from topospread_client.manifests import args_from_manifest
+from topospread_client import args_from_manifest
 
 
 def profile(manifest) -> Profile:

@@ -9,9 +9,9 @@ from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored, stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.store.api import Key, Kind, StoredObject
-from topospread_client.manifests import manifest_from_object
-from topospread_proto.v1 import kubernetes_pb2 as kube
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_client import manifest_from_object
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -99,7 +99,7 @@ def test_a_node_is_kept_as_far_as_it_matters():
     node.spec.taints.add(key="k", effect="NoSchedule").time_added.seconds = 5
     node.status.capacity["cpu"].string = "8"
     node.status.allocatable["cpu"].string = "7"
-    kept = stored(Object(node=node))
+    kept = stored(ClusterObject(node=node))
     assert kept.key == Key(Kind.NODE, "", "n")
     assert manifest_from_object(object_from_stored(kept)) == {
         "apiVersion": "v1",
@@ -167,8 +167,8 @@ def test_what_does_not_matter_makes_no_other_bytes(change):
 
 
 def test_what_is_empty_is_kept_as_if_it_were_absent():
-    bare = Object(pod=kube.Pod(metadata=kube.ObjectMeta(name="p")))
-    as_go_writes_it = Object(pod=bare.pod)
+    bare = ClusterObject(pod=kube.Pod(metadata=kube.ObjectMeta(name="p")))
+    as_go_writes_it = ClusterObject(pod=bare.pod)
     for part in ("spec", "status"):
         getattr(as_go_writes_it.pod, part).SetInParent()
     as_go_writes_it.pod.metadata.creation_timestamp.SetInParent()
@@ -226,7 +226,7 @@ def test_failing_and_succeeding_is_one_thing_to_others():
     assert succeeded.digest == failed.digest != stored(full_pod()).digest
 
 
-def workload(**fields) -> Object:
+def workload(**fields) -> ClusterObject:
     manifest = {
         "kind": "ReplicaSet",
         "metadata": {"name": "rs"},
@@ -248,15 +248,18 @@ def test_only_the_selector_of_a_workload_matters():
 @pytest.mark.parametrize(
     ("message", "field"),
     [
-        (Object(), None),
-        (Object(pod=kube.Pod()), "metadata.name"),
-        (Object(node=kube.Node(metadata=kube.ObjectMeta(generate_name="n-"))), "metadata.name"),
+        (ClusterObject(), ""),
+        (ClusterObject(pod=kube.Pod()), "metadata.name"),
+        (
+            ClusterObject(node=kube.Node(metadata=kube.ObjectMeta(generate_name="n-"))),
+            "metadata.name",
+        ),
     ],
 )
 def test_what_cannot_be_stored_is_refused(message, field):
     with pytest.raises(InvalidRequest) as caught:
         stored(message)
-    assert [v.field for v in caught.value.violations] == ([] if field is None else [field])
+    assert [v.field for v in caught.value.violations] == [field]
 
 
 @pytest.mark.parametrize("payload", [b"\xff", b"\n", b"\x0a\x05\x0a\x03\xff\xfe\xfd"])
@@ -284,3 +287,10 @@ def test_storing_again_what_was_stored_changes_nothing(cluster):
         for manifest in cluster[kind]:
             once = stored(made(manifest))
             assert stored(object_from_stored(once)) == once
+
+
+def test_reservations_are_not_written_as_objects():
+    message = ClusterObject()
+    message.reservation.SetInParent()
+    with pytest.raises(InvalidRequest, match="is only watched"):
+        stored(message)

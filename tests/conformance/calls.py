@@ -13,20 +13,19 @@ from tests.conformance.objects import KINDS, args_of, gates_of, object_of, objec
 from topospread.app.server import Server
 from topospread.config.loading import load_settings
 from topospread.spread.verdicts import Code
-from topospread_client.manifests import pod_from_manifest
-from topospread_proto.v1 import cluster_state_pb2 as state
+from topospread_client import pod_from_manifest
+from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
-from topospread_proto.v1 import explain_pb2 as explain
-from topospread_proto.v1 import placement_pb2 as placement
-from topospread_proto.v1 import spread_engine_pb2 as engine
-from topospread_proto.v1.cluster_state_pb2_grpc import ClusterStateStub
-from topospread_proto.v1.spread_engine_pb2_grpc import SpreadEngineStub
+from topospread_proto.v1 import decision_service_pb2 as engine
+from topospread_proto.v1 import explanation_pb2 as explain
+from topospread_proto.v1.cluster_state_service_pb2_grpc import ClusterStateServiceStub
+from topospread_proto.v1.decision_service_pb2_grpc import DecisionServiceStub
 
 MOST_AT_ONCE = 500
-"""Objects that one Apply takes."""
+"""Objects that one ApplyObjects takes."""
 
 PIECE = 500
-"""Objects in one message of a Replace."""
+"""Objects in one message of a ReplaceObjects."""
 
 SOMETHING: Json = {
     "apiVersion": "v1",
@@ -72,8 +71,8 @@ class OverGrpc:
     members = MEMBERS
 
     def __init__(self, channel: grpc.Channel) -> None:
-        self._state = ClusterStateStub(channel)
-        self._engine = SpreadEngineStub(channel)
+        self._state = ClusterStateServiceStub(channel)
+        self._engine = DecisionServiceStub(channel)
         self._numbers = count(1)
         self._loaded: list[Loaded] = []
         self._table = ("", list[str]())
@@ -85,14 +84,14 @@ class OverGrpc:
             begun = self._engine.PreFilter(self._pre_filter(place, case))
         except grpc.RpcError as refused:
             return {"newError": why_invalid(refused)}
-        answer: Json = {"preFilter": status_of(begun.status)}
-        if begun.status.code == common.CODE_ERROR:
+        answer: Json = {"preFilter": status_of(begun.verdict)}
+        if begun.verdict.code == common.VERDICT_CODE_ERROR:
             return answer
         verdicts = self._filter(place, begun.cycle)
-        if begun.status.code == common.CODE_SUCCESS:
+        if begun.verdict.code == common.VERDICT_CODE_SUCCESS:
             if case.ops:
                 # Additions come first in the answer; all statuses are alike.
-                answer["ops"] = [status_of(status) for status in begun.extensions]
+                answer["ops"] = [status_of(status) for status in begun.extension_verdicts]
             answer["filter"] = verdicts
         passing = [name for name, status in verdicts.items() if status["code"] == "Success"]
         return answer | self._score(place, begun.cycle, passing, case.filter_nodes)
@@ -108,14 +107,14 @@ class OverGrpc:
             return None
         return {"reason": evaluation.reason, "message": evaluation.message}
 
-    def evaluation(self, case: Decision, top_k: int = 0) -> engine.EvaluateResponse:
-        """What Evaluate, the call that asks all at once, says of a case; all nodes are scored."""
+    def evaluation(self, case: Decision, top_k: int = 0) -> engine.EvaluatePodResponse:
+        """What EvaluatePod, which asks all at once, says of a case; all nodes are scored."""
         place = self.load(case.cluster)
         add, remove = what_ifs(case.ops)
-        return self._engine.Evaluate(
-            engine.EvaluateRequest(
+        return self._engine.EvaluatePod(
+            engine.EvaluatePodRequest(
                 cluster=place.name,
-                pod=pod_from_manifest(case.pod),
+                pod=common.PodSource(object=pod_from_manifest(case.pod)),
                 top_k=top_k,
                 add_pods=add,
                 remove_pods=remove,
@@ -125,34 +124,38 @@ class OverGrpc:
         )
 
     def explanation(self, case: Decision, domain_limit: int) -> explain.Explanation:
-        """What Explain says of a case, looking at spreading alone; what-ifs have no part in it."""
+        """What ExplainPod says of a case, looking at spreading alone, without its what-ifs."""
         place = self.load(case.cluster)
-        response = self._engine.Explain(
-            engine.ExplainRequest(
+        response = self._engine.ExplainPod(
+            engine.ExplainPodRequest(
                 cluster=place.name,
-                pod=pod_from_manifest(case.pod),
+                pod=common.PodSource(object=pod_from_manifest(case.pod)),
                 settings=self.settings(case),
                 consistency=common.Consistency(at_least_as_fresh=place.revision),
-                fit=placement.FIT_SPREAD_ONLY,
+                fit=common.FIT_SPREAD_ONLY,
                 domain_limit=domain_limit,
             )
         )
         return response.explanation
 
-    def plain_evaluation(self, place: Loaded, pod: Json, top_k: int = 0) -> engine.EvaluateResponse:
+    def plain_evaluation(
+        self, place: Loaded, pod: Json, top_k: int = 0
+    ) -> engine.EvaluatePodResponse:
         """The same by the server's own rules, without what-ifs, at the newest state at hand.
 
         That is how a question is asked that a server reads no further than it must.
         """
         self.await_revision(place)
-        return self._engine.Evaluate(
-            engine.EvaluateRequest(cluster=place.name, pod=pod_from_manifest(pod), top_k=top_k)
+        return self._engine.EvaluatePod(
+            engine.EvaluatePodRequest(
+                cluster=place.name, pod=common.PodSource(object=pod_from_manifest(pod)), top_k=top_k
+            )
         )
 
     def await_revision(self, place: Loaded) -> None:
         """See to it that the server's newest state has all of a cluster."""
         fresh = common.Consistency(at_least_as_fresh=place.revision)
-        self._state.NodeTable(state.NodeTableRequest(cluster=place.name, consistency=fresh))
+        self._state.GetNodeTable(state.GetNodeTableRequest(cluster=place.name, consistency=fresh))
 
     def settings(self, case: Decision) -> common.Settings | None:
         """By which rules the server is asked to judge: those of the case, in the request itself."""
@@ -170,8 +173,8 @@ class OverGrpc:
         if big:
             revision = self._replace(name, cluster)
         else:
-            request = state.ApplyRequest(cluster=name, objects=objects)
-            revision = self._state.Apply(request).revision
+            request = state.ApplyObjectsRequest(cluster=name, objects=objects)
+            revision = self._state.ApplyObjects(request).meta.revision
         self._loaded.append(Loaded(cluster, name, revision, big))
         return self._loaded[-1]
 
@@ -179,17 +182,17 @@ class OverGrpc:
         """Write an object of a loaded cluster, or delete it."""
         message = object_of(changed)
         if not gone:
-            request = state.ApplyRequest(cluster=place.name, objects=[message])
-            return replace(place, revision=self._state.Apply(request).revision)
-        field = message.WhichOneof("object")
+            request = state.ApplyObjectsRequest(cluster=place.name, objects=[message])
+            return replace(place, revision=self._state.ApplyObjects(request).meta.revision)
+        field = message.WhichOneof("content")
         assert field is not None
         reference = state.ObjectReference(
-            kind=state.Kind.Value(f"KIND_{field.upper()}"),
+            kind=common.Kind.Value(f"KIND_{field.upper()}"),
             namespace=changed["metadata"].get("namespace", ""),
             name=changed["metadata"]["name"],
         )
-        deletion = state.DeleteRequest(cluster=place.name, objects=[reference])
-        return replace(place, revision=self._state.Delete(deletion).revision)
+        deletion = state.DeleteObjectsRequest(cluster=place.name, objects=[reference])
+        return replace(place, revision=self._state.DeleteObjects(deletion).meta.revision)
 
     def close(self) -> None:
         """Have the server forget all clusters."""
@@ -197,21 +200,22 @@ class OverGrpc:
 
     def _drop(self, places: list[Loaded]) -> None:
         for place in places:
-            self._state.DropCluster(state.DropClusterRequest(cluster=place.name))
+            self._state.DeleteCluster(state.DeleteClusterRequest(cluster=place.name))
             self._loaded.remove(place)
 
     def _replace(self, name: str, cluster: Json) -> str:
         revision = ""
         for kind, number in KINDS.items():
             objects = [object_of(manifest) for manifest in cluster.get(kind) or ()]
-            revision = self._state.Replace(replacement(name, number, objects)).revision
+            answer = self._state.ReplaceObjects(replacement(name, number, objects))
+            revision = answer.meta.revision
         return revision
 
     def _pre_filter(self, place: Loaded, case: Decision) -> engine.PreFilterRequest:
         add, remove = what_ifs(case.ops)
         return engine.PreFilterRequest(
             cluster=place.name,
-            pod=pod_from_manifest(case.pod),
+            pod=common.PodSource(object=pod_from_manifest(case.pod)),
             add_pods=add,
             remove_pods=remove,
             settings=self.settings(case),
@@ -221,11 +225,11 @@ class OverGrpc:
     def _filter(self, place: Loaded, cycle: str) -> Json:
         """Verdicts by node; the names come from the node table at hand while that is current."""
         held, names = self._table
-        request = engine.FilterRequest(cluster=place.name, cycle=cycle, node_table=held)
+        request = engine.FilterRequest(cluster=place.name, cycle=cycle, node_table_id=held)
         response = self._engine.Filter(request)
-        if response.node_table != held:
-            names = list(response.names)
-            self._table = response.node_table, names
+        if response.node_table_id != held:
+            names = list(response.node_names)
+            self._table = response.node_table_id, names
         table = [status_of(status) for status in response.verdict_table]
         return {
             name: table[verdict] for name, verdict in zip(names, response.verdicts, strict=True)
@@ -240,26 +244,26 @@ class OverGrpc:
             return {}
         request = engine.ScoreRequest(cluster=place.name, cycle=cycle)
         if chosen is not None:
-            request.nodes.names.extend(chosen)
+            request.candidates.names.names.extend(chosen)
         response = self._engine.Score(request)
-        answer: Json = {"preScore": status_of(response.status)}
-        if response.status.code == common.CODE_SUCCESS:
+        answer: Json = {"preScore": status_of(response.verdict)}
+        if response.verdict.code == common.VERDICT_CODE_SUCCESS:
             if chosen is None:
-                names = list(response.names)
+                names = list(response.node_names)
             answer["score"] = dict(zip(names, response.raw, strict=True))
             answer["normalized"] = dict(zip(names, response.normalized, strict=True))
         return answer
 
 
 def replacement(
-    cluster: str, kind: state.Kind.ValueType, objects: Sequence[state.Object]
-) -> Iterator[state.ReplaceRequest]:
-    """The messages of a Replace."""
-    yield state.ReplaceRequest(start=state.ReplaceStart(cluster=cluster, kind=kind))
+    cluster: str, kind: common.Kind.ValueType, objects: Sequence[state.ClusterObject]
+) -> Iterator[state.ReplaceObjectsRequest]:
+    """The messages of a ReplaceObjects."""
+    yield state.ReplaceObjectsRequest(start=state.ReplaceStart(cluster=cluster, kind=kind))
     for first in range(0, len(objects), PIECE):
         batch = state.ReplaceBatch(objects=objects[first : first + PIECE])
-        yield state.ReplaceRequest(batch=batch)
-    yield state.ReplaceRequest(commit=state.ReplaceCommit(object_count=len(objects)))
+        yield state.ReplaceObjectsRequest(batch=batch)
+    yield state.ReplaceObjectsRequest(commit=state.ReplaceCommit(object_count=len(objects)))
 
 
 def what_ifs(ops: list[Json]) -> tuple[list[common.PodOnNode], list[common.PodOnNode]]:
@@ -267,13 +271,18 @@ def what_ifs(ops: list[Json]) -> tuple[list[common.PodOnNode], list[common.PodOn
     moves: dict[str, list[common.PodOnNode]] = {"add": [], "remove": []}
     for op in ops:
         pod = pod_from_manifest(op["pod"])
-        moves[op["op"]].append(common.PodOnNode(pod=pod, node=op["node"]))
+        moves[op["op"]].append(common.PodOnNode(pod=common.PodSource(object=pod), node=op["node"]))
     return moves["add"], moves["remove"]
 
 
-def status_of(status: common.Status) -> Json:
+def status_of(status: common.Verdict) -> Json:
     """A status as the recorded answers write it."""
-    return {"code": Code(status.code).label, "reasons": list(status.reasons)}
+    return {"code": label_of(status), "reasons": list(status.reasons)}
+
+
+def label_of(verdict: common.Verdict) -> str:
+    """Upstream's name of a verdict's code."""
+    return Code[common.VerdictCode.Name(verdict.code).removeprefix("VERDICT_CODE_")].label
 
 
 def why_invalid(refused: Any) -> str:

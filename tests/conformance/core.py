@@ -23,8 +23,8 @@ from topospread.spread.filtering import PodMove, Verdicts, filter_nodes, pre_fil
 from topospread.spread.scoring import score
 from topospread.spread.settings import Rules
 from topospread.spread.verdicts import FITS, SKIP, SUCCESS, VERDICTS, error
-from topospread_client.manifests import pod_from_manifest
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_client import pod_from_manifest
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 KEPT = 50
 """Clusters that stay folded; the fit messages come back to big ones after some small ones."""
@@ -61,7 +61,7 @@ def folded(cluster: Json, builder: Builder | None = None) -> Builder:
     return builder
 
 
-def changes_of(objects: Iterable[Object], *, gone: bool = False) -> Iterable[IndexChange]:
+def changes_of(objects: Iterable[ClusterObject], *, gone: bool = False) -> Iterable[IndexChange]:
     """What becomes of the index when objects are written, or deleted."""
     decoder = ChangeDecoder()
     for message in objects:

@@ -6,9 +6,9 @@ from typing import Any
 from tests.conformance.cases import Json
 from topospread.codec.settings import profile_from_proto
 from topospread.spread.settings import FeatureGates, Rules
-from topospread_client.manifests import args_from_manifest, object_from_manifest
-from topospread_proto.v1.cluster_state_pb2 import Kind, Object
-from topospread_proto.v1.common_pb2 import PodTopologySpreadArgs
+from topospread_client import args_from_manifest, object_from_manifest
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+from topospread_proto.v1.common_pb2 import Kind, PodTopologySpreadArgs
 
 KINDS = {
     "nodes": Kind.KIND_NODE,
@@ -30,14 +30,14 @@ UPSTREAM_GATES = {
 """The cases' short names of the gates, and upstream's."""
 
 
-def objects_of(cluster: Json) -> Iterator[Object]:
+def objects_of(cluster: Json) -> Iterator[ClusterObject]:
     """All objects of a cluster."""
     for kind in KINDS:
         for manifest in cluster.get(kind) or ():
             yield object_of(manifest)
 
 
-def object_of(manifest: Json) -> Object:
+def object_of(manifest: Json) -> ClusterObject:
     """One object."""
     made = object_from_manifest(manifest)
     assert made is not None, f"{manifest.get('kind')} is of no kind that a cluster has"

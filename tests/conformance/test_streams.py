@@ -1,4 +1,4 @@
-"""Evaluate over one stream says what the call says, and so what kube-scheduler said."""
+"""EvaluatePod over one stream says what the call says, and so what kube-scheduler said."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,45 +8,44 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.conformance.calls import OverGrpc, running_server, why_invalid
+from tests.conformance.calls import OverGrpc, label_of, running_server, why_invalid
 from tests.conformance.cases import BIG_CLUSTERS, Decision, big_cluster, decisions
 from tests.properties.expected import judgement_of
 from tests.properties.test_calls import EVERY, agrees
-from topospread.spread.verdicts import Code
-from topospread_proto.v1.spread_engine_pb2 import (
-    EvaluateRequest,
-    EvaluateResponse,
-    EvaluateStreamRequest,
+from topospread_proto.v1.decision_service_pb2 import (
+    EvaluatePodRequest,
+    EvaluatePodResponse,
+    StreamEvaluatePodsRequest,
 )
-from topospread_proto.v1.spread_engine_pb2_grpc import SpreadEngineStub
+from topospread_proto.v1.decision_service_pb2_grpc import DecisionServiceStub
 
 SMALL = list(decisions())[::12]
 
 
 class BothWays:
-    """A stub whose Evaluate asks by a call and over a stream, and wants one answer."""
+    """A stub whose EvaluatePod asks by a call and over a stream, and wants one answer."""
 
     def __init__(self, channel: grpc.Channel) -> None:
-        self._stub: Any = SpreadEngineStub(channel)
-        self._questions: SimpleQueue[EvaluateStreamRequest | None] = SimpleQueue()
-        self._answers = self._stub.EvaluateStream(iter(self._questions.get, None))
+        self._stub: Any = DecisionServiceStub(channel)
+        self._questions: SimpleQueue[StreamEvaluatePodsRequest | None] = SimpleQueue()
+        self._answers = self._stub.StreamEvaluatePods(iter(self._questions.get, None))
         self.asked = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stub, name)
 
-    def Evaluate(self, request: EvaluateRequest) -> EvaluateResponse:  # noqa: N802 - as the stub's
+    def EvaluatePod(self, request: EvaluatePodRequest) -> EvaluatePodResponse:  # noqa: N802 - as the stub's
         self.asked += 1
-        self._questions.put(EvaluateStreamRequest(id=self.asked, request=request))
+        self._questions.put(StreamEvaluatePodsRequest(id=self.asked, evaluate=request))
         answer = next(self._answers)
         assert answer.id == self.asked
         try:
-            expected: EvaluateResponse = self._stub.Evaluate(request)
+            expected: EvaluatePodResponse = self._stub.EvaluatePod(request)
         except grpc.RpcError as refused:
             why = why_invalid(refused)
             assert answer.error.message == why
             raise
-        assert answer.response == expected
+        assert answer.evaluate == expected
         return expected
 
     def end(self) -> None:
@@ -77,14 +76,14 @@ def test_recorded_questions_of_one_cluster(server: OverBoth) -> None:
     for pod in pods:
         case = pod.decision
         found = server.evaluation(case, EVERY)
-        assert found.nodes == len(case.cluster["nodes"])
+        assert found.node_count == len(case.cluster["nodes"])
         if "filter" in case.expect:
             verdicts = Counter(status["code"] for status in case.expect["filter"].values())
             judged: Counter[str] = Counter()
-            for verdict in found.verdicts:
-                judged[Code(verdict.status.code).label] += verdict.nodes
+            for counted in found.verdict_counts:
+                judged[label_of(counted.verdict)] += counted.node_count
             assert judged == verdicts
-        for best in found.top:
+        for best in found.top_nodes:
             assert best.raw == case.expect.get("score", {}).get(best.node, 0)
             assert best.normalized == case.expect.get("normalized", {}).get(best.node, 0)
     assert server.both.asked == before + len(pods)

@@ -1,6 +1,6 @@
 """What each field that grows costs in a cluster of some size, and whether that is within bounds.
 
-    python -m tests.costs --nodes 5000 --pods 50000 [--only Evaluate]
+    python -m tests.costs --nodes 5000 --pods 50000 [--only EvaluatePod]
 
 Ends with 1 when a field is beyond its bounds.
 """

@@ -92,8 +92,10 @@ def measure(clusters: int, store: str, seconds: float, flags: list[str]) -> None
         _say(f"/livez: {_page(server.http + '/livez')}")
         with Peer(server.address) as peer:
             began = time.monotonic()
-            answer = _outcome(lambda: peer.engine.Evaluate(_question("cluster-0"), timeout=SECONDS))
-            _say(f"Evaluate on a new connection: {answer} in {time.monotonic() - began:.2f} s")
+            answer = _outcome(
+                lambda: peer.engine.EvaluatePod(_question("cluster-0"), timeout=SECONDS)
+            )
+            _say(f"EvaluatePod on a new connection: {answer} in {time.monotonic() - began:.2f} s")
 
 
 def _question(cluster: str) -> Any:
@@ -102,7 +104,7 @@ def _question(cluster: str) -> Any:
 
 def _made(peer: Peer, cluster: str) -> None:
     peer.apply(*two_zones(), cluster=cluster)
-    peer.engine.Evaluate(_question(cluster), timeout=SECONDS)
+    peer.engine.EvaluatePod(_question(cluster), timeout=SECONDS)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.costs.grown import pod
 from tests.costs.judged import ACCEPTED, MEMORY, REFUSED
 from tests.costs.measured import HOSTNAME, MIB
-from topospread_proto.v1 import placement_pb2, spread_engine_pb2
+from topospread_proto.v1 import common_pb2, decision_service_pb2, placement_service_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,30 +46,32 @@ def _pod(number: int, constraints: int, terms: int, operator: str, *, requests: 
 
 
 def _evaluate(*grown: Any) -> Callable[[int], bytes]:
-    return lambda i: spread_engine_pb2.EvaluateRequest(pod=_pod(i, *grown)).SerializeToString()
+    return lambda i: decision_service_pb2.EvaluatePodRequest(
+        pod=common_pb2.PodSource(object=_pod(i, *grown))
+    ).SerializeToString()
 
 
 def _place(*grown: Any) -> Callable[[int], bytes]:
-    return lambda i: placement_pb2.PlaceRequest(
-        pod=_pod(i, *grown, requests=4000)
+    return lambda i: placement_service_pb2.PlacePodRequest(
+        pod=common_pb2.PodSource(object=_pod(i, *grown, requests=4000))
     ).SerializeToString()
 
 
 def _batch(pods: int, *grown: Any) -> Callable[[int], bytes]:
-    return lambda i: spread_engine_pb2.BatchEvaluateRequest(
-        pods=[_pod(i * pods + each, *grown) for each in range(pods)]
+    return lambda i: decision_service_pb2.BatchEvaluatePodsRequest(
+        pods=[common_pb2.PodSource(object=_pod(i * pods + each, *grown)) for each in range(pods)]
     ).SerializeToString()
 
 
-EVALUATE = "/topospread.v1.SpreadEngine/Evaluate"
-PLACE = "/topospread.v1.Placement/Place"
-BATCH = "/topospread.v1.SpreadEngine/BatchEvaluate"
+EVALUATE = "/topospread.v1.DecisionService/EvaluatePod"
+PLACE = "/topospread.v1.PlacementService/PlacePod"
+BATCH = "/topospread.v1.DecisionService/BatchEvaluatePods"
 
 COMBINED: dict[str, tuple[str, Callable[[int], bytes]]] = {
-    "Evaluate of 64 constraints, 4,900 terms": (EVALUATE, _evaluate(64, 4900, "Exists")),
-    "Evaluate of 64 constraints, 2,400 terms": (EVALUATE, _evaluate(64, 2400, "Gt")),
-    "Place of 64 constraints, 4,900 terms, 4,000 requests": (PLACE, _place(64, 4900, "Exists")),
-    "Place of 64 constraints, 490 terms of 9, 4,000 requests": (PLACE, _place(64, 490, "NotIn")),
+    "EvaluatePod of 64 constraints, 4,900 terms": (EVALUATE, _evaluate(64, 4900, "Exists")),
+    "EvaluatePod of 64 constraints, 2,400 terms": (EVALUATE, _evaluate(64, 2400, "Gt")),
+    "PlacePod of 64 constraints, 4,900 terms, 4,000 requests": (PLACE, _place(64, 4900, "Exists")),
+    "PlacePod of 64 constraints, 490 terms of 9, 4,000 requests": (PLACE, _place(64, 490, "NotIn")),
     "batch of 60: 3 constraints, 20 terms of 9": (BATCH, _batch(60, 3, 20, "NotIn")),
     "batch of 60: 3 constraints, 40 terms of 9": (BATCH, _batch(60, 3, 40, "NotIn")),
     "batch of 60: 3 constraints, 53 terms": (BATCH, _batch(60, 3, 53, "Exists")),

@@ -1,10 +1,11 @@
 """The worst requests that are accepted, from many callers at once, and what they leave to others.
 
-    python -m tests.costs.crowd [--nodes 5000] [--pods 50000] [--planners] [--only Place]
+    python -m tests.costs.crowd [--nodes 5000] [--pods 50000] [--planners] [--only PlacePod]
         [--server-flag=--no-direct-calls] [--check] [-o json]
 
-Prints the memory before, at its peak and after, and how long another caller's Evaluate took. With
-`--planners` the planner's calls are among the requests as well; `--only` takes those of one kind.
+Prints the memory before, at its peak and after, and how long another caller's EvaluatePod took.
+With `--planners` the planner's calls are among the requests as well; `--only` takes those of one
+kind.
 `--check` ends with 1 where the aims for memory and for the other caller are not met.
 """
 
@@ -27,18 +28,19 @@ from tests.costs.grown import pod
 from tests.costs.measured import HOSTNAME, MIB, WORKLOADS, ZONE, Measured, load
 from tests.servers import PATIENCE, ServerProcess
 from topospread_proto.v1 import (
-    cluster_state_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    cluster_state_service_pb2,
+    common_pb2,
+    decision_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-ENGINE: Final = "/topospread.v1.SpreadEngine/"
-PLACEMENT: Final = "/topospread.v1.Placement/"
-PLANNER: Final = "/topospread.v1.Planner/"
+ENGINE: Final = "/topospread.v1.DecisionService/"
+PLACEMENT: Final = "/topospread.v1.PlacementService/"
+PLANNER: Final = "/topospread.v1.PlannerService/"
 
 CONSTRAINTS: Final = 64
 BATCH: Final = 80
@@ -80,16 +82,18 @@ def _wide(number: int, constraints: int = CONSTRAINTS) -> Any:
 
 def _batch(number: int) -> Any:
     pods = [_wide(1_000_000 + number * BATCH + each, 2) for each in range(BATCH)]
-    return spread_engine_pb2.BatchEvaluateRequest(pods=pods)
+    return decision_service_pb2.BatchEvaluatePodsRequest(
+        pods=[common_pb2.PodSource(object=each) for each in pods]
+    )
 
 
 def _what_ifs(number: int) -> Any:
-    made = spread_engine_pb2.EvaluateRequest(pod=_wide(number))
+    made = decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=_wide(number)))
     for each in range(1000):
         added = made.add_pods.add(node=f"node-{each}")
-        added.pod.metadata.name = f"added-{each}"
-        added.pod.metadata.labels["app"] = f"only-{number}-{each % CONSTRAINTS}"
-        added.pod.metadata.labels["number"] = str(each)
+        added.pod.object.metadata.name = f"added-{each}"
+        added.pod.object.metadata.labels["app"] = f"only-{number}-{each % CONSTRAINTS}"
+        added.pod.object.metadata.labels["number"] = str(each)
     return made
 
 
@@ -114,18 +118,21 @@ def _resources(number: int) -> Any:
 
 def _explained(number: int) -> Any:
     # Some 30,000 domains with five reasons each, as many as are accepted.
-    return spread_engine_pb2.ExplainRequest(pod=_wide(number), domain_limit=900)
+    return decision_service_pb2.ExplainPodRequest(
+        pod=common_pb2.PodSource(object=_wide(number)), domain_limit=900
+    )
 
 
 def _simulated(number: int) -> Any:
-    made = planner_pb2.SimulateRequest(pod=_wide(number), replicas=10_000)
+    made = planner_service_pb2.SimulateRequest()
+    made.pods.add(replicas=10_000).pod.object.CopyFrom(_wide(number))
     for each in range(100):
-        made.changes.drain.add(node=f"node-{each}")
+        made.scenario.changes.drain_nodes.add(node=f"node-{each}")
     return made
 
 
 def _ranked(number: int) -> Any:
-    made = planner_pb2.RankForDeletionRequest(namespace="default")
+    made = planner_service_pb2.RankDeletionsRequest(namespace="default")
     # All pods.
     made.label_selector.match_expressions.add(
         key="app", operator="NotIn", values=[f"only-{number}"]
@@ -136,35 +143,43 @@ def _ranked(number: int) -> Any:
 
 
 def _rebalanced(number: int) -> Any:
-    made = planner_pb2.PlanRebalanceRequest(excluded_namespaces=[f"only-{number}"])
-    made.search_time.FromSeconds(5)
+    made = planner_service_pb2.PlanRebalanceRequest(excluded_namespaces=[f"only-{number}"])
+    made.search_timeout.FromSeconds(5)
     return made
 
 
 DECISIONS: Final[Mapping[str, tuple[str, Callable[[int], Any]]]] = {
-    "BatchEvaluate": (f"{ENGINE}BatchEvaluate", _batch),
-    "Evaluate": (
-        f"{ENGINE}Evaluate",
-        lambda number: spread_engine_pb2.EvaluateRequest(pod=_wide(number)),
+    "BatchEvaluatePods": (f"{ENGINE}BatchEvaluatePods", _batch),
+    "EvaluatePod": (
+        f"{ENGINE}EvaluatePod",
+        lambda number: decision_service_pb2.EvaluatePodRequest(
+            pod=common_pb2.PodSource(object=_wide(number))
+        ),
     ),
     "PreFilter": (
         f"{ENGINE}PreFilter",
-        lambda number: spread_engine_pb2.PreFilterRequest(pod=_wide(number)),
+        lambda number: decision_service_pb2.PreFilterRequest(
+            pod=common_pb2.PodSource(object=_wide(number))
+        ),
     ),
-    "Evaluate of what-ifs": (f"{ENGINE}Evaluate", _what_ifs),
-    "Evaluate of terms": (
-        f"{ENGINE}Evaluate",
-        lambda number: spread_engine_pb2.EvaluateRequest(pod=_terms(number)),
+    "EvaluatePod of what-ifs": (f"{ENGINE}EvaluatePod", _what_ifs),
+    "EvaluatePod of terms": (
+        f"{ENGINE}EvaluatePod",
+        lambda number: decision_service_pb2.EvaluatePodRequest(
+            pod=common_pb2.PodSource(object=_terms(number))
+        ),
     ),
-    "Place": (
-        f"{PLACEMENT}Place",
-        lambda number: placement_pb2.PlaceRequest(pod=_resources(number)),
+    "PlacePod": (
+        f"{PLACEMENT}PlacePod",
+        lambda number: placement_service_pb2.PlacePodRequest(
+            pod=common_pb2.PodSource(object=_resources(number))
+        ),
     ),
 }
 PLANS: Final[Mapping[str, tuple[str, Callable[[int], Any]]]] = {
-    "Explain": (f"{ENGINE}Explain", _explained),
+    "ExplainPod": (f"{ENGINE}ExplainPod", _explained),
     "Simulate": (f"{PLANNER}Simulate", _simulated),
-    "RankForDeletion": (f"{PLANNER}RankForDeletion", _ranked),
+    "RankDeletions": (f"{PLANNER}RankDeletions", _ranked),
     "PlanRebalance": (f"{PLANNER}PlanRebalance", _rebalanced),
 }
 KINDS: Final = {**DECISIONS, **PLANS}
@@ -178,7 +193,7 @@ def worst(number: int, kinds: Sequence[str] = tuple(DECISIONS)) -> Request:
 
 def _tilt(measured: Measured) -> None:
     """Pods that spread over hosts and are on few of them."""
-    request = cluster_state_pb2.ApplyRequest()
+    request = cluster_state_service_pb2.ApplyObjectsRequest()
     for number in range(TILTED):
         made = request.objects.add().pod
         made.CopyFrom(pod())
@@ -188,7 +203,7 @@ def _tilt(measured: Measured) -> None:
         (constraint,) = made.spec.topology_spread_constraints
         constraint.max_skew, constraint.topology_key = 1, HOSTNAME
         constraint.label_selector.match_labels["app"] = "tilted"
-    apply: Any = measured.channel.unary_unary("/topospread.v1.ClusterState/Apply")
+    apply: Any = measured.channel.unary_unary("/topospread.v1.ClusterStateService/ApplyObjects")
     apply(request.SerializeToString(), timeout=PATIENCE)
 
 
@@ -201,12 +216,14 @@ class _Another:
     def __init__(self, address: str) -> None:
         self._channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
         self._stop = threading.Event()
-        self._sent = spread_engine_pb2.EvaluateRequest(pod=pod()).SerializeToString()
+        self._sent = decision_service_pb2.EvaluatePodRequest(
+            pod=common_pb2.PodSource(object=pod())
+        ).SerializeToString()
         self.failed = 0
 
     def ask(self, times: int = 0) -> list[float]:
         """So many questions, or as many as there is time for until it is stopped; seconds each."""
-        evaluate: Any = self._channel.unary_unary(f"{ENGINE}Evaluate")
+        evaluate: Any = self._channel.unary_unary(f"{ENGINE}EvaluatePod")
         took: list[float] = []
         while not self._stop.is_set() and (not times or len(took) < times):
             began = time.monotonic()
@@ -329,7 +346,7 @@ def _text(figures: Mapping[str, Any], settle: float) -> Iterator[str]:
     )
     for when, took in figures["another"].items():
         yield (
-            f"another's Evaluate {when}: p50 {took['p50'] * 1e3:.2f} ms, p99"
+            f"another's EvaluatePod {when}: p50 {took['p50'] * 1e3:.2f} ms, p99"
             f" {took['p99'] * 1e3:.2f} ms ({took['asked']} asked, {took['failed']} failed)"
         )
     for name, ratio in figures["ratios"].items():

@@ -10,30 +10,38 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from tests.costs.measured import HOSTNAME, ZONE
 from topospread.codec.bounds import limit_of
+from topospread.generated.cluster_autoscaler import expander_pb2
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import (
-    cluster_state_pb2,
-    expander_pb2,
-    feed_pb2,
-    kubernetes_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    cluster_state_service_pb2,
+    common_pb2,
+    decision_service_pb2,
+    lease_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FILES: Any = (
-    spread_engine_pb2,
-    placement_pb2,
-    planner_pb2,
-    cluster_state_pb2,
-    feed_pb2,
+    decision_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    cluster_state_service_pb2,
+    lease_service_pb2,
     expander_pb2,
 )
-PLANS = ("Explain", "Simulate", "RankForDeletion", "PlanRebalance", "BestOptions")
-DECISIONS = ("PreFilter", "Filter", "Score", "Evaluate", "EvaluateStream", "BatchEvaluate")
-PLACEMENTS = ("Place", "Reserve")
+PLANS = ("ExplainPod", "Simulate", "RankDeletions", "PlanRebalance", "BestOptions")
+DECISIONS = (
+    "PreFilter",
+    "Filter",
+    "Score",
+    "EvaluatePod",
+    "StreamEvaluatePods",
+    "BatchEvaluatePods",
+)
+PLACEMENTS = ("PlacePod", "ReserveNode")
 
 OPERATORS = ("In", "NotIn", "Gt", "Lt", "Exists")
 
@@ -113,7 +121,7 @@ def growths() -> Iterator[Growth]:
                 for path in _paths(request, ()):
                     name = f"/{service.full_name}/{method.name}"
                     yield Growth(name, request, path, _plain(request))
-                    if method.name in ("Evaluate", "Place") and _asks_of_nodes(path):
+                    if method.name in ("EvaluatePod", "PlacePod") and _asks_of_nodes(path):
                         for operator in OPERATORS:
                             yield Growth(name, request, path, _plain(request), operator)
 
@@ -166,6 +174,9 @@ def _grow(message: Any, field: Any, count: int, *, empty: bool) -> None:
             items.append(_value(field, 0 if empty else number))
 
 
+_PARTS = ("metadata", "pod", "object", "node", "label_selector", "template", "match", "set")
+"""Messages without which the ones that hold them are refused."""
+
 _TEXTS = {
     "topology_key": lambda i: HOSTNAME if i % 2 else ZONE,
     "when_unsatisfiable": lambda i: "DoNotSchedule" if i % 4 < 2 else "ScheduleAnyway",
@@ -175,11 +186,10 @@ _TEXTS = {
     "node_name": lambda i: f"node-{i % 50}",
     "effect": lambda _: "NoSchedule",
     "restart_policy": lambda _: "Always",
-    "node_table": lambda _: "",
+    "node_table_id": lambda _: "",
     "cluster": lambda _: "",
     "node_taints_policy": lambda _: "Honor",
     "node_affinity_policy": lambda _: "Honor",
-    "new_when_unsatisfiable": lambda _: "ScheduleAnyway",
     "scheduler_name": lambda _: "",
     "resource_version": lambda _: "",
     "defaulting_type": lambda _: "List",
@@ -207,9 +217,9 @@ def _filled(message: Any, number: int) -> Any:
         if field.is_repeated:
             continue
         if field.type != _MESSAGE:
-            if field.name not in ("replicas", "seconds", "nanos"):
+            if field.name not in ("replicas", "seconds", "nanos", "clear_min_domains"):
                 setattr(message, field.name, _value(field, number))
-        elif field.name in ("metadata", "pod", "node", "label_selector", "template"):
+        elif field.name in _PARTS:
             _filled(getattr(message, field.name), number)
     if message.DESCRIPTOR.name == "ObjectMeta":
         message.namespace, message.labels["app"] = "default", f"app-{number % 7}"
@@ -239,23 +249,25 @@ def _plain(request: Any) -> Callable[[], Any]:
 
     def make() -> Any:
         made = kind()
-        target = made.request if request.name == "EvaluateStreamRequest" else made
-        fields = target.DESCRIPTOR.fields_by_name
-        if "pod" in fields and not fields["pod"].is_repeated:
-            target.pod.CopyFrom(pod())
+        target = made.evaluate if request.name == "StreamEvaluatePodsRequest" else made
+        field = target.DESCRIPTOR.fields_by_name.get("pod")
+        if field is not None and field.message_type.name == "PodSource":
+            target.pod.object.CopyFrom(pod())
         match request.name:
-            case "BatchEvaluateRequest":
-                made.pods.add().CopyFrom(pod())
-            case "ReserveRequest":
+            case "BatchEvaluatePodsRequest":
+                made.pods.add().object.CopyFrom(pod())
+            case "SimulateRequest":
+                made.pods.add().pod.object.CopyFrom(pod())
+            case "ReserveNodeRequest":
                 made.node = "node-1"
-            case "RankForDeletionRequest":
+            case "RankDeletionsRequest":
                 made.label_selector.match_labels["app"] = "app-1"
-            case "ListRequest":
-                made.kind = cluster_state_pb2.KIND_POD
-            case "ReplaceRequest":
-                made.start.kind = cluster_state_pb2.KIND_POD
+            case "ListObjectsRequest":
+                made.kind = common_pb2.KIND_POD
+            case "ReplaceObjectsRequest":
+                made.start.kind = common_pb2.KIND_POD
                 made.start.cluster = ANOTHER
-            case "ApplyRequest" | "DeleteRequest":
+            case "ApplyObjectsRequest" | "DeleteObjectsRequest":
                 made.cluster = ANOTHER
         return made
 

@@ -23,8 +23,8 @@ REFUSED = 0.020
 MEMORY = 64 * MIB
 """Bytes that any of them may take at most."""
 
-ALIKE = ("PreFilter", "Filter", "Score", "EvaluateStream")
-"""What reads its request as Evaluate does."""
+ALIKE = ("PreFilter", "Filter", "Score", "StreamEvaluatePods")
+"""What reads its request as EvaluatePod does."""
 
 UNREAD = 40_000
 """Items past 64 KiB."""
@@ -48,7 +48,7 @@ def judged(
         growth: the field.
         slack: times the bounds of time.
         closely: look for the most that is accepted also beyond a thousand items, and try the limit
-            in requests that are read like Evaluate's, too.
+            in requests that are read like EvaluatePod's, too.
     """
     found: list[str] = []
     costs: dict[int, Cost] = {}
@@ -132,10 +132,10 @@ def _least(call: Callable[[], Cost], enough: float) -> Cost:
 
 def _call(measured: Measured, growth: Growth, sent: bytes) -> Cost:
     match growth.verb:
-        case "EvaluateStream":
+        case "StreamEvaluatePods":
             return measured.converse(growth.method, sent)
-        case "Replace":
+        case "ReplaceObjects":
             return measured.send(growth.method, sent)
-        case "Watch":
+        case "WatchObjects":
             return measured.watch(growth.method, sent)
     return measured.call(growth.method, sent)

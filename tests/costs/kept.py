@@ -23,7 +23,12 @@ from tests.costs.grown import pod
 from tests.costs.measured import MIB, Measured, load
 from tests.servers import PATIENCE, ServerProcess, replacement
 from tests.servers import pod as stored_pod
-from topospread_proto.v1 import cluster_state_pb2, placement_pb2, spread_engine_pb2
+from topospread_proto.v1 import (
+    cluster_state_service_pb2,
+    common_pb2,
+    decision_service_pb2,
+    placement_service_pb2,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,13 +41,13 @@ VALUES: Final = 4900
 ADDED: Final = 4
 KEYS: Final = 63
 REPLACED: Final = 1600 * MIB
-REPLACE: Final = "/topospread.v1.ClusterState/Replace"
+REPLACE: Final = "/topospread.v1.ClusterStateService/ReplaceObjects"
 
 
 def _labels(number: int) -> Any:
     made = pod()
     made.metadata.labels[f"only-{number}"] = "x" * SIZE
-    return spread_engine_pb2.EvaluateRequest(pod=made)
+    return decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _selector(number: int) -> Any:
@@ -51,32 +56,32 @@ def _selector(number: int) -> Any:
     expression = constraint.label_selector.match_expressions.add(key="app", operator="In")
     long = "x" * (SIZE // VALUES)
     expression.values.extend(f"{number}-{each}-{long}" for each in range(VALUES))
-    return spread_engine_pb2.EvaluateRequest(pod=made)
+    return decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _scheduler(number: int) -> Any:
     made = pod()
     made.spec.scheduler_name = f"{number}-" + "x" * SIZE
-    return spread_engine_pb2.EvaluateRequest(pod=made)
+    return decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _namespace(number: int) -> Any:
     made = pod()
     made.metadata.namespace = f"{number}-" + "x" * SIZE
-    return spread_engine_pb2.EvaluateRequest(pod=made)
+    return decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _topology_key(number: int) -> Any:
     made = pod()
     (constraint,) = made.spec.topology_spread_constraints
     constraint.topology_key = f"{number}-" + "x" * SIZE
-    return spread_engine_pb2.EvaluateRequest(pod=made)
+    return decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _toleration(number: int) -> Any:
     made = pod()
     made.spec.tolerations.add(key=f"{number}-" + "x" * SIZE, operator="Exists")
-    return spread_engine_pb2.EvaluateRequest(pod=made)
+    return decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _affinity(number: int) -> Any:
@@ -85,34 +90,36 @@ def _affinity(number: int) -> Any:
     terms = affinity.required_during_scheduling_ignored_during_execution.node_selector_terms
     expression = terms.add().match_expressions.add(key="pool", operator="NotIn")
     expression.values.append(f"{number}-" + "x" * SIZE)
-    return spread_engine_pb2.EvaluateRequest(pod=made)
+    return decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _resource(number: int) -> Any:
     made = pod()
     made.metadata.name = f"only-{number}"
     made.spec.containers[0].resources.requests[f"{number}-" + "x" * SIZE].string = "0"
-    return placement_pb2.PlaceRequest(pod=made)
+    return placement_service_pb2.PlacePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _cluster(number: int) -> Any:
-    return spread_engine_pb2.EvaluateRequest(pod=pod(), cluster=f"{number}-" + "x" * SIZE)
+    return decision_service_pb2.EvaluatePodRequest(
+        pod=common_pb2.PodSource(object=pod()), cluster=f"{number}-" + "x" * SIZE
+    )
 
 
 def _container(number: int) -> Any:
     made = pod()
     made.metadata.name = f"only-{number}"
     made.spec.containers.add(name=f"{number}-" + "x" * SIZE)
-    return placement_pb2.PlaceRequest(pod=made)
+    return placement_service_pb2.PlacePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 def _added(number: int) -> Any:
-    made = spread_engine_pb2.PreFilterRequest(pod=pod())
-    made.pod.metadata.labels["number"] = str(number)
+    made = decision_service_pb2.PreFilterRequest(pod=common_pb2.PodSource(object=pod()))
+    made.pod.object.metadata.labels["number"] = str(number)
     for each in range(ADDED):
         added = made.add_pods.add(node="node-1")
-        added.pod.metadata.name = f"added-{each}"
-        added.pod.metadata.labels[f"only-{number}"] = "x" * (SIZE // ADDED)
+        added.pod.object.metadata.name = f"added-{each}"
+        added.pod.object.metadata.labels[f"only-{number}"] = "x" * (SIZE // ADDED)
     return made
 
 
@@ -124,35 +131,37 @@ def _keys(number: int) -> Any:
         constraint.CopyFrom(first)
         constraint.topology_key = f"example.com/key-{number}-{each}"
         constraint.when_unsatisfiable = "ScheduleAnyway"
-    return spread_engine_pb2.EvaluateRequest(pod=made)
+    return decision_service_pb2.EvaluatePodRequest(pod=common_pb2.PodSource(object=made))
 
 
 CALLS: Final[Mapping[str, tuple[str, Callable[[int], Any], int]]] = {
-    "labels": (f"{ENGINE}Evaluate", _labels, 1),
-    "selector": (f"{ENGINE}Evaluate", _selector, 1),
-    "scheduler": (f"{ENGINE}Evaluate", _scheduler, 1),
-    "namespace": (f"{ENGINE}Evaluate", _namespace, 1),
-    "topology key": (f"{ENGINE}Evaluate", _topology_key, 1),
-    "toleration": (f"{ENGINE}Evaluate", _toleration, 1),
-    "affinity": (f"{ENGINE}Evaluate", _affinity, 1),
-    "resource": (f"{PLACEMENT}Place", _resource, 1),
-    "cluster": (f"{ENGINE}Evaluate", _cluster, 1),
-    "container": (f"{PLACEMENT}Place", _container, 1),
+    "labels": (f"{ENGINE}EvaluatePod", _labels, 1),
+    "selector": (f"{ENGINE}EvaluatePod", _selector, 1),
+    "scheduler": (f"{ENGINE}EvaluatePod", _scheduler, 1),
+    "namespace": (f"{ENGINE}EvaluatePod", _namespace, 1),
+    "topology key": (f"{ENGINE}EvaluatePod", _topology_key, 1),
+    "toleration": (f"{ENGINE}EvaluatePod", _toleration, 1),
+    "affinity": (f"{ENGINE}EvaluatePod", _affinity, 1),
+    "resource": (f"{PLACEMENT}PlacePod", _resource, 1),
+    "cluster": (f"{ENGINE}EvaluatePod", _cluster, 1),
+    "container": (f"{PLACEMENT}PlacePod", _container, 1),
     "added pods": (f"{ENGINE}PreFilter", _added, 1),
-    "keys": (f"{ENGINE}Evaluate", _keys, 10),
+    "keys": (f"{ENGINE}EvaluatePod", _keys, 10),
 }
 """Each with the method, what is sent, and how often for one of the others."""
 
 
 def _list_of_pods() -> Iterator[bytes]:
-    start, _, commit = replacement(stored_pod("pod", "node-1"), kind=cluster_state_pb2.KIND_POD)
+    start, _ = replacement(kind=common_pb2.KIND_POD)
     yield start.SerializeToString()
-    for number in range(REPLACED // SIZE):
+    pods = REPLACED // SIZE
+    for number in range(pods):
         one = stored_pod(f"pod-{number}", "node-1")
         one.pod.metadata.labels["long"] = "x" * SIZE
-        batch = cluster_state_pb2.ReplaceBatch(objects=[one])
-        yield cluster_state_pb2.ReplaceRequest(batch=batch).SerializeToString()
-    yield commit.SerializeToString()
+        batch = cluster_state_service_pb2.ReplaceBatch(objects=[one])
+        yield cluster_state_service_pb2.ReplaceObjectsRequest(batch=batch).SerializeToString()
+    commit = cluster_state_service_pb2.ReplaceCommit(object_count=pods)
+    yield cluster_state_service_pb2.ReplaceObjectsRequest(commit=commit).SerializeToString()
 
 
 def send(measured: Measured, kind: str, calls: int) -> Counter[str]:
@@ -186,8 +195,10 @@ def measure(kind: str, nodes: int, asked: argparse.Namespace) -> bool:
     ) as server:
         measured = Measured(server.process.pid, server.address)
         load(measured, nodes, 10 * nodes)
-        plain: Any = measured.channel.unary_unary(f"{ENGINE}Evaluate")
-        question = spread_engine_pb2.EvaluateRequest(pod=pod()).SerializeToString()
+        plain: Any = measured.channel.unary_unary(f"{ENGINE}EvaluatePod")
+        question = decision_service_pb2.EvaluatePodRequest(
+            pod=common_pb2.PodSource(object=pod())
+        ).SerializeToString()
         for _ in range(200):
             plain(question, timeout=PATIENCE)
         measured.forget_peak()

@@ -10,9 +10,9 @@ from typing import Any
 import grpc
 
 from tests.servers import PATIENCE
-from topospread_proto.v1 import cluster_state_pb2 as state_pb
-from topospread_proto.v1 import cluster_state_pb2_grpc as state_grpc
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
+from topospread_proto.v1 import cluster_state_service_pb2_grpc as state_grpc
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 MIB = 1 << 20
 ZONE = "topology.kubernetes.io/zone"
@@ -64,8 +64,8 @@ class Measured:
     def call(self, method: str, sent: bytes, *, timeout: float = PATIENCE) -> Cost:
         """Make a unary call with these bytes and see what it costs."""
         unary: Any = self.channel.unary_unary(method)
-        batch = method.endswith("/BatchEvaluate")
-        answer = engine_pb.BatchEvaluateResponse if batch else None
+        batch = method.endswith("/BatchEvaluatePods")
+        answer = engine_pb.BatchEvaluatePodsResponse if batch else None
         return self._measure(lambda: unary(sent, timeout=timeout), answer)
 
     def send(self, method: str, sent: bytes, *, timeout: float = PATIENCE) -> Cost:
@@ -78,7 +78,7 @@ class Measured:
         both: Any = self.channel.stream_stream(method)
         return self._measure(
             lambda: list(both(iter([sent]), timeout=timeout))[-1],
-            engine_pb.EvaluateStreamResponse,
+            engine_pb.StreamEvaluatePodsResponse,
         )
 
     def watch(self, method: str, sent: bytes, *, timeout: float = 0.3) -> Cost:
@@ -131,18 +131,18 @@ def load(measured: Measured, nodes: int, pods: int, workloads: int = WORKLOADS) 
     """Fill the server's cluster: nodes in three zones, pods of some workloads spread over them."""
     objects = [_node(i) for i in range(nodes)]
     objects += [_pod(i, i % nodes, i % workloads) for i in range(pods)]
-    stub: Any = state_grpc.ClusterStateStub(measured.channel)
+    stub: Any = state_grpc.ClusterStateServiceStub(measured.channel)
     revision = ""
     for first in range(0, len(objects), _BATCH):
-        request = state_pb.ApplyRequest(objects=objects[first : first + _BATCH])
-        revision = stub.Apply(request, timeout=PATIENCE).revision
-    table = state_pb.NodeTableRequest()
+        request = state_pb.ApplyObjectsRequest(objects=objects[first : first + _BATCH])
+        revision = stub.ApplyObjects(request, timeout=PATIENCE).meta.revision
+    table = state_pb.GetNodeTableRequest()
     table.consistency.at_least_as_fresh = revision
-    stub.NodeTable(table, timeout=PATIENCE)
+    stub.GetNodeTable(table, timeout=PATIENCE)
 
 
-def _node(number: int) -> state_pb.Object:
-    made = state_pb.Object()
+def _node(number: int) -> state_pb.ClusterObject:
+    made = state_pb.ClusterObject()
     node = made.node
     node.metadata.name = f"node-{number}"
     node.metadata.labels[ZONE] = f"zone-{number % 3}"
@@ -155,8 +155,8 @@ def _node(number: int) -> state_pb.Object:
     return made
 
 
-def _pod(number: int, node: int, workload: int) -> state_pb.Object:
-    made = state_pb.Object()
+def _pod(number: int, node: int, workload: int) -> state_pb.ClusterObject:
+    made = state_pb.ClusterObject()
     pod = made.pod
     pod.metadata.name = f"pod-{number}"
     pod.metadata.labels["app"] = f"app-{workload}"

@@ -30,7 +30,7 @@ from topospread.service.rules_book import RulesBook
 from topospread.service.shapes import Shape, Shapes
 from topospread.spread.topology import Eligibility, GroupKey, Traits
 from topospread.store.api import Revision
-from topospread_proto.v1 import spread_engine_pb2
+from topospread_proto.v1 import common_pb2, decision_service_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -349,10 +349,15 @@ def test_a_server_keeps_within_its_settings_and_says_so() -> None:
     with served(**flags) as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         for number in range(300):
-            request = spread_engine_pb2.EvaluateRequest(pod=_plain(number))
-            peer.engine.Evaluate(request, timeout=PATIENCE)
+            request = decision_service_pb2.EvaluatePodRequest(
+                pod=common_pb2.PodSource(object=_plain(number))
+            )
+            peer.engine.EvaluatePod(request, timeout=PATIENCE)
             peer.engine.PreFilter(
-                spread_engine_pb2.PreFilterRequest(pod=_plain(number)), timeout=PATIENCE
+                decision_service_pb2.PreFilterRequest(
+                    pod=common_pb2.PodSource(object=_plain(number))
+                ),
+                timeout=PATIENCE,
             )
         _, text = http_get(f"http://{server.http_address}/metrics")
 

@@ -27,7 +27,7 @@ def test_a_cluster_in_sqlite_costs_no_open_file(tmp_path: Path) -> None:
         def follow(number: int) -> None:
             name = f"cluster-{number}"
             peer.apply(node("a", "zone-a"), cluster=name)
-            peer.engine.Evaluate(evaluate_request(cluster=name), timeout=60)
+            peer.engine.EvaluatePod(evaluate_request(cluster=name), timeout=60)
 
         follow(0)
         before = len(os.listdir(folder))
@@ -50,4 +50,4 @@ def test_a_cluster_too_many_for_the_open_files_is_refused() -> None:
     assert refused is not None, said
     assert 20 <= int(refused.group(1)) < 60
     assert "/livez: 200" in said
-    assert "Evaluate on a new connection: OK" in said
+    assert "EvaluatePod on a new connection: OK" in said

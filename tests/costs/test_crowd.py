@@ -39,7 +39,7 @@ def test_an_aim_that_is_missed_ends_it_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crowd, "AIMS", {"RSS": 0.1})
-    asked = ["--requests", "2", "--only", "Evaluate"]
+    asked = ["--requests", "2", "--only", "EvaluatePod"]
     assert figures(capsys, asked)["missed"] == ["RSS"]
     assert crowd.main([*SMALL, *asked, "--check"]) == 1
 

@@ -16,7 +16,7 @@ from topospread.cli.options import Options
 from topospread.cli.serve import command as serve_command
 from topospread.config.loading import load_settings
 from topospread.errors import ConfigError
-from topospread_proto.v1 import spread_engine_pb2 as engine
+from topospread_proto.v1 import decision_service_pb2 as engine
 
 SERVICES = services()
 SERVERS = {name: each for name, each in SERVICES.items() if name.startswith("topospread-")}
@@ -155,11 +155,11 @@ def test_ghz_asks_for_a_call_that_exists_with_data_that_fits():
     command = SERVICES["ghz"]["command"]
     flags = dict(each.removeprefix("--").split("=") for each in command if "=" in each)
     service, _, method = flags["call"].rpartition(".")
-    assert service == "topospread.v1.SpreadEngine"
-    found = engine.DESCRIPTOR.services_by_name["SpreadEngine"].methods_by_name[method]
-    assert found.input_type is engine.EvaluateRequest.DESCRIPTOR
+    assert service == "topospread.v1.DecisionService"
+    found = engine.DESCRIPTOR.services_by_name["DecisionService"].methods_by_name[method]
+    assert found.input_type is engine.EvaluatePodRequest.DESCRIPTOR
     text = (FOLDER / "load" / "evaluate.json").read_text()
-    assert Parse(text, engine.EvaluateRequest()).pod.metadata.namespace == "shop"
+    assert Parse(text, engine.EvaluatePodRequest()).pod.object.metadata.namespace == "shop"
     assert command[-1] == "balancer:7946"
 
 

@@ -34,8 +34,8 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[
         fed(tmp_path_factory.mktemp("fed"), api) as (state, server),
     ):
         until(lambda: server.ready()[0], "all kinds listed")
-        state.client.evaluate(pod("web-8"))
-        state.client.place(pod("web-9"))
+        state.client.evaluate_pod(pod("web-8"))
+        state.client.place_pod(pod("web-9"))
         text = server.metrics.expose()[0].decode()
         found: dict[str, set[str]] = {}
         for family in text_string_to_metric_families(text):

@@ -67,7 +67,7 @@ def test_every_source_exists_and_docker_is_given_it():
 def test_generated_modules_are_made_in_the_image_and_never_taken_along():
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     patterns = [line.removeprefix("**/") for line in ignored if line.startswith("**/")]
-    for name in ("common_pb2.py", "common_pb2.pyi", "spread_engine_pb2_grpc.py", "__pycache__"):
+    for name in ("common_pb2.py", "common_pb2.pyi", "decision_service_pb2_grpc.py", "__pycache__"):
         assert any(fnmatch.fnmatch(name, pattern) for pattern in patterns), name
 
 

@@ -12,20 +12,40 @@ import pytest
 from google.protobuf import descriptor_pool
 
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links, text
+from tests.servers import incoming, node, pod
 from tools import reference_pages
+from topospread.app import parts
 from topospread.cli.main import root
+from topospread.config.settings import ServerSettings
 from topospread.store.urls import MEMORY
+from topospread.transports.grpc.needs import need_of
+from topospread_client import Client
 from topospread_proto.v1 import (
-    cluster_state_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    cluster_state_service_pb2,
+    decision_service_pb2,
+    lease_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    server_service_pb2,
 )
 
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "getting-started.md"
 # Written by a run on a machine that is known, not by hand.
 NOT_YET_WRITTEN = {"benchmarks.md"}
+
+SERVICES = {
+    service.full_name
+    for module in (
+        cluster_state_service_pb2,
+        decision_service_pb2,
+        lease_service_pb2,
+        placement_service_pb2,
+        planner_service_pb2,
+        server_service_pb2,
+    )
+    for service in module.DESCRIPTOR.services_by_name.values()
+}
 
 
 def named(page):
@@ -109,17 +129,28 @@ def test_calls_by_reflection_name_calls_that_exist_and_files_that_are_there(prog
             assert (ROOT / arguments[arguments.index("--data-file") + 1]).is_file()
 
 
-def test_the_api_page_names_every_call():
+def test_the_api_page_has_every_method_with_its_role():
     page = text(ROOT / "docs" / "api.md")
     table = page[page.index("## Services") : page.index("Beside them")]
-    for module in (spread_engine_pb2, cluster_state_pb2):
-        for service in module.DESCRIPTOR.services_by_name.values():
-            assert service.name in table
-            for method in service.methods:
-                assert re.search(rf"\b{method.name}\b", table), method.name
-    for module in (placement_pb2, planner_pb2):
-        for service in module.DESCRIPTOR.services_by_name.values():
-            assert service.name in table
+    found = set()
+    for part in re.split(r"^(?=\[\w+Service\]\()", table, flags=re.MULTILINE)[1:]:
+        name = part[1 : part.index("]")]
+        service = descriptor_pool.Default().FindServiceByName(f"topospread.v1.{name}")
+        rows = re.findall(r"^\| (\w+)(?:, [^|]*)? \| (\w+) \|", part, re.MULTILINE)
+        written = dict(row for row in rows if row[0] != "method")
+        needed = {m.name: need_of(service.full_name, m.name).role.value for m in service.methods}
+        assert written == needed
+        found.add(service.full_name)
+    assert found == SERVICES
+
+
+def test_the_api_page_has_every_feature_and_limit():
+    page = text(ROOT / "docs" / "api.md")
+    part = page[page.index("## What a server can do") : page.index("## JSON")]
+    written = set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE))
+    features = parts.features(ServerSettings(extender="place", reflection=True, sync=True))
+    limits = server_service_pb2.ServerLimits.DESCRIPTOR.fields_by_name
+    assert written == {*features, *limits}
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +182,27 @@ def test_python_programs_run_as_they_stand(page, serving):
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p not in (README, GUIDE) and blocks(p, "python")], ids=named
+)
+def test_pieces_of_python_programs_run(page, serving):
+    """With what a reader has by then: a client, a pod or some, a manifest to simulate with."""
+    hosts = [node("node-1", "a"), node("node-2", "b")]
+    bound = pod("checkout-7f9c", "node-1", "web")
+    bound.pod.metadata.namespace = "shop"
+    for piece in blocks(page, "python"):
+        with Client(serving, cluster=f"pieces-of-{page.stem}") as client:
+            client.apply_objects([*hosts, bound])
+            known = {
+                "client": client,
+                "pod": incoming(),
+                "pods": [incoming(), incoming(maxSkew=2)],
+                "deployment": incoming(),
+                "template": hosts[0].node,
+            }
+            exec(piece, known)
 
 
 def test_the_example_of_a_recorded_case_passes(serving, tmp_path):

@@ -12,4 +12,5 @@ from tools import worked_examples
 def test_the_output_of_commands_is_current(name):
     written = text(ROOT / "docs" / name)
     assert worked_examples.PROMPT in written
+    assert "\ntopospread: " not in written, "a command of the page is refused"
     assert worked_examples.page(name) == written, "run `make docs`"

@@ -15,9 +15,7 @@ from examples.scheduler_loop import schedule
 from topospread.app.server import Server
 from topospread.cli.documents import read
 from topospread.config.loading import load_settings
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.requests import Consistency
+from topospread_client import Client, Consistency, Kind
 
 ROOT = Path(__file__).parents[2]
 ZONE = "topology.kubernetes.io/zone"
@@ -74,12 +72,12 @@ def test_the_sample_cluster_has_what_the_demonstration_says():
 
 
 def test_the_scheduler_loop_places_pods_within_their_constraints(client):
-    client.apply(manifests("cluster"))
-    written = client.apply(manifests("waiting"))
+    client.apply_objects(manifests("cluster"))
+    written = client.apply_objects(manifests("waiting"))
     after = Consistency(at_least_as_fresh=written.revision)
     zones = {
         each.node.metadata.name: each.node.metadata.labels[ZONE]
-        for each in client.list(Kind.NODE, consistency=after)
+        for each in client.list_objects(Kind.NODE, consistency=after)
     }
     placed = schedule(client)
     assert len(placed) == 9
@@ -90,10 +88,10 @@ def test_the_scheduler_loop_places_pods_within_their_constraints(client):
 
 
 def test_two_scheduler_loops_at_once_keep_the_constraints_together(server, client):
-    client.apply(manifests("cluster"))
-    client.apply(manifests("waiting"))
+    client.apply_objects(manifests("cluster"))
+    client.apply_objects(manifests("waiting"))
     newest = Consistency(fully_consistent=True)
-    nodes = client.list(Kind.NODE, consistency=newest)
+    nodes = client.list_objects(Kind.NODE, consistency=newest)
     zones = {each.node.metadata.name: each.node.metadata.labels[ZONE] for each in nodes}
     with (
         Client(server.address) as one,
@@ -108,14 +106,14 @@ def test_two_scheduler_loops_at_once_keep_the_constraints_together(server, clien
     assert max(per_zone.values()) - min(per_zone.values()) <= 1
     stored = {
         f"{each.pod.metadata.namespace}/{each.pod.metadata.name}": each.pod.spec.node_name
-        for each in client.list(Kind.POD, consistency=newest)
+        for each in client.list_objects(Kind.POD, consistency=newest)
     }
     assert placed.items() <= stored.items()
 
 
 def test_the_scheduler_loop_leaves_waiting_what_fits_nowhere(client, capsys):
-    client.apply(manifests("cluster"))
-    client.apply(manifests("pods/fits-nowhere.yaml"))
-    client.node_table(consistency=Consistency(fully_consistent=True))
+    client.apply_objects(manifests("cluster"))
+    client.apply_objects(manifests("pods/fits-nowhere.yaml"))
+    client.get_node_table(consistency=Consistency(fully_consistent=True))
     assert schedule(client) == {}
     assert "data/ledger-5 waits: 0/60 nodes are available" in capsys.readouterr().out

@@ -123,7 +123,7 @@ def test_several_copies_at_once_keep_max_skew(
         until(lambda: sum(len(copy.bound) for copy in both) == 31, "both know")
         assert not both[0].bound.keys() & both[1].bound.keys(), "each was bound by one of them"
     until(lambda: state.pods() == nodes_of(objects), "the bindings are seen")
-    until(lambda: not state.client.reservations().reservations, "nothing is held any more")
+    until(lambda: not list(state.client.list_reservations()), "nothing is held any more")
 
 
 def test_two_programs_schedule_together(tmp_path: Path, objects: Objects, api: ApiServer) -> None:
@@ -163,7 +163,7 @@ def test_what_is_held_for_a_pod_that_cannot_be_bound_is_released(
 
         def schedule(manifest: dict[str, Any]) -> bool:
             done = refused(manifest)
-            held.append(len(state.client.reservations().reservations))
+            held.append(len(list(state.client.list_reservations())))
             return done
 
         copy.schedule = schedule  # type: ignore[method-assign,assignment] # to look right after each try
@@ -182,7 +182,7 @@ def test_a_place_counts_until_one_knows_that_the_pod_was_not_bound(
     objects.put(waiting("web-0"))
     manifest = objects.get("Pod", "default", "web-0")
     assert not copy.schedule(manifest)
-    (held,) = state.client.reservations().reservations
+    (held,) = state.client.list_reservations()
     # Tried again, it is given the same node.
     assert copy.schedule(manifest)
     assert nodes_of(objects)["web-0"] == held.node

@@ -35,11 +35,7 @@ from tests.faults.load import balanced
 from tests.faults.proxies import Proxy
 from tests.redis_server import free_port
 from tests.servers import ServerProcess
-from topospread_client.aio import AsyncClient
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.connection import Connection, Tls
-from topospread_client.errors import TopospreadClientError
+from topospread_client import AsyncClient, Client, Connection, Kind, Tls, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -118,7 +114,7 @@ class Callers:
         self._answered_at: dict[str, float] = {}
         self._begun = threading.Event()
         self._clients = [self._client() for _ in range(CLIENTS)]
-        self._streams = [client.evaluate_stream() for client in self._clients]
+        self._streams = [client.stream_evaluate_pods() for client in self._clients]
         self._threads = [threading.Thread(target=self._run_tasks, daemon=True)] + [
             threading.Thread(target=self._call_on, args=[number], daemon=True)
             for number in range(plan.threads)
@@ -169,12 +165,12 @@ class Callers:
             self._watch_on(client)
             return
         calls: dict[str, Callable[[], Any]] = {
-            "evaluate": lambda: client.evaluate(incoming()),
-            "stream": lambda: stream.evaluate(incoming()),
-            "get": lambda: client.get(Kind.NODE, "a1"),
-            "place": lambda: client.place(_waiting(), ttl=5),
-            "apply": lambda: client.apply([_versioned(number)]),
-            "unversioned": lambda: client.apply([pod(f"u-{number}", "a1", app="other")]),
+            "evaluate": lambda: client.evaluate_pod(incoming()),
+            "stream": lambda: stream.evaluate_pod(incoming()),
+            "get": lambda: client.get_object(Kind.NODE, "a1"),
+            "place": lambda: client.place_pod(_waiting(), reservation_ttl=5),
+            "apply": lambda: client.apply_objects([_versioned(number)]),
+            "unversioned": lambda: client.apply_objects([pod(f"u-{number}", "a1", app="other")]),
         }
         while not self._stop.is_set():
             name = chosen.choice((*calls, "stream", "evaluate"))
@@ -190,7 +186,7 @@ class Callers:
     def _watch_on(self, client: Client) -> None:
         while not self._stop.is_set():
             try:
-                for _ in client.watch(timeout=2.0):
+                for _ in client.watch_objects(timeout=2.0):
                     if self._stop.is_set():
                         return
             except TopospreadClientError:
@@ -221,17 +217,17 @@ class Callers:
 
     async def _one_task(self, number: int, client: AsyncClient) -> None:
         chosen = random.Random(number)
-        stream = client.evaluate_stream()
+        stream = client.stream_evaluate_pods()
         own = number + self._plan.threads
         calls: dict[str, Callable[[], Any]] = {
-            "evaluate": lambda: client.evaluate(incoming()),
-            "get": lambda: client.get(Kind.NODE, "a1"),
-            "place": lambda: client.place(_waiting(), ttl=5),
-            "apply": lambda: client.apply([_versioned(own)]),
-            "unversioned": lambda: client.apply([pod(f"u-{own}", "a1", app="other")]),
+            "evaluate": lambda: client.evaluate_pod(incoming()),
+            "get": lambda: client.get_object(Kind.NODE, "a1"),
+            "place": lambda: client.place_pod(_waiting(), reservation_ttl=5),
+            "apply": lambda: client.apply_objects([_versioned(own)]),
+            "unversioned": lambda: client.apply_objects([pod(f"u-{own}", "a1", app="other")]),
         }
         if number < 8 * CLIENTS:  # a server has threads for 64 streams
-            calls["stream"] = lambda: stream.evaluate(incoming())
+            calls["stream"] = lambda: stream.evaluate_pod(incoming())
         while not self._stop.is_set():
             name = chosen.choice((*calls, "evaluate", "evaluate", "get"))
             key = self._begin()
@@ -331,7 +327,7 @@ def _rounds(plan: Plan) -> Iterator[int]:
 
 def _filled(address: str) -> None:
     with Client(address, timeout=60) as client:
-        client.apply(TWO_ZONES)
+        client.apply_objects(TWO_ZONES)
 
 
 def _in_turn(how: signal.Signals, figures: Figures, folder: Path, plan: Plan) -> None:
@@ -473,7 +469,7 @@ def rotated(figures: Figures, folder: Path, plan: Plan) -> None:
     with Servers(folder, 2, *keys.serve()) as servers:
         one = Connection(servers.addresses[0], tls, token_file=paths["token"])
         with Client(one, timeout=60) as client:
-            client.apply(TWO_ZONES)
+            client.apply_objects(TWO_ZONES)
         targets = balanced(servers.addresses)
         tls = Tls(tls.ca, tls.cert, tls.key, "127.0.0.1")
         connection = Connection(targets, tls, token_file=paths["token"], **plan.options)

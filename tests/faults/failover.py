@@ -49,13 +49,12 @@ from tests.redis_topologies import (
     until,
 )
 from tests.servers import ServerProcess, incoming
-from topospread_client.answers import Kind
-from topospread_client.errors import NotFound, ServerFault, TopospreadClientError
+from topospread_client import Kind, NotFound, ServerFault, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from topospread_client.client import Client
+    from topospread_client import Client
 
 REPLICAS: Final = 2
 DOWN_AFTER_MS: Final = 1000
@@ -413,7 +412,7 @@ class Callers:
     def _write(self, number: int, caller: int, client: Client) -> None:
         for count in itertools.count():
             name = f"{self.prefix}-w{number}-{caller}-{count}"
-            self._try("pod", name, number, partial(client.apply, [pod(name)]))
+            self._try("pod", name, number, partial(client.apply_objects, [pod(name)]))
             if self._stop.is_set():
                 return
 
@@ -422,7 +421,7 @@ class Callers:
             name = f"{self.prefix}-p{number}-{caller}-{count}"
             wanted = incoming(maxSkew=1000)
             wanted["metadata"]["name"] = name
-            self._try("place", name, number, partial(client.place, wanted))
+            self._try("place", name, number, partial(client.place_pod, wanted))
             if self._stop.is_set():
                 return
 
@@ -452,7 +451,7 @@ class Callers:
                 self._stop.wait(0.005)
                 continue
             try:
-                client.get(Kind.POD, name, consistency=NEWEST)
+                client.get_object(Kind.POD, name, consistency=NEWEST)
             except NotFound:
                 self.missed.append(("pod", name))
             except TopospreadClientError:
@@ -544,10 +543,10 @@ def _run(
         callers.until_each_wrote_after(max(named, time.monotonic() - 0.5))
     with client_of(addresses[number % 2]) as client:
         until(lambda: _applied(client), "the servers take writes")
-        stored = {("pod", each.pod.metadata.name) for each in client.list(Kind.POD)}
-        stored |= {("place", each.name) for each in client.reservations().reservations}
+        stored = {("pod", each.pod.metadata.name) for each in client.list_objects(Kind.POD)}
+        stored |= {("place", each.pod.name) for each in client.list_reservations()}
         with suppress(TopospreadClientError):
-            client.drop_cluster(CLUSTER)
+            client.delete_cluster(CLUSTER)
     acknowledged = callers.acknowledged
     lost = {each: at for each, (_, at) in acknowledged.items() if each not in stored}
     return Run(
@@ -566,7 +565,7 @@ def _run(
 
 def _applied(client: Client) -> bool:
     try:
-        client.apply(zones())
+        client.apply_objects(zones())
     except TopospreadClientError:
         return False
     return True

@@ -9,11 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.servers import PATIENCE, incoming, until
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.connection import Connection
-from topospread_client.errors import TopospreadClientError
-from topospread_client.requests import Consistency
+from topospread_client import Client, Connection, Consistency, Kind, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -134,7 +130,7 @@ class Load:
         while not self._stop.is_set():
             name = f"w{number}-{count}"
             try:
-                client.apply([versioned(pod(name))])
+                client.apply_objects([versioned(pod(name))])
             except TopospreadClientError as refused:
                 self.refused[type(refused).__name__] += 1
                 self._stop.wait(0.02)
@@ -145,7 +141,7 @@ class Load:
     def _read(self, client: Client) -> None:
         while not self._stop.is_set():
             try:
-                client.evaluate(incoming())
+                client.evaluate_pod(incoming())
             except TopospreadClientError as failed:
                 self.unread.append(failed)
                 self._stop.wait(0.02)
@@ -160,11 +156,10 @@ def versioned(made: dict[str, Any]) -> dict[str, Any]:
 
 def stored_pods(client: Client) -> set[str]:
     """Names of the pods that the store has."""
-    return {item.pod.metadata.name for item in client.list(Kind.POD)}
+    return {item.pod.metadata.name for item in client.list_objects(Kind.POD)}
 
 
 def counted_pods(client: Client) -> int:
     """How many pods a server's newest state has."""
-    client.node_table(consistency=NEWEST)
-    (cluster,) = [each for each in client.clusters().clusters if each.name == CLUSTER]
-    return cluster.pods
+    client.get_node_table(consistency=NEWEST)
+    return client.get_cluster(cluster=CLUSTER).cluster.pod_count

@@ -14,9 +14,7 @@ import pytest
 from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.processes import stopped
 from tests.servers import incoming, start, until
-from topospread_client.answers import Kind
-from topospread_client.errors import ServerFault, Unavailable
-from topospread_client.requests import Consistency
+from topospread_client import Consistency, Kind, ServerFault, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,14 +22,14 @@ if TYPE_CHECKING:
 
 def test_a_follower_that_the_log_has_outrun_loads_anew(two, durable, call):
     fast, slow = two
-    call(fast).apply([pod("before")])
+    call(fast).apply_objects([pod("before")])
     assert counted_pods(call(slow)) == 1
 
     slow.process.send_signal(signal.SIGSTOP)
     until(lambda: stopped(slow.process.pid), "it stands still")
     revision = ""
     for number in range(50):
-        revision = call(fast).apply([pod(f"meanwhile-{number}")]).revision
+        revision = call(fast).apply_objects([pod(f"meanwhile-{number}")]).revision
     with durable.client() as redis:
         redis.xtrim("ts:{default}:log", maxlen=3, approximate=False)
     slow.process.send_signal(signal.SIGCONT)
@@ -39,21 +37,21 @@ def test_a_follower_that_the_log_has_outrun_loads_anew(two, durable, call):
     client = call(slow)
     until(lambda: seen(client, revision), "it has caught up")
     assert counted_pods(client) == 51
-    late = call(fast).apply([pod("late")]).revision
-    client.node_table(consistency=Consistency(at_least_as_fresh=late))
+    late = call(fast).apply_objects([pod("late")]).revision
+    client.get_node_table(consistency=Consistency(at_least_as_fresh=late))
     assert counted_pods(client) == 52
 
 
 def seen(client, revision) -> bool:
     try:
-        client.node_table(consistency=Consistency(at_least_as_fresh=revision))
+        client.get_node_table(consistency=Consistency(at_least_as_fresh=revision))
     except Unavailable:
         return False
     return True
 
 
 def test_damaged_values_are_left_out_and_told_and_the_rest_is_served(two, durable, serve, call):
-    call(two[0]).apply([pod(f"web-{number}") for number in range(10)])
+    call(two[0]).apply_objects([pod(f"web-{number}") for number in range(10)])
     with durable.client() as redis:
         redis.hset("ts:{default}:pod", "default/web-3", b"\x07damaged")
         redis.hset("ts:{default}:pod", "no name at all", b"")
@@ -62,23 +60,23 @@ def test_damaged_values_are_left_out_and_told_and_the_rest_is_served(two, durabl
     late = serve(durable.url, "--http", "127.0.0.1:0")
     client = call(late)
 
-    assert client.node_table(consistency=NEWEST).names == ("n-a", "n-c")
+    assert client.get_node_table(consistency=NEWEST).node_names == ("n-a", "n-c")
     assert counted_pods(client) == 9
-    (cluster,) = client.clusters().clusters
-    assert cluster.corrupt == 4
+    (cluster,) = client.list_clusters()
+    assert cluster.corrupt_count == 4
     assert 'topospread_corrupt_values{cluster="default"} 4.0' in late.get("/metrics")[1]
     assert len(stored_pods(client)) == 9
     with pytest.raises(ServerFault, match="write it anew"):
-        client.get(Kind.POD, "web-3", namespace="default")
+        client.get_object(Kind.POD, "web-3", namespace="default")
 
-    call(two[0]).apply([pod("web-3"), *zones()])
-    assert client.node_table(consistency=NEWEST).names == ("n-a", "n-b", "n-c")
+    call(two[0]).apply_objects([pod("web-3"), *zones()])
+    assert client.get_node_table(consistency=NEWEST).node_names == ("n-a", "n-b", "n-c")
     assert counted_pods(client) == 10
 
 
 def test_damaged_values_are_logged_with_their_keys(durable, serve, call):
     first = serve(durable.url)
-    call(first).apply(zones())
+    call(first).apply_objects(zones())
     with durable.client() as redis:
         redis.hset("ts:{default}:node", "n-b", b"\x07damaged")
     with start(["--store", durable.url], {}, stderr=subprocess.PIPE) as late:
@@ -111,17 +109,17 @@ def mounted(place: Path, options: str) -> int:
 def test_a_full_disk_refuses_writes_and_has_room_again(small_disk, serve, call):
     path = small_disk / "state.db"
     client = call(serve(f"sqlite://{path}"))
-    client.apply([*zones(), pod("kept")])
+    client.apply_objects([*zones(), pod("kept")])
     with pytest.raises(Unavailable, match="disk"):
         fill(client)
     before = stored_pods(client)
     with pytest.raises(Unavailable, match="disk"):
-        client.apply(big("refused"))
+        client.apply_objects(big("refused"))
     assert stored_pods(client) == before >= {"kept"}
     assert counted_pods(client) == len(before)
 
     assert mounted(small_disk, "remount,size=30m") == 0
-    client.apply(big("welcome"))
+    client.apply_objects(big("welcome"))
     assert counted_pods(client) == len(before) + 20
 
 
@@ -130,7 +128,7 @@ def test_a_disk_quota_refuses_writes_and_keeps_what_there_is(tmp_path, serve, ca
     path = tmp_path / "state.db"
     server = serve(f"sqlite://{path}")
     client = call(server)
-    client.apply([*zones(), pod("kept")])
+    client.apply_objects([*zones(), pod("kept")])
     assert counted_pods(client) == 1
 
     with Load([server.address], writers=0) as load:
@@ -140,14 +138,14 @@ def test_a_disk_quota_refuses_writes_and_keeps_what_there_is(tmp_path, serve, ca
         before = stored_pods(client)
         for _ in range(3):
             with pytest.raises(Unavailable, match="disk"):
-                client.apply(big("refused"))
+                client.apply_objects(big("refused"))
         assert stored_pods(client) == before
         assert "kept" in before
         assert not any(name.startswith("refused") for name in before)
         load.until_read()
 
         quota(server.process.pid, resource.RLIM_INFINITY)
-        client.apply(big("welcome"))
+        client.apply_objects(big("welcome"))
         assert counted_pods(client) == len(before) + 20
     assert load.unread == []
     server.end()
@@ -158,7 +156,7 @@ def test_a_disk_quota_refuses_writes_and_keeps_what_there_is(tmp_path, serve, ca
 def fill(client) -> None:
     """Write until there is no room any more."""
     for number in range(1000):
-        client.apply(big(f"filler-{number}"))
+        client.apply_objects(big(f"filler-{number}"))
 
 
 def big(name: str) -> list[dict[str, object]]:
@@ -178,43 +176,43 @@ def files(path: Path) -> list[Path]:
 
 def test_a_redis_without_memory_refuses_writes_and_keeps_what_there_is(two, durable, call):
     client = call(two[0])
-    client.apply([pod("kept")])
+    client.apply_objects([pod("kept")])
     with Load([server.address for server in two], writers=0) as load, durable.client() as redis:
         redis.config_set("maxmemory", "1")
         with pytest.raises(Unavailable, match="out of memory"):
-            client.apply([pod("refused")])
+            client.apply_objects([pod("refused")])
         load.until_read()
         assert stored_pods(client) == {"kept"}
         redis.config_set("maxmemory", "0")
-        client.apply([pod("welcome")])
+        client.apply_objects([pod("welcome")])
     assert load.unread == []
 
 
 def test_a_redis_without_memory_is_read_by_all_calls(two, durable, serve, call):
     client = call(two[0])
-    client.place(incoming(), ttl=1)
-    before = client.apply([pod("kept")]).revision
-    last = client.apply([pod("other", node="n-b")]).revision
+    client.place_pod(incoming(), reservation_ttl=1)
+    before = client.apply_objects([pod("kept")]).revision
+    last = client.apply_objects([pod("other", node="n-b")]).revision
     with durable.client() as redis:
         redis.config_set("maxmemory", "1")
         late = serve(durable.url)
         for server in (*two, late):
             reader = call(server)
             assert stored_pods(reader) == {"kept", "other"}
-            assert reader.get(Kind.POD, "kept").object.pod.metadata.name == "kept"
-            assert reader.evaluate(incoming(), consistency=NEWEST).nodes
+            assert reader.get_object(Kind.POD, "kept").object.pod.metadata.name == "kept"
+            assert reader.evaluate_pod(incoming(), consistency=NEWEST).node_count
             assert counted_pods(reader) >= 2
-            assert next(iter(reader.watch(revision=before))).revision == last
-            assert reader.rank_for_deletion({"app": "load"}, delete=1).ranked == 2
+            assert next(iter(reader.watch_objects(revision=before))).revision == last
+            assert reader.rank_deletions({"app": "load"}, delete_count=1).ranked_pod_count == 2
             assert reader.plan_rebalance().revision
-            (cluster,) = reader.clusters().clusters
-            assert (cluster.name, cluster.stale_for) == ("default", None)
+            (cluster,) = reader.list_clusters()
+            assert (cluster.name, cluster.store_unreachable_for) == ("default", None)
             with pytest.raises(Unavailable, match="out of memory"):
-                reader.apply([pod("refused")])
+                reader.apply_objects([pod("refused")])
         # What is due cannot be ended, which is no reason to call the state old.
         tries = scripts_run(redis)
         while scripts_run(redis) < tries + 5:
-            client.evaluate(incoming(), consistency=Consistency(max_staleness=0.0))
+            client.evaluate_pod(incoming(), consistency=Consistency(max_staleness=0.0))
         redis.config_set("maxmemory", "0")
     until(lambda: counted_pods(client) == 2, "what was due has ended")
 

@@ -26,5 +26,5 @@ def test_a_failover_loses_nothing_that_was_acknowledged_after_it(
     for run in found:
         assert run.acknowledged > 0
         assert run.reads > 0
-        assert set(run.refused) <= {"Unavailable", "DeadlineExceeded", "IdentityChanged"}
+        assert set(run.refused) <= {"Unavailable", "DeadlineExceeded", "StoreIdentityChanged"}
         record_property(f"{run.scenario}: seconds_without_writes", run.back)

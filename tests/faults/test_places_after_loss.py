@@ -1,4 +1,4 @@
-"""Place where the state that it was judged at is no part of the store's log any more.
+"""PlacePod where the state that it was judged at is no part of the store's log any more.
 
 Nothing was written then, so the pod is judged again, at the state that there is.
 """
@@ -18,9 +18,7 @@ from tests.store.backends import RedisBackend, SqliteBackend
 from topospread.codec.stored import stored
 from topospread.store.api import Put
 from topospread.store.settings import StoreSettings
-from topospread_client.errors import RevisionUnavailable
-from topospread_client.manifests import object_from_manifest
-from topospread_client.requests import Consistency
+from topospread_client import Consistency, RevisionUnavailable, object_from_manifest
 
 if TYPE_CHECKING:
     from tests.store.backends import Backend
@@ -39,16 +37,16 @@ def backend(request, tmp_path) -> Backend:
 def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call):
     server = serve(backend.url)
     client = call(server)
-    client.apply(zones())
+    client.apply_objects(zones())
     with (
         closing(backend.open(StoreSettings(log_limit=KEPT))) as store,
         ThreadPoolExecutor(1) as elsewhere,
     ):
         for attempt in range(3):
-            before = client.node_table().revision
+            before = client.get_node_table().revision
             server.process.send_signal(signal.SIGSTOP)
             asked = {**incoming(), "metadata": {**incoming()["metadata"], "name": f"p-{attempt}"}}
-            placing = elsewhere.submit(client.place, asked)
+            placing = elsewhere.submit(client.place_pod, asked)
             for number in range(KEPT * 4):
                 made = object_from_manifest(pod(f"w-{attempt}-{number}"))
                 assert made is not None, "its kind is known"
@@ -59,20 +57,20 @@ def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call)
 
             # Who names a revision that the log does not reach is told so, as ever.
             with pytest.raises(RevisionUnavailable):
-                list(client.watch(revision=before))
+                list(client.watch_objects(revision=before))
 
 
 def test_after_writes_were_lost_a_pod_is_placed_all_the_same(start_redis, serve):
     master = start_redis(options={"appendonly": "no"})
     server = serve(master.url)
     with client_of(server.address, retries=True) as client, ThreadPoolExecutor(1) as elsewhere:
-        client.apply(zones())
+        client.apply_objects(zones())
         for attempt in range(3):
             with master.client() as redis:
                 redis.save()
-            lost = client.apply([pod(f"lost-{attempt}")]).revision
+            lost = client.apply_objects([pod(f"lost-{attempt}")]).revision
             server.process.send_signal(signal.SIGSTOP)
-            placing = elsewhere.submit(client.place, incoming())
+            placing = elsewhere.submit(client.place_pod, incoming())
             master.kill()
             master.start()
             server.process.send_signal(signal.SIGCONT)
@@ -80,5 +78,5 @@ def test_after_writes_were_lost_a_pod_is_placed_all_the_same(start_redis, serve)
             assert placing.result().node
 
             with pytest.raises(RevisionUnavailable):
-                client.node_table(consistency=Consistency(at_least_as_fresh=lost))
+                client.get_node_table(consistency=Consistency(at_least_as_fresh=lost))
         assert stored_pods(client) == set()

@@ -9,8 +9,7 @@ import pytest
 
 from tests.faults.load import Load, counted_pods, stored_pods, zones
 from tests.servers import incoming, until
-from topospread_client.errors import Unavailable
-from topospread_client.requests import Consistency
+from topospread_client import Consistency, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +59,9 @@ def test_while_it_is_gone_nothing_is_placed_and_only_those_leave_who_were_told_t
 ):
     http = ("--http", "127.0.0.1:0")
     stays, leaves = serve(durable.url, *http), serve(durable.url, *http, "--unready-when-stale")
-    revision = call(stays).apply(zones()).revision
+    revision = call(stays).apply_objects(zones()).revision
     for server in (stays, leaves):
-        call(server).node_table(consistency=Consistency(at_least_as_fresh=revision))
+        call(server).get_node_table(consistency=Consistency(at_least_as_fresh=revision))
         assert server.get("/readyz")[0] == 200
 
     durable.kill()
@@ -70,14 +69,14 @@ def test_while_it_is_gone_nothing_is_placed_and_only_those_leave_who_were_told_t
     assert stays.get("/readyz")[0] == 200
     for server in (stays, leaves):
         client = call(server)
-        answer = client.evaluate(incoming())
+        answer = client.evaluate_pod(incoming())
         assert answer.best is not None
-        assert answer.stale_for is not None
+        assert answer.meta.store_unreachable_for is not None
         for place in (
-            lambda client=client: client.place(incoming()),
-            lambda client=client: client.reserve(incoming(), "n-a"),
-            lambda client=client: client.release("incoming", namespace="default"),
-            lambda client=client: client.apply(zones()),
+            lambda client=client: client.place_pod(incoming()),
+            lambda client=client: client.reserve_node(incoming(), "n-a"),
+            lambda client=client: client.release_reservation("default/incoming"),
+            lambda client=client: client.apply_objects(zones()),
         ):
             with pytest.raises(Unavailable) as refused:
                 place()
@@ -85,7 +84,7 @@ def test_while_it_is_gone_nothing_is_placed_and_only_those_leave_who_were_told_t
 
     durable.start()
     until(lambda: leaves.get("/readyz")[0] == 200, "it is back")
-    assert call(leaves).place(incoming()).node is not None
+    assert call(leaves).place_pod(incoming()).node is not None
 
 
 @pytest.mark.faults
@@ -111,10 +110,10 @@ def test_frozen_for_ten_seconds(two, durable, check, call, record_property):
     def ten_seconds() -> None:
         time.sleep(10)
         with pytest.raises(Unavailable, match="max_staleness"):
-            call(two[0]).node_table(consistency=STALE)
-        (cluster,) = call(two[0]).clusters().clusters
-        assert cluster.stale_for is not None
-        assert 5 < cluster.stale_for < time.monotonic() - began
+            call(two[0]).get_node_table(consistency=STALE)
+        (cluster,) = call(two[0]).list_clusters()
+        assert cluster.store_unreachable_for is not None
+        assert 5 < cluster.store_unreachable_for < time.monotonic() - began
         durable.resume()
 
     with Load([server.address for server in two]) as load:
@@ -126,7 +125,7 @@ def test_frozen_for_ten_seconds(two, durable, check, call, record_property):
 
 def fresh(client) -> bool:
     try:
-        client.node_table(consistency=STALE)
+        client.get_node_table(consistency=STALE)
     except Unavailable:
         return False
     return True

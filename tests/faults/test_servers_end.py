@@ -24,11 +24,10 @@ from tests.faults.load import (
 )
 from tests.redis_server import free_port
 from tests.servers import ServerProcess, until
-from topospread_client.answers import Kind
-from topospread_client.errors import TopospreadClientError
+from topospread_client import Kind, TopospreadClientError
 
 if TYPE_CHECKING:
-    from topospread_client.client import Client
+    from topospread_client import Client
 
 BATCH = 400
 """Objects of one atomic step: large enough to be killed in the middle of."""
@@ -62,7 +61,7 @@ class Writer(threading.Thread):
         while True:
             self.count += 1
             try:
-                self.acknowledged.append(self.client.apply(generation(self.count)).revision)
+                self.acknowledged.append(self.client.apply_objects(generation(self.count)).revision)
             except TopospreadClientError:
                 return
 
@@ -72,7 +71,7 @@ def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
     durable, serve, call, kills
 ):
     witness = call(serve(durable.url))
-    start = witness.apply(zones()).revision
+    start = witness.apply_objects(zones()).revision
     acknowledged: list[str] = []
     count = 0
     for _ in range(kills):
@@ -86,20 +85,25 @@ def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
         count = writer.count
 
     seen: list[str] = []
-    last = witness.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "last"}}])
-    for changes in witness.watch(revision=start, timeout=60):
+    last = witness.apply_objects(
+        [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "last"}}]
+    )
+    for changes in witness.watch_objects(revision=start, timeout=60):
         seen.append(changes.revision)
         if changes.revision == last.revision:
             break
+        events = [event for event in changes.events if event.object is not None]
+        if not events:
+            continue  # a bookmark
         # Watched from the beginning, every transaction is one whole generation.
-        assert len({event.name for event in changes.events}) == BATCH
-        zones_of = {event.object.node.metadata.labels[ZONE] for event in changes.events}
+        assert len({event.ref.name for event in events}) == BATCH
+        zones_of = {event.object.node.metadata.labels[ZONE] for event in events}
         assert len(zones_of) == 1
     assert set(acknowledged) <= set(seen)
-    nodes = [item.node for item in witness.list(Kind.NODE)]
+    nodes = [item.node for item in witness.list_objects(Kind.NODE)]
     generations = Counter(node.metadata.labels.get(ZONE, "") for node in nodes)
     assert [number for zone, number in generations.items() if zone.startswith("gen")] == [BATCH]
-    assert len(witness.node_table(consistency=NEWEST).names) == BATCH + 4
+    assert len(witness.get_node_table(consistency=NEWEST).node_names) == BATCH + 4
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.faults)])
@@ -107,7 +111,7 @@ def test_a_worker_that_is_killed_is_replaced_and_fails_no_decision(durable, serv
     """The client repeats decisions and writes that the other worker takes."""
     server = serve(durable.url, "--workers", "2", "--http", "127.0.0.1:0")
     client = call(server)
-    client.apply(zones())
+    client.apply_objects(zones())
     with Load([server.address], writers=2, readers=3, retries=True) as load:
         for _ in range(kills):
             load.until_read(100)
@@ -143,7 +147,7 @@ def test_a_rolling_restart_fails_no_call(durable, rounds):
     servers = [run(port) for port in ports]
     try:
         with client_of(target) as client:
-            client.apply(zones())
+            client.apply_objects(zones())
         with Load([target], writers=1, readers=3, retries=True) as load:
             for _ in range(rounds):
                 for number, port in enumerate(ports):

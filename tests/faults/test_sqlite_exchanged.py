@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.load import NEWEST, Load, client_of, counted_pods, pod, stored_pods, zones
 from tests.servers import until
-from topospread_client.errors import IdentityChanged, TopospreadClientError, Unavailable
+from topospread_client import StoreIdentityChanged, TopospreadClientError, Unavailable
 
 if TYPE_CHECKING:
     from tests.servers import ServerProcess
@@ -32,7 +32,7 @@ def refusals(server) -> list[type[TopospreadClientError]]:
     for number in range(CALLS):
         with client_of(server.address) as client:
             with pytest.raises(TopospreadClientError) as refused:
-                client.apply([pod(f"lost-{number}")])
+                client.apply_objects([pod(f"lost-{number}")])
             found.append(type(refused.value))
     return found
 
@@ -41,7 +41,7 @@ def other_file(serve, call, path: Path, *pods: str) -> Path:
     """The file of another server, which has ended, with these pods."""
     other = path.with_name("other.db")
     server = serve(f"sqlite://{other}")
-    call(server).apply([*zones(), *map(pod, pods)])
+    call(server).apply_objects([*zones(), *map(pod, pods)])
     server.end()
     return other
 
@@ -49,7 +49,7 @@ def other_file(serve, call, path: Path, *pods: str) -> Path:
 def loaded(serve, call, path: Path, *arguments: str) -> ServerProcess:
     """A server of which each worker has loaded the cluster: it was there when they started."""
     first = serve(f"sqlite://{path}")
-    call(first).apply(zones())
+    call(first).apply_objects(zones())
     first.end()
     server: ServerProcess = serve(f"sqlite://{path}", *arguments)
     return server
@@ -59,23 +59,23 @@ def loaded(serve, call, path: Path, *arguments: str) -> ServerProcess:
 def test_no_write_is_acknowledged_after_the_file_was_removed(serve, call, path, workers):
     server = loaded(serve, call, path, "--workers", str(workers))
     client = call(server)
-    client.apply([pod("before")])
+    client.apply_objects([pod("before")])
     assert counted_pods(client) == 1
 
     for suffix in ("", "-wal", "-shm"):
         os.unlink(f"{path}{suffix}")
     assert set(refusals(server)) == {Unavailable}
     with pytest.raises(Unavailable, match="put it back, or restart the server"):
-        client.node_table(consistency=NEWEST)
+        client.get_node_table(consistency=NEWEST)
     with pytest.raises(Unavailable, match="put it back, or restart the server"):
-        client.accept_store("default")
+        client.accept_store("default", client.get_cluster().cluster.store_identity)
     with Load([server.address], writers=0) as load:
         load.until_read()
     assert load.unread == []
     server.end()
     assert not path.exists()
     again = call(serve(f"sqlite://{path}", "--workers", str(workers)))
-    again.apply([pod("after")])
+    again.apply_objects([pod("after")])
     assert stored_pods(again) == {"after"}
 
 
@@ -92,7 +92,7 @@ def test_another_file_is_another_identity(serve, call, path, workers, left):
     other = other_file(serve, call, path, "theirs")
     server = loaded(serve, call, path, "--workers", str(workers), "--http", "127.0.0.1:0")
     client = call(server)
-    client.apply([pod("before")])
+    client.apply_objects([pod("before")])
     assert counted_pods(client) == 1
     if not left:
         os.unlink(f"{path}-wal")
@@ -100,14 +100,14 @@ def test_another_file_is_another_identity(serve, call, path, workers, left):
     other.rename(path)
 
     # While the old file's -wal and -shm are still there, a worker says that it is to be retried.
-    assert set(refusals(server)) <= {IdentityChanged, *([Unavailable] if left else [])}
+    assert set(refusals(server)) <= {StoreIdentityChanged, *([Unavailable] if left else [])}
     until(partial(changed, client), "the status says so")
-    assert set(refusals(server)) == {IdentityChanged}
-    with pytest.raises(IdentityChanged):
-        client.node_table(consistency=NEWEST)
+    assert set(refusals(server)) == {StoreIdentityChanged}
+    with pytest.raises(StoreIdentityChanged):
+        client.get_node_table(consistency=NEWEST)
     with Load([server.address], writers=0) as load:
         load.until_read()
-        client.accept_store("default")
+        client.accept_store("default", client.get_cluster().cluster.store_identity)
         for number in range(CALLS):
             with client_of(server.address) as each:
                 until(partial(written, each, f"after-{number}"), "it is accepted")
@@ -120,14 +120,14 @@ def test_another_file_is_another_identity(serve, call, path, workers, left):
 
 
 def changed(client) -> bool:
-    return any(cluster.identity_changed for cluster in client.clusters().clusters)
+    return any(cluster.identity_changed for cluster in client.list_clusters())
 
 
 def written(client, name: str) -> bool:
     """Whether a pod was written; a worker may need a moment to hear what was accepted."""
     try:
-        client.apply([pod(name)])
-    except (IdentityChanged, Unavailable):
+        client.apply_objects([pod(name)])
+    except (StoreIdentityChanged, Unavailable):
         return False
     return True
 
@@ -136,7 +136,7 @@ def written(client, name: str) -> bool:
 def test_a_removed_log_loses_nothing_that_was_acknowledged(serve, call, path, begun_anew):
     server = serve(f"sqlite://{path}")
     client = call(server)
-    client.apply([*zones(), pod("before")])
+    client.apply_objects([*zones(), pod("before")])
     assert counted_pods(client) == 1
     os.unlink(f"{path}-wal")
     if begun_anew:
@@ -148,5 +148,5 @@ def test_a_removed_log_loses_nothing_that_was_acknowledged(serve, call, path, be
     server.end()
     again = call(serve(f"sqlite://{path}"))
     assert stored_pods(again) == {"before"}
-    again.apply([pod("after")])
+    again.apply_objects([pod("after")])
     assert stored_pods(again) == {"before", "after"}

@@ -10,21 +10,21 @@ import pytest
 from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.redis_topologies import promote, replica_of
 from tests.servers import until
-from topospread_client.answers import Kind
-from topospread_client.errors import (
-    IdentityChanged,
+from topospread_client import (
+    Consistency,
+    Kind,
     NotFound,
     RevisionUnavailable,
+    StoreIdentityChanged,
     Unavailable,
 )
-from topospread_client.requests import Consistency
 
 
 def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve, call):
     forgetful = start_redis()
     two = [serve(forgetful.url, "--http", "127.0.0.1:0") for _ in range(2)]
     clients = [call(server) for server in two]
-    clients[0].apply([*zones(), pod("web-0")])
+    clients[0].apply_objects([*zones(), pod("web-0")])
     assert [counted_pods(client) for client in clients] == [1, 1]
 
     with Load([server.address for server in two], writers=0) as load:
@@ -33,17 +33,17 @@ def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve
         for server, client in zip(two, clients, strict=True):
             until(partial(changed, client), "it is noticed")
             assert 'store_identity_changed{cluster="default"} 1.0' in server.get("/metrics")[1]
-            with pytest.raises(IdentityChanged, match="topospread store accept"):
-                client.apply([pod("web-1")])
+            with pytest.raises(StoreIdentityChanged, match="topospread store accept"):
+                client.apply_objects([pod("web-1")])
         load.until_read()
-        with pytest.raises(IdentityChanged):
-            clients[0].node_table(consistency=NEWEST)
+        with pytest.raises(StoreIdentityChanged):
+            clients[0].get_node_table(consistency=NEWEST)
         # Decisions go on from what was known, until somebody says that the new store is meant.
-        assert [answer.nodes for answer in map(nodes_of, clients)] == [3, 3]
-        clients[0].accept_store("default")
-        revision = clients[1].apply(zones()).revision
+        assert [answer.node_count for answer in map(nodes_of, clients)] == [3, 3]
+        clients[0].accept_store("default", clients[0].get_cluster().cluster.store_identity)
+        revision = clients[1].apply_objects(zones()).revision
         for client in clients:
-            client.node_table(consistency=Consistency(at_least_as_fresh=revision))
+            client.get_node_table(consistency=Consistency(at_least_as_fresh=revision))
             assert (counted_pods(client), changed(client)) == (0, False)
     assert {type(error).__name__ for error in load.unread} <= {"NotFound"}
 
@@ -51,54 +51,54 @@ def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve
 def test_who_only_writes_does_not_fill_an_emptied_store(start_redis, serve, call):
     forgetful = start_redis()
     client = call(serve(forgetful.url))
-    client.apply([*zones(), pod("web-0")])
+    client.apply_objects([*zones(), pod("web-0")])
 
     forgetful.kill()
     forgetful.start()
-    with pytest.raises(IdentityChanged, match="topospread store accept"):
-        client.apply([pod("web-1")])
+    with pytest.raises(StoreIdentityChanged, match="topospread store accept"):
+        client.apply_objects([pod("web-1")])
     with pytest.raises(NotFound):
-        client.node_table()
-    with pytest.raises(IdentityChanged):
-        client.apply([pod("web-1")])
+        client.get_node_table()
+    with pytest.raises(StoreIdentityChanged):
+        client.apply_objects([pod("web-1")])
 
     # Full lists of each kind make any history the truth.
-    client.replace(Kind.NODE, zones())
-    with pytest.raises(IdentityChanged):
-        client.apply([pod("web-1")])
-    client.accept_store("default")
-    client.apply([pod("web-1")])
+    client.replace_objects(Kind.NODE, zones())
+    with pytest.raises(StoreIdentityChanged):
+        client.apply_objects([pod("web-1")])
+    client.accept_store("default", client.get_cluster().cluster.store_identity)
+    client.apply_objects([pod("web-1")])
     assert stored_pods(client) == {"web-1"}
 
 
 def test_keys_that_are_gone_from_redis_are_not_taken_for_an_empty_list(start_redis, serve, call):
     server = start_redis()
     follows = call(serve(server.url))
-    follows.apply([*zones(), pod("web-0")])
-    assert follows.node_table().names == ("n-a", "n-b", "n-c")
+    follows.apply_objects([*zones(), pod("web-0")])
+    assert follows.get_node_table().node_names == ("n-a", "n-b", "n-c")
     with server.client() as redis:
         redis.delete("ts:{default}:node")
 
     starts = call(serve(server.url))
     with pytest.raises(Unavailable, match="are gone from Redis"):
-        starts.node_table(consistency=NEWEST)
+        starts.get_node_table(consistency=NEWEST)
     for client in (starts, follows):
         with pytest.raises(Unavailable, match="are gone from Redis"):
-            client.apply([pod("web-1")])
-    assert follows.node_table().names == ("n-a", "n-b", "n-c")
+            client.apply_objects([pod("web-1")])
+    assert follows.get_node_table().node_names == ("n-a", "n-b", "n-c")
 
-    follows.drop_cluster("default")
-    follows.apply(zones())
+    follows.delete_cluster("default")
+    follows.apply_objects(zones())
     until(partial(followed, starts, 0), "it is loaded again")
-    assert starts.node_table().names == ("n-a", "n-b", "n-c")
+    assert starts.get_node_table().node_names == ("n-a", "n-b", "n-c")
 
 
 def changed(client) -> bool:
-    return any(cluster.identity_changed for cluster in client.clusters().clusters)
+    return any(cluster.identity_changed for cluster in client.list_clusters())
 
 
 def nodes_of(client):
-    (cluster,) = client.clusters().clusters
+    (cluster,) = client.list_clusters()
     return cluster
 
 
@@ -112,16 +112,16 @@ def test_a_promoted_replica_that_lacks_the_last_writes(start_redis, serve, call,
     replica = replica_of(master, start_redis)
     two = [serve(master.url), serve(master.url)]
     clients = [call(server) for server in two]
-    clients[0].apply([*zones(), *(pod(f"kept-{n}") for n in range(10))])
+    clients[0].apply_objects([*zones(), *(pod(f"kept-{n}") for n in range(10))])
     with master.client() as client:
         assert client.wait(1, 60_000) == 1
     promote(replica)
-    lost = [clients[0].apply([pod(f"lost-{n}")]).revision for n in range(5)]
+    lost = [clients[0].apply_objects([pod(f"lost-{n}")]).revision for n in range(5)]
     assert [counted_pods(client) for client in clients] == [15, 15]
     if instead:
         elsewhere = call(serve(replica.url))
         for number in range(instead):
-            elsewhere.apply([pod(f"new-{number}")])
+            elsewhere.apply_objects([pod(f"new-{number}")])
 
     # What the replica has takes the master's place, at its address.
     with replica.client() as client:
@@ -136,9 +136,9 @@ def test_a_promoted_replica_that_lacks_the_last_writes(start_redis, serve, call,
             assert stored_pods(client) == expected
             for revision in lost:
                 with pytest.raises(RevisionUnavailable):
-                    client.node_table(consistency=Consistency(at_least_as_fresh=revision))
-        late = clients[1].apply([pod("late")]).revision
-        clients[0].node_table(consistency=Consistency(at_least_as_fresh=late))
+                    client.get_node_table(consistency=Consistency(at_least_as_fresh=revision))
+        late = clients[1].apply_objects([pod("late")]).revision
+        clients[0].get_node_table(consistency=Consistency(at_least_as_fresh=late))
         assert [counted_pods(client) for client in clients] == [len(expected) + 1] * 2
     assert load.unread == []
 
@@ -154,10 +154,10 @@ def followed(client, pods: int) -> bool:
 def test_who_waits_for_a_lost_write_is_told_at_once(start_redis, serve, call):
     master = start_redis(options={"appendonly": "no"})
     client = call(serve(master.url))
-    client.apply(zones())
+    client.apply_objects(zones())
     with master.client() as redis:
         redis.save()
-    lost = client.apply([pod("lost")]).revision
+    lost = client.apply_objects([pod("lost")]).revision
     master.kill()
     master.start()
 
@@ -168,7 +168,7 @@ def test_who_waits_for_a_lost_write_is_told_at_once(start_redis, serve, call):
 
 def refused(client, consistency) -> bool:
     try:
-        client.node_table(consistency=consistency)
+        client.get_node_table(consistency=consistency)
     except RevisionUnavailable:
         return True
     except Unavailable:

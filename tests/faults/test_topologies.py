@@ -16,8 +16,7 @@ from tests.redis_topologies import (
     is_node,
 )
 from tests.servers import until
-from topospread_client.client import Client
-from topospread_client.errors import DeadlineExceeded, Unavailable
+from topospread_client import Client, DeadlineExceeded, Unavailable
 
 
 @pytest.mark.faults
@@ -34,9 +33,9 @@ def test_a_cluster_of_three_masters_loses_one_and_has_it_back(start_redis, serve
 
     for name in names:
         with client(0, name) as at:
-            at.apply([*zones(), pod("web-0")])
+            at.apply_objects([*zones(), pod("web-0")])
         with client(1, name) as at:
-            assert at.node_table().names == ("n-a", "n-b", "n-c")
+            assert at.get_node_table().node_names == ("n-a", "n-b", "n-c")
     homes = {name: next(node for node in nodes if is_node(node, name)) for name in names}
     assert len(set(map(id, homes.values()))) == 3
     victim = homes[names[0]]
@@ -44,12 +43,12 @@ def test_a_cluster_of_three_masters_loses_one_and_has_it_back(start_redis, serve
     victim.kill()
     for name in names:
         with client(1, name) as at:
-            assert len(at.node_table().names) == 3
+            assert len(at.get_node_table().node_names) == 3
             if homes[name] is victim:
                 with pytest.raises((Unavailable, DeadlineExceeded)):
-                    at.apply([pod("web-1")])
+                    at.apply_objects([pod("web-1")])
             else:
-                at.apply([pod("web-1")])
+                at.apply_objects([pod("web-1")])
     victim.start()
     began = time.monotonic()
     for name in names:
@@ -65,7 +64,7 @@ def test_a_cluster_of_three_masters_loses_one_and_has_it_back(start_redis, serve
 
 def applied(client: Client, name: str) -> bool:
     try:
-        client.apply([pod(name)])
+        client.apply_objects([pod(name)])
     except (Unavailable, DeadlineExceeded):
         return False
     return True

@@ -2,7 +2,7 @@
 
 `python -m tests.fuzz.abandoned` prints it: seconds of CPU of the server's process from the moment
 at which the callers have gone, or the deadline has passed, until the process is idle; and how long
-somebody else's Evaluates took meanwhile.
+somebody else's calls of EvaluatePod took meanwhile.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from topospread.cli.bench import planner, questions
 from topospread.cli.bench.cluster import HOSTNAME, ZONE, Size, app_name, namespace_of
 from topospread.cli.bench.processes import server
 from topospread.cli.bench.stores import filled_store
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import (
-    kubernetes_pb2,
-    placement_pb2,
-    planner_pb2,
-    rank_pb2,
+    common_pb2,
+    deletion_order_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
     rebalance_pb2,
 )
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -57,8 +58,8 @@ class Spent:
     Attributes:
         codes: how their calls ended, and how many did so.
         cpu: seconds of the server's process after they had gone.
-        slowest: milliseconds of the slowest Evaluate of somebody else meanwhile.
-        answered: how many such Evaluates were answered.
+        slowest: milliseconds of the slowest EvaluatePod of somebody else meanwhile.
+        answered: how many of those were answered.
     """
 
     codes: Mapping[str, int]
@@ -81,12 +82,14 @@ def unlike(pods: int) -> Iterator[kubernetes_pb2.Pod]:
         yield pod
 
 
-def batch(pods: int) -> pb.BatchEvaluateRequest:
+def batch(pods: int) -> pb.BatchEvaluatePodsRequest:
     """A batch that takes some tenths of a second on thousands of nodes."""
-    return pb.BatchEvaluateRequest(pods=unlike(pods))
+    return pb.BatchEvaluatePodsRequest(
+        pods=[common_pb2.PodSource(object=pod) for pod in unlike(pods)]
+    )
 
 
-def explain() -> pb.ExplainRequest:
+def explain() -> pb.ExplainPodRequest:
     """A pod with many constraints that fits nowhere: advice is sought for each."""
     pod = questions.incoming()[0]
     for number in range(40):
@@ -97,49 +100,51 @@ def explain() -> pb.ExplainRequest:
             when_unsatisfiable="DoNotSchedule",
             label_selector=kubernetes_pb2.LabelSelector(match_labels={"app": app_name(number % 9)}),
         )
-    return pb.ExplainRequest(pod=pod)
+    return pb.ExplainPodRequest(pod=common_pb2.PodSource(object=pod))
 
 
-def place() -> placement_pb2.PlaceRequest:
+def place() -> placement_service_pb2.PlacePodRequest:
     """A place among all nodes."""
     (pod,) = unlike(1)
     pod.spec.node_selector.clear()
-    return placement_pb2.PlaceRequest(pod=pod)
+    return placement_service_pb2.PlacePodRequest(pod=common_pb2.PodSource(object=pod))
 
 
-def simulate() -> planner_pb2.SimulateRequest:
+def simulate() -> planner_service_pb2.SimulateRequest:
     """Ten thousand pods."""
-    return planner_pb2.SimulateRequest(pod=questions.incoming()[0], replicas=10_000)
+    request = planner_service_pb2.SimulateRequest()
+    request.pods.add(replicas=10_000).pod.object.CopyFrom(questions.incoming()[0])
+    return request
 
 
-def rank() -> planner_pb2.RankForDeletionRequest:
+def rank() -> planner_service_pb2.RankDeletionsRequest:
     """All pods of a namespace."""
     keys = (ZONE, HOSTNAME)
-    constraints = [rank_pb2.RankConstraint(topology_key=key) for key in keys]
-    return planner_pb2.RankForDeletionRequest(
+    constraints = [deletion_order_pb2.RankConstraint(topology_key=key) for key in keys]
+    return planner_service_pb2.RankDeletionsRequest(
         namespace=namespace_of(0),
         label_selector=kubernetes_pb2.LabelSelector(),
         constraints=constraints,
     )
 
 
-def rebalance() -> planner_pb2.PlanRebalanceRequest:
+def rebalance() -> planner_service_pb2.PlanRebalanceRequest:
     """All pods over zones."""
-    request = planner_pb2.PlanRebalanceRequest(
-        settings=planner.OVER_ZONES.message(),
-        filters=rebalance_pb2.EvictionFilters(bare_pods=True),
+    request = planner_service_pb2.PlanRebalanceRequest(
+        settings=planner.OVER_ZONES.message("settings"),
+        filters=rebalance_pb2.EvictionFilters(evict_bare_pods=True),
     )
-    request.search_time.FromSeconds(60)
+    request.search_timeout.FromSeconds(60)
     return request
 
 
 LONG: Final[Mapping[str, Callable[[], Message]]] = {
-    "SpreadEngine/BatchEvaluate": lambda: batch(400),
-    "SpreadEngine/Explain": explain,
-    "Placement/Place": place,
-    "Planner/Simulate": simulate,
-    "Planner/RankForDeletion": rank,
-    "Planner/PlanRebalance": rebalance,
+    "DecisionService/BatchEvaluatePods": lambda: batch(400),
+    "DecisionService/ExplainPod": explain,
+    "PlacementService/PlacePod": place,
+    "PlannerService/Simulate": simulate,
+    "PlannerService/RankDeletions": rank,
+    "PlannerService/PlanRebalance": rebalance,
 }
 """Calls that take long on thousands of nodes, by method."""
 
@@ -163,7 +168,7 @@ def abandoned(
     """
     requests = [LONG[method]().SerializeToString() for _ in range(calls)]
     with Peer(running.address) as other:
-        other.engine.Evaluate(one(), timeout=PATIENCE)
+        other.engine.EvaluatePod(one(), timeout=PATIENCE)
         with Peer(running.address) as peer:
             begin: Any = peer.channel.unary_unary(_SERVICES + method)
             futures = [begin.future(each, timeout=deadline or PATIENCE) for each in requests]
@@ -183,18 +188,18 @@ def abandoned(
     return Spent(dict(codes), round(spent, 2), round(max(taken) * 1e3, 1), len(taken))
 
 
-def one() -> pb.EvaluateRequest:
+def one() -> pb.EvaluatePodRequest:
     """A question that costs little."""
-    return pb.EvaluateRequest(pod=questions.incoming()[0])
+    return pb.EvaluatePodRequest(pod=common_pb2.PodSource(object=questions.incoming()[0]))
 
 
 def _beside(running: Running, other: Peer) -> list[float]:
-    """Seconds of somebody's Evaluates until the server does nothing else."""
+    """Seconds of somebody's calls of EvaluatePod until the server does nothing else."""
     taken: list[float] = []
     idle = 0
     while idle < 2:
         begun = time.monotonic()
-        other.engine.Evaluate(one(), timeout=PATIENCE)
+        other.engine.EvaluatePod(one(), timeout=PATIENCE)
         taken.append(time.monotonic() - begun)
         before = running.cpu()
         time.sleep(IDLE)

@@ -19,14 +19,15 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.fuzz.found import Found, resident
 from tests.fuzz.mutation import mutated_bytes, mutated_message
 from tests.servers import Peer, evaluate_request, incoming, node, pod, two_zones
-from topospread_client.manifests import pod_from_manifest
+from topospread.generated.cluster_autoscaler import expander_pb2
+from topospread_client import pod_from_manifest
 from topospread_proto.v1 import (
-    cluster_state_pb2,
-    expander_pb2,
-    feed_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    cluster_state_service_pb2,
+    common_pb2,
+    decision_service_pb2,
+    lease_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
 )
 
 if TYPE_CHECKING:
@@ -39,11 +40,11 @@ SAMPLES: Final = Path(__file__).parents[1] / "samples"
 """What a real kube-scheduler and a real cluster-autoscaler sent."""
 
 FILES: Final = (
-    spread_engine_pb2,
-    cluster_state_pb2,
-    placement_pb2,
-    planner_pb2,
-    feed_pb2,
+    decision_service_pb2,
+    cluster_state_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    lease_service_pb2,
     expander_pb2,
 )
 FAULTS: Final = {"INTERNAL", "UNKNOWN", "DATA_LOSS"}
@@ -97,7 +98,7 @@ class Campaign:
         if not method.client_streaming:
             raws = raws[:1]
         stub: Any = peer.channel.stream_stream(path)
-        lasts = method.name == "Watch"
+        lasts = method.name == "WatchObjects"
         call = stub(iter(raws), timeout=WATCH if lasts else DEADLINE)
         try:
             for _ in call:
@@ -158,8 +159,10 @@ class Campaign:
         """A cluster that no mutation writes to is judged as ever."""
         peer.apply(*two_zones(), cluster="untouched")
         answer = peer.evaluate(cluster="untouched")
-        if (answer.nodes, answer.feasible) != (3, 1):
-            self.found.faults.append(f"untouched: {answer.feasible} of {answer.nodes} nodes")
+        if (answer.node_count, answer.feasible_node_count) != (3, 1):
+            self.found.faults.append(
+                f"untouched: {answer.feasible_node_count} of {answer.node_count} nodes"
+            )
 
 
 _ARGUMENTS: Final[tuple[dict[str, Any], ...]] = (
@@ -173,19 +176,33 @@ def _example(kind: type[Message], random: Random) -> Message:
     """A valid request of a kind, as far as one is known."""
     given = pod_from_manifest(incoming())
     examples: dict[str, Message] = {
-        "EvaluateRequest": evaluate_request(top_k=3),
-        "ApplyRequest": cluster_state_pb2.ApplyRequest(objects=[node("n", "a"), pod("p", "n")]),
-        "PlaceRequest": placement_pb2.PlaceRequest(pod=given),
-        "ReserveRequest": placement_pb2.ReserveRequest(pod=given, node="b1"),
-        "ReleaseRequest": placement_pb2.ReleaseRequest(name="incoming"),
-        "PreFilterRequest": spread_engine_pb2.PreFilterRequest(pod=given, with_counts=True),
-        "FilterRequest": spread_engine_pb2.FilterRequest(pod=given),
-        "ScoreRequest": spread_engine_pb2.ScoreRequest(pod=given),
-        "BatchEvaluateRequest": spread_engine_pb2.BatchEvaluateRequest(pods=[given, given]),
-        "ExplainRequest": spread_engine_pb2.ExplainRequest(pod=given),
+        "EvaluatePodRequest": evaluate_request(top_k=3),
+        "ApplyObjectsRequest": cluster_state_service_pb2.ApplyObjectsRequest(
+            objects=[node("n", "a"), pod("p", "n")]
+        ),
+        "PlacePodRequest": placement_service_pb2.PlacePodRequest(
+            pod=common_pb2.PodSource(object=given)
+        ),
+        "ReserveNodeRequest": placement_service_pb2.ReserveNodeRequest(
+            pod=common_pb2.PodSource(object=given), node="b1"
+        ),
+        "ReleaseReservationRequest": placement_service_pb2.ReleaseReservationRequest(
+            pod=common_pb2.PodReference(name="incoming")
+        ),
+        "PreFilterRequest": decision_service_pb2.PreFilterRequest(
+            pod=common_pb2.PodSource(object=given), with_counts=True
+        ),
+        "FilterRequest": decision_service_pb2.FilterRequest(pod=common_pb2.PodSource(object=given)),
+        "ScoreRequest": decision_service_pb2.ScoreRequest(pod=common_pb2.PodSource(object=given)),
+        "BatchEvaluatePodsRequest": decision_service_pb2.BatchEvaluatePodsRequest(
+            pods=[common_pb2.PodSource(object=given)] * 2
+        ),
+        "ExplainPodRequest": decision_service_pb2.ExplainPodRequest(
+            pod=common_pb2.PodSource(object=given)
+        ),
         "BestOptionsRequest": expander_pb2.BestOptionsRequest.FromString(_OPTIONS),
-        "EvaluateStreamRequest": spread_engine_pb2.EvaluateStreamRequest(
-            id=random.getrandbits(8), request=evaluate_request()
+        "StreamEvaluatePodsRequest": decision_service_pb2.StreamEvaluatePodsRequest(
+            id=random.getrandbits(8), evaluate=evaluate_request()
         ),
     }
     message = kind()

@@ -1,9 +1,9 @@
 """Lists that are cut while they are sent: whoever cuts, and when, nothing that was stored is lost.
 
-Each try sends a Replace of other nodes than those that are stored, and cuts it at a random message
-and moment. Half of the tries never send their commit; the others go on while they are cut, so that
-the commit may still arrive. What is stored afterwards must be what was stored before, or the whole
-list if its commit was sent.
+Each try sends a ReplaceObjects of other nodes than those that are stored, and cuts it at a random
+message and moment. Half of the tries never send their commit; the others go on while they are cut,
+so that the commit may still arrive. What is stored afterwards must be what was stored before, or
+the whole list if its commit was sent.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from tests.redis_server import ROOT, RedisProcess, default_redis_binary
 from tests.relays import Relay
 from tests.servers import PATIENCE, Peer, ServerProcess, node, until
 from tests.telemetry.expositions import samples, value
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.requests import Consistency
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_client import Client, Consistency, Kind
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +71,7 @@ class Sender:
     """The messages of a list, up to the one at which it is cut.
 
     Args:
-        messages: of a whole Replace.
+        messages: of a whole ReplaceObjects.
         at: which of them is not sent before `there` is set.
         waits: whether it stays there until `over` is set, and sends no more.
         breaks: seconds after which it fails there; None: it does not.
@@ -83,7 +82,7 @@ class Sender:
 
     def __init__(
         self,
-        messages: Sequence[pb.ReplaceRequest],
+        messages: Sequence[pb.ReplaceObjectsRequest],
         at: int,
         *,
         waits: bool,
@@ -97,7 +96,7 @@ class Sender:
         self._waits = waits
         self._breaks = breaks
 
-    def __iter__(self) -> Iterator[pb.ReplaceRequest]:
+    def __iter__(self) -> Iterator[pb.ReplaceObjectsRequest]:
         for number, message in enumerate(self._messages):
             if number == self._at:
                 self.tell("there")
@@ -218,7 +217,7 @@ class Cuts:
         self,
         kind: str,
         address: str,
-        messages: Sequence[pb.ReplaceRequest],
+        messages: Sequence[pb.ReplaceObjectsRequest],
         at: int,
         moment: float,
         *,
@@ -231,7 +230,7 @@ class Cuts:
         with Peer(address) as peer:
             # A deadline begins before the message is reached, which takes some milliseconds.
             timeout = moment + 0.01 if kind == "deadline" else PATIENCE
-            call = peer.state.Replace.future(iter(sender), timeout=timeout)
+            call = peer.state.ReplaceObjects.future(iter(sender), timeout=timeout)
             sender.there.wait(timeout)
             until(begun, "the server has begun the call")
             if kind not in {"deadline", "error of the sender"}:
@@ -282,7 +281,8 @@ class Cuts:
     def _names(self) -> set[str]:
         newest = Consistency(fully_consistent=True)
         return {
-            each.node.metadata.name for each in self._client.list(Kind.NODE, consistency=newest)
+            each.node.metadata.name
+            for each in self._client.list_objects(Kind.NODE, consistency=newest)
         }
 
     def _metrics(self) -> bytes:
@@ -295,11 +295,12 @@ class Cuts:
         return bool(value(self._metrics(), "topospread_busy_calls", pool="state"))
 
     def _ended(self) -> float:
-        """Replaces that have ended on the server, in whatever way."""
+        """Calls of ReplaceObjects that have ended on the server, in whatever way."""
         return sum(
             many
             for (name, labels), many in samples(self._metrics()).items()
-            if name == "topospread_calls_total" and ("method", "ClusterState/Replace") in labels
+            if name == "topospread_calls_total"
+            and ("method", "ClusterStateService/ReplaceObjects") in labels
         )
 
     def _settle(self, before: float, seconds: float) -> None:
@@ -312,20 +313,20 @@ class Cuts:
             time.sleep(0.005)
 
 
-def messages_of(names: Sequence[str], chance: random.Random) -> list[pb.ReplaceRequest]:
-    """A Replace of nodes with these names, in batches of one to ten."""
+def messages_of(names: Sequence[str], chance: random.Random) -> list[pb.ReplaceObjectsRequest]:
+    """A ReplaceObjects of nodes with these names, in batches of one to ten."""
     nodes = []
     for name in names:
         made = node(name, "a")
         made.node.metadata.annotations["padding"] = PADDING
         nodes.append(made)
-    messages = [pb.ReplaceRequest(start=pb.ReplaceStart(kind=pb.KIND_NODE))]
+    messages = [pb.ReplaceObjectsRequest(start=pb.ReplaceStart(kind=common_pb2.KIND_NODE))]
     while nodes:
         size = chance.randint(1, 10)
-        messages.append(pb.ReplaceRequest(batch=pb.ReplaceBatch(objects=nodes[:size])))
+        messages.append(pb.ReplaceObjectsRequest(batch=pb.ReplaceBatch(objects=nodes[:size])))
         del nodes[:size]
     commit = pb.ReplaceCommit(object_count=len(names))
-    return [*messages, pb.ReplaceRequest(commit=commit)]
+    return [*messages, pb.ReplaceObjectsRequest(commit=commit)]
 
 
 def code_of(call: Any) -> str:
@@ -373,7 +374,7 @@ def client_to_be_killed(address: str, at: str, waits: str, *names: str) -> None:
     messages = messages_of(names, random.Random(at))
     sender = Speaking(messages, min(int(at), len(messages) - 1), waits=waits == "1")
     with Peer(address) as peer:
-        call = peer.state.Replace.future(iter(sender), timeout=PATIENCE)
+        call = peer.state.ReplaceObjects.future(iter(sender), timeout=PATIENCE)
         sender.tell(code_of(call))
 
 

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from tests.fuzz.mutation import mutated_bytes, mutated_message
 from topospread.store import values
-from topospread_proto.v1 import kubernetes_pb2
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
     from random import Random

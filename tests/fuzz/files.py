@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import subprocess
@@ -34,7 +35,7 @@ VERBS: Final[tuple[tuple[str, ...], ...]] = (
     ("explain", "-o", "json"),
     ("simulate",),
     ("simulate", "--no-validate"),
-    ("rank", "--count", "1"),
+    ("rank-deletions", "--delete-count", "1"),
 )
 ENDS: Final = {0, 1, 2}
 """Done, no node fits, bad input: nothing else may come of a file."""
@@ -108,13 +109,21 @@ class Files:
         self.found.codes[f"{arguments[0]} {code}"] += 1
         if code not in ENDS:
             self._fault(f"{arguments[0]} ended {code}: {err}", content)
-        elif code == 2 and "topospread: " not in err and "not found" not in out:
+        elif code == 2 and not _complains(arguments, err) and "not found" not in out:
             self._fault(f"{arguments[0]} says {err[:200]!r}", content)
         elif "Traceback" in err or _UNPRINTABLE.search(out + err):
             self._fault(f"{arguments[0]} prints {(out + err)[:1000]!r}", content)
 
     def _fault(self, what: str, content: bytes) -> None:
         self.found.faults.append(f"{what}: {content[:2000]!r}")
+
+
+def _complains(arguments: Sequence[str], err: str) -> bool:
+    """Whether a command says what is wrong: to a program with a last line of JSON."""
+    if "json" not in arguments:
+        return "topospread: " in err
+    last = json.loads(err.splitlines()[-1])
+    return last["kind"] == "Error" and bool(last["error"]["message"].strip())
 
 
 def _here(arguments: Sequence[str]) -> tuple[int, str, str]:

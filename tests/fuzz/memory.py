@@ -31,7 +31,8 @@ from tests.access.callers import AccessFile
 from tests.fuzz import attacker
 from tests.fuzz.attacker import Line
 from tests.servers import Peer, ServerProcess, evaluate_request, node, pod, two_zones
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,10 +41,10 @@ MIB: Final = 1 << 20
 CHECK: Final = "/grpc.health.v1.Health/Check"
 WATCH: Final = "/grpc.health.v1.Health/Watch"
 REFLECT: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
-EVALUATE: Final = "/topospread.v1.SpreadEngine/Evaluate"
-APPLY: Final = "/topospread.v1.ClusterState/Apply"
-LIST: Final = "/topospread.v1.ClusterState/List"
-STATE_WATCH: Final = "/topospread.v1.ClusterState/Watch"
+EVALUATE: Final = "/topospread.v1.DecisionService/EvaluatePod"
+APPLY: Final = "/topospread.v1.ClusterStateService/ApplyObjects"
+LIST: Final = "/topospread.v1.ClusterStateService/ListObjects"
+STATE_WATCH: Final = "/topospread.v1.ClusterStateService/WatchObjects"
 UNKNOWN: Final = "/nothing.Nothing/Nothing"
 LONG: Final = 15 * MIB
 
@@ -202,19 +203,19 @@ def long_bodies(target: Target, many: int) -> int:
 
 
 def long_evaluates(target: Target, many: int) -> int:
-    """Evaluates with messages of 15 MiB, whose last byte does not come."""
+    """Calls of EvaluatePod with messages of 15 MiB, whose last byte does not come."""
     return _calls(target, EVALUATE, attacker.plain(LONG, 1), many, 50, credential=True)
 
 
 def packed_evaluates(target: Target, many: int) -> int:
-    """Evaluates of 15 kB that unpack to 15 MiB."""
+    """Calls of EvaluatePod of 15 kB that unpack to 15 MiB."""
     message = evaluate_request().SerializeToString()
     return _calls(target, EVALUATE, attacker.packed(LONG, message), many, 100, credential=True)
 
 
 def untaken_lists(target: Target, many: int) -> int:
     """Lists of some 3 MiB that are not taken."""
-    request = pb.ListRequest(kind=pb.KIND_POD, page_size=5000).SerializeToString()
+    request = pb.ListObjectsRequest(kind=common_pb2.KIND_POD, page_size=5000).SerializeToString()
     body = attacker.short(request)
     lines = [target.line(0) for _ in range(6)]
     for number in range(many):
@@ -229,13 +230,13 @@ def untaken_lists(target: Target, many: int) -> int:
 
 def untaken_watches(target: Target, many: int) -> int:
     """Watches from the beginning, which are not taken."""
-    request = pb.WatchRequest(revision=target.revision).SerializeToString()
+    request = pb.WatchObjectsRequest(revision=target.revision).SerializeToString()
     body = attacker.short(request)
     return _calls(target, STATE_WATCH, body, many, 100, takes=0, credential=True)
 
 
 def untaken_evaluates(target: Target, many: int) -> int:
-    """Evaluates whose answers are not taken."""
+    """Calls of EvaluatePod whose answers are not taken."""
     body = attacker.short(evaluate_request().SerializeToString())
     return _calls(target, EVALUATE, body, many, 1000, takes=0, credential=True)
 
@@ -385,8 +386,8 @@ def loaded(peer: Peer, bearer: Any, pods: int = 5000) -> None:
         one.pod.metadata.labels.update(labels)
         objects.append(one)
     for at in range(0, len(objects), 500):
-        request = pb.ApplyRequest(objects=objects[at : at + 500])
-        peer.state.Apply(request, timeout=60.0, metadata=bearer)
+        request = pb.ApplyObjectsRequest(objects=objects[at : at + 500])
+        peer.state.ApplyObjects(request, timeout=60.0, metadata=bearer)
 
 
 def attacked(
@@ -428,12 +429,14 @@ def attacked(
         target = Target(server.address, http, pids, header, context)
         peer = stack.enter_context(Peer(server.address, credentials))
         metadata = (("authorization", bearer),)
-        request = pb.ApplyRequest(objects=two_zones())
-        target.revision = peer.state.Apply(request, timeout=60.0, metadata=metadata).revision
+        request = pb.ApplyObjectsRequest(objects=two_zones())
+        target.revision = peer.state.ApplyObjects(
+            request, timeout=60.0, metadata=metadata
+        ).meta.revision
         if attack in (untaken_lists, untaken_watches, at_once):
             loaded(peer, metadata)
         for _ in range(50):
-            peer.engine.Evaluate(evaluate_request(), timeout=60.0, metadata=metadata)
+            peer.engine.EvaluatePod(evaluate_request(), timeout=60.0, metadata=metadata)
         target.forget()
         before = target.resident()
         with Witness(target, peer.channel) as witness:

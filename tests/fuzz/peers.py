@@ -17,7 +17,7 @@ from topospread.cli.bench import http2
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-EVALUATE: Final = "/topospread.v1.SpreadEngine/Evaluate"
+EVALUATE: Final = "/topospread.v1.DecisionService/EvaluatePod"
 PAGE: Final = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
 BATCH: Final = 200
 
@@ -109,11 +109,12 @@ class Crowd:
     def _answers(self, caller: Peer) -> None:
         """Others are served."""
         try:
-            feasible = caller.engine.Evaluate(evaluate_request(), timeout=PATIENCE).feasible
+            answer = caller.engine.EvaluatePod(evaluate_request(), timeout=PATIENCE)
         except grpc.RpcError as error:
             self.found.faults.append(f"a caller beside them: {error.code()} {error.details()}")
         else:
             self.found.codes["answers to others"] += 1
+            feasible = answer.feasible_node_count
             if feasible != 1:
                 self.found.faults.append(f"a caller beside them: {feasible} nodes")
 
@@ -181,7 +182,7 @@ def _reached(server: ServerProcess) -> bool:
     """Whether a newcomer of each kind is served."""
     try:
         with Peer(server.address) as late:
-            late.engine.Evaluate(evaluate_request(), timeout=PATIENCE)
+            late.engine.EvaluatePod(evaluate_request(), timeout=PATIENCE)
         return server.get("/livez")[0] == 200
     except (grpc.RpcError, OSError):
         return False

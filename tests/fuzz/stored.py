@@ -13,16 +13,16 @@ from tests.fuzz.damage import Damaged, RedisDamage, SqliteDamage
 from tests.fuzz.found import Found, resident
 from tests.servers import Peer, evaluate_request, incoming, node, pod, served, two_zones
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread_client.manifests import object_from_manifest, pod_from_manifest
-from topospread_proto.v1 import cluster_state_pb2 as state_pb
+from topospread_client import object_from_manifest, pod_from_manifest
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import (
     common_pb2,
-    placement_pb2,
-    placement_pb2_grpc,
-    planner_pb2,
-    planner_pb2_grpc,
+    placement_service_pb2,
+    placement_service_pb2_grpc,
+    planner_service_pb2,
+    scenario_pb2,
 )
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DEADLINE: Final = 30.0
 WATCH: Final = 0.05
-ALLOWED: Final = {"DATA_LOSS": {"Get"}, "DEADLINE_EXCEEDED": {"Watch"}}
+ALLOWED: Final = {"DATA_LOSS": {"GetObject"}, "DEADLINE_EXCEEDED": {"WatchObjects"}}
 """Codes that mean a fault, but for these calls."""
 
 FAULTS: Final = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "DEADLINE_EXCEEDED"}
@@ -87,7 +87,7 @@ class Stored:
             self._start(cluster, lambda late, name: self._expect(late, name, "put right"))
         for text in self._log.taken():
             self._fault(text)
-        _code(lambda: peer.state.DropCluster(state_pb.DropClusterRequest(cluster=cluster)))
+        _code(lambda: peer.state.DeleteCluster(state_pb.DeleteClusterRequest(cluster=cluster)))
 
     def _start(self, cluster: str, then: Callable[[Peer, str], None]) -> None:
         """A server that begins with what the store holds now."""
@@ -110,10 +110,10 @@ class Stored:
 
         def ask() -> None:
             nonlocal answer
-            answer = peer.engine.Evaluate(request, timeout=DEADLINE)
+            answer = peer.engine.EvaluatePod(request, timeout=DEADLINE)
 
         code = _code(ask)
-        if code != "OK" or (answer.nodes, answer.feasible) != (3, 1):
+        if code != "OK" or (answer.node_count, answer.feasible_node_count) != (3, 1):
             self._fault(f"{what}: {code} {answer}")
 
     def _fault(self, what: str) -> None:
@@ -154,42 +154,85 @@ def _load(peer: Peer, cluster: str) -> None:
     made = object_from_manifest(service)
     assert made is not None, "its kind is known"
     peer.apply(*two_zones(), made, cluster=cluster)
-    placements: Any = placement_pb2_grpc.PlacementStub(peer.channel)
+    placements: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
     held = pod_from_manifest({**incoming(), "metadata": {"name": "held", "labels": {"app": "x"}}})
-    placements.Reserve(placement_pb2.ReserveRequest(cluster=cluster, pod=held, node="a1"))
+    placements.ReserveNode(
+        placement_service_pb2.ReserveNodeRequest(
+            cluster=cluster, pod=common_pb2.PodSource(object=held), node="a1"
+        )
+    )
     # The log says more than one thing of an object.
     peer.apply(pod("web-9", "b1"), cluster=cluster)
-    keys = [state_pb.ObjectReference(kind=state_pb.KIND_POD, namespace="default", name="web-9")]
-    peer.state.Delete(state_pb.DeleteRequest(cluster=cluster, objects=keys), timeout=DEADLINE)
-    peer.engine.Evaluate(evaluate_request(cluster=cluster, consistency=NEWEST), timeout=DEADLINE)
+    keys = [state_pb.ObjectReference(kind=common_pb2.KIND_POD, namespace="default", name="web-9")]
+    peer.state.DeleteObjects(
+        state_pb.DeleteObjectsRequest(cluster=cluster, objects=keys), timeout=DEADLINE
+    )
+    peer.engine.EvaluatePod(evaluate_request(cluster=cluster, consistency=NEWEST), timeout=DEADLINE)
 
 
 def _calls(peer: Peer, cluster: str) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Calls of every kind that looks at the store or at what was read from it."""
     given = pod_from_manifest(incoming())
-    placements: Any = placement_pb2_grpc.PlacementStub(peer.channel)
-    planner: Any = planner_pb2_grpc.PlannerStub(peer.channel)
-    state, engine = peer.state, peer.engine
-    kinds = {state_pb.KIND_POD: "web-0", state_pb.KIND_NODE: "a1", state_pb.KIND_SERVICE: "s"}
+    placements: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
+    state, engine, planner = peer.state, peer.engine, peer.planner
+    kinds = {common_pb2.KIND_POD: "web-0", common_pb2.KIND_NODE: "a1", common_pb2.KIND_SERVICE: "s"}
     asked: list[tuple[str, Any, Any]] = [
-        ("Evaluate", engine, evaluate_request(cluster=cluster)),
-        ("Evaluate", engine, evaluate_request(cluster=cluster, consistency=NEWEST)),
-        ("Explain", engine, engine_pb.ExplainRequest(cluster=cluster, pod=given)),
+        ("EvaluatePod", engine, evaluate_request(cluster=cluster)),
+        ("EvaluatePod", engine, evaluate_request(cluster=cluster, consistency=NEWEST)),
+        (
+            "ExplainPod",
+            engine,
+            engine_pb.ExplainPodRequest(cluster=cluster, pod=common_pb2.PodSource(object=given)),
+        ),
         *(
-            ("Get", state, state_pb.GetRequest(cluster=cluster, kind=kind, name=name))
+            ("GetObject", state, state_pb.GetObjectRequest(cluster=cluster, kind=kind, name=name))
             for kind, name in kinds.items()
         ),
-        *(("List", state, state_pb.ListRequest(cluster=cluster, kind=kind)) for kind in kinds),
+        *(
+            ("ListObjects", state, state_pb.ListObjectsRequest(cluster=cluster, kind=kind))
+            for kind in kinds
+        ),
         ("ListClusters", state, state_pb.ListClustersRequest()),
-        ("NodeTable", state, state_pb.NodeTableRequest(cluster=cluster)),
-        ("Apply", state, state_pb.ApplyRequest(cluster=cluster, objects=[pod("more", "b1")])),
-        ("Apply", state, state_pb.ApplyRequest(cluster=cluster, objects=[node("a1", "a")])),
-        ("ListReservations", placements, placement_pb2.ListReservationsRequest(cluster=cluster)),
-        ("Place", placements, placement_pb2.PlaceRequest(cluster=cluster, pod=given)),
-        ("Release", placements, placement_pb2.ReleaseRequest(cluster=cluster, name="held")),
-        ("Simulate", planner, planner_pb2.SimulateRequest(cluster=cluster, pod=given)),
-        ("PlanRebalance", planner, planner_pb2.PlanRebalanceRequest(cluster=cluster)),
-        ("Evaluate", engine, evaluate_request(cluster=cluster, consistency=NEWEST)),
+        ("GetNodeTable", state, state_pb.GetNodeTableRequest(cluster=cluster)),
+        (
+            "ApplyObjects",
+            state,
+            state_pb.ApplyObjectsRequest(cluster=cluster, objects=[pod("more", "b1")]),
+        ),
+        (
+            "ApplyObjects",
+            state,
+            state_pb.ApplyObjectsRequest(cluster=cluster, objects=[node("a1", "a")]),
+        ),
+        (
+            "ListReservations",
+            placements,
+            placement_service_pb2.ListReservationsRequest(cluster=cluster),
+        ),
+        (
+            "PlacePod",
+            placements,
+            placement_service_pb2.PlacePodRequest(
+                cluster=cluster, pod=common_pb2.PodSource(object=given)
+            ),
+        ),
+        (
+            "ReleaseReservation",
+            placements,
+            placement_service_pb2.ReleaseReservationRequest(
+                cluster=cluster, pod=common_pb2.PodReference(name="held")
+            ),
+        ),
+        (
+            "Simulate",
+            planner,
+            planner_service_pb2.SimulateRequest(
+                cluster=cluster,
+                pods=[scenario_pb2.PodsToPlace(pod=common_pb2.PodSource(object=given))],
+            ),
+        ),
+        ("PlanRebalance", planner, planner_service_pb2.PlanRebalanceRequest(cluster=cluster)),
+        ("EvaluatePod", engine, evaluate_request(cluster=cluster, consistency=NEWEST)),
     ]
     for name, stub, request in asked:
         yield (
@@ -198,8 +241,8 @@ def _calls(peer: Peer, cluster: str) -> Iterator[tuple[str, Callable[[], Any]]]:
                 request, timeout=DEADLINE
             ),
         )
-    watch = state_pb.WatchRequest(cluster=cluster)
-    yield "Watch", lambda: list(state.Watch(watch, timeout=WATCH))
+    watch = state_pb.WatchObjectsRequest(cluster=cluster)
+    yield "WatchObjects", lambda: list(state.WatchObjects(watch, timeout=WATCH))
 
 
 def _code(call: Callable[[], Any]) -> str:

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from tests.servers import PATIENCE, Peer, evaluate_request, served, two_zones, until
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 CODE = grpc.StatusCode
 
@@ -27,22 +27,24 @@ def test_calls_that_are_given_up_at_once_leave_nothing_behind(server):
     with Peer(server.address) as flood, Peer(server.address) as peer:
         for _ in range(10):
             calls = [
-                flood.engine.Evaluate.future(evaluate_request(), timeout=PATIENCE)
+                flood.engine.EvaluatePod.future(evaluate_request(), timeout=PATIENCE)
                 for _ in range(200)
             ]
             for call in calls:
                 call.cancel()
-            assert peer.evaluate().feasible == 1
+            assert peer.evaluate().feasible_node_count == 1
         pools = server._pools.named().values()
         until(lambda: not any(pool.depth or pool.busy for pool in pools), "all are done")
 
 
 def test_streams_that_nobody_reads_hold_up_nobody(server):
     with Peer(server.address) as lazy, Peer(server.address) as peer:
-        watches = [lazy.state.Watch(pb.WatchRequest(), timeout=PATIENCE) for _ in range(20)]
+        watches = [
+            lazy.state.WatchObjects(pb.WatchObjectsRequest(), timeout=PATIENCE) for _ in range(20)
+        ]
         for _ in range(50):
             peer.apply(*two_zones())
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
         for watch in watches:
             watch.cancel()
 
@@ -52,9 +54,9 @@ def test_headers_without_end_are_refused(server, count):
     flood = tuple((f"x-{number}", "y" * (60_000 // count)) for number in range(count))
     with Peer(server.address) as peer:
         with pytest.raises(grpc.RpcError) as refused:
-            peer.engine.Evaluate(evaluate_request(), metadata=flood, timeout=PATIENCE)
+            peer.engine.EvaluatePod(evaluate_request(), metadata=flood, timeout=PATIENCE)
         assert refused.value.code() in {CODE.RESOURCE_EXHAUSTED, CODE.UNAVAILABLE}
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
 
 
 def test_a_packed_message_is_bounded_by_what_it_unpacks_to(server):
@@ -64,11 +66,11 @@ def test_a_packed_message_is_bounded_by_what_it_unpacks_to(server):
         grpc.insecure_channel(server.address, compression=grpc.Compression.Gzip) as channel,
         Peer(server.address) as peer,
     ):
-        call: Any = channel.unary_unary("/topospread.v1.SpreadEngine/Evaluate")
+        call: Any = channel.unary_unary("/topospread.v1.DecisionService/EvaluatePod")
         with pytest.raises(grpc.RpcError) as refused:
             call(bomb, timeout=PATIENCE)
         assert refused.value.code() is CODE.RESOURCE_EXHAUSTED
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
 
 
 def test_a_token_with_a_nul_is_no_request(server):
@@ -77,7 +79,7 @@ def test_a_token_with_a_nul_is_no_request(server):
         raw.sendall(b"GET /livez HTTP/1.1\r\nhost: x\r\nauthorization: Bearer a\0b\r\n\r\n")
         assert raw.recv(4096).startswith(b"HTTP/1.1 400 ")
     with Peer(server.address) as peer:
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
 
 
 def test_hundreds_of_silent_connections_hold_up_nobody(server):
@@ -87,7 +89,7 @@ def test_hundreds_of_silent_connections_hold_up_nobody(server):
             for _ in range(150):
                 opened.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
         with Peer(server.address) as peer:
-            assert peer.evaluate().feasible == 1
+            assert peer.evaluate().feasible_node_count == 1
 
 
 def test_garbage_on_a_connection_ends_that_connection_alone(server):
@@ -120,4 +122,4 @@ def test_garbage_on_a_connection_ends_that_connection_alone(server):
             ):
                 raw.sendall(piece)
         answer: Any = peer.evaluate()
-        assert answer.feasible == 1
+        assert answer.feasible_node_count == 1

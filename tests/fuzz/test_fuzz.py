@@ -7,7 +7,7 @@ import pytest
 
 from tests.fuzz.campaign import Campaign
 from tests.servers import PATIENCE, Peer, served, two_zones
-from topospread_proto.v1 import planner_pb2, planner_pb2_grpc
+from topospread_proto.v1 import planner_service_pb2, planner_service_pb2_grpc
 
 MIB = 1 << 20
 
@@ -31,23 +31,23 @@ def test_a_short_campaign_finds_nothing():
 def planner():
     with served() as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
-        yield planner_pb2_grpc.PlannerStub(peer.channel)
+        yield planner_service_pb2_grpc.PlannerServiceStub(peer.channel)
 
 
-@pytest.mark.parametrize("replicas", [10_000_000, 2**32 - 1])
+@pytest.mark.parametrize("replicas", [10_000_000, 2**31 - 1])
 def test_more_replicas_than_can_be_simulated_are_refused_before_they_are_named(planner, replicas):
-    request = planner_pb2.SimulateRequest(replicas=replicas)
-    request.pod.metadata.name = "web"
+    request = planner_service_pb2.SimulateRequest()
+    request.pods.add(replicas=replicas).pod.object.metadata.name = "web"
     with pytest.raises(grpc.RpcError) as refused:
         planner.Simulate(request, timeout=PATIENCE)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "replicas: at most" in str(refused.value.details())
+    assert "pods: at most" in str(refused.value.details())
 
 
 def test_more_nodes_than_can_be_simulated_are_refused_before_they_are_named(planner):
-    request = planner_pb2.SimulateRequest()
-    request.pod.metadata.name = "web"
-    group = request.changes.add_nodes.add(count=2**32 - 1)
+    request = planner_service_pb2.SimulateRequest()
+    request.pods.add().pod.object.metadata.name = "web"
+    group = request.scenario.changes.add_node_groups.add(node_count=2**31 - 1)
     group.template.metadata.name = "node"
     with pytest.raises(grpc.RpcError) as refused:
         planner.Simulate(request, timeout=PATIENCE)
@@ -59,9 +59,9 @@ def test_more_nodes_than_can_be_simulated_are_refused_before_they_are_named(plan
     [(-(2**63), 64), (0, -1), (-1, 0), (2**63 - 1, 0), (253_402_300_800, 0)],
 )
 def test_a_time_that_cannot_be_is_an_invalid_argument(planner, seconds, nanos):
-    request = planner_pb2.RankForDeletionRequest()
-    request.now.seconds, request.now.nanos = seconds, nanos
+    request = planner_service_pb2.RankDeletionsRequest()
+    request.evaluation_time.seconds, request.evaluation_time.nanos = seconds, nanos
     with pytest.raises(grpc.RpcError) as refused:
-        planner.RankForDeletion(request, timeout=PATIENCE)
+        planner.RankDeletions(request, timeout=PATIENCE)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "now" in str(refused.value.trailing_metadata())
+    assert "evaluationTime" in str(refused.value.trailing_metadata())

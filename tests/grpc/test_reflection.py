@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,9 +16,9 @@ from topospread.access.refusals import Refusals
 from topospread.transports.grpc.executor import StreamExecutor
 from topospread.transports.grpc.reflection import reflection_handlers
 from topospread.transports.grpc.standard import Door
-from topospread_proto.v1 import spread_engine_pb2
+from topospread_proto.v1 import decision_service_pb2
 
-SERVICE = spread_engine_pb2.DESCRIPTOR.services_by_name["SpreadEngine"].full_name
+SERVICE = decision_service_pb2.DESCRIPTOR.services_by_name["DecisionService"].full_name
 
 
 @pytest.fixture
@@ -49,15 +51,39 @@ def test_the_services_are_listed(ask):
 @pytest.mark.parametrize(
     ("symbol", "file"),
     [
-        (SERVICE, "spread_engine.proto"),
-        (f"{SERVICE}.Evaluate", "spread_engine.proto"),
-        ("topospread.v1.EvaluateRequest", "spread_engine.proto"),
-        ("topospread.v1.Code", "common.proto"),
+        (SERVICE, "decision_service.proto"),
+        (f"{SERVICE}.EvaluatePod", "decision_service.proto"),
+        ("topospread.v1.EvaluatePodRequest", "decision_service.proto"),
+        ("topospread.v1.VerdictCode", "common.proto"),
     ],
 )
 def test_the_file_of_a_symbol_is_found_whatever_kind_it_is(ask, symbol, file):
     files = ask(file_containing_symbol=symbol).file_descriptor_response.file_descriptor_proto
-    assert FileDescriptorProto.FromString(files[0]).name == f"topospread_proto/v1/{file}"
+    assert FileDescriptorProto.FromString(files[0]).name == f"topospread/v1/{file}"
+
+
+def test_every_field_has_its_name_in_json(ask):
+    """grpcurl prints the names that it is told, and violations name fields as JSON does."""
+    found = ask(file_containing_symbol=SERVICE).file_descriptor_response.file_descriptor_proto
+    files = [FileDescriptorProto.FromString(each) for each in found]
+    names = dict(json_names([message for file in files for message in file.message_type]))
+    assert names["EvaluatePodResponse.feasible_node_count"] == "feasibleNodeCount"
+    assert names["FeatureGatesEntry.key"] == "key"
+    assert [field for field, name in names.items() if not name] == []
+
+
+def json_names(messages):
+    for message in messages:
+        for field in message.field:
+            yield f"{message.name}.{field.name}", field.json_name
+        yield from json_names(message.nested_type)
+
+
+def test_the_reasons_of_errors_are_found_though_no_method_has_them():
+    """In a process of its own: whatever else was imported here is found as well."""
+    find = "descriptor_pool.Default().FindFileContainingSymbol('topospread.v1.ErrorReason')"
+    modules = "from google.protobuf import descriptor_pool; import topospread.app.server"
+    subprocess.run([sys.executable, "-c", f"{modules}; {find}"], check=True)
 
 
 @pytest.mark.parametrize("symbol", [f"{SERVICE}.Nothing", "topospread.v1.Nothing", ""])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from tests.servers import PATIENCE, ZONE, Peer
-from topospread_client.manifests import object_from_manifest
+from topospread_client import object_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

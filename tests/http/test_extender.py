@@ -29,8 +29,8 @@ from topospread.checkpoints import LONG, checkpoint
 from topospread.service.extend import filter_candidates
 from topospread.transports.grpc.pool import LONG_DECISIONS
 from topospread.transports.http import extender_verbs
-from topospread_proto.v1 import placement_pb2
-from topospread_proto.v1.placement_pb2_grpc import PlacementStub
+from topospread_proto.v1 import placement_service_pb2
+from topospread_proto.v1.placement_service_pb2_grpc import PlacementServiceStub
 
 NAMES = [f"n{number:04}" for number in range(6)]
 """The nodes of the samples: two a zone."""
@@ -338,9 +338,9 @@ def zone_of(name):
 
 def held_pods(scheduler):
     """The names of the pods that places are held for."""
-    stub = PlacementStub(scheduler.peer.channel)
-    answer = stub.ListReservations(placement_pb2.ListReservationsRequest())
-    return [reservation.name for reservation in answer.reservations]
+    stub = PlacementServiceStub(scheduler.peer.channel)
+    answer = stub.ListReservations(placement_service_pb2.ListReservationsRequest())
+    return [reservation.pod.name for reservation in answer.reservations]
 
 
 # ------------------------------ HTTP
@@ -447,7 +447,7 @@ def test_failures_are_counted_by_verb_and_kind(fresh):
     exposed = fresh.http.get("/metrics").content
     for method, code in (
         ("Extender/filter", "INVALID_ARGUMENT"),
-        ("Extender/other", "NOT_FOUND"),
+        ("Extender/other", "UNIMPLEMENTED"),
         ("Extender/filter", "NOT_FOUND"),
     ):
         assert value(exposed, "topospread_calls_total", method=method, code=code) == 1

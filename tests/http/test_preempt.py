@@ -8,8 +8,8 @@ import pytest
 
 from tests.http.extender_client import HOST, Scheduler, node, pod, spreading
 from tests.servers import ZONE, at_least, served
-from topospread_client.manifests import object_from_manifest, pod_from_manifest
-from topospread_proto.v1 import common_pb2, spread_engine_pb2
+from topospread_client import object_from_manifest, pod_from_manifest
+from topospread_proto.v1 import common_pb2, decision_service_pb2
 
 NODES = ("a1", "a2", "b1", "c1")
 
@@ -140,14 +140,15 @@ def test_it_says_what_evaluate_says_of_removed_pods(scheduler, key):
 
 
 def fits_without(scheduler, asked, name, victims):
-    removed = [common_pb2.PodOnNode(pod=pod_from_manifest(p), node=name) for p in victims]
-    request = spread_engine_pb2.EvaluateRequest(
-        pod=pod_from_manifest(asked),
+    sources = [common_pb2.PodSource(object=pod_from_manifest(each)) for each in victims]
+    removed = [common_pb2.PodOnNode(pod=each, node=name) for each in sources]
+    request = decision_service_pb2.EvaluatePodRequest(
+        pod=common_pb2.PodSource(object=pod_from_manifest(asked)),
         remove_pods=removed,
-        nodes=common_pb2.NodeSelection(names=[name]),
+        candidates=common_pb2.NodeSelection(names=common_pb2.NodeNames(names=[name])),
         consistency=at_least(scheduler.peer.apply(*[object_from_manifest(node("bare"))])),
     )
-    return scheduler.peer.engine.Evaluate(request).feasible == 1
+    return scheduler.peer.engine.EvaluatePod(request).feasible_node_count == 1
 
 
 @pytest.mark.parametrize(

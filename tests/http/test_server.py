@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from tests.servers import PATIENCE
 from tests.telemetry.expositions import value
+from topospread.codec.error_details import UNEXPECTED
 from topospread.config.certificates import PemFiles
 from topospread.errors import ConfigError
 from topospread.telemetry.metrics import Metrics
@@ -103,10 +104,10 @@ def test_head_works_for_probes_that_use_it(client):
 
 
 def test_metrics_are_exposed_in_the_format_asked_for(client, served):
-    served.metrics.call("SpreadEngine/Evaluate").done("OK", 0.001)
+    served.metrics.call("DecisionService/EvaluatePod").done("OK", 0.001)
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=")
-    labels = {"method": "SpreadEngine/Evaluate", "code": "OK"}
+    labels = {"method": "DecisionService/EvaluatePod", "code": "OK"}
     assert value(answer.content, "topospread_calls_total", **labels) == 1
     answer = client.get("/metrics", headers={"accept": "application/openmetrics-text"})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
@@ -137,7 +138,8 @@ def test_what_is_not_there(client, method, path, code):
 def test_a_failure_tells_the_caller_nothing(client):
     answer = client.get("/fail")
     assert answer.status_code == 500
-    assert answer.text == "Internal Server Error"
+    assert answer.json()["Error"] == UNEXPECTED
+    assert "ZeroDivision" not in answer.text
 
 
 def chunks(size):

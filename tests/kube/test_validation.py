@@ -26,7 +26,7 @@ from topospread.kube.validation import (
 )
 from topospread.kube.violations import aggregated, violation_text, violations_text
 from topospread.spread.settings import FeatureGates
-from topospread_client.manifests import args_from_manifest
+from topospread_client import args_from_manifest
 
 
 def recorded_form(violations: list[FieldViolation]) -> list[Json]:

@@ -5,7 +5,7 @@ from typing import Any
 from topospread.codec.cluster import node_from_proto, workload_from_proto
 from topospread.codec.pods import pod_from_proto
 from topospread.kube.objects import LabelSelector, Node, Pod, Workload
-from topospread_client.manifests import object_from_manifest, pod_from_manifest
+from topospread_client import object_from_manifest, pod_from_manifest
 
 Json = dict[str, Any]
 
@@ -23,7 +23,7 @@ def node(manifest: Json) -> Node:
 def workload(manifest: Json) -> Workload:
     message = object_from_manifest(manifest)
     assert message is not None
-    return workload_from_proto(getattr(message, message.WhichOneof("object") or ""))
+    return workload_from_proto(getattr(message, message.WhichOneof("content") or ""))
 
 
 def selector(manifest: Json | None) -> LabelSelector | None:

@@ -9,8 +9,7 @@ import yaml
 
 from tests.servers import served
 from topospread.cli.bench.kubernetes.objects import Objects
-from topospread_client.answers import Kind
-from topospread_client.client import Client
+from topospread_client import Client, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,11 +99,11 @@ class State:
         self.client = client
 
     def names(self, kind: Kind) -> set[str]:
-        return {self._content(one, kind).metadata.name for one in self.client.list(kind)}
+        return {self._content(one, kind).metadata.name for one in self.client.list_objects(kind)}
 
     def pods(self) -> dict[str, str]:
         """The node of each pod."""
-        found = [self._content(one, Kind.POD) for one in self.client.list(Kind.POD)]
+        found = [self._content(one, Kind.POD) for one in self.client.list_objects(Kind.POD)]
         return {pod.metadata.name: pod.spec.node_name for pod in found}
 
     @staticmethod

@@ -17,8 +17,7 @@ from tests.kubernetes.feeding import kubeconfig, pod, small_cluster
 from tests.kubernetes.test_feed import metric, of
 from tests.servers import served, until
 from topospread.cli.bench.kubernetes.server import ApiServer, Fault
-from topospread_client.answers import Kind
-from topospread_client.client import Client
+from topospread_client import Client, Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +66,9 @@ def test_it_is_fed_over_tls_and_survives_breaks(
             api.faults.append(Fault(of("pods"), cut_after=100))
             api.hang_up()
             objects.put(pod("web-2", "b1"))
-            until(lambda: len(list(client.list(Kind.POD))) == 3, "a change across the breaks")
+            until(
+                lambda: len(list(client.list_objects(Kind.POD))) == 3, "a change across the breaks"
+            )
             assert api.lists("pods") == 1
 
 

@@ -16,10 +16,7 @@ from topospread.cli.bench.kubernetes.objects import RESOURCES as REAL
 from topospread.cli.bench.kubernetes.objects import Objects
 from topospread.cli.bench.kubernetes.server import ApiServer, Asked, Fault
 from topospread.transports.kubernetes.resources import RESOURCES
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.errors import NotFound
-from topospread_client.requests import Consistency
+from topospread_client import Client, Consistency, Kind, NotFound, ResourceVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +72,7 @@ def test_every_kind_is_listed_and_decisions_rest_on_it(state: State) -> None:
     }
     asked = pod("web-2", topologySpreadConstraints=[constraint])
     newest = Consistency(fully_consistent=True)
-    assert state.client.evaluate(asked, consistency=newest).feasible == 3
+    assert state.client.evaluate_pod(asked, consistency=newest).feasible_node_count == 3
 
 
 def test_changes_are_followed(state: State, objects: Objects) -> None:
@@ -142,7 +139,7 @@ def test_what_is_no_whole_list_takes_nothing_away(tmp_path: Path) -> None:
     objects.put(*(node(f"n{number}") for number in range(25)))
     with ApiServer(objects, page=10) as api, fed(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "the first list")
-        before = state.client.get(Kind.NODE, "n0").revision
+        before = state.client.get_object(Kind.NODE, "n0").meta.revision
         marks: list[str] = []
 
         def mark() -> str:
@@ -168,8 +165,12 @@ def test_what_is_no_whole_list_takes_nothing_away(tmp_path: Path) -> None:
             assert not api.faults, what
             assert api.lists("nodes") > lists + 3, what
         told: list[tuple[str, bool]] = []
-        for changes in state.client.watch(revision=before, kinds=[Kind.NODE]):
-            told += [(change.name, change.object is not None) for change in changes.events]
+        for changes in state.client.watch_objects(revision=before, kinds=[Kind.NODE]):
+            told += [
+                (change.ref.name, change.object is not None)
+                for change in changes.events
+                if change.ref
+            ]
             if (marks[-1], True) in told:
                 break
         assert told == [(mark, True) for mark in marks]
@@ -272,7 +273,7 @@ def test_bookmarks_move_the_place_on(tmp_path: Path, objects: Objects) -> None:
 def test_heartbeats_are_not_written(tmp_path: Path, api: ApiServer, objects: Objects) -> None:
     with fed(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "all kinds listed")
-        before = state.client.node_table().revision
+        before = state.client.get_node_table().meta.revision
 
         def beat(made: dict[str, Any]) -> None:
             made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
@@ -281,16 +282,77 @@ def test_heartbeats_are_not_written(tmp_path: Path, api: ApiServer, objects: Obj
             objects.change("Node", "", name, beat)
         skipped = {"kind": "Node", "result": "skipped"}
         until(lambda: metric(server, "topospread_sync_changes_total", **skipped) == 3, "beats")
-        assert state.client.node_table().revision == before
         objects.change("Node", "", "a1", lambda made: made.update(spec={"unschedulable": True}))
-        until(lambda: state.client.node_table().revision != before, "a change that matters")
+        changes = state.client.watch_objects(revision=before, kinds=[Kind.NODE])
+        told = next(each for change in changes for each in change.events if each.object is not None)
+        assert told.object is not None
+        assert told.object.node.spec.unschedulable, "the first change that matters"
+        changes.close()
 
 
-def test_namespaces_can_be_left_out(tmp_path: Path, objects: Objects) -> None:
+def read_up_to(state: State) -> dict[Kind, int]:
+    """How far the feed says that it has read."""
+    observed = state.client.get_cluster().cluster.observed
+    return {each.kind: int(each.resource_version) for each in observed}
+
+
+def test_whoever_bound_a_pod_need_not_know_how_the_state_is_fed(
+    state: State, objects: Objects
+) -> None:
+    """It waits for the version that the API server told it, and the pod counts."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    asked = pod("next", topologySpreadConstraints=[constraint])
+    expected = {"a": 1, "b": 1}
+    for number in range(10):
+        zone, on = ("a", "a2") if number % 2 else ("b", "b1")
+        objects.put(pod(f"bound-{number}", on))
+        expected[zone] += 1
+        seen = ResourceVersion(Kind.POD, str(objects.version))
+        counted = state.client.pre_filter(
+            asked, with_counts=True, consistency=Consistency(not_older_than=[seen])
+        )
+        (constraint_state,) = counted.constraints
+        assert {each.value: each.pod_count for each in constraint_state.domain_counts} == expected
+        assert seen in counted.meta.observed
+
+
+def test_a_list_says_how_far_it_has_read(state: State, objects: Objects) -> None:
+    assert set(read_up_to(state)) == {kind for kind in Kind if kind is not Kind.RESERVATION}
+    assert max(read_up_to(state).values()) <= objects.version
+
+
+def test_heartbeats_that_are_not_written_are_read(state: State, objects: Objects) -> None:
+    """Who waits for a version that only a heartbeat reached would wait for a change to come."""
+
+    def beat(made: dict[str, Any]) -> None:
+        made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+
+    objects.change("Node", "", "a1", beat)
+    seen = ResourceVersion(Kind.NODE, str(objects.version))
+    newest = Consistency(not_older_than=[seen])
+    assert state.client.get_node_table(consistency=newest).meta.observed
+
+
+def test_bookmarks_are_read(tmp_path: Path, objects: Objects) -> None:
+    """Of a kind of which nothing changes nobody could wait for anything."""
+    with ApiServer(objects, bookmark_seconds=0.1) as api, fed(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        objects.put(pod("web-2", "a1"), pod("web-3", "a1"))
+        seen = ResourceVersion(Kind.SERVICE, str(objects.version))
+        newest = Consistency(not_older_than=[seen])
+        assert state.client.get_node_table(consistency=newest).meta.observed
+
+
+def test_namespaces_can_be_excluded(tmp_path: Path, objects: Objects) -> None:
     objects.put(pod("system", "a1", namespace="kube-system"))
     with (
         ApiServer(objects) as api,
-        fed(tmp_path, api, sync_leave_out="kube-system,other") as (state, server),
+        fed(tmp_path, api, sync_excluded_namespaces="kube-system,other") as (state, server),
     ):
         until(lambda: server.ready()[0], "all kinds listed")
         objects.put(pod("more", "a1", namespace="kube-system"), pod("web-2", "a1"))
@@ -337,6 +399,9 @@ def test_a_cluster_restored_from_a_backup_is_taken_as_it_is(
         api.faults += [Fault(of(plural), status=410) for plural in ("pods", "services")]
         until(lambda: state.pods() == {"web-0": "a1", "web-1": "a2"}, "the backup's pods")
         until(lambda: not state.names(Kind.SERVICE), "the backup's services")
+        # Else who waits for what comes after the backup would not wait at all.
+        read = read_up_to(state)
+        assert max(read[Kind.POD], read[Kind.SERVICE]) <= objects.version
 
 
 def test_a_cluster_that_was_dropped_is_filled_again(
@@ -344,7 +409,7 @@ def test_a_cluster_that_was_dropped_is_filled_again(
 ) -> None:
     with fed(tmp_path, api, sync_lease="1s") as (state, server):
         until(lambda: server.ready()[0], "all kinds listed")
-        state.client.drop_cluster("default")
+        state.client.delete_cluster("default")
         objects.put(pod("web-2", "b1"))
 
         def whole() -> bool:

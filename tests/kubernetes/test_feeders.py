@@ -16,9 +16,8 @@ from topospread.errors import Fenced
 from topospread.store.api import Key, Kind
 from topospread.transports.kubernetes.facts import Absence, read_fact
 from topospread.transports.kubernetes.resources import RESOURCES
-from topospread_client import answers
-from topospread_client import errors as client_errors
-from topospread_client.client import Client
+from topospread_client import Client, Consistency, InvalidRequest
+from topospread_client import Kind as Kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,26 +58,31 @@ def test_a_feeder_that_lost_the_lease_without_noticing_is_refused(tmp_path: Path
         assert old > 0
         assert present.hold(60) == 0
         former.replace(Kind.NODE, [fact], "1", force=False, fence=old)
-        former.leave()
+        former.leave(old)
         new = present.hold(60)
         assert new > old
         with pytest.raises(Fenced):
-            former.write([fact], [], fence=old)
+            former.write([fact], [], observed={}, fence=old)
         with pytest.raises(Fenced):
-            former.write([], [gone], fence=old)
+            former.write([], [gone], observed={}, fence=old)
         with pytest.raises(Fenced):
             former.replace(Kind.NODE, [], "2", force=False, fence=old)
-        present.write([fact], [gone], fence=new)
-        assert [one.node.metadata.name for one in client.list(answers.Kind.NODE)] == ["late"]
+        with pytest.raises(Fenced):
+            former.write([], [], observed={Kind.NODE: "99999"}, fence=old)
+        present.write([fact], [gone], observed={Kind.NODE: "7"}, fence=new)
+        newest = Consistency(fully_consistent=True)
+        (observed,) = client.get_node_table(consistency=newest).meta.observed
+        assert observed.resource_version == "7"
+        assert [one.node.metadata.name for one in client.list_objects(Kinds.NODE)] == ["late"]
 
 
 def test_a_lease_that_cannot_be_is_refused(tmp_path: Path) -> None:
     with served() as server, Client(server.address) as client:
         for holder, seconds in (("", 5.0), ("a/b", 5.0), ("one", 0.0), ("one", 7200.0)):
-            with pytest.raises(client_errors.InvalidRequest):
-                client.hold(holder, seconds)
-        first = client.hold("one", 60)
-        assert (first.held, first.holder) == (True, "one")
-        second = client.hold("two", 60)
-        assert (second.held, second.holder, second.fence) == (False, "one", first.fence)
-        assert 0 < second.left <= 60
+            with pytest.raises(InvalidRequest):
+                client.acquire_lease(holder, seconds)
+        first = client.acquire_lease("one", 60)
+        assert (first.acquired, first.lease.holder_identity) == (True, "one")
+        second = client.acquire_lease("two", 60)
+        assert (second.acquired, second.lease.holder_identity) == (False, "one")
+        assert 0 < second.lease.remaining <= 60

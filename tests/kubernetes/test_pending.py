@@ -17,7 +17,7 @@ from topospread.transports.kubernetes.api_server import ApiServer as Reached
 from topospread.transports.kubernetes.facts import Absence
 from topospread.transports.kubernetes.feed import Feed
 from topospread.transports.kubernetes.pending import Pending
-from topospread_client.client import Client
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +76,42 @@ def test_a_list_waits_for_what_was_taken_of_its_kind_and_drops_the_rest() -> Non
     assert pending.take(9) == [gone("c")]
 
 
+def test_what_was_read_is_told_when_all_changes_before_it_were_taken() -> None:
+    """Else somebody would be told that a pod counts which still waits here."""
+    pending = Pending(progress_seconds=0)
+    pending.add(gone("a"))
+    pending.add(gone("b"))
+    pending.read(Kind.POD, "7")
+    pending.read(Kind.NODE, "9")
+    assert list(pending.take(1)) == [gone("a")]
+    assert pending.observed() == {Kind.NODE: "9"}
+    assert list(pending.take(1)) == [gone("b")]
+    assert pending.observed() == {Kind.POD: "7"}
+    assert pending.observed() == {}, "once"
+
+
+def test_what_was_read_is_told_when_nothing_changes() -> None:
+    pending = Pending(progress_seconds=0)
+    pending.read(Kind.POD, "7")
+    pending.read(Kind.POD, "8")
+    assert list(pending.take(10)) == []
+    assert pending.observed() == {Kind.POD: "8"}
+
+
+def test_a_list_waits_until_what_was_read_before_it_is_told() -> None:
+    """Told after the list, it would stand for more than a restored API server has."""
+    pending = Pending(progress_seconds=0)
+    pending.read(Kind.POD, "7")
+    assert list(pending.take(10)) == []
+    assert pending.observed() == {Kind.POD: "7"}
+    pending.read(Kind.POD, "8")
+    with ThreadPoolExecutor(1) as listing:
+        dropped = listing.submit(pending.drop, Kind.POD)
+        pending.done()
+        dropped.result(20)
+    assert pending.observed() == {}
+
+
 def test_closing_lets_everybody_go() -> None:
     pending = Pending(most=1)
     pending.add(gone("a"))
@@ -103,7 +139,7 @@ def test_changes_wait_while_the_server_is_away(tmp_path: Path) -> None:
                 Reached(Access(kubeconfig(tmp_path, api.url))),
                 ClientSink(client, "feeder"),
                 lease=1.0,
-                left_out=(),
+                excluded_namespaces=(),
                 listed=listed.set,
                 stands_by=lambda: None,
             )

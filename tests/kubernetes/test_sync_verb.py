@@ -15,8 +15,7 @@ from tests.cli.processes import TOPOSPREAD, environment, run
 from tests.kubernetes.feeding import State, kubeconfig, node, pod, small_cluster
 from tests.servers import served, until
 from topospread.cli.bench.kubernetes.server import ApiServer
-from topospread_client.answers import Kind
-from topospread_client.client import Client
+from topospread_client import Client, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +68,7 @@ def test_once_lists_and_ends(tmp_path: Path) -> None:
         config = kubeconfig(tmp_path, api.url)
         said = run(
             "sync", "--once", "--address", server.address, "--kubeconfig", config,
-            "--leave-out", "default",
+            "--exclude-namespace", "default",
         )  # fmt: skip
         assert said.returncode == 0, said.stderr
         assert State(client).names(Kind.NODE) == {"a1", "a2", "b1"}

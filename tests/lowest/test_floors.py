@@ -27,7 +27,7 @@ NEWEST = ROOT / ".venv" / "bin" / "python"
 CALLER = """
 import importlib, json, pkgutil, sys
 import google.protobuf, topospread_proto.v1
-from topospread_client.client import Client
+from topospread_client import Client
 
 for module in pkgutil.iter_modules(topospread_proto.v1.__path__):
     importlib.import_module(f"topospread_proto.v1.{module.name}")
@@ -38,10 +38,10 @@ rule = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule
 pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"app": "web"}},
        "spec": {"topologySpreadConstraints": [rule]}}
 with Client(sys.argv[1], cluster=sys.argv[2]) as client:
-    written = client.apply([node])
-    with client.evaluate_stream() as stream:
-        streamed = stream.evaluate(pod).best
-    print(json.dumps([google.protobuf.__version__, client.evaluate(pod).best, streamed]))
+    written = client.apply_objects([node])
+    with client.stream_evaluate_pods() as stream:
+        streamed = stream.evaluate_pod(pod).best
+    print(json.dumps([google.protobuf.__version__, client.evaluate_pod(pod).best, streamed]))
 """
 
 

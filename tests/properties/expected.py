@@ -14,7 +14,7 @@ Verdict = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Expected:
-    """A whole judgement, as Evaluate gives it.
+    """A whole judgement, as EvaluatePod gives it.
 
     Attributes:
         pre_filter: the code.

@@ -1,4 +1,4 @@
-"""What Explain suggests lets the pod in: the reference model is asked about the state after it."""
+"""What ExplainPod suggests lets the pod in: the reference model is asked of the state after it."""
 
 from collections.abc import Iterator
 from copy import deepcopy

@@ -4,17 +4,16 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from tests.conformance.calls import OverGrpc
+from tests.conformance.calls import OverGrpc, label_of
 from tests.conformance.cases import Decision, differences
 from tests.properties.expected import Expected, answer_to, judgement_of
 from tests.properties.questions import Interview, at, interviews, odd_cases, plain_cases
 from tests.reference.histories import changed
 from tests.reference.strategies import cases, kind_of
-from topospread.spread.verdicts import Code
-from topospread_proto.v1.spread_engine_pb2 import EvaluateResponse
+from topospread_proto.v1.decision_service_pb2 import EvaluatePodResponse
 
 EVERY = 1000
-"""Best nodes that Evaluate names at most; no random cluster has so many."""
+"""Best nodes that EvaluatePod names at most; no random cluster has so many."""
 
 
 @given(case=kind_of(cases(), cases(), odd_cases()))
@@ -52,21 +51,24 @@ def test_plain_questions_after_every_change(server: OverGrpc, interview: Intervi
             for _ in range(2):
                 got = server.plain_evaluation(place, case.pod, EVERY)
                 agrees(got, judgement_of(case))
-                assert got.revision == place.revision
+                assert got.meta.revision == place.revision
 
 
-def agrees(got: EvaluateResponse, expected: Expected, best: int = EVERY) -> None:
+def agrees(got: EvaluatePodResponse, expected: Expected, best: int = EVERY) -> None:
     """Fail unless the answer says what is expected."""
-    assert Code(got.pre_filter.code).label == expected.pre_filter
+    assert label_of(got.pre_filter_verdict) == expected.pre_filter
     if expected.pre_score is not None:
-        assert Code(got.pre_score.code).label == expected.pre_score
-    judged = [((Code(v.status.code).label, tuple(v.status.reasons)), v.nodes) for v in got.verdicts]
+        assert label_of(got.pre_score_verdict) == expected.pre_score
+    judged = [
+        ((label_of(each.verdict), tuple(each.verdict.reasons)), each.node_count)
+        for each in got.verdict_counts
+    ]
     assert dict(judged) == expected.verdicts
     assert len(judged) == len(expected.verdicts)
     assert [nodes for _, nodes in judged] == sorted(expected.verdicts.values(), reverse=True)
-    assert got.nodes == expected.nodes
-    assert got.feasible == len(expected.top)
-    assert [(n.node, n.raw, n.normalized) for n in got.top] == expected.top[:best]
+    assert got.node_count == expected.nodes
+    assert got.feasible_node_count == len(expected.top)
+    assert [(n.node, n.raw, n.normalized) for n in got.top_nodes] == expected.top[:best]
     if expected.condition is None:
         assert (got.reason, got.message) == ("", "")
     else:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from tests.conformance.calls import OverGrpc
+from tests.conformance.calls import OverGrpc, label_of
 from tests.conformance.cases import Decision
 from tests.conformance.core import folded, pod_of, prepared
 from tests.conformance.objects import rules_of
@@ -15,12 +15,15 @@ from tests.properties.questions import odd_cases
 from tests.reference.objects import labels_of
 from tests.reference.snapshot import Snapshot as ReferenceSnapshot
 from tests.reference.strategies import cases, kind_of
+from topospread.kube.objects import DO_NOT_SCHEDULE
 from topospread.service.explaining.case import Case
 from topospread.service.explaining.explain import explained
 from topospread.service.explaining.findings import ConstraintFinding
 from topospread.service.fit import Fit
-from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS, Code
-from topospread_proto.v1.explain_pb2 import ConstraintExplanation
+from topospread.spread.constraints import Constraint
+from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS
+from topospread_proto.v1.common_pb2 import SpreadConstraint
+from topospread_proto.v1.explanation_pb2 import ConstraintExplanation
 
 EVERY = 1000
 SUCCESS = ("Success", ())
@@ -34,17 +37,31 @@ def case_of(decision: Decision, fit: Fit = Fit.SPREAD_ONLY) -> Case:
     return Case(snapshot, pod, rules, constraints, fit=fit, name=pod.name)
 
 
-def verdict_on(
-    constraints: Iterable[ConstraintFinding | ConstraintExplanation], labels: Mapping[str, str]
-) -> tuple[str, tuple[str, ...]]:
+Domains = Iterable[tuple[Constraint | SpreadConstraint, Mapping[str, bool]]]
+"""Constraints, each with its domains and whether it allows them."""
+
+
+def found_domains(found: Iterable[ConstraintFinding]) -> Domains:
+    """As the core has them."""
+    for each in found:
+        yield each.constraint, {domain.value: domain.allowed for domain in each.listed}
+
+
+def told_domains(told: Iterable[ConstraintExplanation]) -> Domains:
+    """As a server tells them."""
+    for each in told:
+        yield each.constraint, {domain.value: domain.allowed for domain in each.domains}
+
+
+def verdict_on(constraints: Domains, labels: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """Filter's verdict on a node, read off the explanation's domains."""
-    for constraint in constraints:
-        if not constraint.hard:
+    for constraint, allowed in constraints:
+        if constraint.when_unsatisfiable != DO_NOT_SCHEDULE:
             continue
         value, verdict = labels.get(constraint.topology_key), None
         if value is None:
             verdict = LABEL_MISSING
-        elif not next(d.allowed for d in constraint.listed if d.value == value):
+        elif not allowed[value]:
             verdict = TOO_SKEWED
         if verdict is not None:
             return VERDICTS[verdict].code.label, VERDICTS[verdict].reasons
@@ -68,7 +85,8 @@ def test_domains_have_the_verdicts_of_filter(decision: Decision) -> None:
         for name, verdict in expected.get("filter", {}).items()
     } or dict.fromkeys(nodes, SUCCESS)
     assert {
-        name: verdict_on(found.constraints, labels_of(node)) for name, node in nodes.items()
+        name: verdict_on(found_domains(found.constraints), labels_of(node))
+        for name, node in nodes.items()
     } == verdicts
     assert found.passing == Counter(verdicts.values())[SUCCESS]
     # Nothing but spreading was asked about.
@@ -84,11 +102,11 @@ def test_a_server_explains_by_domain_what_it_filters_by_node(
     if "newError" in answer:
         return
     found = server.explanation(decision, EVERY)
-    assert Code(found.status.code).label == answer["preFilter"]["code"]
+    assert label_of(found.verdict) == answer["preFilter"]["code"]
     for name, verdict in answer.get("filter", {}).items():
         labels = labels_of(ReferenceSnapshot(decision.cluster).nodes[name])
         expected = verdict["code"], tuple(verdict["reasons"])
-        assert verdict_on(found.constraints, labels) == expected
+        assert verdict_on(told_domains(found.constraints), labels) == expected
 
 
 @given(decision=kind_of(cases(), cases(), odd_cases()))
@@ -100,13 +118,14 @@ def test_the_score_of_a_domain_spans_its_nodes_scores(decision: Decision) -> Non
     scores = expected.get("normalized", {})
     nodes = ReferenceSnapshot(decision.cluster).nodes
     for constraint in explained(case_of(decision), EVERY).constraints:
-        if constraint.hard:
+        if constraint.constraint.when_unsatisfiable == DO_NOT_SCHEDULE:
             continue
         for domain in constraint.listed:
             here = [
                 scores[name]
                 for name, node in nodes.items()
-                if name in scores and labels_of(node).get(constraint.topology_key) == domain.value
+                if name in scores
+                and labels_of(node).get(constraint.constraint.topology_key) == domain.value
             ]
             assert domain.scores == ((min(here), max(here)) if here else None)
 
@@ -130,10 +149,10 @@ def test_a_finding_adds_up(decision: Decision) -> None:
         assert constraint.eligible_domains == len(eligible)
         assert constraint.eligible == sum(d.eligible for d in eligible)
         assert constraint.lowest_domains == sum(d.holds_minimum for d in listed)
-        if constraint.hard:
+        if constraint.constraint.when_unsatisfiable == DO_NOT_SCHEDULE:
             assert constraint.rejected_domains == sum(not d.allowed for d in listed)
             for domain in listed:
-                assert domain.allowed == (domain.skew <= constraint.max_skew)
+                assert domain.allowed == (domain.skew <= constraint.constraint.max_skew)
     if found.fitting:
         assert found.suggestions == ()
         assert found.message == ""

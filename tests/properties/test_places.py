@@ -22,7 +22,7 @@ from topospread.service.fit import Fit
 from topospread.service.place import Preference, place
 from topospread.service.reserve import reserve
 from topospread.store.api import Key, Kind, Remove
-from topospread_client.manifests import manifest_from_object, pod_from_manifest
+from topospread_client import manifest_from_object, pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The cases of RankForDeletion: data files, as manifests and as what must come out."""
+"""The cases of RankDeletions: data files, as manifests and as what must come out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Case:
     select: dict[str, str]
     constraints: list[Json]
     now: int
-    delete: int
+    delete: int | None
     order: list[str] | None
     levels: list[list[str]] | None
     ranks: dict[str, float] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def _case(item: Json) -> Case:
         select=item.get("select", {}),
         constraints=constraints,
         now=item.get("now", 0),
-        delete=item.get("delete", 0),
+        delete=item.get("delete"),
         order=None if order is None else order.split(),
         levels=None if levels is None else [level.split() for level in levels.split("|")],
         ranks=item.get("ranks", {}),

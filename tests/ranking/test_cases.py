@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.conformance.objects import object_of
+from tests.ranking.asking import kept
 from tests.ranking.cases import Case, cases
-from tests.servers import served
 from topospread.codec.candidates import EncodedPod
 from topospread.codec.cluster import node_from_proto
 from topospread.kube.selectors import selector_from_pairs
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.rank import KeptSpread, RankAsk, Ranks
 from topospread.spread.ranking import Strategy
-from topospread_client.client import Client
-from topospread_client.ranking import KeepSpread
-from topospread_client.requests import Consistency
+from topospread_proto.v1.deletion_order_pb2 import RankStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.ranking.asking import Ranker
     from tests.service.world import World
 
+NUMBERS = {each: RankStrategy.Value(f"RANK_STRATEGY_{each.name}") for each in Strategy}
 ALL = pytest.mark.parametrize("case", cases(), ids=str)
 
 
@@ -38,18 +35,6 @@ class Answer:
     ranks: dict[str, float]
     skews: list[int]
     best: str | None
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with served() as server:
-        yield server.address
-
-
-@pytest.fixture
-def client(address: str) -> Iterator[Client]:
-    with Client(address, cluster=f"test-{secrets.token_hex(6)}") as client:
-        yield client
 
 
 def check(case: Case, answer: Answer) -> None:
@@ -103,26 +88,29 @@ def test_the_core(case: Case, empty_world: World):
 
 @ALL
 @pytest.mark.parametrize("given", ["in the request", "in the state"])
-def test_grpc(case: Case, given: str, client: Client):
+def test_grpc(case: Case, given: str, ranker: Ranker):
     objects = [*case.nodes, *case.replica_sets, *case.pods]
-    revision = "" if given == "in the request" else client.apply(objects).revision
-    ranked = client.rank_for_deletion(
+    if given == "in the state":
+        ranker.apply(*objects)
+        objects = []
+    strategy = NUMBERS[Strategy(case.strategy)]
+    ranked = ranker.rank(
         case.select,
-        objects=[] if revision else objects,
-        constraints=[KeepSpread(e["key"], e.get("values", ())) for e in case.constraints],
-        delete=case.delete,
-        strategy=case.strategy,
-        now=datetime.fromtimestamp(case.now, UTC),
-        consistency=Consistency(at_least_as_fresh=revision) if revision else None,
+        objects,
+        constraints=[kept(e["key"], e.get("values", ())) for e in case.constraints],
+        delete_count=case.delete,
+        strategy=strategy,
+        evaluation_time=Timestamp(seconds=case.now),
     )
-    assert ranked.revision == revision
-    assert ranked.strategy == case.strategy
+    assert ranked.meta.revision == ranker.revision
+    assert ranked.strategy == strategy
+    best = {number: strategy.value for strategy, number in NUMBERS.items()}
     check(
         case,
         Answer(
-            [pod.name for pod in ranked.pods],
-            {pod.name: pod.rank for pod in ranked.pods},
-            [pod.skews[0] for pod in ranked.pods if pod.skews],
-            ranked.keeps_longest,
+            [each.pod.name for each in ranked.pods],
+            {each.pod.name: each.rank for each in ranked.pods},
+            [each.skews[0] for each in ranked.pods if each.skews],
+            best.get(ranked.keeps_longest),
         ),
     )

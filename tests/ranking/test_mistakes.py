@@ -2,130 +2,117 @@
 
 from __future__ import annotations
 
-import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from tests.ranking.asking import kept
 from tests.ranking.cases import pod
-from tests.servers import PATIENCE, ZONE, served
-from topospread_client.client import Client
-from topospread_client.errors import InvalidRequest, NotFound
-from topospread_client.ranking import KeepSpread
-from topospread_proto.v1 import planner_pb2
-from topospread_proto.v1.kubernetes_pb2 import LabelSelector, LabelSelectorRequirement
+from tests.servers import ZONE, violations
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, LabelSelectorRequirement
+from topospread_proto.v1.common_pb2 import DomainCount
+from topospread_proto.v1.deletion_order_pb2 import RANK_STRATEGY_UNSPECIFIED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.ranking.asking import Ranker
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {ZONE: "a"}}}
+NODE_B = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2", "labels": {ZONE: "b"}}}
 ODD = LabelSelector(match_expressions=[LabelSelectorRequirement(key="app", operator="Near")])
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with served() as server:
-        yield server.address
-
-
-@pytest.fixture
-def client(address: str) -> Iterator[Client]:
-    with Client(address, cluster=f"test-{secrets.token_hex(6)}") as client:
-        yield client
-
-
-def test_everything_wrong_is_said_at_once(client: Client):
+def test_everything_wrong_is_said_at_once(ranker: Ranker):
     nameless = {"apiVersion": "v1", "kind": "Pod", "metadata": {}}
-    with pytest.raises(InvalidRequest) as refused:
-        client.rank_for_deletion(
+    with pytest.raises(grpc.RpcError) as refused:
+        ranker.rank(
             ODD,
-            objects=[nameless, pod("a"), pod("a"), NODE, NODE],
-            constraints=[KeepSpread(""), KeepSpread("a b"), KeepSpread(ZONE, max_skew=-1)],
+            [nameless, pod("a"), pod("a"), NODE, NODE],
+            constraints=[kept(""), kept("a b"), kept(ZONE, max_skew=0)],
+            delete_count=-1,
+            strategy=9,
         )
-    assert [violation.field for violation in refused.value.violations] == [
-        "labelSelector",
+    assert [violation.field for violation in violations(refused.value)] == [
+        "labelSelector.matchExpressions[0].operator",
+        "strategy",
         "constraints[0].topologyKey",
         "constraints[1].topologyKey",
         "constraints[2].maxSkew",
+        "deleteCount",
         "pods[0].metadata.name",
         "pods[2].metadata.name",
         "nodes[1].metadata.name",
     ]
 
 
-def test_the_same_constraint_twice_is_refused(client: Client):
-    twice: list[KeepSpread | str] = [
-        KeepSpread(ZONE, ["a", "b"]),
-        KeepSpread(ZONE),
-        KeepSpread(ZONE, ["b", "a"]),
-        KeepSpread(ZONE, max_skew=2),
-        ZONE,
+def test_the_same_constraint_twice_is_refused(ranker: Ranker):
+    twice = [
+        kept(ZONE, ["a", "b"]),
+        kept(ZONE),
+        kept(ZONE, ["b", "a"]),
+        kept(ZONE, max_skew=2),
+        kept(ZONE),
     ]
-    with pytest.raises(InvalidRequest) as refused:
-        client.rank_for_deletion({}, constraints=twice)
-    assert [(each.field, each.type) for each in refused.value.violations] == [
-        ("constraints[2]", "Duplicate value"),
-        ("constraints[4]", "Duplicate value"),
+    with pytest.raises(grpc.RpcError) as refused:
+        ranker.rank({}, constraints=twice)
+    assert [(each.field, each.reason) for each in violations(refused.value)] == [
+        ("constraints[2]", "FIELD_VALUE_DUPLICATE"),
+        ("constraints[4]", "FIELD_VALUE_DUPLICATE"),
     ]
 
 
-def test_pods_must_be_named_in_some_way(client: Client):
-    with pytest.raises(InvalidRequest, match="select pods of the state, or give pods"):
-        client.rank_for_deletion()
+def test_pods_must_be_named_in_some_way(ranker: Ranker):
+    with pytest.raises(grpc.RpcError, match="select pods of the state, or give pods"):
+        ranker.rank()
 
 
-@pytest.mark.parametrize(
-    "asked", [{"strategy": "random"}, {"delete": -1}, {"objects": [{"kind": "Service"}]}]
-)
-def test_the_client_refuses_what_no_request_can_carry(client: Client, asked):
-    with pytest.raises(InvalidRequest):
-        client.rank_for_deletion({}, **asked)
+@pytest.mark.parametrize("time", [Timestamp(seconds=-1), Timestamp(seconds=2**62)], ids=str)
+def test_a_time_that_is_none_is_refused(ranker: Ranker, time: Timestamp):
+    with pytest.raises(grpc.RpcError) as refused:
+        ranker.rank({}, evaluation_time=time)
+    assert [(each.field, each.description) for each in violations(refused.value)] == [
+        ("evaluationTime", "must be between the years 1970 and 9999")
+    ]
 
 
-@pytest.mark.parametrize("seconds", [-1, 2**62])
-def test_a_time_that_is_none_is_refused(address: str, seconds: int):
-    request = planner_pb2.RankForDeletionRequest(
-        label_selector=LabelSelector(), now=Timestamp(seconds=seconds)
-    )
-    with grpc.insecure_channel(address) as channel:
-        call: Any = channel.unary_unary("/topospread.v1.Planner/RankForDeletion")
+def test_an_unknown_cluster_is_not_found(ranker: Ranker):
+    for asked in ({"selector": {"app": "web"}}, {"objects": [pod("a")]}):
         with pytest.raises(grpc.RpcError) as refused:
-            call(request.SerializeToString(), timeout=PATIENCE)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert refused.value.details() == "now: must be between the years 1970 and 9999"
+            ranker.rank(**asked)
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_an_unknown_cluster_is_not_found(client: Client):
-    with pytest.raises(NotFound):
-        client.rank_for_deletion({"app": "web"})
-    with pytest.raises(NotFound):
-        client.rank_for_deletion(objects=[pod("a")])
+def test_a_selector_that_matches_nothing_gives_an_answer_that_says_so(ranker: Ranker):
+    ranker.apply(NODE, pod("a", "n1"))
+    ranked = ranker.rank({"app": "db"}, delete_count=1_000_000)
+    assert (len(ranked.pods), ranked.ranked_pod_count, ranked.ending_pod_count) == (0, 0, 0)
+    assert ranked.notes == ["no pod of namespace 'default' matches the selector"]
+    assert ranked.keeps_longest == RANK_STRATEGY_UNSPECIFIED
 
 
-def test_a_selector_that_matches_nothing_gives_an_answer_that_says_so(client: Client):
-    client.apply([NODE, pod("a", "n1")])
-    ranked = client.rank_for_deletion({"app": "db"}, delete=1_000_000)
-    assert (ranked.pods, ranked.ranked, ranked.left_out) == ((), 0, 0)
-    assert ranked.notes == ("no pod of namespace 'default' matches the selector",)
-    assert ranked.keeps_longest is None
+def test_given_pods_that_have_ended_are_no_pods_of_a_namespace(ranker: Ranker):
+    ranked = ranker.rank({}, [NODE, pod("a", "n1", terminating=True)])
+    assert ranked.notes == ["none of the pods given is running and matches the selector"]
 
 
-def test_given_pods_that_have_ended_are_no_pods_of_a_namespace(client: Client):
-    ranked = client.rank_for_deletion({}, objects=[NODE, pod("a", "n1", terminating=True)])
-    assert ranked.notes == ("none of the pods given is running and matches the selector",)
+def test_more_deletions_than_pods_are_all_pods(ranker: Ranker):
+    ranker.apply(NODE, pod("a", "n1"), pod("b", "n1", terminating=True))
+    ranked = ranker.rank({}, delete_count=1_000_000, constraints=[kept(ZONE)])
+    assert [each.pod.name for each in ranked.pods] == ["a"]
+    assert (ranked.ranked_pod_count, ranked.ending_pod_count) == (1, 1)
+    assert list(ranked.constraints[0].domain_counts) == [DomainCount(value="a", pod_count=1)]
 
 
-def test_more_deletions_than_pods_are_all_pods(client: Client):
-    client.apply([NODE, pod("a", "n1"), pod("b", "n1", terminating=True)])
-    ranked = client.rank_for_deletion({}, delete=1_000_000, constraints=[ZONE])
-    assert [each.name for each in ranked.pods] == ["a"]
-    assert (ranked.ranked, ranked.left_out) == (1, 1)
-    assert ranked.constraints[0].pods == {"a": 1}
+def test_no_deletion_leaves_what_is_there(ranker: Ranker):
+    ranker.apply(NODE, pod("a", "n1"), pod("b", "n1"), NODE_B)
+    ranked = ranker.rank({}, delete_count=0, constraints=[kept(ZONE)])
+    assert (len(ranked.pods), ranked.ranked_pod_count) == (0, 2)
+    assert {each.last_skew for each in ranked.outcomes} == {ranked.constraints[0].skew} == {2}
+    assert {(each.kept_count, each.within_count) for each in ranked.outcomes} == {(0, 0)}
 
 
-def test_what_the_constraint_does_not_say_is_as_the_pods_say(client: Client):
+def test_what_the_constraint_does_not_say_is_as_the_pods_say(ranker: Ranker):
     own = {
         "maxSkew": 3,
         "topologyKey": ZONE,
@@ -135,21 +122,36 @@ def test_what_the_constraint_does_not_say_is_as_the_pods_say(client: Client):
     }
     spread = pod("a", "n1", created=5)
     spread["spec"]["topologySpreadConstraints"] = [own]
-    client.apply([NODE, spread, pod("b", "n1", created=1)])
-    ranked = client.rank_for_deletion({"app": "web"})
+    ranker.apply(NODE, spread, pod("b", "n1", created=1))
+    ranked = ranker.rank({"app": "web"})
     (understood,) = ranked.constraints
-    assert (understood.max_skew, understood.min_domains, understood.skew) == (3, 2, 2)
-    assert ranked.notes == (
+    constraint = understood.constraint
+    assert (constraint.max_skew, constraint.min_domains, understood.skew) == (3, 2, 2)
+    assert (constraint.namespace, constraint.selector_text) == ("default", "app=web")
+    assert constraint.when_unsatisfiable == "DoNotSchedule"
+    assert ranked.notes == [
         "the pods have different constraints; those of the newest, default/a, are kept",
-    )
-    named = client.rank_for_deletion({"app": "web"}, constraints=[ZONE]).constraints[0]
-    assert (named.max_skew, named.min_domains) == (3, 2)
-    chosen = client.rank_for_deletion({"app": "web"}, constraints=[KeepSpread(ZONE, ["b"], 1)])
-    assert chosen.constraints[0].pods == {}
-    assert chosen.notes == (f"no pod is in a domain of {ZONE}",)
+    ]
+    named = ranker.rank({"app": "web"}, constraints=[kept(ZONE)]).constraints[0]
+    assert named.constraint == constraint
+    chosen = ranker.rank({"app": "web"}, constraints=[kept(ZONE, ["b"], 1)])
+    assert chosen.constraints[0].constraint.id != constraint.id
+    assert chosen.constraints[0].constraint.max_skew == 1
+    assert list(chosen.constraints[0].limited_values) == ["b"]
+    assert list(chosen.constraints[0].domain_counts) == []
+    assert chosen.notes == [f"no pod is in a domain of {ZONE}"]
 
 
-def test_without_constraints_the_answer_says_so(client: Client):
-    client.apply([NODE, pod("a", "n1")])
-    ranked = client.rank_for_deletion({})
-    assert ranked.notes == ("no constraints: pods that stack on a node go first, and no more",)
+def test_a_constraint_that_no_pod_has_counts_the_pods_that_are_ranked(ranker: Ranker):
+    ranker.apply(NODE, pod("a", "n1"))
+    (understood,) = ranker.rank({"app": "web"}, constraints=[kept(ZONE)]).constraints
+    constraint = understood.constraint
+    assert (constraint.topology_key, constraint.selector_text) == (ZONE, "app=web")
+    assert (constraint.max_skew, constraint.min_domains) == (1, 1)
+    assert constraint.node_affinity_policy == constraint.node_taints_policy == "Ignore"
+
+
+def test_without_constraints_the_answer_says_so(ranker: Ranker):
+    ranker.apply(NODE, pod("a", "n1"))
+    ranked = ranker.rank({})
+    assert ranked.notes == ["no constraints: pods that stack on a node go first, and no more"]

@@ -1,4 +1,4 @@
-"""A store and a process for each test of the core."""
+"""A store and a process for each test of the core; a server for the others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.servers import Peer, served
 from tests.service.world import World, world
 
 if TYPE_CHECKING:
@@ -16,3 +17,9 @@ if TYPE_CHECKING:
 def empty_world() -> Iterator[World]:
     with world() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    with served() as server, Peer(server.address) as peer:
+        yield peer

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import yaml
 
+from tests.conformance.objects import object_of
 from tests.redis_server import ROOT
-from tests.servers import ZONE, served
-from topospread_client.client import Client
-from topospread_client.requests import Consistency
+from tests.servers import PATIENCE, ZONE, Peer, at_least, served
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
+from topospread_proto.v1.deletion_order_pb2 import RankConstraint
+from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest, RankDeletionsRequest
 
 EXAMPLES = ROOT / "examples"
 
 
-def plans(**store: str):
+def plans(**store: str) -> tuple[Any, ...]:
     objects = [
         item
         for name in ("scale-down", "rebalance")
         for item in yaml.safe_load((EXAMPLES / name / "objects.yaml").read_text())["items"]
     ]
-    with served(**store) as server, Client(server.address) as client:
-        fresh = Consistency(at_least_as_fresh=client.apply(objects).revision)
-        ranked = client.rank_for_deletion(
-            {"app": "web"}, namespace="shop", constraints=[ZONE], consistency=fresh
+    with served(**store) as server, Peer(server.address) as peer:
+        fresh = at_least(peer.apply(*map(object_of, objects)))
+        ranked = peer.planner.RankDeletions(
+            RankDeletionsRequest(
+                label_selector=LabelSelector(match_labels={"app": "web"}),
+                namespace="shop",
+                constraints=[RankConstraint(topology_key=ZONE)],
+                consistency=fresh,
+            ),
+            timeout=PATIENCE,
         )
-        plan = client.plan_rebalance(consistency=fresh)
-    return ranked.pods, ranked.constraints, plan.evictions, plan.groups
+        plan = peer.planner.PlanRebalance(PlanRebalanceRequest(consistency=fresh), timeout=PATIENCE)
+    return (*map(list, (ranked.pods, ranked.constraints, plan.evictions, plan.groups)),)
 
 
 def test_redis_and_sqlite_give_the_same_plans(redis_url, tmp_path):

@@ -3,134 +3,167 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conformance.objects import args_of, object_of
 from tests.rebalancing.cases import Case, cases
 from tests.rebalancing.judging import above, may_go, moved
-from tests.servers import served
+from tests.servers import PATIENCE, at_least
 from topospread.codec.settings import profile_from_proto
 from topospread.kube.selectors import EVERYTHING, selector_from_pairs
-from topospread.replica.replicas import Consistency as Demand
-from topospread.replica.replicas import Freshness, seconds_from_now
+from topospread.replica.replicas import Consistency, Freshness, seconds_from_now
 from topospread.replica.view import Token
 from topospread.service.asks import NO_SETTINGS, SettingsAsk
 from topospread.service.rebalancing import asking
 from topospread.service.rebalancing.plan import Rebalances
-from topospread_client.client import Client
-from topospread_client.manifests import args_from_manifest
-from topospread_client.rebalancing import Budgets, Filters, Optimality, Outcome
-from topospread_client.requests import Consistency, Settings
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
+from topospread_proto.v1 import common_pb2, rebalance_pb2
+from topospread_proto.v1.planner_service_pb2 import PlanRebalanceRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from tests.servers import Peer
     from tests.service.world import World
 
 ALL = pytest.mark.parametrize("case", cases(), ids=str)
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with served() as server:
-        yield server.address
-
-
-@pytest.fixture
-def client(address: str) -> Iterator[Client]:
-    with Client(address, cluster=f"test-{secrets.token_hex(6)}") as client:
-        yield client
 
 
 @ALL
 def test_the_use_case(case: Case, empty_world: World):
     world, item = empty_world, case.item
     world.apply(*case.objects)
-    pairs = item.get("keep")
-    profile = profile_from_proto(args_from_manifest(case.args)) if case.args else None
+    protected = item.get("protect")
+    profile = profile_from_proto(args_of(case.args)) if case.args else None
     plan = Rebalances(world.store, world.engine).plan(
         asking.RebalanceAsk(
             deadline=seconds_from_now(30),
             cluster="prod",
-            consistency=Demand(Freshness.AT_LEAST_AS_FRESH, Token.decode(world.revision)),
+            consistency=Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(world.revision)),
             selector=(
                 selector_from_pairs(item["select"].items()) if "select" in item else EVERYTHING
             ),
             settings=SettingsAsk(profile) if profile else NO_SETTINGS,
             soft=item.get("soft", False),
-            filters=asking.Filters(
-                priority_below=item.get("priorityBelow", asking.SYSTEM_CRITICAL),
-                bare_pods=item.get("barePods", False),
-                claims_stay=item.get("claimsStay", False),
-                keep=selector_from_pairs(pairs.items()) if pairs else None,
+            filters=asking.EvictionFilters(
+                protect_selector=selector_from_pairs(protected.items()) if protected else None,
+                **item.get("filters", {}),
             ),
-            budgets=asking.Budgets(**item.get("budgets", {})),
+            limits=asking.EvictionLimits(**item.get("limits", {})),
         )
     )
     outcomes = [group.outcome.name.lower().replace("_", " ") for group in plan.groups]
-    check(case, plan, outcomes)
+    found = Found(
+        [(each.name, each.node, each.target) for each in plan.evictions],
+        outcomes,
+        plan.groups[0].reason if plan.groups else "",
+        plan.groups[0].evictions if plan.groups else 0,
+        plan.violated,
+        plan.left,
+        dict(plan.stuck),
+        list(plan.not_modelled),
+    )
+    check(case, found)
     assert plan.optimality is asking.Optimality.PROVED
 
 
 @ALL
-def test_grpc(case: Case, client: Client):
-    item = case.item
-    plan = client.plan_rebalance(
-        item.get("select"),
-        include_soft=item.get("soft", False),
-        filters=Filters(
-            item.get("priorityBelow"),
-            item.get("barePods", False),
-            item.get("claimsStay", False),
-            item.get("keep"),
+def test_grpc(case: Case, peer: Peer):
+    item, cluster = case.item, f"test-{secrets.token_hex(6)}"
+    revision = peer.apply(*map(object_of, case.objects), cluster=cluster)
+    plan = peer.planner.PlanRebalance(
+        PlanRebalanceRequest(
+            cluster=cluster,
+            consistency=at_least(revision),
+            label_selector=_labels(item.get("select")),
+            include_soft=item.get("soft", False),
+            filters=rebalance_pb2.EvictionFilters(
+                protect_selector=_labels(item.get("protect")), **item.get("filters", {})
+            ),
+            eviction_limits=rebalance_pb2.EvictionLimits(**item.get("limits", {})),
+            settings=common_pb2.Settings(args=args_of(case.args)) if case.args else None,
         ),
-        budgets=Budgets(**item.get("budgets", {})),
-        settings=Settings(args=case.args) if case.args else None,
-        consistency=Consistency(at_least_as_fresh=client.apply(case.objects).revision),
+        timeout=PATIENCE,
     )
-    check(case, plan, [group.outcome for group in plan.groups])
-    assert plan.optimal is Optimality.PROVED
+    outcomes = [rebalance_pb2.RebalanceOutcome.Name(group.outcome) for group in plan.groups]
+    found = Found(
+        [(each.pod.name, each.node, each.target_node) for each in plan.evictions],
+        [name.removeprefix("REBALANCE_OUTCOME_").lower().replace("_", " ") for name in outcomes],
+        plan.groups[0].reason if plan.groups else "",
+        plan.groups[0].eviction_count if plan.groups else 0,
+        plan.violated_constraint_count,
+        plan.remaining_constraint_count,
+        {each.reason: each.pod_count for each in plan.stuck},
+        list(plan.not_modelled),
+    )
+    check(case, found)
+    assert plan.optimality == common_pb2.OPTIMALITY_PROVEN
     for group in plan.groups:
-        if group.outcome is Outcome.PLANNED:
-            assert all(each.skew_after <= each.max_skew for each in group.constraints)
+        if group.outcome == rebalance_pb2.REBALANCE_OUTCOME_PLANNED:
+            constraints = group.constraints
+            assert all(each.skew_after <= each.constraint.max_skew for each in constraints)
 
 
-def check(case: Case, plan: Any, outcomes: list[str]) -> None:
-    """Compare a plan of either kind with the case, and follow it."""
+def _labels(labels: dict[str, str] | None) -> LabelSelector | None:
+    return LabelSelector(match_labels=labels) if labels else None
+
+
+@dataclass(frozen=True)
+class Found:
+    """A plan, in either form.
+
+    Attributes:
+        evictions: (pod, node, target).
+        outcomes: of the groups.
+        reason: of the first group.
+        needs: evictions of the first group.
+    """
+
+    evictions: list[tuple[str, str, str]]
+    outcomes: list[str]
+    reason: str
+    needs: int
+    violated: int
+    left: int
+    stuck: dict[str, int]
+    not_modelled: list[str]
+
+
+def check(case: Case, found: Found) -> None:
+    """Compare a plan with the case, and follow it."""
     item = case.item
-    evictions = [each.name for each in plan.evictions]
+    evictions = [name for name, _, _ in found.evictions]
     if "outcome" in item:
-        assert (outcomes, evictions) == ([item["outcome"]], [])
-        assert item.get("reason", "") in plan.groups[0].reason
-        assert plan.left == plan.violated > 0
+        assert (found.outcomes, evictions) == ([item["outcome"]], [])
+        assert item.get("reason", "") in found.reason
+        assert found.left == found.violated > 0
     else:
         assert len(evictions) == item["evictions"]
-        assert outcomes == (["planned"] if evictions else [])
-        assert plan.left == 0
-        follow(case, plan)
+        assert found.outcomes == (["planned"] if evictions else [])
+        assert found.left == 0
+        follow(case, found)
     if "needs" in item:
-        assert plan.groups[0].evictions == item["needs"]
+        assert found.needs == item["needs"]
     if "evicts" in item:
         assert sorted(evictions) == sorted(item["evicts"])
     if "from" in item:
-        assert sorted(each.node for each in plan.evictions) == item["from"]
+        assert sorted(node for _, node, _ in found.evictions) == item["from"]
     if "to" in item:
-        assert sorted(each.target for each in plan.evictions) == item["to"]
+        assert sorted(target for _, _, target in found.evictions) == item["to"]
     if "stuck" in item:
-        assert plan.stuck == item["stuck"]
-    assert list(plan.not_modelled) == item.get("notModelled", [])
+        assert found.stuck == item["stuck"]
+    assert found.not_modelled == item.get("notModelled", [])
 
 
-def follow(case: Case, plan: Any) -> None:
+def follow(case: Case, found: Found) -> None:
     """Each replacement may go to its node then, and in the end the model finds all satisfied."""
     cluster = case.cluster
     pods = {pod["metadata"]["name"]: pod for pod in cluster["pods"]}
-    for each in plan.evictions:
-        assert pods[each.name]["spec"]["nodeName"] == each.node
-        cluster = moved(cluster, each.name, None)
-        assert may_go(cluster, pods[each.name], each.target, case.args)
-        pods[each.name] = {**pods[each.name]}
-        pods[each.name]["spec"] = {**pods[each.name]["spec"], "nodeName": each.target}
-        cluster = {**cluster, "pods": [*cluster["pods"], pods[each.name]]}
+    for name, node, target in found.evictions:
+        assert pods[name]["spec"]["nodeName"] == node
+        cluster = moved(cluster, name, None)
+        assert may_go(cluster, pods[name], target, case.args)
+        pods[name] = {**pods[name], "spec": {**pods[name]["spec"], "nodeName": target}}
+        cluster = {**cluster, "pods": [*cluster["pods"], pods[name]]}
     assert above(cluster, case.args) == []

@@ -63,24 +63,24 @@ class Server:
     def apply(self, *names: str) -> str:
         """Write nodes; returns the revision."""
         return self.writes.apply(
-            CLUSTER, nodes(*names), force=False, timeout=PATIENCE, traced=_untraced
+            CLUSTER, nodes(*names), force=False, timeout=PATIENCE, traced=untraced
         ).token
 
     def delete(self, name: str) -> str:
         """Delete a node; returns the revision."""
         removals = [Remove(Key(Kind.NODE, "", name))]
-        return self.writes.delete(CLUSTER, removals, timeout=PATIENCE, traced=_untraced).token
+        return self.writes.delete(CLUSTER, removals, timeout=PATIENCE, traced=untraced).token
 
     def list_kind(self, kind: Kind, *names: str) -> str:
         """Replace all objects of a kind by these nodes, or none; returns the revision."""
         return self.writes.replace(
             CLUSTER,
             kind,
-            nodes(*names),
+            [nodes(*names)],
             resource_version="",
             force=False,
             timeout=PATIENCE,
-            traced=_untraced,
+            traced=untraced,
         ).token
 
     def list_all(self, *names: str) -> str:
@@ -91,7 +91,8 @@ class Server:
 
     def accept(self) -> str:
         """Accept the store's history; returns the revision."""
-        return self.writes.accept(CLUSTER, seconds_from_now(PATIENCE))
+        identity = self.store.head(CLUSTER).identity
+        return self.writes.accept(CLUSTER, identity, seconds_from_now(PATIENCE))
 
 
 def nodes(*names: str) -> list[Incoming]:
@@ -100,6 +101,6 @@ def nodes(*names: str) -> list[Incoming]:
     return [Incoming(stored(object_of(manifest))) for manifest in manifests]
 
 
-def _untraced(operation: str, changes: int) -> nullcontext[None]:
+def untraced(operation: str, changes: int) -> nullcontext[None]:
     del operation, changes
     return nullcontext()

@@ -13,7 +13,12 @@ import pytest
 
 from tests.replica.servers import CLUSTER, NEWEST, PATIENCE, Server, at_least
 from tests.store.conftest import SETTINGS
-from topospread.errors import DeadlineExceeded, NotFound, RevisionUnavailable, TopospreadError
+from topospread.errors import (
+    ClusterNotFound,
+    DeadlineExceeded,
+    RevisionUnavailable,
+    TopospreadError,
+)
 from topospread.replica.replicas import NEWEST_AT_HAND, Freshness
 from topospread.replica.view import Token
 from topospread.store.api import Kind, Revision
@@ -133,14 +138,15 @@ def test_a_wait_ends_with_the_deadline(here):
     with pytest.raises(DeadlineExceeded):
         here.view(at_least(changed(token, number=1)), seconds=0.05)
 
-    assert time.monotonic() - began >= 0.05
+    # A little before it, so that the caller learns why.
+    assert time.monotonic() - began >= 0.04
 
 
 def test_waiting_for_what_will_never_come_ends_before_the_deadline(here):
     token = here.apply("a")
     here.view(at_least(token))
 
-    with pytest.raises(RevisionUnavailable, match="no part of the store's log"):
+    with pytest.raises(RevisionUnavailable, match="no part of the store's history"):
         here.view(at_least(changed(token, number=1)), seconds=PATIENCE)
 
 
@@ -176,7 +182,7 @@ def test_a_token_from_before_the_server_started_is_checked_as_well(here, there):
 
 def test_an_unknown_cluster_is_not_found(here):
     for demand in (NEWEST_AT_HAND, NEWEST):
-        with pytest.raises(NotFound, match=CLUSTER):
+        with pytest.raises(ClusterNotFound, match=CLUSTER):
             here.view(demand)
     here.apply("a")
     assert here.nodes(NEWEST_AT_HAND) == ["a"]
@@ -194,7 +200,7 @@ def test_an_unknown_cluster_is_not_found_by_any_who_ask_at_once(here, eager_thre
         raise AssertionError("there is nothing to see")
 
     with ThreadPoolExecutor(8) as pool:
-        assert Counter(pool.map(ask, range(6000))) == {NotFound: 6000}
+        assert Counter(pool.map(ask, range(6000))) == {ClusterNotFound: 6000}
 
 
 def test_an_empty_list_makes_a_cluster_without_anything(here, there):

@@ -14,7 +14,7 @@ from topospread.service.holding import Holding
 from topospread.service.place import Preference, place
 from topospread.service.reserve import release, reserve
 from topospread.store.api import Key, Kind, Put, Remove
-from topospread_client.manifests import object_from_manifest, pod_from_manifest
+from topospread_client import object_from_manifest, pod_from_manifest
 
 if TYPE_CHECKING:
     from topospread.service.engine import Engine
@@ -78,7 +78,7 @@ class Placer:
         return released.released
 
     def apply(self, *manifests: Json) -> None:
-        """Write objects as ClusterState.Apply does."""
+        """Write objects as ApplyObjects does."""
         messages = [object_from_manifest(manifest) for manifest in manifests]
         puts = [Put(stored(m), ends_reservation(m)) for m in messages if m is not None]
         self._wrote(self.world.store.apply(CLUSTER, puts))

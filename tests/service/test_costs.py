@@ -159,7 +159,7 @@ def test_masks_of_many_terms_are_what_matching_each_node_says() -> None:
 
 
 def test_the_masks_of_one_pod_look_at_its_terms_once() -> None:
-    """Constraints of a pod differ in their policies, and Place asks for affinity alone."""
+    """Constraints of a pod differ in their policies, and PlacePod asks for affinity alone."""
     requirements = _eligibility("Gt", 2000).requirements
     every = [
         Eligibility(requirements=requirements),

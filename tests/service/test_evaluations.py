@@ -1,4 +1,4 @@
-"""Evaluate and BatchEvaluate: the best nodes, in which order, at which revision."""
+"""EvaluatePod and BatchEvaluatePods: the best nodes, in which order, at which revision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from topospread.service.evaluate import (
     evaluate_batch,
 )
 from topospread.spread.verdicts import Code
-from topospread_client.manifests import pod_from_manifest
+from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +92,7 @@ def test_top_k_cuts_the_order_off(empty_world: World, zones: int):
 
 
 def test_top_k_is_limited(three_zones: World):
-    with pytest.raises(InvalidRequest, match="topK: at most 1000"):
+    with pytest.raises(InvalidRequest, match="topK: must be 0 to 1000"):
         evaluate(three_zones.engine, three_zones.ask(incoming()), 1001)
 
 
@@ -204,7 +204,9 @@ def test_a_pod_is_validated_when_that_is_asked_for(three_zones: World):
 
 def test_each_pod_of_a_batch_is_judged_as_if_alone(three_zones: World):
     pods = [incoming(constraint()), incoming(constraint(HOSTNAME)), incoming(soft()), incoming()]
-    answers = evaluate_batch(three_zones.engine, three_zones.ask(), [pod_of(pod) for pod in pods])
+    answers = evaluate_batch(
+        three_zones.engine, three_zones.ask(), [pod_of(pod) for pod in pods]
+    ).answers
     for pod, answer in zip(pods, answers, strict=True):
         alone = evaluate(three_zones.engine, three_zones.ask(pod))
         assert isinstance(answer, Evaluation)
@@ -218,7 +220,7 @@ def test_a_bad_pod_fails_alone_and_all_are_at_one_revision(three_zones: World):
     ask = three_zones.ask(validate=True)
     first, second, third, fourth = evaluate_batch(
         three_zones.engine, ask, [pod_of(pod) for pod in pods]
-    )
+    ).answers
     assert isinstance(first, Evaluation)
     assert [ranked.name for ranked in first.top] == ["n-c"]
     assert isinstance(second, InvalidRequest)
@@ -228,7 +230,7 @@ def test_a_bad_pod_fails_alone_and_all_are_at_one_revision(three_zones: World):
     assert isinstance(fourth, InvalidRequest)
     answers = evaluate_batch(
         three_zones.engine, three_zones.ask(), [pod_of(pod) for pod in (*pods, pods[0])]
-    )
+    ).answers
     revisions = {a.resolved.cycle.view.token for a in answers if isinstance(a, Evaluation)}
     assert revisions == {three_zones.revision}
 
@@ -239,7 +241,7 @@ def test_a_batch_with_more_selectors_than_are_kept():
         made.apply(node("n", "z"), *(running(f"w{n}", "n", f"app-{n}") for n in range(50)))
         pods = [incoming(constraint(app=f"app-{n}"), app=f"app-{n}") for n in range(50)]
         pods.append(incoming(*(constraint(f"key-{n}", app=f"app-{n}") for n in range(40))))
-        answers = evaluate_batch(made.engine, made.ask(), [pod_of(pod) for pod in pods])
+        answers = evaluate_batch(made.engine, made.ask(), [pod_of(pod) for pod in pods]).answers
         assert [a.feasible for a in answers if isinstance(a, Evaluation)] == [*[1] * 50, 0]
         counted = [a.resolved.cycle for a in answers[:50] if isinstance(a, Evaluation)]
         assert [int(cycle.states[0].counts[0]) for cycle in counted] == [1] * 50
@@ -269,8 +271,8 @@ def test_a_batch_may_be_empty_and_not_too_big():
     with world(limits=Limits(batch_pods=3)) as made:
         made.apply(node("n"))
         pod = pod_of(incoming())
-        assert evaluate_batch(made.engine, made.ask(), []) == ()
-        assert len(evaluate_batch(made.engine, made.ask(), [pod] * 3)) == 3
+        assert evaluate_batch(made.engine, made.ask(), []).answers == []
+        assert len(evaluate_batch(made.engine, made.ask(), [pod] * 3).answers) == 3
         with pytest.raises(InvalidRequest, match="4 in one batch, at most 3: split it"):
             evaluate_batch(made.engine, made.ask(), [pod] * 4)
         with pytest.raises(NotFound):
@@ -292,7 +294,7 @@ def test_a_batch_is_bounded_as_a_whole():
                 for p in range(pods)
             ]
             encoded = [_bytes_of(pod) for pod in asked]
-            return evaluate_batch(made.engine, made.ask(), encoded)
+            return evaluate_batch(made.engine, made.ask(), encoded).answers
 
         assert len(batch(20, 3)) == 20
         with pytest.raises(
@@ -310,13 +312,13 @@ def test_a_batch_is_bounded_as_a_whole():
         encoded = [_bytes_of(pod) for pod in some]
         with pytest.raises(InvalidRequest, match=r"than 100 in one .*, the first 6 are not too"):
             evaluate_batch(made.engine, made.ask(), encoded)
-        assert len(evaluate_batch(made.engine, made.ask(), encoded[:6])) == 6
+        assert len(evaluate_batch(made.engine, made.ask(), encoded[:6]).answers) == 6
         # What is remembered is not read again.
-        assert len(evaluate_batch(made.engine, made.ask(), encoded[:12:2])) == 6
-        assert len(evaluate_batch(made.engine, made.ask(), encoded)) == 12
+        assert len(evaluate_batch(made.engine, made.ask(), encoded[:12:2]).answers) == 6
+        assert len(evaluate_batch(made.engine, made.ask(), encoded).answers) == 12
         # However many they are, equal ones are judged once.
         one = _bytes_of(incoming(constraint("key", app="x"), app="app"))
-        answers = evaluate_batch(made.engine, made.ask(), [one] * 200)
+        answers = evaluate_batch(made.engine, made.ask(), [one] * 200).answers
         assert len({id(a.verdicts) for a in answers if isinstance(a, Evaluation)}) == 1
 
 

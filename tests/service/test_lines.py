@@ -31,7 +31,7 @@ from topospread.service.place import choose as chosen
 from topospread.service.rules_book import RulesBook
 from topospread.service.wanted import Held, Job
 from topospread.store.api import Revision, StoredObject
-from topospread_client.manifests import pod_from_manifest
+from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,6 +13,7 @@ from topospread.errors import DeadlineExceeded, NotFound, Unavailable
 from topospread.replica.replicas import Consistency, Freshness, seconds_from_now
 from topospread.replica.view import Token
 from topospread.service.listing import Listed, list_at
+from topospread.service.pages import PageAsk
 from topospread.service.read import Reads
 from topospread.store.api import Key, Kind
 
@@ -117,4 +118,4 @@ def test_a_list_ends_with_its_deadline(three_zones: World) -> None:
     reads = Reads(three_zones.store, three_zones.engine.replicas)
     late = Beneficiary(time.monotonic() - 1.0, lambda: True)
     with computing_for(late), pytest.raises(DeadlineExceeded):
-        reads.list(CLUSTER, Kind.NODE, "", lambda _: True, 0, "")
+        reads.list(CLUSTER, Kind.NODE, "", lambda _: True, PageAsk())

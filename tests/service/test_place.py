@@ -1,4 +1,4 @@
-"""Place: the best node, held; and every way in which it ends or stays."""
+"""PlacePod: the best node, held; and every way in which it ends or stays."""
 
 from __future__ import annotations
 

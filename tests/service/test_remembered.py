@@ -34,7 +34,7 @@ from topospread.service.engine import Engine
 from topospread.service.evaluate import Evaluation, evaluate
 from topospread.spread.settings import LIST, FeatureGates, Profile
 from topospread.store.api import Kind
-from topospread_client.manifests import pod_from_manifest
+from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

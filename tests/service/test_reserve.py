@@ -1,4 +1,4 @@
-"""Reserve, Release and the list of what is held."""
+"""ReserveNode, ReleaseReservation and the list of what is held."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 from tests.service.places import Placer, bound, named
 from tests.service.world import CLUSTER, World, constraint, node
 from topospread.errors import InvalidRequest
-from topospread.replica.replicas import seconds_from_now
+from topospread.replica.replicas import NEWEST_AT_HAND, seconds_from_now
+from topospread.service.pages import PageAsk
 from topospread.service.reserve import Reservations, list_reservations
 from topospread.spread.verdicts import Code
 
@@ -22,7 +23,8 @@ def placer(three_zones: World) -> Placer:
 def listed(placer: Placer, namespace: str = "", size: int = 0, token: str = "") -> Reservations:
     placer.held()  # the newest state is there
     replicas = placer.engine.replicas
-    return list_reservations(replicas, CLUSTER, namespace, (size, token), seconds_from_now(30.0))
+    chosen, ask = (namespace, lambda _: True), PageAsk(size, token)
+    return list_reservations(replicas, CLUSTER, chosen, ask, NEWEST_AT_HAND, seconds_from_now(30.0))
 
 
 def test_a_node_that_the_constraints_allow_is_held(placer: Placer):
@@ -118,7 +120,7 @@ def test_what_is_held_is_listed_in_pages_in_the_order_of_names(placer: Placer):
     assert [name for _, name, _ in listed(placer, "other").held] == ["a"]
 
 
-@pytest.mark.parametrize(("size", "token"), [(5001, ""), (0, "%%%"), (0, "YQ==")])
+@pytest.mark.parametrize(("size", "token"), [(-1, ""), (0, "%%%"), (0, "YQ==")])
 def test_pages_that_cannot_be(placer: Placer, size, token):
     with pytest.raises(InvalidRequest):
         listed(placer, size=size, token=token)

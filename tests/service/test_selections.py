@@ -133,11 +133,11 @@ def test_positions_in_another_table_are_refused(three_zones: World):
     three_zones.apply(node("n-d", "d"))
     stale = NodeChoice(indices=[2, 0], node_table=before)
     for use_case in (filter_, score, evaluate):
-        with pytest.raises(NodeTableChanged, match="fetch the current one with NodeTable"):
+        with pytest.raises(NodeTableChanged, match="the current one with GetNodeTable") as gone:
             use_case(three_zones.engine, three_zones.ask(SPREADING, nodes=stale))
+        assert gone.value.metadata == {"nodeTableId": table(three_zones)}
     with pytest.raises(NodeTableChanged):
         verdicts(three_zones, NodeChoice(indices=[0]))
-    assert NodeTableChanged.reason == "NODE_TABLE_CHANGED"
 
 
 def test_positions_refer_to_the_table_of_a_resumed_cycle(three_zones: World):
@@ -152,12 +152,11 @@ def test_positions_refer_to_the_table_of_a_resumed_cycle(three_zones: World):
     assert verdicts(three_zones, of_now) == [FITS]
 
 
-def test_positions_outside_the_table_and_names_beside_positions_are_refused(three_zones: World):
+def test_positions_outside_the_table_are_refused(three_zones: World):
     current = table(three_zones)
-    with pytest.raises(InvalidRequest, match="the table has 3 nodes"):
-        verdicts(three_zones, NodeChoice(indices=[0, 3], node_table=current))
-    with pytest.raises(InvalidRequest, match="names or indices, not both"):
-        verdicts(three_zones, NodeChoice(["n-a"], [0], current))
+    for outside in (3, -1):
+        with pytest.raises(InvalidRequest, match="the table has 3 nodes"):
+            verdicts(three_zones, NodeChoice(indices=[0, outside], node_table=current))
 
 
 def test_a_position_given_twice_is_a_node_given_twice(three_zones: World):

@@ -87,7 +87,7 @@ def test_an_unknown_gate_is_refused_with_what_was_meant(world: World):
     with pytest.raises(InvalidRequest) as refused:
         keys(world, incoming(), SettingsAsk(gates={"MinDomainsInPodTopologySpreads": False}))
     (violation,) = refused.value.violations
-    assert violation.field == "settings.featureGates"
+    assert violation.field == "settings.featureGates[MinDomainsInPodTopologySpreads]"
     assert violation.bad_value == "MinDomainsInPodTopologySpreads"
     assert "did you mean MinDomainsInPodTopologySpread?" in violation.description
 
@@ -146,7 +146,7 @@ def test_settings_of_a_batch_hold_for_all_pods(world: World):
     pods = [pod_of(incoming(schedulerName=name)) for name in ("by-zone", "nothing")]
 
     def profiles(ask: Ask) -> list[Profile]:
-        answers = evaluate_batch(world.engine, ask, pods)
+        answers = evaluate_batch(world.engine, ask, pods).answers
         return [a.resolved.cycle.rules.profile for a in answers if isinstance(a, Evaluation)]
 
     assert profiles(ask) == [BY_NODE, BY_NODE]

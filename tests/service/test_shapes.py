@@ -25,7 +25,7 @@ from topospread.service.evaluate import evaluate
 from topospread.service.filter import filter_
 from topospread.service.shapes import Shape, ShapedPod, Shapes
 from topospread.spread.verdicts import Code
-from topospread_client.manifests import pod_from_manifest
+from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
     import pytest

@@ -19,7 +19,7 @@ from topospread.service.rules_book import RulesBook
 from topospread.store.api import Change, Key, Kind, Put, Remove, Store
 from topospread.store.sqlite.open import open_store
 from topospread.store.urls import SqliteURL, parse_store_url
-from topospread_client.manifests import pod_from_manifest
+from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -56,8 +56,8 @@ def test_a_dropped_cluster_is_gone(store):
     assert store.head(CLUSTER) == Head("", Revision(), 0, (identity,))
     assert objects(store) == {}
     assert store.clusters() == ["other"]
-    assert store.drop(CLUSTER) == 0
-    assert store.drop("nobody") == 0
+    assert store.drop(CLUSTER) is None
+    assert store.drop("nobody") is None
 
 
 def test_a_cluster_made_again_is_another_one(store):

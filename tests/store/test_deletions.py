@@ -15,7 +15,7 @@ def test_a_deleted_object_is_gone_and_logged(store):
     assert applied.outcomes == (Outcome.DELETED,)
     assert store.get(CLUSTER, pod()) is None
     assert list(objects(store)) == [node()]
-    assert follow_all(store)[-1].entries == (LogEntry(pod(), None),)
+    assert follow_all(store)[-1].entries == (LogEntry(pod(), None, uid="uid-1", version="5"),)
 
 
 def test_an_unknown_object_is_not_found_and_nothing_is_logged(store):

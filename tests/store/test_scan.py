@@ -7,6 +7,7 @@ import pytest
 from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put, replay
 from topospread.errors import CorruptValue
 from topospread.store.api import Key, Kind, Remove, StoredObject
+from topospread.store.progress import OBSERVABLE
 
 
 def fill(store, count):
@@ -36,7 +37,8 @@ def test_pages_hold_every_object_once_at_rest(store, page):
 @pytest.mark.parametrize("page", [1, 7, 5000])
 def test_a_kind_may_be_asked_for_alone(store, page):
     fill(store, 30)
-    others = [Key(kind, "default", "web") for kind in Kind if kind not in (Kind.NODE, Kind.POD)]
+    others = [Key(kind, "default", "web") for kind in (*OBSERVABLE[2:], Kind.RESERVATION)]
+    others.append(Key(Kind.PROGRESS, "", "2"))
     store.apply(CLUSTER, [put(node()), *map(put, others)])
 
     for kind in Kind:

@@ -152,7 +152,7 @@ def test_outcomes_come_in_the_order_of_the_changes(store):
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_every_kind_is_kept_apart(store, kind):
-    namespace = "" if kind is Kind.NODE else "default"
+    namespace = "" if kind in (Kind.NODE, Kind.PROGRESS) else "default"
     key = Key(kind, namespace, "same-name")
     store.apply(CLUSTER, [put(pod("same-name"), payload=b"pod"), put(node("same-name"))])
     applied = store.apply(CLUSTER, [put(key, payload=b"mine")])

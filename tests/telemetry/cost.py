@@ -25,7 +25,7 @@ from topospread.telemetry.tracing import Tracing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-METHOD = "/topospread.v1.SpreadEngine/Evaluate"
+METHOD = "/topospread.v1.DecisionService/EvaluatePod"
 POINTS = ("PreFilter", "Filter", "PreScore", "Score")
 METADATA = (("user-agent", "grpc-go/1.80"), ("grpc-accept-encoding", "gzip"))
 CALLER = f"00-{'a' * 32}-{'b' * 16}-"
@@ -74,11 +74,11 @@ def spans() -> None:
 
 
 def counts() -> None:
-    """One Evaluate's observations."""
+    """One EvaluatePod's observations."""
     metrics = Metrics("1")
     points = [metrics.extension_point(point, "default-scheduler") for point in POINTS]
     wait = metrics.consistency("minimize_latency")
-    method = metrics.call("SpreadEngine/Evaluate")
+    method = metrics.call("DecisionService/EvaluatePod")
 
     def evaluate() -> None:
         for point in points:
@@ -87,7 +87,7 @@ def counts() -> None:
         wait.observe(0.0)
         method.done("OK", 2.3e-4)
 
-    line("metrics of one Evaluate: 4 points, attempt, wait, call", best(evaluate, 50_000))
+    line("metrics of one EvaluatePod: 4 points, attempt, wait, call", best(evaluate, 50_000))
     line("  the same with prometheus_client's children", best(with_prometheus(), 10_000))
     line("exposition", best(metrics.expose, 20))
 

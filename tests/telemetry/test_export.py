@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
+import pytest
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
@@ -43,7 +44,18 @@ class Silent(Collector):
         return SpanExportResult.FAILURE
 
 
+def test_a_pipeline_that_cannot_be_made_hides_nothing(monkeypatch):
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "-1")
+    before = list(SDK.filters)
+    collector = Collector()
+    with pytest.raises(ValueError, match="max_export_batch_size"):
+        Export(collector, Resource.create({}))
+    assert SDK.filters == before
+    assert collector.ended.is_set()
+
+
 def test_each_state_is_said_once(caplog):
+    caplog.set_level(logging.WARNING, SDK.name)
     collector = Collector()
     exporter = Exporter(collector)
     try:

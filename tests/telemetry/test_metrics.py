@@ -140,25 +140,27 @@ def test_the_schedulers_names_can_be_switched_off():
     metrics = Metrics("1", scheduler_metrics=False)
     metrics.extension_point("Filter", "default-scheduler").observe("Success", 0.001)
     metrics.attempt("scheduled", "default-scheduler")
-    metrics.call("SpreadEngine/Evaluate").done("OK", 0.001)
+    metrics.call("DecisionService/EvaluatePod").done("OK", 0.001)
     exposition = shown(metrics)
     assert b"scheduler_" not in exposition
-    assert value(exposition, "topospread_calls_total", method="SpreadEngine/Evaluate", code="OK")
+    assert value(
+        exposition, "topospread_calls_total", method="DecisionService/EvaluatePod", code="OK"
+    )
 
 
 def test_calls_are_counted_and_timed_by_method_and_code(metrics):
-    evaluate = metrics.call("SpreadEngine/Evaluate")
+    evaluate = metrics.call("DecisionService/EvaluatePod")
     for code, seconds in (("OK", 0.0002), ("OK", 0.04), ("INVALID_ARGUMENT", 0.0001)):
         evaluate.done(code, seconds)
     # Another meter of the same method counts into the same series.
-    metrics.call("SpreadEngine/Evaluate").done("OK", 0.0002)
+    metrics.call("DecisionService/EvaluatePod").done("OK", 0.0002)
     exposition = shown(metrics)
-    ok = {"method": "SpreadEngine/Evaluate", "code": "OK"}
+    ok = {"method": "DecisionService/EvaluatePod", "code": "OK"}
     assert value(exposition, "topospread_calls_total", **ok) == 3
     assert value(exposition, "topospread_call_duration_seconds_count", **ok) == 3
     assert value(exposition, "topospread_call_duration_seconds_bucket", **ok, le="0.0002") == 2
     assert value(exposition, "topospread_call_duration_seconds_sum", **ok) == pytest.approx(0.0404)
-    refused = {"method": "SpreadEngine/Evaluate", "code": "INVALID_ARGUMENT"}
+    refused = {"method": "DecisionService/EvaluatePod", "code": "INVALID_ARGUMENT"}
     assert value(exposition, "topospread_calls_total", **refused) == 1
 
 
@@ -176,16 +178,16 @@ def test_what_went_wrong_is_counted(metrics):
     metrics.store_error("apply")
     metrics.store_error("apply")
     metrics.rejection("decisions")
-    metrics.placement("Place", "held")
-    metrics.placement("Place", "refused")
-    metrics.placement("Place", "held")
-    metrics.placement_conflict("Place")
+    metrics.placement("PlacePod", "held")
+    metrics.placement("PlacePod", "refused")
+    metrics.placement("PlacePod", "held")
+    metrics.placement_conflict("PlacePod")
     exposition = shown(metrics)
     assert value(exposition, "topospread_store_errors_total", operation="apply") == 2
     placements = "topospread_placements_total"
-    assert value(exposition, placements, call="Place", result="held") == 2
-    assert value(exposition, placements, call="Place", result="refused") == 1
-    assert value(exposition, "topospread_placement_conflicts_total", call="Place") == 1
+    assert value(exposition, placements, call="PlacePod", result="held") == 2
+    assert value(exposition, placements, call="PlacePod", result="refused") == 1
+    assert value(exposition, "topospread_placement_conflicts_total", call="PlacePod") == 1
     assert value(exposition, "topospread_rejections_total", pool="decisions") == 1
 
 
@@ -257,7 +259,7 @@ def test_registries_do_not_share_anything():
     ],
 )
 def test_the_format_is_the_one_asked_for(metrics, accept, content_type):
-    metrics.call("SpreadEngine/Evaluate").done("OK", 0.001)
+    metrics.call("DecisionService/EvaluatePod").done("OK", 0.001)
     metrics.extension_point("Filter", "default-scheduler").observe("Success", 0.001)
     metrics.attempt("scheduled", "default-scheduler")
     exposition, said = metrics.expose(accept)

@@ -50,7 +50,7 @@ def compiled() -> dict[str, Found]:
     found: dict[int, tuple[str, Found]] = {}
     for package in PACKAGES:
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if info.name.endswith("__main__"):
+            if info.name.endswith("__main__") or info.name.startswith("topospread.generated"):
                 continue
             module = importlib.import_module(info.name)
             source = inspect.getsource(module)

@@ -14,7 +14,7 @@ from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.sampling import Sampling, sampling_from_environment
 from topospread.telemetry.tracing import Tracing, current_call
 
-METHOD = "/topospread.v1.SpreadEngine/Evaluate"
+METHOD = "/topospread.v1.DecisionService/EvaluatePod"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 SAMPLED = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
@@ -69,15 +69,15 @@ def test_a_sampled_call_arrives_span_by_span(receiver, exporting):
 
     below, server = receiver.spans(2)
 
-    assert server.name == "topospread.v1.SpreadEngine/Evaluate"
+    assert server.name == "topospread.v1.DecisionService/EvaluatePod"
     assert server.kind == Span.SPAN_KIND_SERVER
     assert server.trace_id.hex() == TRACE
     assert server.parent_span_id.hex() == PARENT
     assert server.trace_state == "vendor=7"
     assert plain(server.attributes) == {
         "rpc.system": "grpc",
-        "rpc.service": "topospread.v1.SpreadEngine",
-        "rpc.method": "Evaluate",
+        "rpc.service": "topospread.v1.DecisionService",
+        "rpc.method": "EvaluatePod",
         "rpc.grpc.status_code": 0,
         "topospread.cluster": "default",
         "topospread.nodes": 5000,

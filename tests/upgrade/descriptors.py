@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from google.protobuf import descriptor_pool
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from tests.redis_server import ROOT
-from topospread_proto.v1 import (  # noqa: F401 - known to the pool once they are imported
-    cluster_state_pb2,
-    expander_pb2,
-    explain_pb2,
-    feed_pb2,
-    internal_pb2,
-    placement_pb2,
-    planner_pb2,
-    rank_pb2,
-    rebalance_pb2,
-    simulate_pb2,
-    spread_engine_pb2,
-)
 
 DESCRIPTORS = Path(__file__).parent / "released" / "descriptors.binpb"
 OWN = {"frames.proto"}
@@ -29,11 +17,13 @@ OWN = {"frames.proto"}
 
 def current() -> FileDescriptorSet:
     """What the code at hand offers and stores."""
+    import_module("topospread.app.server")  # its process knows all of them
     pool = descriptor_pool.Default()
     found = FileDescriptorSet()
-    for path in sorted((ROOT / "proto" / "topospread_proto" / "v1").glob("*.proto")):
+    for path in sorted((ROOT / "proto").rglob("*.proto")):
         if path.name not in OWN:
-            pool.FindFileByName(f"topospread_proto/v1/{path.name}").CopyToProto(found.file.add())
+            name = path.relative_to(ROOT / "proto").as_posix()
+            pool.FindFileByName(name).CopyToProto(found.file.add())
     return found
 
 

@@ -2,7 +2,7 @@
 
 A line is a call: its name, the requests in protobuf's JSON, whether it only `reads`, and how many
 answers to `take` of a stream. `@first` and `@last` stand for the revisions of the first and the
-last write.
+last write, `@token` for the lease's and `@identity` for the store's, as answers told them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf import descriptor_pool
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
@@ -33,14 +34,15 @@ CHANGING = {
     "traceparent",
     "revision",
     "cycle",
-    "expires_at",
+    "expire_time",
     "reservation_id",
-    "started_at",
-    "fence",
-    "left",
-    "stale_for",
-    "server_version",
+    "start_time",
+    "fencing_token",
+    "remaining",
+    "store_unreachable_for",
+    "version",
     "store",
+    "store_identity",
 }
 """Fields of answers that no two servers, or no two moments, have in common."""
 
@@ -99,11 +101,9 @@ class Api:
         except KeyError:
             file = known.get(name)
             if file is None:
-                # Of protobuf itself, which has its own way to stay compatible.
-                self._pool.AddSerializedFile(
-                    descriptor_pool.Default().FindFileByName(name).serialized_pb
-                )
-                return
+                # Of protobuf or gRPC, which have their own way to stay compatible.
+                file = FileDescriptorProto()
+                descriptor_pool.Default().FindFileByName(name).CopyToProto(file)
             for needed in file.dependency:
                 self._add(needed, known)
             self._pool.Add(file)
@@ -137,8 +137,12 @@ class Teller:
         except grpc.RpcError as error:
             return [{"failed": error.code().name}]
         call.cancel()
-        revision = getattr(answers[-1], "revision", "")
-        if revision and not step.reads:
+        last: Any = answers[-1]
+        if step.call.endswith("/AcquireLease"):
+            self.revisions["@token"] = str(last.lease.fencing_token)
+        elif step.call.endswith("/GetCluster"):
+            self.revisions["@identity"] = last.cluster.store_identity
+        elif not step.reads and (revision := _revision(last)):
             self.revisions.setdefault("@first", revision)
             self.revisions["@last"] = revision
         return [lasting(answer) for answer in answers]
@@ -151,6 +155,11 @@ class Teller:
         return message.SerializeToString() + self._more
 
 
+def _revision(answer: Any) -> str:
+    meta = getattr(answer, "meta", None)
+    return "" if meta is None else str(meta.revision)
+
+
 def lasting(message: Message) -> dict[str, Any]:
     """All fields that a release knows of a message but those that change."""
     fields = MessageToDict(
@@ -160,7 +169,13 @@ def lasting(message: Message) -> dict[str, Any]:
     return found
 
 
+def _is_reservation(value: dict[str, Any]) -> bool:
+    """Whether this refers to a reservation, whose id stands for its version."""
+    return value.get("kind") == "KIND_RESERVATION"
+
+
 def _without(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without(each) for key, each in value.items() if key not in CHANGING}
+        changing = {*CHANGING, "resource_version"} if _is_reservation(value) else CHANGING
+        return {key: _without(each) for key, each in value.items() if key not in changing}
     return [_without(each) for each in value] if isinstance(value, list) else value

@@ -28,12 +28,12 @@ from tests.store.conftest import SETTINGS
 from tests.upgrade.conftest import File
 from topospread.codec.stored import stored
 from topospread.errors import ConfigError, StoreUnavailable
+from topospread.generated.internal.v1.stored_pb2 import StoredReservation
 from topospread.replica.view import Token
 from topospread.store.api import Key, Kind, Put, StoredObject
-from topospread_client.manifests import object_from_manifest, pod_from_manifest
-from topospread_proto.v1 import cluster_state_pb2 as pb
-from topospread_proto.v1 import placement_pb2, placement_pb2_grpc
-from topospread_proto.v1.internal_pb2 import StoredReservation
+from topospread_client import object_from_manifest, pod_from_manifest
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2, placement_service_pb2, placement_service_pb2_grpc
 
 if TYPE_CHECKING:
     from tests.upgrade.conftest import Place
@@ -68,7 +68,7 @@ def newer(place):
     store.close()
 
 
-def extended(object_: pb.Object) -> Put:
+def extended(object_: pb.ClusterObject) -> Put:
     """An object as a newer version writes it: with fields of its own at the top and below."""
     kept = stored(object_)
     metadata = b"\x0a" + bytes([len(NEW)]) + NEW
@@ -92,13 +92,13 @@ def judged(peer: Peer, revision: str = "") -> tuple[int, list[str]]:
     """How many nodes pass, and the best ones."""
     more = {"consistency": at_least(revision)} if revision else {}
     answer = peer.evaluate(top_k=3, **more)
-    return answer.feasible, [each.node for each in answer.top]
+    return answer.feasible_node_count, [each.node for each in answer.top_nodes]
 
 
 def reservations(peer: Peer) -> list[str]:
-    stub: Any = placement_pb2_grpc.PlacementStub(peer.channel)
-    request = placement_pb2.ListReservationsRequest()
-    return [each.name for each in stub.ListReservations(request, timeout=PATIENCE).reservations]
+    stub: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
+    request = placement_service_pb2.ListReservationsRequest()
+    return [each.pod.name for each in stub.ListReservations(request, timeout=PATIENCE).reservations]
 
 
 @pytest.mark.parametrize("first", ["followed", "loaded"])
@@ -108,18 +108,20 @@ def test_fields_of_a_newer_version_are_shown_and_change_no_decision(place, newer
         if first == "followed":
             peer.apply(node("other", "c"))
             write(newer)
-            removed = pb.ObjectReference(kind=pb.KIND_NODE, name="other")
-            answer = peer.state.Delete(pb.DeleteRequest(objects=[removed]), timeout=PATIENCE)
-            revision = answer.revision
+            removed = pb.ObjectReference(kind=common_pb2.KIND_NODE, name="other")
+            answer = peer.state.DeleteObjects(
+                pb.DeleteObjectsRequest(objects=[removed]), timeout=PATIENCE
+            )
+            revision = answer.meta.revision
         assert judged(peer, revision) == (1, ["b1"])
         assert reservations(peer) == ["held"]
-        for kind in (pb.KIND_NODE, pb.KIND_POD, pb.KIND_REPLICA_SET):
-            listed = peer.state.List(pb.ListRequest(kind=kind), timeout=PATIENCE)
+        for kind in (common_pb2.KIND_NODE, common_pb2.KIND_POD, common_pb2.KIND_REPLICA_SET):
+            listed = peer.state.ListObjects(pb.ListObjectsRequest(kind=kind), timeout=PATIENCE)
             assert all(each.SerializeToString().count(NEW) == 2 for each in listed.objects), (
                 "what this version does not know is passed on"
             )
         (status,) = peer.state.ListClusters(pb.ListClustersRequest(), timeout=PATIENCE).clusters
-        assert (status.corrupt, status.pods, status.reservations) == (0, 3, 1)
+        assert (status.corrupt_count, status.pod_count, status.reservation_count) == (0, 3, 1)
 
 
 def test_what_is_told_anew_is_stored_as_this_version_stores_it(running, newer):
@@ -135,9 +137,11 @@ def test_what_is_told_anew_is_stored_as_this_version_stores_it(running, newer):
     # A place that is taken again is written as a whole, too; what is held on a2 passes no more.
     manifest = incoming()
     manifest["metadata"]["name"] = "held"
-    request = placement_pb2.PlaceRequest(pod=pod_from_manifest(manifest))
-    stub: Any = placement_pb2_grpc.PlacementStub(running.channel)
-    assert stub.Place(request, timeout=PATIENCE).node == "b1"
+    request = placement_service_pb2.PlacePodRequest(
+        pod=common_pb2.PodSource(object=pod_from_manifest(manifest))
+    )
+    stub: Any = placement_service_pb2_grpc.PlacementServiceStub(running.channel)
+    assert stub.PlacePod(request, timeout=PATIENCE).node == "b1"
     assert NEW not in objects(newer, CLUSTER)[RESERVED].payload
 
 
@@ -153,10 +157,10 @@ def extend_file(path: Any) -> None:
         connection.execute("CREATE TABLE newest (name TEXT)")
         row = connection.execute("SELECT id, number, tag FROM cluster").fetchone()
         connection.execute(
-            "INSERT INTO object (cluster, kind, namespace, name, value) VALUES (?, 8, 'n', 'x', ?)",
+            "INSERT INTO object (cluster, kind, namespace, name, value) VALUES (?, 9, 'n', 'x', ?)",
             (row[0], b"newer"),
         )
-        name, value = b"=8/n/x", b"newer"
+        name, value = b"=9/n/x", b"newer"
         entries = len(name).to_bytes(2, "big") + len(value).to_bytes(4, "big") + name + value
         connection.execute(
             "INSERT INTO log (cluster, number, tag, previous, entries) VALUES (?, ?, 'new', ?, ?)",
@@ -170,9 +174,9 @@ def extend_redis(client: Any) -> None:
     meta, log = f"ts:{{{CLUSTER}}}:meta", f"ts:{{{CLUSTER}}}:log"
     number, tag = client.hmget(meta, "number", "tag")
     client.hset(meta, mapping={"newer": "x", "number": int(number) + 1, "tag": "new"})
-    client.hset(f"ts:{{{CLUSTER}}}:workload", "8/n/x", "newer")
+    client.hset(f"ts:{{{CLUSTER}}}:workload", "9/n/x", "newer")
     client.hset(f"ts:{{{CLUSTER}}}:newest", "x", "newer")
-    fields = {"t": "new", "p": tag, "=8/n/x": "newer", "newer": "x"}
+    fields = {"t": "new", "p": tag, "=9/n/x": "newer", "newer": "x"}
     client.xadd(log, fields, id=f"{int(number) + 1}-0")
 
 
@@ -198,8 +202,8 @@ def test_what_a_newer_version_adds_to_the_store_is_left_alone(place, running, ne
     with served(store=place.backend.url) as server, Peer(server.address) as peer:
         assert judged(peer, revision)[0] == 3
         (status,) = peer.state.ListClusters(pb.ListClustersRequest(), timeout=PATIENCE).clusters
-        assert (status.corrupt, status.pods) == (0, 4)
-        peer.state.DropCluster(pb.DropClusterRequest(), timeout=PATIENCE)
+        assert (status.corrupt_count, status.pod_count) == (0, 4)
+        peer.state.DeleteCluster(pb.DeleteClusterRequest(cluster=CLUSTER), timeout=PATIENCE)
         peer.apply(*two_zones())
         assert judged(peer) == (1, ["b1"])
 
@@ -221,15 +225,17 @@ def test_a_server_under_which_the_format_changes_writes_no_more(place, running):
     assert judged(running) == (1, ["b1"])
     bring_to_format_two(place)
     before = place.content(CLUSTER)
-    reference = pb.ObjectReference(kind=pb.KIND_NODE, name="a1")
-    place_pod = placement_pb2.PlaceRequest(pod=pod_from_manifest(incoming()))
-    placement: Any = placement_pb2_grpc.PlacementStub(running.channel)
+    reference = pb.ObjectReference(kind=common_pb2.KIND_NODE, name="a1")
+    place_pod = placement_service_pb2.PlacePodRequest(
+        pod=common_pb2.PodSource(object=pod_from_manifest(incoming()))
+    )
+    placement: Any = placement_service_pb2_grpc.PlacementServiceStub(running.channel)
 
     for call, request in (
-        (running.state.Apply, pb.ApplyRequest(objects=[pod("p", "a1")])),
-        (running.state.Delete, pb.DeleteRequest(objects=[reference])),
-        (placement.Place, place_pod),
-        (running.state.DropCluster, pb.DropClusterRequest()),
+        (running.state.ApplyObjects, pb.ApplyObjectsRequest(objects=[pod("p", "a1")])),
+        (running.state.DeleteObjects, pb.DeleteObjectsRequest(objects=[reference])),
+        (placement.PlacePod, place_pod),
+        (running.state.DeleteCluster, pb.DeleteClusterRequest(cluster=CLUSTER)),
     ):
         with pytest.raises(grpc.RpcError, match="format") as refused:
             call(request, timeout=PATIENCE)
@@ -237,7 +243,10 @@ def test_a_server_under_which_the_format_changes_writes_no_more(place, running):
     assert place.content(CLUSTER) == before
     # What it knows it goes on telling, and says how old it is.
     assert judged(running) == (1, ["b1"])
-    until(lambda: bool(running.evaluate().stale_for.ToNanoseconds()), "it says that it is stale")
+    until(
+        lambda: running.evaluate().meta.HasField("store_unreachable_for"),
+        "it says that it is stale",
+    )
 
 
 def test_every_call_to_a_store_of_another_format_is_refused(place, running, newer):
@@ -283,7 +292,7 @@ def test_a_cluster_of_another_format_takes_no_other_with_it(redis_url, redis_ser
         client.hset("ts:{default}:meta", "format", "2")
 
     with served(store=redis_url) as server, Peer(server.address) as peer:
-        assert peer.evaluate(cluster="other").feasible == 1
+        assert peer.evaluate(cluster="other").feasible_node_count == 1
         with pytest.raises(grpc.RpcError, match="this version knows 1") as refused:
-            peer.engine.Evaluate(evaluate_request(), timeout=PATIENCE)
+            peer.engine.EvaluatePod(evaluate_request(), timeout=PATIENCE)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE

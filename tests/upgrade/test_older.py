@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,15 +19,23 @@ from topospread.replica.view import Token
 from topospread.store import values
 from topospread.store.api import Key, Kind, Outcome, Unchanged
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
 CLUSTER = "prod"
 AGES = replace(SETTINGS, tombstone_seconds=1e9)
 """Tombstones last until the tests are run."""
 
-OF_NOW = {"Placement/ListReservations", "ClusterState/ListClusters"}
-"""What their answers tell has ended since."""
+OF_NOW = {
+    "PlacementService/GetReservation",
+    "PlacementService/ListReservations",
+    "ClusterStateService/ListClusters",
+    "ClusterStateService/WatchObjects",
+}
+"""What their answers tell has ended since, or is more than an older log knows of deletions."""
 
-REFUSED_SINCE = {"topospread.v1.ClusterState/Replace"}
-"""Calls of the release that are not carried out any more: its lists do not say where they end."""
+PROGRESS = "8/"
+"""Names of what older versions do not note, nor look at."""
 
 STORED = {
     "1": "StoredNode",
@@ -85,7 +93,14 @@ def test_it_is_judged_as_it_was(left):
         teller.revisions |= left.kept["revisions"]
         for step, before in answered(left.kept):
             if step.reads and step.call.removeprefix("topospread.v1.") not in OF_NOW:
-                assert teller.tell([step]) == [before], step.call
+                assert _unobserved(teller.tell([step])) == _unobserved([before]), step.call
+
+
+def _unobserved(answers: Any) -> Any:
+    """Answers without how far the API server was read, which an older store does not note."""
+    if isinstance(answers, dict):
+        return {key: _unobserved(each) for key, each in answers.items() if key != "observed"}
+    return [_unobserved(each) for each in answers] if isinstance(answers, list) else answers
 
 
 def test_its_history_goes_on(left):
@@ -122,15 +137,24 @@ def test_what_is_written_now_is_to_the_release_what_it_wrote_itself(place):
         served(store=place.backend.url, **SERVED) as server,
         Peer(server.address) as peer,
     ):
-        # By a caller of today, which has a way to say that its list is whole.
-        Teller(peer.channel, Api(current())).tell(told_to(released()))
+        Teller(peer.channel, api).tell(told_to(released()))
     now, form = place.content(CLUSTER), place.form()
     place.put()
 
     def read(content: tuple[stores.Objects, stores.Log]) -> tuple[Any, Any]:
         objects, log = content
-        plain = {name: _plain(api, name, value) for name, value in objects.items()}
-        return plain, [[(name, _plain(api, name[1:], v)) for name, v in each] for each in log]
+        plain = {name: _plain(api, name, value) for name, value in known(objects.items())}
+        steps = [
+            [(name, _plain(api, name[1:], value)) for name, value in known(each)] for each in log
+        ]
+        # A step in which it knows of nothing is none to it.
+        return plain, [step for step in steps if step]
+
+    def known(pairs: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+        for name, value in pairs:
+            if not name.lstrip("=~-").startswith(PROGRESS):
+                # Of a deletion it looks at the name alone.
+                yield name, b"" if name.startswith("-") else value
 
     assert read(now) == read(place.content(CLUSTER))
     # It names no columns where it writes them.
@@ -150,7 +174,7 @@ def _plain(api: Api, name: str, value: bytes) -> object:
     if kind == "7":
         assert payload[:13].isdigit()
         version, payload = b"", payload[13:]
-    message = api.message(f"topospread.v1.{STORED[kind]}").FromString(payload)
+    message = api.message(f"topospread.internal.v1.{STORED[kind]}").FromString(payload)
     return version, uid, lasting(message)
 
 
@@ -187,9 +211,6 @@ def test_callers_of_the_release_are_answered_as_they_were():
         story = zip(told_to(released()), stores.kept("sqlite")["answers"], strict=True)
         for step, before in story:
             now = teller.tell([step])
-            if step.call in REFUSED_SINCE:
-                assert now == [[{"failed": "INVALID_ARGUMENT"}]], step.call
-                now = Teller(peer.channel, Api(current())).tell([step])
             assert now == [before] or "failed" in before[0], step.call
 
 

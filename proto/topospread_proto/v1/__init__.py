@@ -1,1 +1,1 @@
-"""Package topospread.v1; the modules beside this file are generated from its .proto files."""
+"""Package topospread.v1; the modules here are generated from its .proto files."""

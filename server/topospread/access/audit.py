@@ -28,7 +28,7 @@ def audit(
     """Log a call.
 
     Args:
-        call: its name, for example ``ClusterState/Apply``.
+        call: its name, for example ``ClusterStateService/ApplyObjects``.
         caller: who made it; one without a name is anybody, None a stranger to the access file.
         address: where it came from.
         code: how it ended, for example ``OK``.

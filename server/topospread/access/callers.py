@@ -1,9 +1,9 @@
 """A caller and its roles.
 
-Roles: ``read`` sees state, ``decide`` asks for decisions and holds places, ``write`` changes what
-is known of a cluster, ``admin`` drops clusters and accepts stores. ``decide`` and ``write`` include
-``read``, because their answers show state; ``admin`` includes all. A role holds everywhere, or, as
-``role@cluster``, for one cluster.
+Roles: ``read`` sees state, ``decide`` asks for decisions, ``place`` holds nodes, ``write`` changes
+what is known of a cluster, ``admin`` drops clusters and accepts stores. All include ``read``,
+because their answers show state, and ``place`` includes ``decide``; ``admin`` includes all. A role
+holds everywhere, or, as ``role@cluster``, for one cluster.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Role(Enum):
 
     READ = "read"
     DECIDE = "decide"
+    PLACE = "place"
     WRITE = "write"
     ADMIN = "admin"
 
@@ -31,6 +32,7 @@ class Role(Enum):
 _INCLUDED: Final[Mapping[Role, frozenset[Role]]] = {
     Role.READ: frozenset({Role.READ}),
     Role.DECIDE: frozenset({Role.READ, Role.DECIDE}),
+    Role.PLACE: frozenset({Role.READ, Role.DECIDE, Role.PLACE}),
     Role.WRITE: frozenset({Role.READ, Role.WRITE}),
     Role.ADMIN: frozenset(Role),
 }
@@ -62,7 +64,7 @@ class Caller:
         """
         clusters = self.allowed.get(role, _NOWHERE)
         if clusters is not None and not clusters:
-            raise PermissionDenied(f"the role {role.value} is missing")
+            raise PermissionDenied(role.value)
         return clusters
 
     def check(self, role: Role, cluster: str) -> None:
@@ -73,7 +75,7 @@ class Caller:
         """
         clusters = self.clusters(role)
         if clusters is not None and cluster not in clusters:
-            raise PermissionDenied(f"the role {role.value} is missing for cluster {cluster!r}")
+            raise PermissionDenied(role.value, cluster)
 
     def check_everywhere(self, role: Role) -> None:
         """See whether a role is bound to no cluster.
@@ -82,7 +84,7 @@ class Caller:
             PermissionDenied: it is, or is missing.
         """
         if self.clusters(role) is not None:
-            raise PermissionDenied(f"the role {role.value} is missing for all clusters")
+            raise PermissionDenied(role.value, where=" for all clusters")
 
     def may(self, role: Role, cluster: str) -> bool:
         """Whether a role holds in a cluster."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 from topospread.access.callers import Role
 from topospread.app import parts
 from topospread.errors import PermissionDenied
+from topospread.generated.cluster_autoscaler import expander_pb2 as pb
 from topospread.transports.expander.best_options import METHOD, SERVICE, BestOptions
 from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread.transports.grpc.credentials import Credentials, credentials
 from topospread.transports.grpc.frame import Frame
 from topospread.transports.grpc.packing import RequestBytes
 from topospread.transports.grpc.server import GrpcServer, ServerOptions
-from topospread_proto.v1 import expander_pb2 as pb
 
 if TYPE_CHECKING:
     from topospread.app.doors import Doors
@@ -78,7 +78,7 @@ def expander_server(
         max_connections=min(MAX_CONNECTIONS, settings.max_connections),
     )
     return GrpcServer(
-        Frame(*telemetry, largest=RequestBytes(MAX_REQUEST_BYTES)),
+        Frame(*telemetry, largest=RequestBytes(MAX_REQUEST_BYTES, setting="")),
         {SERVICE: expander_methods(settings, engine)},
         pools,
         options,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topospread.errors import LimitExceeded
+from topospread.errors import QueueFull
 from topospread.transports.grpc.pool import decided, overloaded
 from topospread.transports.http.extender import Answer, Extender, Submit, Workplaces
 from topospread.transports.http.extender_verbs import Verbs
@@ -64,7 +64,7 @@ def _submit(pool: BoundedExecutor, name: str, metrics: Metrics) -> Submit:
         def done() -> Answer:
             if overloaded():
                 metrics.rejection(name)
-                raise LimitExceeded(f"too many {name} calls at once: try again later")
+                raise QueueFull(f"too many {name} calls at once: try again later")
             return work()
 
         return pool.submit(done)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.errors import ConfigError, InvalidRequest
 from topospread.service.refused import RefusedPods
-from topospread.store.api import Kind
 from topospread.store.checks import check_cluster
+from topospread.store.progress import OBSERVABLE
 from topospread.transports.kubernetes.api_server import Access, ApiServer
 from topospread.transports.kubernetes.feed import Feed
 from topospread.transports.kubernetes.sinks import ServiceSink
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from topospread.config.settings import ServerSettings
     from topospread.service.engine import Engine
-    from topospread.service.feeders import Feeders
+    from topospread.service.leases import Leases
     from topospread.service.write import Writes
 
-FED_KINDS: Final = frozenset(Kind) - {Kind.RESERVATION}
+FED_KINDS: Final = frozenset(OBSERVABLE)
 
 
 def make_feed(
     settings: ServerSettings,
     writes: Writes,
-    feeders: Feeders,
+    leases: Leases,
     listed: Callable[[], None],
     stands_by: Callable[[], None],
 ) -> Feed | None:
@@ -40,7 +40,7 @@ def make_feed(
     Args:
         settings: what was configured.
         writes: where it goes.
-        feeders: which of many servers is the one that feeds.
+        leases: which of many servers is the one that feeds.
         listed: called when the cluster has been listed for the first time.
         stands_by: called when another turns out to feed it.
 
@@ -57,9 +57,9 @@ def make_feed(
     return Feed(
         settings.sync_cluster,
         api,
-        ServiceSink(writes, feeders, settings.sync_cluster, feeder_name()),
+        ServiceSink(writes, leases, settings.sync_cluster, feeder_name()),
         lease=settings.sync_lease,
-        left_out=settings.sync_leave_out,
+        excluded_namespaces=settings.sync_excluded_namespaces,
         listed=listed,
         stands_by=stands_by,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.codec.bounds import NODES
 from topospread.replica.replica import Replica, ReplicaOptions
 from topospread.replica.replicas import Freshness, Replicas
 from topospread.service.engine import Limits
@@ -20,6 +21,7 @@ from topospread.transports.grpc.server import (
     Pools,
     ServerOptions,
 )
+from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,6 +98,35 @@ def make_limits(settings: ServerSettings) -> Limits:
         what_ifs=settings.max_what_ifs,
         simulated_pods=settings.max_simulated_pods,
         simulated_nodes=settings.max_simulated_nodes,
+    )
+
+
+def features(settings: ServerSettings) -> list[str]:
+    """What the server does beside topospread.v1, by name, as docs/api.md lists them."""
+    served = {
+        "expander": True,
+        "extender": settings.extender != "off" and bool(settings.http or settings.extender_listen),
+        "reflection": settings.reflection,
+        "sync": settings.sync,
+    }
+    return [name for name, on in served.items() if on]
+
+
+def limits(settings: ServerSettings) -> ServerLimits:
+    """What one request may carry, as callers are told."""
+    return ServerLimits(
+        max_batch_objects=settings.max_batch_objects,
+        max_batch_pods=settings.max_batch_pods,
+        max_what_if_pods=settings.max_what_ifs,
+        max_request_bytes=settings.max_request_bytes,
+        max_clusters=settings.max_clusters,
+        max_simulated_pods=settings.max_simulated_pods,
+        max_simulated_nodes=settings.max_simulated_nodes,
+        max_decision_bytes=settings.max_decision_bytes,
+        max_replace_objects=settings.max_replace_objects,
+        max_constraints=settings.max_constraints,
+        max_selector_terms=settings.max_selector_terms,
+        max_named_nodes=NODES,
     )
 
 

@@ -35,8 +35,8 @@ from topospread.errors import TopospreadError
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.cycles import Cycles
 from topospread.service.engine import Engine
-from topospread.service.feeders import Feeders
 from topospread.service.holding import Holding
+from topospread.service.leases import Leases
 from topospread.service.rank import Ranks
 from topospread.service.read import Reads
 from topospread.service.rebalancing.plan import Rebalances
@@ -47,13 +47,21 @@ from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
 from topospread.transports.expander import best_options
-from topospread.transports.grpc import cluster_state, feed, placement, rank, spread_engine
+from topospread.transports.grpc import (
+    cluster_state,
+    decision,
+    lease,
+    placement,
+    rank,
+    server_info,
+)
 from topospread.transports.grpc.auditing import audited
 from topospread.transports.grpc.budget import MemoryBudget
-from topospread.transports.grpc.cluster_state import ClusterStateServicer, ServerFacts
+from topospread.transports.grpc.cluster_state import ClusterStateServicer
+from topospread.transports.grpc.decision import DecisionServicer
 from topospread.transports.grpc.explain import ExplainServicer
-from topospread.transports.grpc.feed import FeedServicer
 from topospread.transports.grpc.frame import Frame
+from topospread.transports.grpc.lease import LeaseServicer
 from topospread.transports.grpc.observe import Observer
 from topospread.transports.grpc.packing import RequestBytes
 from topospread.transports.grpc.placement import PlacementServicer
@@ -61,8 +69,8 @@ from topospread.transports.grpc.pool import away, lend_place
 from topospread.transports.grpc.rank import RankServicer
 from topospread.transports.grpc.rebalance import RebalanceServicer
 from topospread.transports.grpc.server import GrpcServer
+from topospread.transports.grpc.server_info import ServerFacts, ServerInfoServicer
 from topospread.transports.grpc.simulate import SimulateServicer
-from topospread.transports.grpc.spread_engine import SpreadEngineServicer
 from topospread.transports.grpc.unoffered import completed
 from topospread.transports.grpc.untaken import Untaken
 
@@ -148,9 +156,9 @@ class Server:
             self._replicas = parts.make_replicas(settings, self._store, self.metrics, self._budgets)
             made.callback(self._replicas.close)
             self._writes = parts.make_writes(settings, self._store, self._replicas)
-            self._feeders = Feeders(self._store)
+            self._leases = Leases(self._store)
             self._feed = make_feed(
-                settings, self._writes, self._feeders, self._note_fed, self._stand_by
+                settings, self._writes, self._leases, self._note_fed, self._stand_by
             )
             self._cycles = Cycles(
                 settings.cycle_ttl, settings.max_cycles, budget=self._budgets["cycles"]
@@ -337,25 +345,29 @@ class Server:
     def _grpc_server(self) -> GrpcServer:
         settings = self.settings
         facts = ServerFacts(
-            *(self.version, self._store.address, self._started, self._config_state),
+            *(self.version, self._store.address, self._started),
+            parts.features(settings),
+            parts.limits(settings),
+            self._config_state,
             lambda: (self._shared.digest, self._shared.differing),
         )
         reads = Reads(self._store, self._replicas)
         lists = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")
-        state = ClusterStateServicer(reads, self._writes, facts, lists)
+        state = ClusterStateServicer(reads, self._writes, lists)
         observer = Observer(self.metrics)
-        decisions = SpreadEngineServicer(self._engine, observer)
+        decisions = DecisionServicer(self._engine, observer)
         explains = ExplainServicer(self._engine, observer)
         places = PlacementServicer(self._holding, self.metrics)
         ranks = RankServicer(Ranks(self._store, self._replicas, self._book))
         simulations = SimulateServicer(Scenarios(self._engine, self._store))
         rebalances = RebalanceServicer(Rebalances(self._store, self._engine))
         offered = {
-            spread_engine.SERVICE: decisions.methods() | explains.methods(),
+            decision.SERVICE: decisions.methods() | explains.methods(),
             cluster_state.SERVICE: state.methods(),
             placement.SERVICE: places.methods(),
             rank.SERVICE: ranks.methods() | simulations.methods() | rebalances.methods(),
-            feed.SERVICE: FeedServicer(self._feeders).methods(),
+            lease.SERVICE: LeaseServicer(self._leases).methods(),
+            server_info.SERVICE: ServerInfoServicer(facts).methods(),
         }
         expander = {best_options.SERVICE: expander_methods(settings, self._engine)}
         doors = self._doors
@@ -366,7 +378,11 @@ class Server:
                 doors.gate,
                 doors.rates,
                 doors.refusals,
-                RequestBytes(settings.max_request_bytes, settings.max_decision_bytes),
+                RequestBytes(
+                    settings.max_request_bytes,
+                    settings.max_decision_bytes,
+                    settings.max_response_bytes,
+                ),
                 Untaken(2 * settings.max_response_bytes, settings.max_response_bytes),
             ),
             completed(audited(offered), self.version) | expander,

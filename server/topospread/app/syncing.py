@@ -33,7 +33,7 @@ class Syncing:
         api: where it is read.
         sink: where it goes.
         lease: seconds that the lease outlives a feeder that died.
-        left_out: namespaces whose objects are not fed.
+        excluded_namespaces: namespaces whose objects are not fed.
         http: where metrics and health are served; None serves none.
 
     Raises:
@@ -46,7 +46,7 @@ class Syncing:
         api: ApiServer,
         sink: Sink,
         lease: float,
-        left_out: Collection[str],
+        excluded_namespaces: Collection[str],
         http: Address | None,
     ) -> None:
         self.cluster = cluster
@@ -60,7 +60,7 @@ class Syncing:
             api,
             sink,
             lease=lease,
-            left_out=left_out,
+            excluded_namespaces=excluded_namespaces,
             listed=self._note_listed,
             stands_by=self._note_standby,
         )

@@ -9,20 +9,32 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import documents, objects, printing, steps
+from topospread.cli import documents, objects, printing, steps, structures
 from topospread.cli.complaints import DONE, MAX_LINES
+from topospread.cli.delete import path_of_result, show_results
 from topospread.cli.inputs import input_options
-from topospread.cli.kinds import path_of
 from topospread.cli.options import Options, output_option, pass_options, server_options
-from topospread_client.answers import Kind, ObjectResult, Outcome, Replaced, Written
-from topospread_client.requests import kind_of
+from topospread_client import Kind, ObjectOutcome, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_client import ApplyObjectsResponse, ObjectResult, ReplaceObjectsResponse
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
-_OUTCOMES: Final = (Outcome.CREATED, Outcome.UPDATED, Outcome.UNCHANGED, Outcome.IGNORED_STALE)
+_OUTCOMES: Final = (
+    ObjectOutcome.CREATED,
+    ObjectOutcome.UPDATED,
+    ObjectOutcome.UNCHANGED,
+    ObjectOutcome.IGNORED_STALE,
+)
+_COUNTS: Final = (
+    "created_count",
+    "updated_count",
+    "unchanged_count",
+    "ignored_stale_count",
+    "deleted_count",
+)
 _LEFT_OUT: Final = "kinds that spreading does not look at"
 
 
@@ -69,70 +81,62 @@ def command(
         printing.note("nothing to apply")
         return DONE
     if replace:
-        _print_replaced(_replace(options, found, force=force), options.output)
+        _print_replaced(_replace(options, found, force=force), options)
         return DONE
     with options.client() as client, steps.told("applying", "written") as progress:
-        written = client.apply([made for _, made in found.kept], force=force, progress=progress)
-    _print_written(written, options.output, found.skipped)
+        written = client.apply_objects(
+            [made for _, made in found.kept], force=force, progress=progress
+        )
+    _print_written(written, options, found.skipped)
     _say_warnings(written.results)
-    stale = written.counts().get(Outcome.IGNORED_STALE, 0)
+    stale = written.counts().get(ObjectOutcome.IGNORED_STALE, 0)
     if stale:
         printing.note(f"{stale} older than what is stored: --force writes them all the same")
     return DONE
 
 
-def _replace(options: Options, found: objects.Objects, *, force: bool) -> dict[Kind, Replaced]:
-    by_kind: dict[Kind, list[Object]] = {}
+def _replace(
+    options: Options, found: objects.Objects, *, force: bool
+) -> dict[Kind, ReplaceObjectsResponse]:
+    by_kind: dict[Kind, list[ClusterObject]] = {}
     for _, made in found.kept:
         kind = kind_of(made)
         if kind is not None:
             by_kind.setdefault(kind, []).append(made)
-    answers: dict[Kind, Replaced] = {}
-    telling = steps.told("replacing", "replaced", unit="kinds", step=1)
+    answers: dict[Kind, ReplaceObjectsResponse] = {}
+    telling = steps.told("replacing", "replaced", unit="kinds")
     with options.client() as client, telling as progress:
-        for kind in sorted(by_kind):
-            answers[kind] = client.replace(kind, by_kind[kind], force=force)
+        for kind in sorted(by_kind, key=list(Kind).index):
+            answers[kind] = client.replace_objects(kind, by_kind[kind], force=force)
             progress(len(answers), len(by_kind))
     return answers
 
 
-def _print_written(written: Written, form: str, skipped: Mapping[str, int]) -> None:
-    if form == "table":
+def _print_written(
+    written: ApplyObjectsResponse, options: Options, skipped: Mapping[str, int]
+) -> None:
+    if options.output == "table":
         counted = Counter((result.kind, result.outcome) for result in written.results)
-        kinds = sorted({kind for kind, _ in counted})
-        rows = [[kind.label, *(counted[kind, outcome] for outcome in _OUTCOMES)] for kind in kinds]
-        printing.table(["KIND", *(f"#{outcome.label.upper()}" for outcome in _OUTCOMES)], rows)
+        there = {kind for kind, _ in counted}
+        rows = [
+            [kind.label, *(counted[kind, outcome] for outcome in _OUTCOMES)]
+            for kind in Kind
+            if kind in there
+        ]
+        columns = [f"#{structures.words(outcome).upper()}" for outcome in _OUTCOMES]
+        printing.table(["KIND", *columns], rows)
         printing.fields([("revision", written.revision), ("trace", written.trace_id)])
-    elif form == "name":
+    elif options.output == "name":
         for result in written.results:
-            path = path_of(result.kind, result.namespace, result.name)
-            printing.say(f"{path} {result.outcome.label}")
+            printing.say(f"{path_of_result(result)} {structures.words(result.outcome)}")
     else:
-        results = [_structure(result) for result in written.results]
-        printing.structure(
-            {
-                "revision": written.revision,
-                "traceId": written.trace_id,
-                "results": results,
-                "skipped": dict(skipped),
-            },
-            form,
-        )
-
-
-def _structure(result: ObjectResult) -> dict[str, object]:
-    return {
-        "kind": result.kind.label,
-        "namespace": result.namespace,
-        "name": result.name,
-        "outcome": result.outcome.label,
-        "warnings": list(result.warnings),
-    }
+        left_out = [{"kind": kind, "count": count} for kind, count in skipped.items()]
+        show_results(written, options, skipped=left_out)
 
 
 def _say_warnings(results: Sequence[ObjectResult]) -> None:
     said = [
-        f"warning: {path_of(result.kind, result.namespace, result.name)}: {warning}"
+        f"warning: {path_of_result(result)}: {warning}"
         for result in results
         for warning in result.warnings
     ]
@@ -142,29 +146,22 @@ def _say_warnings(results: Sequence[ObjectResult]) -> None:
         printing.note(f"… and {len(said) - MAX_LINES} more warnings")
 
 
-def _print_replaced(answers: Mapping[Kind, Replaced], form: str) -> None:
-    rows = {
-        kind: {
-            "created": answer.created,
-            "updated": answer.updated,
-            "unchanged": answer.unchanged,
-            "ignored stale": answer.ignored_stale,
-            "deleted": answer.deleted,
-        }
-        for kind, answer in answers.items()
-    }
-    revision = answers[max(answers)].revision
-    if form == "table":
-        headings = [f"#{name.upper()}" for name in next(iter(rows.values()))]
-        cells = [[kind.label, *row.values()] for kind, row in rows.items()]
-        printing.table(["KIND", *headings], cells)
+def _print_replaced(answers: Mapping[Kind, ReplaceObjectsResponse], options: Options) -> None:
+    revision = answers[list(answers)[-1]].revision
+    if options.output == "table":
+        columns = [f"#{structures.words(name.removesuffix('_count')).upper()}" for name in _COUNTS]
+        rows = [
+            [kind.label, *(getattr(answer, name) for name in _COUNTS)]
+            for kind, answer in answers.items()
+        ]
+        printing.table(["KIND", *columns], rows)
         printing.fields([("revision", revision)])
-    elif form == "name":
-        for kind in rows:
+    elif options.output == "name":
+        for kind in answers:
             printing.say(kind.label.lower())
     else:
-        kinds = {kind.label: row for kind, row in rows.items()}
-        printing.structure({"revision": revision, "kinds": kinds}, form)
+        items = [{"kind": kind, **structures.plain(answer)} for kind, answer in answers.items()]
+        structures.show("ReplacementList", options.output, cluster=options.cluster, items=items)
     for kind, answer in answers.items():
         for warning in answer.warnings:
             printing.note(f"warning: {kind.label}: {warning}")

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread_client import errors
+from topospread_client import (
+    BadConnection,
+    DeadlineExceeded,
+    InvalidRequest,
+    NotFound,
+    NotSupported,
+    PermissionDenied,
+    PreconditionFailed,
+    RevisionUnavailable,
+    ServerFault,
+    TopospreadClientError,
+    Unauthenticated,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from topospread.cli.subjects import Question, Subject
 
 DONE: Final = 0
 NO_NODE_FITS: Final = 1
@@ -33,13 +49,14 @@ UNPRINTABLE_IN_LINES: Final = re.compile(rf"[\x00-\x09\x0b-\x1f{_HIDDEN}]")
 _SYSTEMS_WORDS: Final = re.compile(r"(?:connect|getsockopt)[^:]{0,100}: ([^:()]{1,100}) \(")
 
 _CALLERS_FAULT: Final = (
-    errors.BadConnection,
-    errors.InvalidRequest,
-    errors.NotFound,
-    errors.NotPermitted,
-    errors.NotSupported,
-    errors.PreconditionFailed,
-    errors.RevisionUnavailable,
+    BadConnection,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    PermissionDenied,
+    NotSupported,
+    PreconditionFailed,
+    RevisionUnavailable,
 )
 
 
@@ -60,6 +77,66 @@ class Unreachable(click.ClickException):
     code = OUT_OF_REACH
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A call that did not succeed.
+
+    Attributes:
+        error: of the call.
+        title: what it was about, for people; empty for the command as a whole.
+        subject: the same for programs.
+    """
+
+    error: TopospreadClientError
+    title: str = ""
+    subject: Subject | None = None
+
+
+class CallsFailed(click.ClickException):
+    """Calls that did not succeed, each about one thing.
+
+    Args:
+        failed: at least one.
+        address: that was called.
+    """
+
+    def __init__(self, failed: Sequence[Failed], address: str = "") -> None:
+        self.failed = failed
+        self.code = max(code_of(each.error) for each in failed)
+        # The title says which pod it is: its own paths are those of its file.
+        told = [
+            f"{each.title}: {text.removeprefix('pod.object.')}" if each.title else text
+            for each in failed
+            for text in explained(each.error, address)
+        ]
+        super().__init__("\n".join(told))
+
+
+class Refusals:
+    """What a server refused of several pods that it was asked about."""
+
+    def __init__(self) -> None:
+        self._failed: list[Failed] = []
+
+    def add(self, question: Question, error: TopospreadClientError) -> None:
+        """One more."""
+        self._failed.append(Failed(error, question.title, question.subject))
+
+    def end(self) -> None:
+        """Complain, when something was refused.
+
+        Raises:
+            CallsFailed: with all of them.
+        """
+        if self._failed:
+            raise CallsFailed(self._failed)
+
+
+def of(failed: click.ClickException | TopospreadClientError) -> click.ClickException:
+    """What there is to complain about."""
+    return failed if isinstance(failed, click.ClickException) else CallsFailed([Failed(failed)])
+
+
 def line(complaint: click.ClickException) -> str:
     """A complaint of ours or of click's, ready to print."""
     text = complaint.format_message().rstrip()
@@ -69,33 +146,28 @@ def line(complaint: click.ClickException) -> str:
     return prefixed(text)
 
 
-def of_client(error: errors.TopospreadClientError, address: str = "") -> str:
-    """An error of a call, ready to print."""
-    return prefixed("\n".join(explained(error, address)))
-
-
-def explained(error: errors.TopospreadClientError, address: str = "") -> Sequence[str]:
+def explained(error: TopospreadClientError, address: str = "") -> Sequence[str]:
     """An error of a call: one line, or one for each violation."""
     at = f" at {address}" if address else ""
-    if isinstance(error, errors.InvalidRequest) and error.violations:
+    if isinstance(error, InvalidRequest) and error.violations:
         return _at_most([violation.text for violation in error.violations])
-    if isinstance(error, errors.Unavailable) and not error.reached:
+    if isinstance(error, Unavailable) and not error.reached:
         reason = _network_reason(str(error))
         advice = "start one with `topospread serve`, or name another with --address"
         return [f"no server answers{at} ({reason}): {advice}"]
-    if isinstance(error, errors.Unavailable):
+    if isinstance(error, Unavailable):
         return [f"the server{at} cannot answer now: {error}"]
-    if isinstance(error, errors.DeadlineExceeded):
+    if isinstance(error, DeadlineExceeded):
         return [f"the server{at} did not answer in time: try again, or give more with --timeout"]
-    if isinstance(error, errors.ServerFault):
+    if isinstance(error, ServerFault):
         trace = f" (trace {error.traceparent.split('-')[1]})" if error.traceparent else ""
         return [f"the server{at} failed: {error}{trace}: its log says more"]
-    if isinstance(error, errors.NotSupported):
+    if isinstance(error, NotSupported):
         return [f"the server{at} does not have this call: is it an older version?"]
     return [str(error)]
 
 
-def code_of(error: errors.TopospreadClientError) -> int:
+def code_of(error: TopospreadClientError) -> int:
     """The exit code for an error of a call."""
     return BAD_INPUT if isinstance(error, _CALLERS_FAULT) else OUT_OF_REACH
 

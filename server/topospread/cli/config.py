@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from topospread.access.file import read_access
-from topospread.cli import completing, printing
+from topospread.cli import completing, printing, structures
 from topospread.cli.complaints import DONE, BadInput
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
 from topospread.config.loading import load_settings, read_config
+from topospread.config.settings import SETTINGS
 from topospread.errors import ConfigError
 from topospread.spread.settings import GATE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from topospread.config.settings import ServerSettings
     from topospread.spread.settings import FeatureGates, Profile
 
 _FORMS: Final = click.Choice(["table", "json", "yaml"])
@@ -49,9 +50,9 @@ def check(file: str | None, form: str) -> int:
     for warning in rules.warnings:
         printing.note(f"warning: {warning}")
     if form == "table":
-        _print(settings.shown(), rules)
+        _print(_written(settings), rules)
     else:
-        printing.structure(_structure(settings.shown(), rules), form)
+        _show(_written(settings), rules, form)
     return DONE
 
 
@@ -67,21 +68,25 @@ def _print(settings: Mapping[str, object], rules: ConfiguredRules) -> None:
     states = [[name, "on" if on else "off"] for name, on in gates.items()]
     printing.table(["FEATURE GATE", "STATE"], states)
     click.echo()
-    printing.table(["SETTING", "VALUE"], [[key, _plain(value)] for key, value in settings.items()])
+    printing.table(["SETTING", "VALUE"], settings.items())
 
 
-def _structure(settings: Mapping[str, object], rules: ConfiguredRules) -> dict[str, Any]:
-    return {
-        "profiles": {
-            name: {
-                "defaultingType": profile.defaulting,
-                "defaultConstraints": [asdict(each) for each in profile.default_constraints],
-            }
-            for name, profile in rules.profiles.items()
-        },
-        "featureGates": _gates(rules.gates),
-        "settings": {key: _plain(value) for key, value in settings.items()},
-    }
+def _show(settings: Mapping[str, object], rules: ConfiguredRules, form: str) -> None:
+    profiles = [
+        {
+            "name": name,
+            "defaultingType": profile.defaulting,
+            "defaultConstraints": structures.plain(profile.default_constraints),
+        }
+        for name, profile in rules.profiles.items()
+    ]
+    structures.show(
+        "ConfigurationCheck",
+        form,
+        profiles=profiles,
+        feature_gates=_gates(rules.gates),
+        settings=settings,
+    )
 
 
 def _constraints(profile: Profile) -> list[str]:
@@ -95,10 +100,17 @@ def _gates(gates: FeatureGates) -> dict[str, bool]:
     return {name: bool(getattr(gates, field)) for name, field in GATE_NAMES.items()}
 
 
-def _plain(value: object) -> object:
-    """A setting's value as JSON has it."""
+def _written(settings: ServerSettings) -> dict[str, object]:
+    """All settings by key, as a configuration file may have them."""
+    shown = settings.shown()
+    return {one.key: _plain(shown[one.key], one.about.unit) for one in SETTINGS.values()}
+
+
+def _plain(value: object, unit: str) -> object:
     if value is None:
         return "off"
+    if unit == "seconds" and isinstance(value, float):
+        return structures.seconds(value, digits=9)
     if isinstance(value, tuple):
         return list(value)
     if isinstance(value, dict):

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import completing, documents, objects, printing, steps
+from topospread.cli import completing, documents, objects, printing, steps, structures
 from topospread.cli.complaints import BAD_INPUT, DONE
 from topospread.cli.inputs import input_options
 from topospread.cli.kinds import kinds_named, path_of
 from topospread.cli.options import Options, output_option, pass_options, server_options
-from topospread_client.answers import Kind, Outcome, Written
-from topospread_client.requests import Reference, kind_of
+from topospread_client import Kind, ObjectOutcome, ObjectReference, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_client import ApplyObjectsResponse, DeleteObjectsResponse, ObjectResult
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _LEFT_OUT: Final = "kinds that a server does not keep"
 
@@ -49,7 +49,7 @@ def command(
         raise click.UsageError("say what to delete: either KIND NAME... or -f PATH")
     if kind:
         references = [
-            Reference(each, name, "" if each is Kind.NODE else namespace or "default")
+            ObjectReference(each, name, None if each is Kind.NODE else namespace)
             for each in kinds_named(kind)
             for name in names
         ]
@@ -58,28 +58,42 @@ def command(
         objects.say_skipped(found.skipped, _LEFT_OUT)
         references = [_reference(made) for _, made in found.kept]
     with options.client() as client, steps.told("deleting", "deleted") as progress:
-        written = client.delete(references, force=force, progress=progress)
-    return _print(written, options.output, ignore_not_found=ignore_not_found)
+        written = client.delete_objects(references, force=force, progress=progress)
+    return _print(written, options, ignore_not_found=ignore_not_found)
 
 
-def _reference(made: Object) -> Reference:
+def _reference(made: ClusterObject) -> ObjectReference:
     kind = kind_of(made)
     if kind is None:
         raise AssertionError("manifests give no empty objects")
     metadata = getattr(made, kind.field).metadata
-    return Reference(kind, metadata.name, metadata.namespace)
+    return ObjectReference(kind, metadata.name, metadata.namespace)
 
 
-def _print(written: Written, form: str, *, ignore_not_found: bool) -> int:
-    results = [(path_of(r.kind, r.namespace, r.name), r.outcome) for r in written.results]
-    missing = [path for path, outcome in results if outcome is Outcome.NOT_FOUND]
+def _print(written: DeleteObjectsResponse, options: Options, *, ignore_not_found: bool) -> int:
+    form = options.output
     if form in {"json", "yaml"}:
-        outcomes = {path: outcome.label for path, outcome in results}
-        value = {"revision": written.revision, "traceId": written.trace_id, "results": outcomes}
-        printing.structure(value, form)
+        show_results(written, options)
     else:
-        for path, outcome in results:
-            printing.say(f"{path} {outcome.label}")
-    if form == "table" and results:
+        for each in written.results:
+            printing.say(f"{path_of_result(each)} {structures.words(each.outcome)}")
+    if form == "table" and written.results:
         printing.fields([("revision", written.revision), ("trace", written.trace_id)])
+    missing = any(each.outcome is ObjectOutcome.NOT_FOUND for each in written.results)
     return BAD_INPUT if missing and not ignore_not_found else DONE
+
+
+def show_results(
+    written: ApplyObjectsResponse | DeleteObjectsResponse, options: Options, **more: object
+) -> None:
+    """Print what became of each object of a write."""
+    answer = structures.plain(written)
+    items = answer.pop("results")
+    structures.show(
+        "ObjectResultList", options.output, cluster=options.cluster, **more, **answer, items=items
+    )
+
+
+def path_of_result(result: ObjectResult) -> str:
+    """The object of a result, as kubectl prints it."""
+    return path_of(result.kind, result.namespace, result.name)

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from topospread.cli import explanations, printing
-from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
-from topospread.cli.evaluate import questions_of
+from topospread.cli.complaints import DONE, NO_NODE_FITS, Refusals
 from topospread.cli.inputs import input_options
 from topospread.cli.options import (
     Options,
+    consistency_of,
     judging_options,
     output_option,
     pass_options,
     server_options,
 )
 from topospread.cli.place import FITS
+from topospread.cli.questions import questions_of
 from topospread.cli.rules import rules_options, settings_of
-from topospread_client.errors import InvalidRequest, NotFound
-from topospread_client.requests import Consistency
+from topospread_client import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,7 @@ def command(
     profile: str | None,
     gates: Sequence[str],
     no_validate: bool,
-    fast: bool,
+    freshness: str,
 ) -> int:
     """Explain pods, from files or by name in the state.
 
@@ -74,29 +74,25 @@ def command(
         stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
     )
     settings = settings_of(args_file, profile, gates)
-    consistency = None if fast else Consistency(fully_consistent=True)
+    consistency = consistency_of(freshness)
     found: list[explanations.Told] = []
-    refused: list[str] = []
+    refusals = Refusals()
     with options.client() as client, printing.progress("explaining") as progress:
         for done, question in enumerate(questions, start=1):
             try:
-                answer = client.explain(
+                answer = client.explain_pod(
                     question.pod,
                     fit=FITS[fit],
                     domain_limit=domains,
                     settings=settings,
                     consistency=consistency,
-                    validate=question.validate,
+                    validation=question.validation,
                 )
-                found.append(explanations.Told(question.label, question.source, answer))
+                found.append(explanations.Told(question, answer))
             except (InvalidRequest, NotFound) as error:
-                where = f"{question.source}: {question.label}: ".removeprefix(": ")
-                refused.extend(f"{where}{text}" for text in explained(error))
+                refusals.add(question, error)
             progress(done, len(questions))
     if found:
         explanations.show(found, options.output, options.cluster)
-    for text in refused:
-        printing.note(prefixed(text))
-    if refused:
-        return BAD_INPUT
-    return DONE if all(told.answer.explanation.fitting for told in found) else NO_NODE_FITS
+    refusals.end()
+    return DONE if all(told.fits for told in found) else NO_NODE_FITS

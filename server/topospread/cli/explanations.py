@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import printing
+from topospread.cli import printing, structures
+from topospread_client import MinimumReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topospread_client.explanations import (
+    from topospread.cli.subjects import Question
+    from topospread_client import (
         ConstraintExplanation,
         DomainExplanation,
-        Explained,
-        PodExplanation,
+        ExcludedNodes,
+        ExplainPodResponse,
+        Explanation,
+        NodeReason,
     )
 
 _COLUMNS: Final = ("DOMAIN", "#PODS", "#NODES", "#ELIGIBLE", "#USABLE", "#SKEW", "VERDICT", "WHY")
@@ -28,25 +30,24 @@ _NAMED: Final = 3
 """Domains that are named as holding the minimum."""
 
 _EXCLUDED: Final = {
-    "missing_key": "lacking another key",
-    "affinity": "outside the node affinity",
-    "cordoned": "cordoned",
-    "tainted": "tainted",
+    "missing_key_count": "lacking another key",
+    "affinity_count": "outside the node affinity",
+    "cordoned_count": "cordoned",
+    "tainted_count": "tainted",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One pod's answer.
+    """One pod's answer."""
 
-    Attributes:
-        label: kind and name.
-        source: where the manifest stood; empty for a pod of the state.
-    """
+    question: Question
+    answer: ExplainPodResponse
 
-    label: str
-    source: str
-    answer: Explained
+    @property
+    def fits(self) -> bool:
+        """Whether a node fits, as far as was asked."""
+        return self.answer.explanation.fitting_node_count > 0
 
 
 def show(found: Sequence[Told], form: str, cluster: str) -> None:
@@ -59,41 +60,19 @@ def show(found: Sequence[Told], form: str, cluster: str) -> None:
         return
     items = [
         {
-            "pod": told.label,
-            "source": told.source,
-            "fits": told.answer.explanation.fitting > 0,
-            **plain(told.answer.explanation),
-            "revision": told.answer.revision,
-            "staleFor": told.answer.stale_for,
-            "traceId": told.answer.trace_id,
+            **structures.plain(told.question.subject),
+            "fits": told.fits,
+            **structures.plain(told.answer),
         }
         for told in found
     ]
-    printing.structure({"cluster": cluster, "items": items}, form)
-
-
-def plain(value: Any) -> Any:
-    """An answer as what JSON has, with names in camel case as Kubernetes writes them."""
-    if is_dataclass(value):
-        return {_camel(each.name): plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, Mapping):
-        return {_camel(key): plain(each) for key, each in value.items()}
-    if isinstance(value, tuple):
-        return [plain(each) for each in value]
-    return getattr(value, "label", value) if isinstance(value, IntEnum) else value
-
-
-def _camel(name: str) -> str:
-    if " " in name:  # a reason, not a name
-        return name
-    first, *others = name.split("_")
-    return first + "".join(map(str.title, others))
+    structures.show("ExplanationList", form, cluster=cluster, items=items)
 
 
 def _print(told: Told) -> None:
     found = told.answer.explanation
-    source = f"  ({told.source})" if told.source else ""
-    click.secho(f"{told.label}{source}", bold=True)
+    source = told.question.subject.source
+    click.secho(f"{told.question.label}{f'  ({source})' if source else ''}", bold=True)
     if not found.constraints:
         printing.say("no constraint holds for it")
     for constraint in found.constraints:
@@ -112,23 +91,23 @@ def _print(told: Told) -> None:
     printing.fields(
         [
             ("fits", _fits(found)),
-            ("refused by other filters", _counted(found.refused)),
+            ("refused by other filters", _counted(found.node_reasons)),
             ("not looked at", ", ".join(found.not_modelled)),
             ("message", found.message),
             ("revision", told.answer.revision),
-            ("stale for", _seconds(told.answer.stale_for)),
+            ("store unreachable for", printing.seconds(told.answer.meta.store_unreachable_for)),
             ("trace", told.answer.trace_id),
         ]
     )
 
 
 def _print_constraint(constraint: ConstraintExplanation, *, defaulted: bool) -> None:
-    action = "DoNotSchedule" if constraint.hard else "ScheduleAnyway"
+    spread = constraint.constraint
     whose = "default " if defaulted else ""
-    terms = [action, f"maxSkew {constraint.max_skew}"]
-    if constraint.min_domains > 1:
-        terms.append(f"minDomains {constraint.min_domains}")
-    title = f"{whose}constraint {constraint.index}: {constraint.topology_key}"
+    terms = [spread.when_unsatisfiable, f"maxSkew {spread.max_skew}"]
+    if spread.min_domains > 1:
+        terms.append(f"minDomains {spread.min_domains}")
+    title = f"{whose}constraint {constraint.index}: {spread.topology_key}"
     click.secho(f"{title} ({', '.join(terms)})", bold=True)
     printing.fields(
         [
@@ -138,25 +117,32 @@ def _print_constraint(constraint: ConstraintExplanation, *, defaulted: bool) -> 
             ("weight", f"{constraint.weight:.3f} a pod" if constraint.weight else ""),
         ]
     )
-    columns, cells = list(_COLUMNS), _cells
-    if not constraint.hard:
+    columns = list(_COLUMNS)
+    if not _is_hard(constraint):
         columns[-2:] = ["SCORE", "WHY"]
-    rows: list[list[object]] = [cells(constraint, domain) for domain in constraint.first]
-    if constraint.unlisted:
-        rows.append([f"… and {constraint.unlisted:,} more", *[" "] * (len(columns) - 1)])
-    rows.extend(cells(constraint, domain) for domain in constraint.last)
+    rows = [_cells(constraint, domain) for domain in constraint.domains]
+    if constraint.unlisted_domain_count:
+        gap: list[object] = [
+            f"… and {constraint.unlisted_domain_count:,} more",
+            *[" "] * (len(columns) - 1),
+        ]
+        rows.insert(constraint.leading_domain_count, gap)
     if rows:
         printing.table(columns, rows, styles=_STYLES)
 
 
+def _is_hard(constraint: ConstraintExplanation) -> bool:
+    return constraint.constraint.when_unsatisfiable == "DoNotSchedule"
+
+
 def _counts(constraint: ConstraintExplanation) -> str:
     text = (
-        f"pods {constraint.selector} on {constraint.eligible_nodes} eligible nodes, in "
-        f"{constraint.eligible_domains} of {constraint.domains} domains"
+        f"pods {constraint.constraint.selector_text} on {constraint.eligible_node_count} eligible "
+        f"nodes, in {constraint.eligible_domain_count} of {constraint.domain_count} domains"
     )
-    left_out = [f"{nodes} {_EXCLUDED[why]}" for why, nodes in constraint.excluded.items()]
-    if constraint.nodes_without_key:
-        left_out.append(f"{constraint.nodes_without_key} without the key")
+    left_out = _excluded(constraint.excluded)
+    if constraint.keyless_node_count:
+        left_out.append(f"{constraint.keyless_node_count} without the key")
     return f"{text}; not {', '.join(left_out)}" if left_out else text
 
 
@@ -164,38 +150,41 @@ def _minimum(constraint: ConstraintExplanation) -> str:
     minimum = constraint.minimum
     if minimum.note:
         return f"{minimum.value}, {minimum.note}"
-    named = [d.value or '""' for d in constraint.first if d.holds_minimum][:_NAMED]
-    more = minimum.holders - len(named)
+    leading = constraint.domains[: constraint.leading_domain_count]
+    named = [each.value or '""' for each in leading if each.holds_minimum][:_NAMED]
+    more = minimum.lowest_domain_count - len(named)
     who = ", ".join(named) + f" and {more:,} more" * bool(more)
-    of = constraint.eligible_domains
+    of = constraint.eligible_domain_count
     return f"{minimum.value}, held by {who}: the fewest of {of:,} eligible domain{'s' * (of != 1)}"
 
 
 def _closed(constraint: ConstraintExplanation) -> str:
-    if not constraint.hard or not (constraint.rejected_nodes or constraint.rejected_domains):
+    domains, nodes = constraint.rejected_domain_count, constraint.rejected_node_count
+    if not _is_hard(constraint) or not (nodes or domains):
         return ""
-    domains = constraint.rejected_domains
     return (
-        f"{domains:,} domain{'s' * (domains != 1)}; it refuses {constraint.rejected_nodes:,} nodes "
-        f"that pass the constraints before it, {constraint.rejected_alone:,} of them alone"
+        f"{domains:,} domain{'s' * (domains != 1)}; it refuses {nodes:,} nodes that pass the "
+        f"constraints before it, {constraint.rejected_alone_node_count:,} of them alone"
     )
 
 
 def _cells(constraint: ConstraintExplanation, domain: DomainExplanation) -> list[object]:
-    pods = f"{domain.pods} ({domain.reserved} reserved)" if domain.reserved else domain.pods
-    if constraint.hard:
+    pods: object = domain.pod_count
+    if domain.reserved_pod_count:
+        pods = f"{pods} ({domain.reserved_pod_count} reserved)"
+    if _is_hard(constraint):
         verdict = "open" if domain.allowed else "closed"
     elif domain.scores is None:
         verdict = "-"
     else:
-        low, high = domain.scores
+        low, high = domain.scores.lowest, domain.scores.highest
         verdict = f"{low}" if low == high else f"{low} - {high}"
     return [
         domain.value or '""',
         pods,
-        domain.nodes,
-        domain.eligible_nodes,
-        domain.usable_nodes,
+        domain.node_count,
+        domain.eligible_node_count,
+        domain.usable_node_count,
         domain.skew,
         verdict,
         "; ".join(_whys(constraint, domain)) or "-",
@@ -204,38 +193,41 @@ def _cells(constraint: ConstraintExplanation, domain: DomainExplanation) -> list
 
 def _whys(constraint: ConstraintExplanation, domain: DomainExplanation) -> Iterator[str]:
     if not domain.allowed:
-        yield f"skew {domain.skew} > maxSkew {constraint.max_skew}"
-    if domain.holds_minimum and constraint.minimum.reason == "Lowest":
+        yield f"skew {domain.skew} > maxSkew {constraint.constraint.max_skew}"
+    if domain.holds_minimum and constraint.minimum.reason is MinimumReason.LOWEST:
         yield "holds the minimum"
-    if domain.excluded:
-        yield "not counted: " + ", ".join(f"{n} {_EXCLUDED[r]}" for r, n in domain.excluded.items())
-    if domain.not_counted:
-        yield f"{domain.not_counted} pods not counted"
-    if domain.refused:
-        yield _counted(domain.refused)
+    if excluded := _excluded(domain.excluded):
+        yield f"not counted: {', '.join(excluded)}"
+    if domain.uncounted_pod_count:
+        yield f"{domain.uncounted_pod_count} pods not counted"
+    if domain.node_reasons:
+        yield _counted(domain.node_reasons)
 
 
-def _warnings(found: PodExplanation) -> Iterator[str]:
+def _excluded(excluded: ExcludedNodes) -> list[str]:
+    counts = ((getattr(excluded, name), why) for name, why in _EXCLUDED.items())
+    return [f"{nodes} {why}" for nodes, why in counts if nodes]
+
+
+def _warnings(found: Explanation) -> Iterator[str]:
     for warned in found.warnings:
-        where = "" if warned.constraint is None else f"constraint {warned.constraint}: "
+        index = warned.constraint_index
+        where = "" if index is None else f"constraint {index}: "
         yield f"{where}{warned.text}"
 
 
-def _suggestions(found: PodExplanation) -> Iterator[str]:
+def _suggestions(found: Explanation) -> Iterator[str]:
     for each in found.suggestions:
-        yield f"{each.text}: {each.fitting} node{'s' * (each.fitting != 1)} would take it"
+        nodes = each.fitting_node_count
+        yield f"{each.text}: {nodes} node{'s' * (nodes != 1)} would take it"
 
 
-def _fits(found: PodExplanation) -> str:
-    text = f"{found.fitting} of {found.nodes} nodes"
-    if found.passing != found.fitting:
-        text += f" (spreading alone leaves {found.passing})"
+def _fits(found: Explanation) -> str:
+    text = f"{found.fitting_node_count} of {found.node_count} nodes"
+    if found.feasible_node_count != found.fitting_node_count:
+        text += f" (spreading alone leaves {found.feasible_node_count})"
     return text
 
 
-def _counted(reasons: Mapping[str, int]) -> str:
-    return ", ".join(f"{nodes} {reason}" for reason, nodes in reasons.items())
-
-
-def _seconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.1f} s"
+def _counted(reasons: Sequence[NodeReason]) -> str:
+    return ", ".join(f"{each.node_count} {each.reason}" for each in reasons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -9,17 +10,16 @@ import click
 from topospread.cli import completing, held, printing
 from topospread.cli.complaints import DONE
 from topospread.cli.kinds import kinds_named, path_of
-from topospread.cli.label_query import selector_of
 from topospread.cli.options import Options, output_option, pass_options, server_options
-from topospread_client.answers import Kind
-from topospread_client.manifests import manifest_from_object
+from topospread.cli.paging import pages
+from topospread_client import Kind, manifest_from_object, selector_from_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from topospread_client.client import Client
-    from topospread_proto.v1.cluster_state_pb2 import Object
-    from topospread_proto.v1.kubernetes_pb2 import LabelSelector, Node, Pod
+    from topospread_client import Client
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Node, Pod
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _ZONE: Final = "topology.kubernetes.io/zone"
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -53,9 +53,9 @@ def command(
     if what.lower() in held.WORDS:
         return held.show(options, names, namespace, selector)
     kinds = kinds_named(what)
-    labels = selector_of(selector) if selector else None
+    labels = selector_from_query(selector, "--selector") if selector else None
     with options.client() as client:
-        found = list(_found(client, kinds, names, namespace, labels))
+        found, revision = _found(client, kinds, names, namespace, labels)
     if options.output == "name":
         for kind, each in found:
             metadata = getattr(each, kind.field).metadata
@@ -66,7 +66,7 @@ def command(
         manifests = [manifest_from_object(each) for _, each in found]
         one = manifests[0] if len(names) == 1 and len(manifests) == 1 else None
         # As kubectl writes it: a list that was cut has no kind.
-        items = {"apiVersion": "v1", "items": manifests, "kind": "List"}
+        items = {"apiVersion": "v1", "revision": revision, "items": manifests, "kind": "List"}
         printing.structure(one or items, options.output)
     return DONE
 
@@ -77,23 +77,30 @@ def _found(
     names: Sequence[str],
     namespace: str | None,
     labels: LabelSelector | None,
-) -> Iterator[tuple[Kind, Object]]:
+) -> tuple[Sequence[tuple[Kind, ClusterObject]], str]:
+    """The objects, and the revision of the first answer; later ones may hold newer objects."""
     if names and labels is not None:
         raise click.UsageError("give names or --selector, not both")
     if names and len(kinds) > 1:
         raise click.UsageError("workloads are of several kinds: name the kind of what is wanted")
+    found: list[tuple[Kind, ClusterObject]] = []
+    revisions: list[str] = []
     for kind in kinds:
-        space = "" if kind is Kind.NODE else namespace or ""
+        space = None if kind is Kind.NODE else namespace
         if names:
             for name in names:
-                yield kind, client.get(kind, name, namespace=space).object
+                answer = client.get_object(kind, name, namespace=space)
+                found.append((kind, answer.object))
+                revisions.append(answer.revision)
             continue
-        pages = client.list(kind, namespace=space, label_selector=labels, page_size=1000)
-        for each in pages:
-            yield kind, each
+        ask = partial(client.list_objects_page, kind, namespace=space, label_selector=labels)
+        for page in pages(ask):
+            found += [(kind, each) for each in page.objects]
+            revisions.append(page.revision)
+    return found, revisions[0]
 
 
-def _print(kinds: Sequence[Kind], found: Sequence[tuple[Kind, Object]]) -> None:
+def _print(kinds: Sequence[Kind], found: Sequence[tuple[Kind, ClusterObject]]) -> None:
     if not found:
         printing.note(f"no {' or '.join(kind.label.lower() + 's' for kind in kinds)} found")
         return
@@ -121,7 +128,7 @@ def _pod_row(pod: Pod) -> list[object]:
     return [metadata.namespace, metadata.name, spec.node_name, phase, constraints, labels]
 
 
-def _workload_row(kind: Kind, each: Object) -> list[object]:
+def _workload_row(kind: Kind, each: ClusterObject) -> list[object]:
     workload = getattr(each, kind.field)
     spec, metadata = workload.spec, workload.metadata
     replicas = "" if kind is Kind.SERVICE or not spec.HasField("replicas") else spec.replicas

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.cli.complaints import BadInput
-from topospread_client.answers import Kind
+from topospread_client import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ def kinds_named(word: str) -> tuple[Kind, ...]:
         name = kind.label.lower()
         if typed in (name, f"{name}s", *short):
             return (kind,)
-    known = ", ".join(f"{kind.label.lower()}s" for kind in Kind)
+    known = ", ".join(f"{kind.label.lower()}s" for kind in _SHORT)
     raise BadInput(f"unknown kind {word!r}: there are {known}; `workloads` means the last four")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import os
 import sys
 import traceback
@@ -16,12 +17,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 from typing_extensions import override
 
-from topospread.cli import complaints
-from topospread.cli.options import server_options
-from topospread_client.errors import TopospreadClientError
+from topospread.cli import complaints, error_documents, structures
+from topospread.cli.options import Options, last_output, output_option, server_options
+from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 VERBS: Final = (
     "serve",
@@ -29,14 +30,17 @@ VERBS: Final = (
     "apply",
     "delete",
     "get",
+    "watch",
     "evaluate",
     "explain",
     "place",
+    "reserve",
     "release",
-    "rank",
+    "rank-deletions",
     "simulate",
-    "rebalance",
+    "plan-rebalance",
     "status",
+    "lease",
     "store",
     "token",
     "conformance",
@@ -61,7 +65,8 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"topospread.cli.{MODULES.get(cmd_name, cmd_name)}")
+        name = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        module = importlib.import_module(f"topospread.cli.{name}")
         command: click.Command = module.command
         return command
 
@@ -72,6 +77,7 @@ class Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @server_options
+@output_option
 def root() -> None:
     """Ask and feed a pod-topology-spread server.
 
@@ -82,8 +88,9 @@ def root() -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; what there is to say is on stdout and stderr."""
     _open_streams()
+    options = Options()
     try:
-        code = root.main(arguments, prog_name="topospread", standalone_mode=False)
+        code = root.main(arguments, prog_name="topospread", standalone_mode=False, obj=options)
         sys.stdout.flush()
     except SystemExit:
         # How click ends when the reader of a pipe has enough (`| head`), which is no mistake.
@@ -94,23 +101,35 @@ def run(arguments: Sequence[str] | None = None) -> int:
             return complaints.TERMINATED
         click.echo("topospread: interrupted", err=True)
         return complaints.INTERRUPTED
-    except complaints.Unreachable as complaint:
-        click.echo(complaints.line(complaint), err=True)
-        return complaint.code
-    except click.ClickException as complaint:
-        click.echo(complaints.line(complaint), err=True)
+    except (click.ClickException, TopospreadClientError) as failed:
+        complaint = complaints.of(failed)
+        said = sys.argv[1:] if arguments is None else arguments
+        # Where the options cannot be read, those behind the mistake have not been.
+        unread = isinstance(failed, click.UsageError) and last_output(said) == "json"
+        if options.output == "json" or unread:
+            _complain(error_documents.of(complaint))
+        else:
+            click.echo(complaints.line(complaint), err=True)
+        if isinstance(complaint, complaints.Unreachable | complaints.CallsFailed):
+            return complaint.code
         return complaints.BAD_INPUT
     except OSError as error:
         said = f"cannot be written or read: {error}"
         if _is_of_stdout(error):
             said = f"stdout cannot be written: {error.strerror}"
         _leave_stdout()
-        click.echo(complaints.prefixed(said), err=True)
+        if options.output == "json":
+            _complain(error_documents.plain("BAD_INPUT", said))
+        else:
+            click.echo(complaints.prefixed(said), err=True)
         return complaints.BAD_INPUT
-    except TopospreadClientError as error:
-        click.echo(complaints.of_client(error), err=True)
-        return complaints.code_of(error)
     return code if isinstance(code, int) else complaints.DONE
+
+
+def _complain(error: Mapping[str, object]) -> None:
+    """Print an error for a program: one line, the last on stderr."""
+    document = structures.document("Error", error=error)
+    click.echo(json.dumps(document), err=True)
 
 
 def _open_streams() -> None:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.cli import printing
 from topospread.cli.complaints import BadInput
-from topospread_client.answers import Kind
-from topospread_client.manifests import ManifestError, object_from_manifest, pod_from_manifest
+from topospread_client import Kind, ManifestError, object_from_manifest, pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from topospread.cli.documents import Manifest
-    from topospread_proto.v1.cluster_state_pb2 import Object
-    from topospread_proto.v1.kubernetes_pb2 import Pod
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _NODE: Final = Kind.NODE.label
 
@@ -38,7 +37,7 @@ POD_KINDS: Final = (
 class Objects:
     """Objects of the kinds that a server keeps, and how many of other kinds were left out."""
 
-    kept: list[tuple[Manifest, Object]] = field(default_factory=list)
+    kept: list[tuple[Manifest, ClusterObject]] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
 
 

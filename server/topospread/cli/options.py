@@ -14,14 +14,14 @@ import click
 from click.core import ParameterSource
 
 from topospread.cli import complaints
-from topospread_client.errors import TopospreadClientError
+from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from topospread_client.client import Client
-    from topospread_client.connection import Connection
+    from topospread_client import Client, Connection, Consistency
 
+FULL: Final = "full"
 DEFAULT_ADDRESS: Final = "127.0.0.1:7946"
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
@@ -46,7 +46,7 @@ class Options:
 
     def connection(self) -> Connection:
         """How the server that was named, or else this machine's, is reached."""
-        from topospread_client.connection import Connection, Tls
+        from topospread_client import Connection, Tls
 
         tls = None
         if self.tls or self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name:
@@ -66,7 +66,7 @@ class Options:
     @contextmanager
     def client(self) -> Iterator[Client]:
         """A client for the server; what its calls raise is said with the address."""
-        from topospread_client.client import Client
+        from topospread_client import Client
 
         with (
             self.connected(),
@@ -80,15 +80,8 @@ class Options:
         try:
             yield
         except TopospreadClientError as error:
-            raise CallFailed(error, self.address or DEFAULT_ADDRESS) from error
-
-
-class CallFailed(complaints.Unreachable):
-    """A call did not succeed; said with the address that was called."""
-
-    def __init__(self, error: TopospreadClientError, address: str) -> None:
-        super().__init__("\n".join(complaints.explained(error, address)))
-        self.code = complaints.code_of(error)
+            failed = complaints.Failed(error)
+            raise complaints.CallsFailed([failed], self.address or DEFAULT_ADDRESS) from error
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
@@ -140,22 +133,63 @@ def output_option(command: _C) -> _C:
     return _option("-o", "--output", type=_OUTPUTS, help="How to print the answer.")(command)
 
 
+def last_output(arguments: Sequence[str]) -> str | None:
+    """The last form of output that a command line asks for, though all of it cannot be read."""
+    asked = None
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            break
+        if word in {"-o", "--output"}:
+            asked = next(words, None)
+        elif word.startswith("--output="):
+            asked = word.removeprefix("--output=")
+        elif word.startswith("-o"):
+            asked = word.removeprefix("-o")
+    return asked
+
+
 def judging_options(command: _C) -> _C:
     """The options of verbs that judge pods which people wrote: how strict, and how fresh."""
-    for option in (
-        click.option(
-            "--fast",
-            is_flag=True,
-            help="Answer from the state at hand; otherwise every write before this call is seen.",
-        ),
-        click.option(
-            "--no-validate",
-            is_flag=True,
-            help="Take constraints as they are, even those that an API server would refuse.",
-        ),
-    ):
-        command = option(command)
-    return command
+    command = click.option(
+        "--consistency",
+        "freshness",
+        default=FULL,
+        show_default=True,
+        metavar="full|minimize-latency|REVISION",
+        help="See every write before this call; answer from the state at hand; or wait for this "
+        "revision.",
+    )(command)
+    return validation_option(command)
+
+
+def validation_option(command: _C) -> _C:
+    """The option of verbs that take pods which people wrote: how strict."""
+    return click.option(
+        "--no-validate",
+        is_flag=True,
+        help="Take constraints as they are, even those that an API server would refuse.",
+    )(command)
+
+
+def consistency_of(freshness: str) -> Consistency | None:
+    """What `--consistency` says; None for the state at hand.
+
+    Raises:
+        BadInput: it says nothing.
+    """
+    from topospread_client import Consistency
+
+    if not freshness:
+        raise complaints.BadInput(
+            "--consistency is empty: write full, minimize-latency, or the revision that an answer"
+            " told"
+        )
+    if freshness == FULL:
+        return Consistency(fully_consistent=True)
+    if freshness == "minimize-latency":
+        return None
+    return Consistency(at_least_as_fresh=freshness)
 
 
 pass_options: Final = click.make_pass_decorator(Options, ensure=True)

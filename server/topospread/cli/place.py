@@ -6,31 +6,30 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import printing
-from topospread.cli.complaints import (
-    BAD_INPUT,
-    DONE,
-    NO_NODE_FITS,
-    BadInput,
-    explained,
-    prefixed,
-)
-from topospread.cli.evaluate import Question, questions_of
+from topospread.cli import printing, structures
+from topospread.cli.complaints import DONE, NO_NODE_FITS, BadInput, Refusals
 from topospread.cli.inputs import input_options
-from topospread.cli.options import Options, output_option, pass_options, server_options
+from topospread.cli.options import (
+    Options,
+    output_option,
+    pass_options,
+    server_options,
+    validation_option,
+)
+from topospread.cli.questions import questions_of
 from topospread.cli.rules import rules_options, settings_of
-from topospread_client import placement
-from topospread_client.errors import InvalidRequest, NotFound
+from topospread_client import Fit, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_client.places import Placed
+    from topospread.cli.subjects import Question
+    from topospread_client import PlacePodResponse
 
 FITS: Final = {
-    "spread-only": placement.SPREAD_ONLY,
-    "node": placement.NODE,
-    "node-and-resources": placement.NODE_AND_RESOURCES,
+    "spread-only": Fit.SPREAD_ONLY,
+    "node": Fit.NODE,
+    "node-and-resources": Fit.NODE_AND_RESOURCES,
 }
 """What `--fit` may say."""
 
@@ -51,11 +50,7 @@ FITS: Final = {
 )
 @click.option("--seed", default="", metavar="TEXT", help="Orders equal nodes; one for each caller.")
 @rules_options
-@click.option(
-    "--no-validate",
-    is_flag=True,
-    help="Take constraints as they are, even those that an API server would refuse.",
-)
+@validation_option
 @server_options
 @output_option
 @pass_options
@@ -82,50 +77,46 @@ def command(
     questions = questions_of(
         stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
     )
-    _refuse_workloads(questions)
+    refuse_workloads(questions)
     settings = settings_of(args_file, profile, gates)
-    found: list[tuple[Question, Placed]] = []
-    refused: list[str] = []
+    found: list[tuple[Question, PlacePodResponse]] = []
+    refusals = Refusals()
     with options.client() as client, printing.progress("placing") as progress:
         for done, question in enumerate(questions, start=1):
             try:
-                placed = client.place(
+                placed = client.place_pod(
                     question.pod,
                     candidates=candidates or None,
                     fit=FITS[fit] if fit else None,
-                    ttl=ttl,
-                    seed=seed,
+                    reservation_ttl=ttl,
+                    seed=seed or None,
                     settings=settings,
-                    validate=question.validate,
+                    validation=question.validation,
                 )
                 found.append((question, placed))
             except (InvalidRequest, NotFound) as error:
-                where = f"{question.source}: {question.label}: ".removeprefix(": ")
-                refused.extend(f"{where}{text}" for text in explained(error))
+                refusals.add(question, error)
             progress(done, len(questions))
     if found:
         _show(found, options)
-    for text in refused:
-        printing.note(prefixed(text))
-    if refused:
-        return BAD_INPUT
+    refusals.end()
     return DONE if all(placed.node for _, placed in found) else NO_NODE_FITS
 
 
-def _refuse_workloads(questions: Sequence[Question]) -> None:
+def refuse_workloads(questions: Sequence[Question]) -> None:
     """A place is held for a pod by its name, and what a workload would make has none yet."""
     makers = [each for each in questions if each.replicas is not None]
     if makers:
         raise BadInput(
             *(
-                f"{each.source}: {each.label}: a place is held for a pod, by its name: give pods; "
+                f"{each.title}: a place is held for a pod, by its name: give pods; "
                 "`simulate` places what a workload would make, and holds nothing"
                 for each in makers
             )
         )
 
 
-def _show(found: Sequence[tuple[Question, Placed]], options: Options) -> None:
+def _show(found: Sequence[tuple[Question, PlacePodResponse]], options: Options) -> None:
     if options.output == "name":
         for _, placed in found:
             printing.say(placed.node or printing.NONE)
@@ -137,29 +128,16 @@ def _show(found: Sequence[tuple[Question, Placed]], options: Options) -> None:
         printing.table(["POD", "NODE", "HELD UNTIL", "NOT LOOKED AT"], rows)
         for question, placed in found:
             if not placed.node:
-                printing.say(f"{question.label}: {placed.message or placed.status.reasons[0]}")
+                printing.say(f"{question.label}: {placed.message or placed.verdict.reasons[0]}")
     else:
-        items = [_structure(question, placed) for question, placed in found]
-        printing.structure({"cluster": options.cluster, "items": items}, options.output)
+        items = [
+            {**structures.plain(question.subject), **structures.plain(placed)}
+            for question, placed in found
+        ]
+        structures.show("PlacementList", options.output, cluster=options.cluster, items=items)
 
 
-def _until(placed: Placed) -> str:
+def _until(placed: PlacePodResponse) -> str:
     if placed.already_bound:
         return "bound"
-    return placed.expires_at.isoformat(timespec="seconds") if placed.expires_at else ""
-
-
-def _structure(question: Question, placed: Placed) -> dict[str, object]:
-    return {
-        "pod": question.label,
-        "source": question.source,
-        "node": placed.node,
-        "alreadyBound": placed.already_bound,
-        "expiresAt": placed.expires_at.isoformat() if placed.expires_at else None,
-        "code": placed.status.code.label,
-        "reasons": list(placed.status.reasons),
-        "message": placed.message,
-        "notModelled": list(placed.not_modelled),
-        "revision": placed.revision,
-        "traceId": placed.trace_id,
-    }
+    return structures.moment(placed.expire_time) if placed.expire_time else ""

@@ -121,6 +121,11 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
         click.echo(f"{name + ':':<{width + 1}} {printable(str(value))}")
 
 
+def seconds(duration: float | None) -> str:
+    """A duration for a person; "" for none."""
+    return "" if duration is None else f"{duration:.1f} s"
+
+
 def say(text: str) -> None:
     """Print a line of the answer."""
     click.echo(printable(text))

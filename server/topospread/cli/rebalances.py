@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topospread.cli import printing
+from topospread.cli import printing, structures
 
 if TYPE_CHECKING:
-    from topospread_client.rebalancing import RebalanceGroup, RebalancePlan
+    from topospread_client import Optimality, PlanRebalanceResponse, RebalanceGroup
 
 
-def show(plan: RebalancePlan, form: str, cluster: str) -> None:
+def show(plan: PlanRebalanceResponse, form: str, cluster: str) -> None:
     """Print a plan in the form asked for."""
     if form == "name":
         for each in plan.evictions:
-            printing.say(f"{each.namespace}/{each.name}")
+            printing.say(each.pod.full_name)
     elif form == "table":
         _print(plan)
     else:
-        printing.structure({"cluster": cluster, **_structure(plan)}, form)
+        structures.show("RebalancePlan", form, cluster=cluster, answer=plan)
 
 
-def _print(plan: RebalancePlan) -> None:
+def _print(plan: PlanRebalanceResponse) -> None:
     if plan.groups:
         rows = [row for number, group in enumerate(plan.groups, 1) for row in _rows(number, group)]
         printing.table(
@@ -35,17 +35,20 @@ def _print(plan: RebalancePlan) -> None:
         click.echo()
     if plan.evictions:
         steps = [
-            (number, f"{each.namespace}/{each.name}", each.node, each.target, each.fitting_nodes)
+            (number, each.pod.full_name, each.node, each.target_node, each.fitting_node_count)
             for number, each in enumerate(plan.evictions, 1)
         ]
         printing.table(["#STEP", "EVICT", "FROM", "REPLACEMENT CAN GO TO", "#FITTING"], steps)
         click.echo()
     printing.fields(
         [
-            ("evictions", f"{len(plan.evictions)} ({plan.optimal.label})"),
-            ("above maxSkew", f"{plan.violated} of {plan.constraints} constraints"),
-            ("after the plan", f"{plan.left}"),
-            ("not evictable", ", ".join(f"{pods} {why}" for why, pods in plan.stuck.items())),
+            ("evictions", f"{len(plan.evictions)}{_sure(plan.optimality)}"),
+            (
+                "above maxSkew",
+                f"{plan.violated_constraint_count} of {plan.constraint_count} constraints",
+            ),
+            ("after the plan", f"{plan.remaining_constraint_count}"),
+            ("not evictable", ", ".join(f"{each.pod_count} {each.reason}" for each in plan.stuck)),
             ("not looked at", ", ".join(plan.not_modelled)),
             ("revision", plan.revision),
             ("trace", plan.trace_id),
@@ -57,10 +60,10 @@ def _rows(number: int, group: RebalanceGroup) -> list[list[object]]:
     return [
         [
             number,
-            each.topology_key,
-            each.namespace,
-            each.selector,
-            each.max_skew,
+            each.constraint.topology_key,
+            each.constraint.namespace,
+            each.constraint.selector_text,
+            each.constraint.max_skew,
             each.skew_before,
             each.skew_after,
         ]
@@ -69,61 +72,14 @@ def _rows(number: int, group: RebalanceGroup) -> list[list[object]]:
 
 
 def _summary(group: RebalanceGroup) -> str:
-    text: str = group.outcome
-    if group.evictions is not None:
-        plural = "" if group.evictions == 1 else "s"
-        text += f", {group.evictions} eviction{plural} ({group.optimal.label})"
+    text = structures.words(group.outcome)
+    if group.eviction_count is not None:
+        plural = "" if group.eviction_count == 1 else "s"
+        text += f", {group.eviction_count} eviction{plural}{_sure(group.optimality)}"
     if group.at_once:
         text += ": evict all of them before the first replacement is placed"
     return f"{text}: {group.reason}" if group.reason else text
 
 
-def _structure(plan: RebalancePlan) -> dict[str, object]:
-    return {
-        "revision": plan.revision,
-        "optimal": plan.optimal.label,
-        "constraints": plan.constraints,
-        "violated": plan.violated,
-        "left": plan.left,
-        "evictions": [
-            {
-                "namespace": each.namespace,
-                "name": each.name,
-                "uid": each.uid,
-                "node": each.node,
-                "target": each.target,
-                "fittingNodes": each.fitting_nodes,
-                "priority": each.priority,
-                "deletionCost": each.deletion_cost,
-                "group": each.group,
-            }
-            for each in plan.evictions
-        ],
-        "groups": [
-            {
-                "outcome": group.outcome,
-                "optimal": group.optimal.label,
-                "evictions": group.evictions,
-                "reason": group.reason,
-                "atOnce": group.at_once,
-                "constraints": [
-                    {
-                        "namespace": each.namespace,
-                        "topologyKey": each.topology_key,
-                        "selector": each.selector,
-                        "maxSkew": each.max_skew,
-                        "minDomains": each.min_domains,
-                        "wanted": each.wanted,
-                        "skewBefore": each.skew_before,
-                        "skewAfter": each.skew_after,
-                    }
-                    for each in group.constraints
-                ],
-            }
-            for group in plan.groups
-        ],
-        "stuck": dict(plan.stuck),
-        "notModelled": list(plan.not_modelled),
-        "notes": list(plan.notes),
-        "traceId": plan.trace_id,
-    }
+def _sure(optimality: Optimality | None) -> str:
+    return "" if optimality is None else f" ({structures.words(optimality)})"

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topospread.cli import printing
+from topospread.cli import printing, structures
 from topospread.cli.complaints import BAD_INPUT, DONE, BadInput
 from topospread.cli.held import path_of
 from topospread.cli.options import Options, output_option, pass_options, server_options
+from topospread_client import PodReference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_client.places import Released
+    from topospread_client import ReleaseReservationResponse
 
 
 @click.command("release", short_help="End what is held for pods.")
@@ -40,11 +41,11 @@ def command(
     pods = list(dict.fromkeys(_pod(name, namespace or "default") for name in names))
     if uid and len(pods) > 1:
         raise click.UsageError("--uid is of one pod: name only that")
-    released: list[tuple[str, Released]] = []
+    released: list[tuple[PodReference, ReleaseReservationResponse]] = []
     with options.client() as client, printing.progress("releasing") as progress:
         for done, (space, name) in enumerate(pods, start=1):
-            ended = client.release(name, namespace=space, uid=uid or "")
-            released.append((path_of(space, name), ended))
+            pod = PodReference(name, space, uid)
+            released.append((pod, client.release_reservation(pod)))
             progress(done, len(pods))
     _show(released, options)
     missing = not all(each.released for _, each in released)
@@ -65,20 +66,15 @@ def _pod(text: str, namespace: str) -> tuple[str, str]:
     raise BadInput(f"{text!r} is no pod: write NAME or NAMESPACE/NAME")
 
 
-def _show(released: Sequence[tuple[str, Released]], options: Options) -> None:
+def _show(
+    released: Sequence[tuple[PodReference, ReleaseReservationResponse]], options: Options
+) -> None:
     if options.output in {"json", "yaml"}:
-        items = [
-            {
-                "reservation": path,
-                "released": each.released,
-                "revision": each.revision,
-                "traceId": each.trace_id,
-            }
-            for path, each in released
-        ]
-        printing.structure({"cluster": options.cluster, "items": items}, options.output)
+        items = [{"pod": structures.plain(pod), **structures.plain(each)} for pod, each in released]
+        structures.show("ReleaseList", options.output, cluster=options.cluster, items=items)
         return
-    for path, each in released:
+    for pod, each in released:
+        path = path_of(pod)
         if each.released:
             click.echo(path if options.output == "name" else f"{path} released")
         else:

@@ -8,8 +8,7 @@ import click
 
 from topospread.cli import completing, documents
 from topospread.cli.complaints import BadInput
-from topospread_client.manifests import ManifestError, args_from_manifest
-from topospread_client.requests import Settings
+from topospread_client import ManifestError, Settings, args_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +55,7 @@ def settings_of(
             args = args_from_manifest(value)
         except ManifestError as error:
             raise BadInput(f"{args_file}: {error}") from error
-    return Settings(profile or "", args, dict(_switch(gate) for gate in gates))
+    return Settings(profile, args, dict(_switch(gate) for gate in gates))
 
 
 def _switch(gate: str) -> tuple[str, bool]:

@@ -6,28 +6,35 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from topospread.cli import completing, documents, objects, printing, simulations
-from topospread.cli.complaints import BAD_INPUT, DONE, NO_NODE_FITS, explained, prefixed
-from topospread.cli.evaluate import questions_of
+from topospread.cli import completing, documents, objects, simulations
+from topospread.cli.complaints import DONE, NO_NODE_FITS, BadInput
 from topospread.cli.inputs import input_options
 from topospread.cli.options import (
     Options,
+    consistency_of,
     judging_options,
     output_option,
     pass_options,
     server_options,
 )
 from topospread.cli.place import FITS
+from topospread.cli.questions import questions_of
 from topospread.cli.rules import rules_options, settings_of
 from topospread.cli.suppositions import changes_of, groups_of
-from topospread_client.errors import InvalidRequest, NotFound
-from topospread_client.requests import Consistency
-from topospread_client.scenarios import Drain, Pods
+from topospread_client import (
+    ConstraintValidation,
+    DrainedNode,
+    DrainMode,
+    PodReference,
+    PodsToPlace,
+    Scenario,
+    SupposedChanges,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.cli.evaluate import Question
+    from topospread.cli.subjects import Question
 
 _COUNT: Final = click.IntRange(0)
 
@@ -43,16 +50,16 @@ _COUNT: Final = click.IntRange(0)
     multiple=True,
     metavar="PATH[=N]",
     shell_complete=completing.files,
-    help="N nodes like each Node of this file join.  [1; with --fewest: as many as it takes]",
+    help="N nodes like each Node of this file join.  [1; with --fewest-nodes: as many as it takes]",
 )
 @click.option("--zones", metavar="NAME,…", help="The nodes that join are in these zones, in turn.")
-@click.option("--drain", "drained", multiple=True, metavar="NODE", help="This node is gone.")
 @click.option(
-    "--taint",
-    "tainted",
+    "--drain",
+    "drained",
     multiple=True,
-    metavar="NODE",
-    help="This node is drained and still there, with the autoscaler's NoSchedule taint.",
+    metavar="NODE[=tainted]",
+    help="This node is gone; with =tainted it is still there, with the autoscaler's NoSchedule "
+    "taint.",
 )
 @click.option(
     "--reschedule", is_flag=True, help="Place the pods of drained nodes anew, before all others."
@@ -65,7 +72,7 @@ _COUNT: Final = click.IntRange(0)
     help="These pods run, each on its spec.nodeName.",
 )
 @click.option(
-    "--remove-pod", "removed", multiple=True, metavar="NAMESPACE/NAME", help="This pod is gone."
+    "--delete-pod", "deleted", multiple=True, metavar="NAMESPACE/NAME", help="This pod is gone."
 )
 @click.option(
     "--constraint",
@@ -75,7 +82,9 @@ _COUNT: Final = click.IntRange(0)
     help="Other values for the constraints with this key: maxSkew, minDomains, whenUnsatisfiable, "
     "nodeAffinityPolicy, nodeTaintsPolicy.",
 )
-@click.option("--fewest", is_flag=True, help="Find the fewest of --add-nodes that make all fit.")
+@click.option(
+    "--fewest-nodes", is_flag=True, help="Find the fewest of --add-nodes that make all fit."
+)
 @click.option(
     "--fit",
     type=click.Choice(list(FITS)),
@@ -97,19 +106,18 @@ def command(
     add_nodes: Sequence[str],
     zones: str | None,
     drained: Sequence[str],
-    tainted: Sequence[str],
     reschedule: bool,
     add_pods: Sequence[str],
-    removed: Sequence[str],
+    deleted: Sequence[str],
     constraints: Sequence[str],
-    fewest: bool,
+    fewest_nodes: bool,
     fit: str | None,
     seed: str,
     args_file: str | None,
     profile: str | None,
     gates: Sequence[str],
     no_validate: bool,
-    fast: bool,
+    freshness: str,
 ) -> int:
     """Place pods one by one, as `place` would, on the live state plus changes. Nothing is written.
 
@@ -121,36 +129,44 @@ def command(
         questions = questions_of(
             stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
         )
-    running = documents.read(add_pods) if add_pods else []
+    running = objects.to_judge(documents.read(add_pods), namespace)[0] if add_pods else []
+    validation = (each.validation for each in questions)
+    scenario = Scenario(
+        changes=SupposedChanges(
+            add_node_groups=groups_of(add_nodes, zones, fewest=fewest_nodes),
+            drain_nodes=[_drained(text) for text in drained],
+            add_pods=[(each.pod, None) for each in running],
+            delete_pods=deleted,
+            constraint_changes=changes_of(constraints),
+        ),
+        fit=FITS[fit] if fit else None,
+        seed=seed or None,
+        settings=settings_of(args_file, profile, gates),
+        validation=ConstraintValidation.STRICT
+        if ConstraintValidation.STRICT in validation
+        else ConstraintValidation.IGNORE,
+    )
     with options.client() as client:
-        try:
-            found = client.simulate(
-                [Pods(each.pod, _replicas(each, replicas)) for each in questions],
-                add_nodes=groups_of(add_nodes, zones, fewest=fewest),
-                drain=[*drained, *(Drain(node, stays=True) for node in tainted)],
-                add_pods=[(each.pod, "") for each in objects.to_judge(running, namespace)[0]]
-                if running
-                else (),
-                remove_pods=removed,
-                constraints=changes_of(constraints),
-                fit=FITS[fit] if fit else None,
-                seed=seed,
-                fewest_nodes=fewest,
-                reschedule=reschedule,
-                settings=settings_of(args_file, profile, gates),
-                consistency=None if fast else Consistency(fully_consistent=True),
-                validate=any(each.validate for each in questions),
-            )
-        except (InvalidRequest, NotFound) as error:
-            for text in explained(error):
-                printing.note(prefixed(text))
-            return BAD_INPUT
-    simulations.show(found, [each.label for each in questions], options.output, options.cluster)
-    return NO_NODE_FITS if found.pending else DONE
+        found = client.simulate(
+            [PodsToPlace(each.pod, _replicas(each, replicas)) for each in questions],
+            scenario=scenario,
+            find_fewest_nodes=fewest_nodes,
+            reschedule=reschedule,
+            consistency=consistency_of(freshness),
+        )
+    simulations.show(found, questions, options.output, options.cluster)
+    return NO_NODE_FITS if found.pending_pod_count else DONE
+
+
+def _drained(text: str) -> DrainedNode:
+    node, equals, mode = text.partition("=")
+    if not node or (equals and mode != "tainted"):
+        raise BadInput(f"--drain {text}: write NODE, or NODE=tainted")
+    return DrainedNode(node, DrainMode.TAINTED if equals else None)
 
 
 def _replicas(question: Question, said: int | None) -> int | None:
     """How many; None for a pod of the state, and for one that is only itself."""
-    if isinstance(question.pod, str):
+    if isinstance(question.pod, PodReference):
         return None
     return question.replicas if said is None else said

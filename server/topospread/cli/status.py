@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topospread.cli import printing
+from topospread.cli import printing, structures
 from topospread.cli.complaints import DONE
 from topospread.cli.options import Options, output_option, pass_options, server_options
 
 if TYPE_CHECKING:
-    from topospread_client.answers import ClusterStatus, ServerStatus
+    from collections.abc import Sequence
+
+    from topospread_client import Cluster, GetServerInfoResponse
 
 
 @click.command("status", short_help="Show the server and its clusters.")
@@ -22,30 +24,31 @@ if TYPE_CHECKING:
 def command(options: Options) -> int:
     """Show the server's version, store and configuration, and how it follows each cluster."""
     with options.client() as client:
-        status = client.clusters()
+        info = client.get_server_info()
+        clusters = list(client.list_clusters())
     if options.output == "table":
-        _print(status)
+        _print(info, clusters)
     elif options.output == "name":
-        for cluster in status.clusters:
+        for cluster in clusters:
             printing.say(cluster.name)
     else:
-        printing.structure(_structure(status), options.output)
+        structures.show("ServerStatus", options.output, answer=info, clusters=clusters)
     return DONE
 
 
-def _print(status: ServerStatus) -> None:
-    config = f"refused: {status.config_error}" if status.config_error else "in force"
+def _print(info: GetServerInfoResponse, clusters: Sequence[Cluster]) -> None:
+    config = f"refused: {info.config_error}" if info.config_error else "in force"
     printing.fields(
         [
-            ("server", status.server_version),
-            ("store", status.store),
-            ("up for", _age(status.started_at)),
-            ("configuration", f"generation {status.config_generation}, {config}"),
-            ("settings", _settings(status)),
-            ("trace", status.trace_id),
+            ("server", info.version),
+            ("store", info.store),
+            ("up for", _age(info.start_time)),
+            ("configuration", f"generation {info.config_generation}, {config}"),
+            ("settings", _settings(info)),
+            ("trace", info.trace_id),
         ]
     )
-    if not status.clusters:
+    if not clusters:
         printing.say("no cluster yet: `topospread apply -f PATH` makes one")
         return
     columns = ["CLUSTER", "STATE", "#NODES", "#PODS", "#WORKLOADS", "#GROUPS", "#LAG", "REVISION"]
@@ -53,68 +56,43 @@ def _print(status: ServerStatus) -> None:
         [
             cluster.name,
             _state(cluster),
-            cluster.nodes,
-            cluster.pods,
-            cluster.workloads,
-            cluster.groups,
+            cluster.node_count,
+            cluster.pod_count,
+            cluster.workload_count,
+            cluster.group_count,
             cluster.lag,
             cluster.revision,
         ]
-        for cluster in status.clusters
+        for cluster in clusters
     ]
     printing.table(columns, rows)
+    for cluster in clusters:
+        if cluster.identity_changed:
+            accept = f"topospread store accept --cluster {cluster.name} --store-identity"
+            printing.say(
+                f"to accept the store of {cluster.name}: {accept} {cluster.store_identity}"
+            )
 
 
-def _settings(status: ServerStatus) -> str:
-    if not status.differing_settings:
-        return status.settings_digest
-    names = ", ".join(status.differing_settings)
-    return f"{status.settings_digest}, another server of the store has others: {names}"
+def _settings(info: GetServerInfoResponse) -> str:
+    if not info.differing_settings:
+        return info.settings_digest
+    names = ", ".join(info.differing_settings)
+    return f"{info.settings_digest}, another server of the store has others: {names}"
 
 
-def _state(cluster: ClusterStatus) -> str:
+def _state(cluster: Cluster) -> str:
     """Everything a person should know of it, worst first."""
     found = []
     if cluster.identity_changed:
         found.append("store changed, writes refused")
-    if cluster.stale_for is not None:
-        found.append(f"stale for {cluster.stale_for:.0f} s")
-    if cluster.corrupt:
-        found.append(f"{cluster.corrupt} unreadable")
+    if cluster.store_unreachable_for is not None:
+        found.append(f"store unreachable for {cluster.store_unreachable_for:.0f} s")
+    if cluster.corrupt_count:
+        found.append(f"{cluster.corrupt_count} unreadable")
     if not cluster.loaded:
         found.append("not loaded")
     return ", ".join(found) or "ok"
-
-
-def _structure(status: ServerStatus) -> dict[str, object]:
-    return {
-        "serverVersion": status.server_version,
-        "store": status.store,
-        "startedAt": status.started_at.isoformat() if status.started_at else None,
-        "configGeneration": status.config_generation,
-        "configError": status.config_error,
-        "settingsDigest": status.settings_digest,
-        "differingSettings": list(status.differing_settings),
-        "traceId": status.trace_id,
-        "clusters": [
-            {
-                "name": cluster.name,
-                "loaded": cluster.loaded,
-                "revision": cluster.revision,
-                "lag": cluster.lag,
-                "staleFor": cluster.stale_for,
-                "nodes": cluster.nodes,
-                "pods": cluster.pods,
-                "workloads": cluster.workloads,
-                "reservations": cluster.reservations,
-                "groups": cluster.groups,
-                "labelSets": cluster.label_sets,
-                "corrupt": cluster.corrupt,
-                "identityChanged": cluster.identity_changed,
-            }
-            for cluster in status.clusters
-        ],
-    }
 
 
 def _age(since: datetime | None) -> str:

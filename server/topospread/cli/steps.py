@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from topospread.cli import printing
 from topospread.cli.complaints import BAD_INPUT, Terminated, code_of
-from topospread_client.errors import TopospreadClientError
-from topospread_client.requests import MAX_WRITE
+from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def told(
-    doing: str, done_to_them: str, *, unit: str = "objects", step: int = MAX_WRITE
+    doing: str, done_to_them: str, *, unit: str = "objects"
 ) -> Iterator[Callable[[int, int], None]]:
     """Progress for what writes; an early end is said with how much was written and how to go on.
 
@@ -26,7 +25,6 @@ def told(
         doing: for example ``applying``, beside the bar.
         done_to_them: for example ``written``.
         unit: what is counted.
-        step: how many are written at once, all or none.
     """
     done, total = 0, 0
 
@@ -42,23 +40,23 @@ def told(
         except KeyboardInterrupt:
             # Another Ctrl-C must not take the words away.
             with _deaf():
-                printing.note(_early(done, total, done_to_them, unit, step, sure=False))
+                printing.note(_early(done, total, done_to_them, unit, sure=False))
             raise
         except TopospreadClientError as error:
             if done:
                 sure = code_of(error) == BAD_INPUT
-                printing.note(_early(done, total, done_to_them, unit, step, sure=sure))
+                printing.note(_early(done, total, done_to_them, unit, sure=sure))
             raise
 
 
-def _early(done: int, total: int, done_to_them: str, unit: str, step: int, *, sure: bool) -> str:
+def _early(done: int, total: int, done_to_them: str, unit: str, *, sure: bool) -> str:
     if not total:
-        first = f"of the first {step} {unit} it is not known whether they are {done_to_them}"
+        first = f"of the first {unit} it is not known whether they are {done_to_them}"
         return f"{first}, no others are: the same command does the rest"
     said = f"{done} of {total} {unit} are {done_to_them}"
     if sure:
         return f"{said}, the others are not: put right what is wrong and repeat the command"
-    unknown = f"of the next {min(step, total - done)} it is not known, the others are not"
+    unknown = "of those that were just sent it is not known, the others are not"
     return f"{said}, {unknown}: the same command does the rest"
 
 

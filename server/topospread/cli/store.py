@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from topospread.cli import printing
+from topospread.cli import printing, structures
 from topospread.cli.complaints import DONE
 from topospread.cli.options import Options, output_option, pass_options, server_options
 
@@ -15,10 +15,16 @@ def command() -> None:
 
 
 @command.command("accept")
+@click.option(
+    "--store-identity",
+    required=True,
+    metavar="ID",
+    help="Of the store that is accepted: `topospread status -o json` tells it.",
+)
 @server_options
 @output_option
 @pass_options
-def accept(options: Options) -> int:
+def accept(options: Options, store_identity: str) -> int:
     """Take what the store holds now of a cluster as the truth.
 
     A server that finds its store emptied, restored from elsewhere or exchanged keeps what it knew
@@ -26,11 +32,11 @@ def accept(options: Options) -> int:
     full list. It holds for all servers of the store. What they knew before is forgotten.
     """
     with options.client() as client:
-        revision = client.accept_store(options.cluster)
+        accepted = client.accept_store(options.cluster, store_identity)
     if options.output in {"json", "yaml"}:
-        printing.structure({"cluster": options.cluster, "revision": revision}, options.output)
+        structures.show("StoreAcceptance", options.output, cluster=options.cluster, answer=accepted)
     elif options.output == "name":
         click.echo(options.cluster)
     else:
-        printing.fields([("cluster", options.cluster), ("revision", revision)])
+        printing.fields([("cluster", options.cluster), ("revision", accepted.revision)])
     return DONE

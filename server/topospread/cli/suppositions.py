@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from topospread.cli import documents, objects
 from topospread.cli.complaints import BadInput
-from topospread_client.scenarios import ConstraintChange, NodeGroup
+from topospread_client import ConstraintChange, ConstraintValues, NodeGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ ZONE: Final = "topology.kubernetes.io/zone"
 
 _NUMBERS: Final = {"maxSkew": "max_skew", "minDomains": "min_domains"}
 _WORDS: Final = {
-    "whenUnsatisfiable": "new_when_unsatisfiable",
+    "whenUnsatisfiable": "when_unsatisfiable",
     "nodeAffinityPolicy": "node_affinity_policy",
     "nodeTaintsPolicy": "node_taints_policy",
 }
@@ -37,7 +37,7 @@ def groups_of(given: Sequence[str], zones: str | None, *, fewest: bool) -> list[
     variants = [{ZONE: zone} for zone in zones.split(",") if zone] if zones else []
     groups: list[NodeGroup] = []
     for text in given:
-        path, count = _counted(text, 0 if fewest else 1)
+        path, count = _counted(text, None if fewest else 1)
         nodes = [each for each in documents.read([path]) if each.kind == "Node"]
         if not nodes:
             raise BadInput(f"--add-nodes {path}: no Node in it: give what the nodes are like")
@@ -46,7 +46,7 @@ def groups_of(given: Sequence[str], zones: str | None, *, fewest: bool) -> list[
     return groups
 
 
-def _counted(text: str, default: int) -> tuple[str, int]:
+def _counted(text: str, default: int | None) -> tuple[str, int | None]:
     path, equals, number = text.rpartition("=")
     if not equals:
         return text, default
@@ -82,7 +82,11 @@ def changes_of(given: Sequence[str]) -> list[ConstraintChange]:
         if not key or not colon:
             wrong.append(f"--constraint {text}: write KEY:NAME=VALUE, for example {ZONE}:maxSkew=2")
         elif values:
-            changes.append(ConstraintChange(key, **values))
+            clear = values.get("min_domains") == 0
+            if clear:
+                del values["min_domains"]
+            change = ConstraintChange(key, ConstraintValues(**values), clear_min_domains=clear)
+            changes.append(change)
     if wrong:
         raise BadInput(*wrong)
     return changes

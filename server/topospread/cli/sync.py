@@ -34,9 +34,10 @@ def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address |
 )
 @click.option("--context", default="", metavar="NAME", help="Of the kubeconfig.")
 @click.option(
-    "--leave-out",
+    "--exclude-namespace",
+    "excluded_namespaces",
     multiple=True,
-    metavar="NAMESPACE",
+    metavar="NAME",
     help="Feed nothing of this namespace. May be repeated.",
 )
 @click.option(
@@ -62,7 +63,7 @@ def command(
     options: Options,
     kubeconfig: str,
     context: str,
-    leave_out: tuple[str, ...],
+    excluded_namespaces: tuple[str, ...],
     lease: float,
     once: bool,
     http: values.Address | None,
@@ -83,7 +84,7 @@ def command(
         api = open_api_server(Access(kubeconfig, context))
         with options.client() as client:
             sink = ClientSink(client, feeder_name())
-            syncing = Syncing(options.cluster, api, sink, lease, leave_out, http)
+            syncing = Syncing(options.cluster, api, sink, lease, excluded_namespaces, http)
             output = start_logging("info", "auto")
             try:
                 listed = syncing.run(_announce, once_within=options.timeout if once else None)

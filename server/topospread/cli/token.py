@@ -38,7 +38,7 @@ def command() -> None:
     required=True,
     multiple=True,
     metavar="ROLE[@CLUSTER]",
-    help="read, decide, write or admin, everywhere or in one cluster; may be given again.",
+    help="read, decide, place, write or admin, everywhere or in one cluster; may be given again.",
 )
 @click.option("--expires-in", metavar="TIME", help="How long it holds, for example 90d or 12h.")
 @click.option(

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.cli import objects
 from topospread.cli.complaints import BadInput
-from topospread.cli.label_query import selector_of
-from topospread_client.answers import Kind
-from topospread_client.manifests import ManifestError, pod_from_manifest, selector_from_manifest
-from topospread_client.requests import kind_of
+from topospread_client import (
+    ManifestError,
+    pod_from_manifest,
+    selector_from_manifest,
+    selector_from_query,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topospread.cli.documents import Manifest
-    from topospread_proto.v1.cluster_state_pb2 import Object
-    from topospread_proto.v1.kubernetes_pb2 import LabelSelector, Pod
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Node, Pod, ReplicaSet
 
 OWNERS: Final = ("Deployment", "CloneSet", "StatefulSet", "ReplicationController", "Job")
 """Kinds that say which pods are theirs."""
@@ -32,14 +33,18 @@ class Chosen:
 
     Attributes:
         selector: None only where pods are given.
-        namespace: empty for the default one.
-        objects: pods, nodes and ReplicaSets to look at.
+        namespace: None for the default one.
+        pods: to look at in place of the state's.
+        nodes: likewise.
+        replica_sets: beside those of the state.
         template: the pod that the workload would make; None without a workload.
     """
 
     selector: LabelSelector | None
-    namespace: str
-    objects: Sequence[Object]
+    namespace: str | None
+    pods: Sequence[Pod]
+    nodes: Sequence[Node]
+    replica_sets: Sequence[ReplicaSet]
     template: Pod | None
 
 
@@ -53,22 +58,22 @@ def chosen(manifests: Sequence[Manifest], namespace: str | None, query: str | No
 
     Raises:
         BadInput: they mean no pods, or those of several workloads.
+        InvalidRequest: a query that is none.
     """
-    read = objects.to_keep(manifests, namespace).kept
-    by_kind: dict[Kind | None, list[Object]] = {}
-    for _, each in read:
-        by_kind.setdefault(kind_of(each), []).append(each)
-    pods = by_kind.get(Kind.POD, [])
-    beside = [*by_kind.get(Kind.NODE, ()), *by_kind.get(Kind.REPLICA_SET, ())]
+    read = [each for _, each in objects.to_keep(manifests, namespace).kept]
+    pods = [each.pod for each in read if each.HasField("pod")]
+    nodes = [each.node for each in read if each.HasField("node")]
+    replica_sets = [each.replica_set for each in read if each.HasField("replica_set")]
     if query:
-        return Chosen(selector_of(query), namespace or "", [*pods, *beside], None)
+        labels = selector_from_query(query, "--selector")
+        return Chosen(labels, namespace, pods, nodes, replica_sets, None)
     owner = _owner(manifests, pods_given=bool(pods))
     if owner is None:
         if not pods:
             raise BadInput(
                 "say which pods: with --selector, or with -f and a file of pods or of one workload"
             )
-        return Chosen(None, namespace or "", [*pods, *beside], None)
+        return Chosen(None, namespace, pods, nodes, replica_sets, None)
     try:
         selector = selector_from_manifest(owner.content)
         template = pod_from_manifest(owner.content)
@@ -76,11 +81,11 @@ def chosen(manifests: Sequence[Manifest], namespace: str | None, query: str | No
         raise BadInput(f"{owner.title}: {error}") from error
     if selector is None:
         raise BadInput(f"{owner.title}: it selects no pods: {_ADVICE}")
-    space = template.metadata.namespace or namespace or ""
-    own = [each for each in pods if _namespace(each.pod, namespace) == (space or "default")]
+    space = template.metadata.namespace or namespace
+    own = [each for each in pods if _namespace(each, namespace) == (space or "default")]
     if pods and not own:
         raise BadInput(f"{owner.title}: none of the pods in the input is in its namespace")
-    return Chosen(selector, space, [*own, *beside], template)
+    return Chosen(selector, space, own, nodes, replica_sets, template)
 
 
 def _owner(manifests: Sequence[Manifest], *, pods_given: bool) -> Manifest | None:

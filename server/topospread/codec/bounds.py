@@ -8,6 +8,7 @@ repeated field and map has a limit: the one in :data:`LIMITS`, or else :data:`US
 from __future__ import annotations
 
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -53,23 +54,23 @@ LIMITS: Final[Mapping[str, int]] = {
     "ObjectMeta.labels": UNBOUNDED,
     "ObjectMeta.annotations": UNBOUNDED,
     "Container.ports": UNBOUNDED,
-    "NodeSelection.names": NODES,
-    "NodeSelection.indices": NODES,
-    "BatchEvaluateRequest.pods": PODS,
+    "NodeNames.names": NODES,
+    "NodeIndices.indices": NODES,
+    "BatchEvaluatePodsRequest.pods": PODS,
     "PreFilterRequest.add_pods": PODS,
     "PreFilterRequest.remove_pods": PODS,
     "FilterRequest.add_pods": PODS,
     "FilterRequest.remove_pods": PODS,
     "ScoreRequest.add_pods": PODS,
     "ScoreRequest.remove_pods": PODS,
-    "EvaluateRequest.add_pods": PODS,
-    "EvaluateRequest.remove_pods": PODS,
+    "EvaluatePodRequest.add_pods": PODS,
+    "EvaluatePodRequest.remove_pods": PODS,
     "SupposedChanges.add_pods": PODS,
-    "SupposedChanges.remove_pods": PODS,
-    "SupposedChanges.drain": NODES,
-    "RankForDeletionRequest.pods": PODS,
-    "RankForDeletionRequest.nodes": NODES,
-    "RankForDeletionRequest.replica_sets": PODS,
+    "SupposedChanges.delete_pods": PODS,
+    "SupposedChanges.drain_nodes": NODES,
+    "RankDeletionsRequest.pods": PODS,
+    "RankDeletionsRequest.nodes": NODES,
+    "RankDeletionsRequest.replica_sets": PODS,
     "RankConstraint.limited_values": NODES,
     "PlanRebalanceRequest.excluded_namespaces": PODS,
     "ReplaceBatch.objects": PODS,
@@ -83,9 +84,9 @@ FIELDS: Final = 40_000
 
 MANY_FIELDS: Final[Mapping[str, int]] = {
     # What brings whole objects by the hundred, and no decision waits for.
-    "ApplyRequest": 1_000_000,
-    "ReplaceRequest": 1_000_000,
-    "RankForDeletionRequest": 1_000_000,
+    "ApplyObjectsRequest": 1_000_000,
+    "ReplaceObjectsRequest": 1_000_000,
+    "RankDeletionsRequest": 1_000_000,
     "SimulateRequest": 500_000,
     "BestOptionsRequest": 500_000,
 }
@@ -139,6 +140,17 @@ class _Field(NamedTuple):
     limit: int  # 0 when it is not repeated
     packed: bool
     parts: Mapping[int, _Field]
+    room: float = inf  # bytes in which no limit of a part can be passed
+
+    def holding(self, parts: Mapping[int, _Field]) -> _Field:
+        """The same with these parts."""
+        return self._replace(parts=parts, room=min(map(_room, parts.values()), default=inf))
+
+
+def _room(field: _Field) -> float:
+    """Bytes in which neither a field's limit nor one of its parts' can be passed."""
+    items = field.limit if field.packed else 2 * field.limit
+    return min(items or inf, field.room)
 
 
 @cache
@@ -150,9 +162,8 @@ def _fields(message: Any) -> Mapping[int, _Field]:
         parts = {} if inner is None or inner is message else _fields(inner)
         if field.is_repeated or parts:
             limit = limit_of(field) if field.is_repeated else 0
-            found[field.number] = _Field(
-                field.json_name, limit, field.cpp_type not in _UNPACKED, parts
-            )
+            known = _Field(field.json_name, limit, field.cpp_type not in _UNPACKED, {})
+            found[field.number] = known.holding(parts)
     return found
 
 
@@ -165,7 +176,7 @@ def _fields_read(frame: Any, message: Any) -> Mapping[int, _Field]:
         known = every.get(number)
         if known is not None and field.message_type is not None:
             inner = message.fields_by_number[number].message_type
-            known = known._replace(parts=_fields_read(field.message_type, inner))
+            known = known.holding(_fields_read(field.message_type, inner))
         if known is not None:
             found[number] = known
     return found
@@ -177,6 +188,9 @@ class _Walk:
     def __init__(self, sent: bytes, budget: int) -> None:
         self._sent = sent
         self._budget = self._left = budget
+        # A field takes two bytes: what is short enough need not be counted, only looked into where
+        # it is long enough to pass a limit.
+        self._counts = len(sent) > 2 * budget
 
     def message(self, at: int, end: int, fields: Mapping[int, _Field], path: str) -> None:
         """Look at the fields from a position to another; stops at what does not parse."""
@@ -219,7 +233,7 @@ class _Walk:
                 if count > field.limit:
                     here = f"{path}.{field.name}" if path else field.name
                     raise InvalidRequest.of([_too_many(here, "items", field.limit)])
-            if field.parts and wire == _BYTES:
+            if field.parts and wire == _BYTES and (self._counts or at - start > field.room):
                 inside.append((start, at, field, counts.get(tag >> 3, 0) - 1))
         for start, at, field, index in inside:
             here = f"{path}.{field.name}" if path else field.name

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 from topospread.codec.parsing import kept
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.rows import ChangeDecoder
+from topospread.generated.internal.v1 import stored_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
 from topospread.spread.deletion import Candidate, deletion_cost
-from topospread_proto.v1 import internal_pb2
-from topospread_proto.v1 import kubernetes_pb2 as pb
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,7 +75,7 @@ class Listing:
         Raises:
             CorruptValue: the payload cannot be read.
         """
-        pod = kept(internal_pb2.ListedPod, encoded.payload)
+        pod = kept(stored_pb2.ListedPod, encoded.payload)
         meta = pod.metadata
         namespace = meta.namespace or DEFAULT_NAMESPACE
         ended = pod.status.phase in TERMINAL_PHASES
@@ -89,7 +89,7 @@ class Listing:
             constraints=tuple(pod.spec.topology_spread_constraints),
         )
 
-    def _family(self, namespace: str, owners: Iterable[internal_pb2.StoredOwner]) -> str:
+    def _family(self, namespace: str, owners: Iterable[stored_pb2.StoredOwner]) -> str:
         for owner in owners:
             if owner.controller:
                 known = None
@@ -105,7 +105,7 @@ def family_of(payload: bytes) -> tuple[tuple[str, str], str]:
     Raises:
         CorruptValue: the payload cannot be read.
     """
-    meta = kept(internal_pb2.StoredReplicaSet, payload).metadata
+    meta = kept(stored_pb2.StoredReplicaSet, payload).metadata
     namespace = meta.namespace or DEFAULT_NAMESPACE
     for owner in meta.owner_references:
         if owner.controller:
@@ -150,7 +150,7 @@ def pod_of(encoded: EncodedPod) -> Pod:
     return pod_from_proto(kept(pb.Pod, encoded.payload))
 
 
-def _family(namespace: str, owner: internal_pb2.StoredOwner) -> str:
+def _family(namespace: str, owner: stored_pb2.StoredOwner) -> str:
     return f"{namespace}/{owner.kind}/{owner.uid or owner.name}"
 
 

@@ -6,7 +6,7 @@ from topospread.codec.demands import known_amounts
 from topospread.codec.pods import selector_from_proto
 from topospread.kube.demands import in_units
 from topospread.kube.objects import DEFAULT_NAMESPACE, Node, Taint, Workload
-from topospread_proto.v1 import kubernetes_pb2 as pb
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 WorkloadMessage = pb.Service | pb.ReplicationController | pb.ReplicaSet | pb.StatefulSet
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.bounded import Bounded, Budget
 from topospread.codec.parsing import request
 from topospread.errors import FieldViolation, InvalidRequest
+from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.demands import (
     HOST_PORTS,
     POD_AFFINITY,
@@ -18,8 +19,7 @@ from topospread.kube.demands import (
 )
 from topospread.kube.quantities import QuantityError, parse_quantity
 from topospread.kube.violations import invalid
-from topospread_proto.v1 import frames_pb2
-from topospread_proto.v1 import kubernetes_pb2 as pb
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping

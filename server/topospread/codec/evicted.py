@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.codec.parsing import kept
 from topospread.codec.stored import object_from_stored
+from topospread.generated.internal.v1 import stored_pb2
 from topospread.kube.objects import TERMINAL_PHASES
-from topospread_proto.v1 import internal_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,7 +30,7 @@ def replacement(stored: StoredObject, drained: Collection[str]) -> bytes | None:
     Raises:
         CorruptValue: the payload cannot be read.
     """
-    listed = kept(internal_pb2.ListedPod, stored.payload)
+    listed = kept(stored_pb2.ListedPod, stored.payload)
     meta = listed.metadata
     if listed.spec.node_name not in drained or meta.HasField("deletion_timestamp"):
         return None

@@ -8,7 +8,8 @@ from google.protobuf.message import DecodeError
 
 from topospread.codec.parsing import request
 from topospread.codec.pods import check_terms, conditions_weight, pod_from_proto
-from topospread_proto.v1 import frames_pb2, kubernetes_pb2
+from topospread.generated.internal.v1 import frames_pb2
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -10,13 +10,13 @@ import orjson
 from topospread.codec.cluster import node_from_proto
 from topospread.codec.pods import check_terms, pod_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
-from topospread_client.manifests import ManifestError, object_from_manifest, pod_from_manifest
+from topospread_client import ManifestError, object_from_manifest, pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from topospread.kube.objects import Node, Pod
-    from topospread_proto.v1 import kubernetes_pb2 as pb
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 Fields = Mapping[str, object]
 
@@ -57,12 +57,12 @@ class JsonPod(NamedTuple):
         """The pod as protobuf.
 
         Raises:
-            InvalidRequest: a field has a wrong type.
+            InvalidPod: a field has a wrong type.
         """
         try:
             return pod_from_manifest({**self.fields, "kind": "Pod"})
         except ManifestError as wrong:
-            raise misread("Pod", wrong) from None
+            raise misread("", wrong).of_pod() from None
 
 
 def json_pod(fields: Fields) -> JsonPod:
@@ -107,7 +107,7 @@ def json_node(fields: Fields) -> Node:
 
 def misread(what: str, wrong: ManifestError) -> InvalidRequest:
     """Why an object could not be read; paths begin with what it is."""
-    path = f"{what}.{wrong.path}" if wrong.path else what
+    path = ".".join(part for part in (what, wrong.path) if part)
     return InvalidRequest.of([FieldViolation(path, wrong.message)])
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from topospread.codec.demands import known_demand
 from topospread.codec.parsing import kept
+from topospread.generated.internal.v1 import stored_pb2
 from topospread.spread.deletion import deletion_cost
-from topospread_proto.v1 import internal_pb2
-from topospread_proto.v1 import kubernetes_pb2 as pb
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 if TYPE_CHECKING:
     from topospread.kube.demands import Demand
@@ -52,7 +52,7 @@ def bound_pod(payload: bytes, terminal: frozenset[str]) -> BoundPod:
     Raises:
         CorruptValue: the payload cannot be read.
     """
-    pod = kept(internal_pb2.ListedPod, payload)
+    pod = kept(stored_pb2.ListedPod, payload)
     node = pod.spec.node_name
     ended = pod.status.phase in terminal
     return BoundPod(

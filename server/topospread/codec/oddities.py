@@ -27,15 +27,15 @@ from topospread.kube.taints import EFFECTS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread_proto.v1 import kubernetes_pb2 as pb
-    from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 PHASES: Final = ("", "Pending", "Running", "Succeeded", "Failed", "Unknown")
 
 
-def oddities(message: Object) -> list[str]:
+def oddities(message: ClusterObject) -> list[str]:
     """What a person may want to know of an object before relying on it; mostly nothing."""
-    match message.WhichOneof("object"):
+    match message.WhichOneof("content"):
         case "node":
             return list(_of_node(message.node))
         case "pod":

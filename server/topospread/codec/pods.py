@@ -21,7 +21,7 @@ from topospread.kube.objects import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from topospread_proto.v1 import kubernetes_pb2 as pb
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 
 def pod_from_proto(pod: pb.Pod) -> Pod:
@@ -97,9 +97,8 @@ def conditions_weight(spec: pb.PodSpec, most: int) -> int:
 
 def too_many_terms(most: int) -> InvalidRequest:
     """Why a pod is refused that has more expressions and values than that."""
-    return InvalidRequest(
-        f"the pod's selectors and affinity have more than {most} expressions and values"
-    )
+    text = f"the pod's selectors and affinity have more than {most} expressions and values"
+    return InvalidRequest.at("spec", text, "Too many")
 
 
 def constraint_from_proto(constraint: pb.TopologySpreadConstraint) -> SpreadConstraint:

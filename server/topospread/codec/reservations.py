@@ -6,12 +6,12 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from topospread.codec.parsing import kept
+from topospread.generated.internal.v1.stored_pb2 import StoredOwner, StoredReservation
 from topospread.index.changes import ReservationRow
 from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR, IGNORE
 from topospread.store.api import Key, Kind, StoredObject
 from topospread.store.values import DIGEST_BYTES
-from topospread_proto.v1 import kubernetes_pb2 as kube
-from topospread_proto.v1.internal_pb2 import StoredOwner, StoredReservation
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

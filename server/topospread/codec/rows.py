@@ -13,6 +13,7 @@ from topospread.codec.demands import known_requests
 from topospread.codec.parsing import kept
 from topospread.codec.reservations import reservation_row
 from topospread.errors import CorruptValue
+from topospread.generated.internal.v1 import stored_pb2
 from topospread.index.changes import (
     IndexChange,
     NodeChange,
@@ -29,7 +30,7 @@ from topospread.kube.workloads import (
     STATEFUL_SET,
 )
 from topospread.store.api import Key, Kind, StoredObject
-from topospread_proto.v1 import internal_pb2, kubernetes_pb2
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -86,7 +87,7 @@ class ChangeDecoder:
         Raises:
             CorruptValue: the payload cannot be read.
         """
-        pod = kept(internal_pb2.CountedPod, payload)
+        pod = kept(stored_pb2.CountedPod, payload)
         meta = pod.metadata
         labels = self.labels(tuple(meta.labels))
         node = pod.spec.node_name
@@ -95,7 +96,7 @@ class ChangeDecoder:
         counted = not meta.HasField("deletion_timestamp")
         return PodRow(labels, node, counted, self._requests_of(pod.spec))
 
-    def _requests_of(self, spec: internal_pb2.CountedPodSpec) -> Requests:
+    def _requests_of(self, spec: stored_pb2.CountedPodSpec) -> Requests:
         encoded = (
             tuple(spec.containers),
             tuple(spec.init_containers),
@@ -123,7 +124,7 @@ class ChangeDecoder:
         return self._read(encoded) if labels is None else labels
 
     def _read(self, encoded: tuple[bytes, ...]) -> Labels:
-        labels = [kept(internal_pb2.CountedLabel, label) for label in encoded]
+        labels = [kept(stored_pb2.CountedLabel, label) for label in encoded]
         # By way of a dict: of two labels with one key, protobuf takes the last.
         pairs = tuple(sorted({label.key: label.value for label in labels}.items()))
         size = 300 + sum([220 + 2 * len(label) for label in encoded])

@@ -1,6 +1,6 @@
 """What is kept of an object, and the part of it that decisions about others rest on.
 
-internal.proto says which fields are kept; here is what a declaration cannot say. Two lists of one
+stored.proto says which fields are kept; here is what a declaration cannot say. Two lists of one
 thing, two ways of writing an empty field, and the order of a map must not make different bytes:
 the store writes nothing when the bytes are the same.
 """
@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from topospread.generated.internal.v1 import stored_pb2 as pb
 from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
 from topospread.store.api import Kind
-from topospread_proto.v1 import internal_pb2 as pb
-from topospread_proto.v1 import kubernetes_pb2 as api
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
     from google.protobuf.message import Message
+
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as api
 
     Kept = (
         pb.StoredNode

@@ -76,8 +76,8 @@ class FollowingSettings:
         About(
             values.switch(),
             "",
-            "Answer Evaluate from the last result for pods of the same shape while nothing it rests"
-            " on has changed.",
+            "Answer EvaluatePod from the last result for pods of the same shape while nothing it"
+            " rests on has changed.",
             "Exact, and free where nothing repeats; off to measure.",
         ),
     ] = True
@@ -143,12 +143,12 @@ class FollowingSettings:
             "As long as Kubernetes' own controllers wait for each other.",
         ),
     ] = 15.0
-    sync_leave_out: Annotated[
+    sync_excluded_namespaces: Annotated[
         tuple[str, ...],
         About(
             values.names(),
             "",
             "Namespaces whose objects are not fed, separated by commas.",
-            "All count. What runs in one that is left out takes no room on its nodes either.",
+            "All count. What runs in one that is excluded takes no room on its nodes either.",
         ),
     ] = ()

@@ -23,7 +23,7 @@ class LimitSettings:
             values.size(1024),
             "bytes",
             "Largest gRPC request.",
-            "Room for an Apply of 500 pods of 20 KiB with a margin.",
+            "Room for an ApplyObjects of 500 pods of 20 KiB with a margin.",
         ),
     ] = 16 * _MIB
     max_decision_bytes: Annotated[
@@ -31,7 +31,7 @@ class LimitSettings:
         About(
             values.size(1024),
             "bytes",
-            "Largest request of PreFilter, Filter, Score, Evaluate, EvaluateStream.",
+            "Largest request of DecisionService, but of BatchEvaluatePods.",
             "One pod, of which no API server takes 1.5 MiB, and the pods of a node beside it.",
         ),
     ] = 4 * _MIB
@@ -58,7 +58,7 @@ class LimitSettings:
         About(
             values.whole(1, 500),
             "objects",
-            "Objects in one Apply or Delete; more may be sent by Replace.",
+            "Objects in one ApplyObjects, DeleteObjects or batch of ReplaceObjects.",
             "Each is one transaction of the store, during which others wait.",
         ),
     ] = 500
@@ -67,7 +67,7 @@ class LimitSettings:
         About(
             values.whole(1),
             "objects",
-            "Objects in one Replace.",
+            "Objects in one ReplaceObjects.",
             "Twice the pods of the largest clusters; all are in memory until the last has come.",
         ),
     ] = 500_000
@@ -76,8 +76,8 @@ class LimitSettings:
         About(
             values.size(1 << 20),
             "bytes a process",
-            "Memory for the objects that all Replaces under way have received; past it"
-            " RESOURCE_EXHAUSTED.",
+            "Memory for the objects that all lists under way have received, and that watches begin"
+            " with; past it RESOURCE_EXHAUSTED.",
             "Room for 400,000 usual pods: each counts as it is stored, and a KiB more.",
         ),
     ] = 512 * _MIB
@@ -136,7 +136,7 @@ class LimitSettings:
         About(
             values.whole(1, _PODS),
             "pods",
-            "Pods in one BatchEvaluate; fewer where they differ and nodes are many (Limits of a"
+            "Pods in one BatchEvaluatePods; fewer where they differ and nodes are many (Limits of a"
             " request in docs/api.md).",
             "A batch holds one thread until it is done.",
         ),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "TOPOSPREAD_"
 
 LONGEST_HOLD: Final = 168 * 3600.0
-"""Seconds that a place may be held: what Placement allows."""
+"""Seconds that a place may be held: what PlacementService allows."""
 
 _HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
 

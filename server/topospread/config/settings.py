@@ -51,7 +51,7 @@ class ServerSettings(FollowingSettings, LimitSettings, WorkSettings, ListenerSet
         About(
             values.seconds(),
             "seconds",
-            "After which a client is asked to connect anew; 0 for never.",
+            "After which clients connect anew; streams are cut a minute later. 0 for never.",
             "Lets load move to new servers within minutes of a restart.",
         ),
     ] = 300.0

@@ -47,7 +47,7 @@ class WorkSettings:
         About(
             values.whole(1, 64),
             "threads a process",
-            "Threads for PreFilter, Filter, Score, Evaluate.",
+            "Threads for PreFilter, Filter, Score, EvaluatePod.",
             "Decisions are pure CPU: a second thread only contends for the interpreter. While one"
             " takes long, others join by themselves.",
         ),
@@ -57,8 +57,8 @@ class WorkSettings:
         About(
             values.switch(),
             "",
-            "Answer PreFilter, Filter, Score, Evaluate, BatchEvaluate on the threads that take"
-            " them from gRPC.",
+            "Answer PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods on the threads that"
+            " take them from gRPC.",
             "An empty call costs a third of what it costs on grpcio's own threads; off to serve"
             " decisions by those.",
         ),
@@ -68,7 +68,8 @@ class WorkSettings:
         About(
             values.whole(1, 256),
             "threads a process",
-            "Threads for ClusterState's unary calls and Replace, which wait for the store.",
+            "Threads for calls of ClusterStateService, PlacementService and LeaseService, which"
+            " wait for the store.",
             "They wait more than they compute, and must not hold up decisions.",
         ),
     ] = 4
@@ -77,7 +78,7 @@ class WorkSettings:
         About(
             values.whole(1, 64),
             "threads a process",
-            "Threads for Explain and the Planner's calls.",
+            "Threads for ExplainPod and the calls of PlannerService.",
             "Long computations: one at a time leaves the other core to decisions.",
         ),
     ] = 1
@@ -86,7 +87,7 @@ class WorkSettings:
         About(
             values.whole(1, 4096),
             "threads a process",
-            "Open streams (EvaluateStream, Watch); each holds a thread.",
+            "Open streams (StreamEvaluatePods, WatchObjects); each holds a thread.",
             "A few dozen schedulers and watchers; an idle thread costs memory only.",
         ),
     ] = 64
@@ -113,7 +114,8 @@ class WorkSettings:
         About(
             values.whole(1),
             "calls a process",
-            "ClusterState calls that may queue; past it RESOURCE_EXHAUSTED.",
+            "Calls of ClusterStateService, PlacementService and LeaseService that may queue; past"
+            " it RESOURCE_EXHAUSTED.",
             "As for decisions; writes are fewer.",
         ),
     ] = 256
@@ -122,7 +124,7 @@ class WorkSettings:
         About(
             values.whole(1),
             "calls a process",
-            "Explain and Planner calls that may queue; past it RESOURCE_EXHAUSTED.",
+            "ExplainPod and calls of PlannerService that may queue; past it RESOURCE_EXHAUSTED.",
             "Each may take seconds.",
         ),
     ] = 16

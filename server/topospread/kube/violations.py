@@ -7,12 +7,13 @@ One kind of error a function, after apimachinery's ``field`` package; texts as `
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import FieldViolation
+from topospread.errors import FieldViolation, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 REQUIRED: Final = "Required value"
 INVALID: Final = "Invalid value"
@@ -56,6 +57,20 @@ def forbidden(field: str, detail: str) -> FieldViolation:
 def duplicate(field: str, value: object) -> FieldViolation:
     """A value that must be unique and is not."""
     return FieldViolation(field, "", DUPLICATE, value)
+
+
+@contextmanager
+def noted(wrong: list[FieldViolation], path: str = "") -> Iterator[None]:
+    """Add what a part of a request is refused for to what is wrong, and go on after the block.
+
+    Args:
+        wrong: gets it.
+        path: where the part stands; empty for the root.
+    """
+    try:
+        yield
+    except InvalidRequest as refused:
+        wrong += refused.below(path) if path else refused.violations
 
 
 def violation_text(violation: FieldViolation) -> str:

@@ -10,6 +10,7 @@ from topospread.codec.rows import ChangeDecoder
 from topospread.errors import CorruptValue
 from topospread.replica.dues import Dues
 from topospread.store.api import Key, Kind, LogEntry, StoredObject
+from topospread.store.progress import Observed, noted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,11 +27,13 @@ class Decoder:
     Attributes:
         corrupt: keys of values that are left out: they count as absent until they are written anew.
         dues: when reservations are due.
+        observed: how far the API server was read, by kind.
     """
 
     def __init__(self, cluster: str, budgets: Budgets = USUAL) -> None:
         self.corrupt: set[Key] = set()
         self.dues = Dues()
+        self.observed: Observed = ()
         self._cluster = cluster
         self._changes = ChangeDecoder(budgets["rows"])
 
@@ -45,6 +48,11 @@ class Decoder:
             yield from self._one(entry.key, entry.object)
 
     def _one(self, key: Key, stored: StoredObject | None) -> Iterator[IndexChange]:
+        if key.kind is Kind.PROGRESS:
+            found = None if stored is None else noted(stored)
+            if found is not None:
+                self.observed = tuple(sorted((dict(self.observed) | dict([found])).items()))
+            return
         if key.kind is Kind.RESERVATION:
             self.dues.note(key, 0 if stored is None else stored.expires_at)
         try:

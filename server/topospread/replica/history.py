@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import RevisionUnavailable
+from topospread.errors import RevisionCompacted, RevisionOfOtherHistory, RevisionUnavailable
+from topospread.replica.view import Token
+from topospread.store.api import Revision
 
 if TYPE_CHECKING:
-    from topospread.replica.view import Token
-    from topospread.store.api import Reader, Revision
+    from topospread.store.api import Reader
 
 REMEMBERED: Final = 4096
 """Transactions whose tags are remembered. A token is rarely that old; then the store is asked."""
@@ -49,12 +50,23 @@ class History:
         """Let the store tell whether a revision is part of its history; errors as for check()."""
         try:
             self._reader.verify(self._cluster, token.identity, token.revision)
+        except RevisionCompacted as cause:
+            text = f"revision {token.revision.number} is older than the store's log"
+            raise compacted(f"{text}: read again without it", token.identity, cause) from cause
         except RevisionUnavailable as cause:
             raise _no_part(token) from cause
 
 
 def _no_part(token: Token) -> RevisionUnavailable:
-    return RevisionUnavailable(
-        f"revision {token.revision.number} is no part of the store's log any more: it is too old, "
-        "or was lost when the store failed over: read again without it"
+    return RevisionOfOtherHistory(
+        f"revision {token.revision.number} is no part of the store's history: it was lost when the "
+        "store failed over: read again without it"
     )
+
+
+def compacted(text: str, identity: str, cause: RevisionCompacted) -> RevisionCompacted:
+    """What the store says of its log, with the oldest revision as callers carry it."""
+    if cause.oldest is None:
+        return RevisionCompacted(text)
+    oldest = Token(identity, Revision(*cause.oldest)).encode()
+    return RevisionCompacted(text, cause.oldest, oldest)

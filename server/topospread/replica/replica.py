@@ -6,16 +6,21 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from topospread.bounded import USUAL
 from topospread.errors import (
+    ClusterLoading,
+    ClusterNotFound,
     DeadlineExceeded,
     IdentityChanged,
+    NoFeedProgress,
     NotFound,
+    RevisionOfOtherHistory,
     RevisionUnavailable,
     StoreUnavailable,
+    TopospreadError,
     Unavailable,
 )
 from topospread.index.builder import Builder
@@ -35,6 +40,7 @@ from topospread.store.api import (
     Transaction,
     Voucher,
 )
+from topospread.store.rules import older
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.spread.topology import GroupKey
     from topospread.store.api import Head
+    from topospread.store.progress import Observed
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -52,6 +59,11 @@ FOLLOW_WAIT: Final = 5.0
 
 BATCH: Final = 1000
 """Log entries asked for at once: bounds how long one fold takes."""
+
+TELLING: Final = 0.25
+"""Seconds before a caller's deadline at which it is told why a wait was in vain; a tenth of what is
+left if that is less.
+"""
 
 LONG_WAIT: Final = 0.25
 """Seconds after which a wait for a revision asks the store whether it will ever come. It comes
@@ -85,6 +97,11 @@ class ReplicaOptions:
     budgets: Budgets = field(default_factory=lambda: USUAL)
 
 
+def told_by(deadline: float) -> float:
+    """When to end a wait on behalf of a caller with a deadline, so that the reason reaches it."""
+    return deadline - min(TELLING, max(0.0, deadline - time.monotonic()) / 10)
+
+
 class Replica:
     """Follows one cluster from start() on; :attr:`view` is None until the first load is done."""
 
@@ -113,7 +130,7 @@ class Replica:
         self._seen = 0
         self._rebuilds = 0
         self._loaded = False
-        self._failure: Exception | None = None
+        self._failure: TopospreadError | None = None
         self._changed = threading.Condition()
         self._waiting = 0
         self._hurry = threading.Event()
@@ -219,7 +236,7 @@ class Replica:
         """
         view = self.view
         if view is None:
-            raise Unavailable(f"cluster {self.cluster!r} is still being loaded: try again")
+            raise ClusterLoading(f"cluster {self.cluster!r} is still being loaded: try again")
         return view
 
     def wait_loaded(self, deadline: float) -> View:
@@ -231,9 +248,10 @@ class Replica:
             StoreUnavailable: it cannot be loaded now.
         """
         if self.view is None:
-            self._await(lambda: self.view is not None or self._failure is not None, deadline)
+            loaded = told_by(deadline)
+            self._await(lambda: self.view is not None or self._failure is not None, loaded)
         if self.view is None and self._failure is not None:
-            raise self._failure
+            raise self._failure.again()
         return self.loaded()
 
     def wait_for(self, token: Token, deadline: float) -> View:
@@ -241,21 +259,46 @@ class Replica:
 
         Raises:
             DeadlineExceeded: the revision did not arrive in time.
-            RevisionUnavailable: the token belongs to another history, or the cluster was dropped,
+            RevisionUnavailable: the token belongs to another history, or the cluster was deleted,
                 or the log no longer tells.
             StoreUnavailable: only the store could tell whether the token belongs to this history.
             Unavailable: the view is being made anew.
         """
         view = self.loaded()
         if view.identity == token.identity and view.revision.number < token.revision.number:
-            self._await_revision(token, deadline)
+            self._await_revision(token, told_by(deadline))
             view = self.loaded()
         if view.identity != token.identity:
-            raise RevisionUnavailable(
-                "the revision belongs to another store or a dropped cluster: read again without it"
+            raise RevisionOfOtherHistory(
+                "the revision belongs to another store or a deleted cluster: read again without it"
             )
         self._history.check(token)
         return view
+
+    def wait_observed(self, wanted: Observed, deadline: float) -> View:
+        """A view of a state whose feed had read the API server up to these versions.
+
+        Raises:
+            NoFeedProgress: nobody tells how far one of the kinds was read.
+            DeadlineExceeded: the feed did not come so far in time.
+            RevisionUnavailable: the cluster was deleted.
+            Unavailable: the view is being made anew.
+        """
+
+        def reached() -> bool:
+            observed = dict(self.loaded().observed)
+            for kind, _ in wanted:
+                if kind not in observed:
+                    raise NoFeedProgress(
+                        f"no feed of cluster {self.cluster!r} says how far it has read the API"
+                        f" server's objects of kind {kind.name}: ask without notOlderThan",
+                        f"KIND_{kind.name}",
+                    )
+            return not any(older(observed[kind], version) for kind, version in wanted)
+
+        if not reached():
+            self._await(reached, told_by(deadline), "what is to be observed")
+        return self.loaded()
 
     def _await_revision(self, token: Token, deadline: float) -> None:
         def reached() -> bool:
@@ -336,7 +379,12 @@ class Replica:
                 if self._stopping.is_set():
                     raise
 
-    def _await(self, reached: Callable[[], bool], deadline: float) -> None:
+    def _await(
+        self,
+        reached: Callable[[], bool],
+        deadline: float,
+        what: str = "the wanted revision",
+    ) -> None:
         with self._changed:
             self._waiting += 1
             rebuilds = self._rebuilds
@@ -344,15 +392,17 @@ class Replica:
                 self._hurry.set()
                 while not reached():
                     if self.gone:
-                        raise RevisionUnavailable("the cluster was dropped: read again without it")
+                        raise RevisionOfOtherHistory(
+                            "the cluster was deleted: read again without it"
+                        )
                     if self._stopping.is_set():
-                        raise Unavailable("the server stopped following the cluster: try again")
+                        raise ClusterLoading("the server stopped following the cluster: try again")
                     if rebuilds != self._rebuilds:
-                        raise Unavailable("the state is being loaded anew: try again")
+                        raise ClusterLoading("the state is being loaded anew: try again")
                     left = deadline - time.monotonic()
                     if left <= 0:
                         raise DeadlineExceeded(
-                            f"cluster {self.cluster!r} did not reach the wanted revision in time"
+                            f"cluster {self.cluster!r} did not reach {what} in time"
                         )
                     self._changed.wait(left)
             finally:
@@ -399,13 +449,13 @@ class Replica:
         """The store's head, if its history is the one followed so far, or its heir.
 
         Raises:
-            NotFound: the cluster was dropped; what is there now begins with another replica.
+            NotFound: the cluster was deleted; what is there now begins with another replica.
         """
         if self.view is None:
             return self._source.head(self.cluster)
         fate, head = self.judge()
         if fate is Fate.DROPPED:
-            raise NotFound(f"cluster {self.cluster!r} was dropped")
+            raise ClusterNotFound(self.cluster, "was deleted")
         if fate is Fate.LOST:
             self._keep_view(self.view)
             return None
@@ -421,7 +471,7 @@ class Replica:
         """Build the index anew, aside; the old view answers meanwhile."""
         old = self.view
         if not head.identity:
-            raise NotFound(f"cluster {self.cluster!r} is not known: apply objects to it first")
+            raise ClusterNotFound(self.cluster)
         builder = self._empty()
         self._decoder = Decoder(self.cluster, self._options.budgets)
         self._disuse = Disuse(self._options.max_group_idle)
@@ -430,7 +480,7 @@ class Replica:
             builder.fold(self._decoder.objects(page))
         target = self._source.head(self.cluster)
         if target.identity != head.identity:
-            raise RevisionUnavailable("the cluster was dropped while it was loaded")
+            raise RevisionOfOtherHistory("the cluster was deleted while it was loaded")
         revision = head.revision
         while revision.number < target.revision.number:
             revision = self._fold(builder, self._next(head.identity, revision, 0.0), revision)
@@ -462,7 +512,7 @@ class Replica:
             for transaction in transactions:
                 if transaction.revision.number > revision.number:
                     if transaction.previous_tag != revision.tag:
-                        raise RevisionUnavailable("the log does not continue what is loaded")
+                        raise RevisionOfOtherHistory("the log does not continue what is loaded")
                     lacking.append(transaction)
                     revision = transaction.revision
             while (own := self._own.get(revision.number + 1)) and own.previous_tag == revision.tag:
@@ -506,7 +556,7 @@ class Replica:
     def _republish(self, snapshot: Snapshot) -> View:
         """Show other groups of the same state; holding the condition."""
         view = self.loaded()
-        view = View(snapshot, view.identity, view.revision, view.token, view.published_at)
+        view = replace(view, snapshot=snapshot)
         self.view = view
         return view
 
@@ -552,7 +602,9 @@ class Replica:
             token = Token(identity, revision).encode()
             self._builder = builder
             self._loaded = True
-            self.view = View(builder.snapshot, identity, revision, token, time.monotonic())
+            observed = self._decoder.observed
+            now = time.monotonic()
+            self.view = View(builder.snapshot, identity, revision, token, now, observed)
             self._failure = None
             self.identity_changed = False
             self._succession = None
@@ -560,7 +612,7 @@ class Replica:
 
     # ------------------------------ trouble
 
-    def _lost(self, cause: Exception) -> None:
+    def _lost(self, cause: TopospreadError) -> None:
         """Say that the view may be old, and let some time pass."""
         self._contact.missed()
         if self.view is None:
@@ -591,7 +643,7 @@ class Replica:
                 view.revision.number,
             )
 
-    def _end(self, cause: Exception) -> None:
+    def _end(self, cause: TopospreadError) -> None:
         """There is nothing to follow any more."""
         with self._changed:
             # At once, or whoever waits would see a replica that stopped for no reason.
@@ -600,9 +652,9 @@ class Replica:
             self._fail(cause)
         self._on_gone(self)
 
-    def _fail(self, cause: Exception) -> None:
+    def _fail(self, cause: TopospreadError) -> None:
         with self._changed:
-            self._failure = cause
+            self._failure = cause.again()
             self._changed.notify_all()
 
 

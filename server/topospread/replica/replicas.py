@@ -9,12 +9,16 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import (
+    ClusterLoading,
+    ClusterNotFound,
     DeadlineExceeded,
     IdentityChanged,
-    LimitExceeded,
+    RevisionOfOtherHistory,
     RevisionUnavailable,
+    ShuttingDown,
+    StateTooStale,
     StoreUnavailable,
-    Unavailable,
+    TooManyClusters,
 )
 from topospread.replica.replica import Replica, ReplicaOptions, Source
 from topospread.replica.succession import LISTED_KINDS, Fate, Succession
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from topospread.store.api import Head
+    from topospread.store.progress import Observed
 
 HEAD_SECONDS: Final = 2.0
 """Longest wait for the store's newest revision, whatever the caller's deadline is."""
@@ -39,6 +44,7 @@ class Freshness(Enum):
     MINIMIZE_LATENCY = auto()
     AT_LEAST_AS_FRESH = auto()
     FULLY_CONSISTENT = auto()
+    NOT_OLDER_THAN = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,13 @@ class Consistency:
     Attributes:
         token: with AT_LEAST_AS_FRESH.
         max_staleness: seconds that the store may have been out of reach; None: any.
+        observed: with NOT_OLDER_THAN: versions of the API server.
     """
 
     freshness: Freshness = Freshness.MINIMIZE_LATENCY
     token: Token | None = None
     max_staleness: float | None = None
+    observed: Observed = ()
 
 
 NEWEST_AT_HAND: Final = Consistency()
@@ -118,7 +126,7 @@ class Replicas:
         else:
             replica, view = self._fresh(replica, demand, deadline)
         if demand.max_staleness is not None and replica.stale_for > demand.max_staleness:
-            raise Unavailable(
+            raise StateTooStale(
                 f"the store has been out of reach for {replica.stale_for:.1f} s, "
                 f"longer than max_staleness {demand.max_staleness:g} s"
             )
@@ -144,6 +152,8 @@ class Replicas:
         try:
             if demand.freshness is Freshness.FULLY_CONSISTENT:
                 return self._newest(replica, deadline)
+            if demand.freshness is Freshness.NOT_OLDER_THAN:
+                return self._observed(replica, demand.observed, deadline)
             token = demand.token
             assert token is not None, "at_least_as_fresh carries a token"
             view = replica.loaded()
@@ -153,6 +163,24 @@ class Replicas:
             return replica, replica.wait_for(token, deadline)
         finally:
             self._waited[demand.freshness](0.0 if at_hand else time.monotonic() - began)
+
+    def _observed(
+        self, replica: Replica, wanted: Observed, deadline: float
+    ) -> tuple[Replica, View]:
+        """A view of a state that had come up to versions of the API server.
+
+        Raises:
+            NoFeedProgress: nobody tells how far one of the kinds was read.
+        """
+        told = {kind for kind, _ in replica.loaded().observed}
+        if not all(kind in told for kind, _ in wanted):
+            # Somebody may have told just now.
+            replica, _ = self._newest(replica, deadline)
+        leave = self._entering_wait()
+        try:
+            return replica, replica.wait_observed(wanted, deadline)
+        finally:
+            leave()
 
     def _awaited(self, replica: Replica, token: Token, deadline: float) -> tuple[Replica, View]:
         """A view that has a revision which is not at hand."""
@@ -177,13 +205,13 @@ class Replicas:
         try:
             if head.identity == view.identity and head.revision.number < view.revision.number:
                 # The view was there before the head was asked for.
-                raise RevisionUnavailable("the store has not come as far as the view")
+                raise RevisionOfOtherHistory("the store has not come as far as the view")
             if replica.view is view and head.revision == view.revision:
                 return replica, view
             return self._awaited(replica, token, deadline)
         except RevisionUnavailable as cause:
             replica.look()
-            raise Unavailable(
+            raise ClusterLoading(
                 "the store lost writes, so the state is being loaded anew: try again"
             ) from cause
 
@@ -273,17 +301,31 @@ class Replicas:
                 self._written.pop(cluster, None)
         return head.identity
 
-    def accept(self, cluster: str, deadline: float) -> Token:
+    def accept(self, cluster: str, identity: str, deadline: float) -> Token:
         """Take the store's history as meant, here and for all who follow the same store.
+
+        Args:
+            cluster: its name.
+            identity: of the history that is meant; empty for none.
+            deadline: of the call, on the monotonic clock.
 
         Returns:
             The revision from which it is followed.
 
         Raises:
+            ClusterNotFound: neither the store nor this server has the cluster.
+            IdentityChanged: the store has another history by now; nothing was accepted.
             DeadlineExceeded: it is accepted, but not loaded yet.
             StoreUnavailable: nothing was accepted.
         """
         head = self._head(cluster, deadline)
+        if head.identity != identity:
+            if not head.identity and not self.identity(cluster):
+                raise ClusterNotFound(cluster, "is not known")
+            raise IdentityChanged(
+                f"the store has another history of cluster {cluster!r} by now than the one that is"
+                " to be accepted, or none: look at it again (GetCluster)"
+            )
         self._source.vouch(cluster, LISTED_KINDS, identity=head.identity)
         self._written.pop(cluster, None)
         replica = self._replicas.get(cluster)
@@ -305,14 +347,15 @@ class Replicas:
     def _started(self, cluster: str) -> Replica:
         with self._lock:
             if self._closed:
-                raise Unavailable("the server is going away: try another one")
+                raise ShuttingDown("the server is going away: try another one")
             replica = self._replicas.get(cluster)
             if replica is None or replica.gone:
                 check_cluster(cluster)
                 if len(self._replicas) >= self._most and replica is None:
-                    raise LimitExceeded(
+                    raise TooManyClusters(
                         f"this server follows {self._most} clusters already, as many as"
-                        " --max-clusters and its limit of open files allow"
+                        " --max-clusters and its limit of open files allow",
+                        self._most,
                     )
                 replica = Replica(cluster, self._source, self._options, on_gone=self._forget)
                 self._replicas[cluster] = replica

@@ -2,7 +2,7 @@
 
 A store that was emptied, restored from elsewhere or exchanged looks like a small cluster. Following
 it would tell every scheduler that the nodes are free, so somebody has to say that it is meant: by
-dropping the cluster, by a full list of each kind, or in so many words.
+deleting the cluster, by a full list of each kind, or in so many words.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from topospread.store.api import Kind
+from topospread.store.progress import OBSERVABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topospread.store.api import Head
+    from topospread.store.api import Head, Kind
 
-LISTED_KINDS: Final = tuple(kind for kind in Kind if kind is not Kind.RESERVATION)
-"""Kinds that a cluster's truth consists of; reservations are the store's own."""
+LISTED_KINDS: Final = OBSERVABLE
+"""Kinds that a cluster's truth consists of; what else there is, is the store's own."""
 
 
 class Fate(Enum):

@@ -8,11 +8,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import FieldViolation, InvalidRequest
+from topospread.errors import InvalidRequest
 from topospread.store.api import Revision
 
 if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
+    from topospread.store.progress import Observed
 
 # Python's int() also takes signs, blanks, other scripts' digits and numbers of any size.
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -31,7 +32,9 @@ class Token:
     revision: Revision
 
     def encode(self) -> str:
-        """The text that callers see."""
+        """The text that callers see; empty for the state of no cluster."""
+        if not self.identity:
+            return ""
         text = f"{self.identity}.{self.revision.number}.{self.revision.tag}"
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -48,19 +51,12 @@ class Token:
             padded = text + "=" * (-len(text) % 4)
             raw = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True)
             identity, number, tag = raw.decode("ascii").split(".")
-            if not _NUMBER.fullmatch(number) or int(number) > _LAST:
+            if not identity or not _NUMBER.fullmatch(number) or int(number) > _LAST:
                 raise ValueError("no number of a revision")
             return cls(identity, Revision(int(number), tag))
         except (ValueError, binascii.Error) as cause:
-            raise InvalidRequest.of(
-                [
-                    FieldViolation(
-                        "revision",
-                        "must be a revision that an earlier answer carried",
-                        bad_value=text[:_LONGEST],
-                    )
-                ]
-            ) from cause
+            told = "must be a revision that an earlier answer carried"
+            raise InvalidRequest.at("", told, bad_value=text[:_LONGEST]) from cause
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +66,7 @@ class View:
     Attributes:
         token: of the revision, encoded once.
         published_at: seconds on the monotonic clock.
+        observed: how far the API server was read, of each kind of which a feed has told.
     """
 
     snapshot: Snapshot
@@ -77,3 +74,4 @@ class View:
     revision: Revision
     token: str
     published_at: float
+    observed: Observed = ()

@@ -20,10 +20,15 @@ DEFAULT_CLUSTER: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """A pod of the state, by name."""
+    """A pod of the state, by name; references are equal if they name the same.
+
+    Attributes:
+        uid: that it must have; empty: any.
+    """
 
     name: str
     namespace: str = DEFAULT_NAMESPACE
+    uid: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,9 @@ class SettingsAsk:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A what-if: a pod on a node; an empty node means the pod's own."""
+    """A what-if: a pod, or one of the state, on a node; an empty node means the pod's own."""
 
-    pod: Pod
+    pod: Pod | PodRef
     node: str = ""
 
 

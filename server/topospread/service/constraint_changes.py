@@ -19,7 +19,7 @@ class ConstraintChange:
 
     Attributes:
         when_unsatisfiable: only those that say this; empty: all with the key.
-        min_domains: 0 takes it away.
+        clear_min_domains: takes minDomains away.
     """
 
     topology_key: str
@@ -29,6 +29,7 @@ class ConstraintChange:
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     new_when_unsatisfiable: str | None = None
+    clear_min_domains: bool = False
 
     def concerns(self, constraint: SpreadConstraint) -> bool:
         """Whether a constraint is meant."""
@@ -47,7 +48,7 @@ class ConstraintChange:
             "when_unsatisfiable": self.new_when_unsatisfiable,
         }
         given = {name: value for name, value in values.items() if value is not None}
-        if self.min_domains == 0:
+        if self.clear_min_domains:
             given["min_domains"] = None
         return replace(constraint, **given)  # type: ignore[arg-type] # names and types are its own
 
@@ -74,7 +75,7 @@ def unmet(changes: Iterable[ConstraintChange], used: set[int]) -> Iterator[Field
     for number, change in enumerate(changes):
         if number not in used:
             yield FieldViolation(
-                f"changes.constraints[{number}].topologyKey",
+                f"scenario.changes.constraintChanges[{number}].match.topologyKey",
                 "none of the pods has such a constraint of its own",
                 "Not found",
                 change.topology_key,

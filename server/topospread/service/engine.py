@@ -12,11 +12,17 @@ from topospread.codec.demands import Demands
 from topospread.codec.frames import FramedPod, framed
 from topospread.codec.pods import pod_from_proto, too_many_terms
 from topospread.codec.stored import object_from_stored
-from topospread.errors import FieldViolation, InvalidRequest, NotFound
+from topospread.errors import (
+    FieldViolation,
+    InvalidPod,
+    InvalidRequest,
+    NotFound,
+    PodNotFound,
+    TopospreadError,
+)
 from topospread.kube.objects import Pod
 from topospread.kube.validation import drop_disabled_fields, validate_pod
 from topospread.kube.violations import violations_text
-from topospread.service.asks import PodRef
 from topospread.service.cycle import Cycle
 from topospread.service.shapes import Shape, ShapedPod, Shapes
 from topospread.spread.filtering import PodMove
@@ -32,7 +38,7 @@ if TYPE_CHECKING:
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
     from topospread.replica.view import View
-    from topospread.service.asks import Ask, Move
+    from topospread.service.asks import Ask, Move, PodRef, SettingsAsk
     from topospread.service.cycles import Cycles
     from topospread.service.rules_book import RulesBook
     from topospread.service.shapes import Judgeable
@@ -55,13 +61,13 @@ class Limits:
     Attributes:
         constraints: of one pod.
         terms: expressions and values of one pod's selectors and affinity.
-        batch_pods: pods in a BatchEvaluate.
+        batch_pods: pods in a BatchEvaluatePods.
         batch_cells: different pods of one and their constraints, times nodes.
         batch_bytes: of what decisions look at, in different pods of one.
         batch_conditions: what selectors and affinity of different pods of one weigh.
         groups: different selectors of one.
         what_ifs: pods added and removed.
-        top_k: nodes that Evaluate names.
+        top_k: nodes that EvaluatePod names.
         simulated_pods: pods that a simulation places.
         simulated_nodes: nodes that join in one.
     """
@@ -146,7 +152,8 @@ class Engine:
             Unavailable, DeadlineExceeded, RevisionUnavailable: see Replicas.resolve.
         """
         if ask.subject is None:
-            raise InvalidRequest("give a pod, or the name of one in the state, or a cycle")
+            text = "give a pod, or its name in the state"
+            raise InvalidRequest.at("pod", text, "Required value")
         self._check_what_ifs(ask)
         started = self.clock()
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
@@ -161,46 +168,47 @@ class Engine:
         return Resolved(cycle, replica)
 
     def begin_all(
-        self, ask: Ask, pods: Sequence[Pod | bytes]
-    ) -> Sequence[Resolved | InvalidRequest]:
-        """One new cycle a pod, or why it is refused, all at the same revision.
+        self, ask: Ask, pods: Sequence[Pod | bytes | PodRef | InvalidRequest]
+    ) -> tuple[Replica, View, Sequence[Resolved | InvalidRequest | NotFound]]:
+        """A state, and one new cycle a pod at it, or why the pod is refused.
 
         Args:
             ask: what is asked about all of them.
-            pods: each parsed, or as the bytes of v1.Pod.
+            pods: each parsed, as the bytes of v1.Pod, a pod of the state, or why it is none.
 
         Raises:
             As :meth:`begin`, for what concerns all pods.
         """
         replica, view = self.replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
-        read = self._read(pods, view.snapshot.node_count)
-        asked: list[tuple[ShapedPod, Rules] | InvalidRequest] = []
+        read = self._read(ask.cluster, pods, view.snapshot.node_count)
+        asked: list[tuple[ShapedPod, Rules] | InvalidRequest | NotFound] = []
         for given in read:
             checkpoint()
             try:
-                if isinstance(given, InvalidRequest):
+                if isinstance(given, TopospreadError):
                     raise given
                 if isinstance(given, Pod):
                     pod = self._shaped(ask.cluster, given)
                 else:
                     pod = self.shaped(given)
                 asked.append((pod, self.rules_of(pod.shape, ask)))
-            except InvalidRequest as refused:
+            except (InvalidRequest, NotFound) as refused:
                 asked.append(refused)
         readable = [a for a in asked if isinstance(a, tuple)]
         self._check_groups(readable, view.snapshot)
         view = self.counted(readable, replica, view)
         snapshot = view.snapshot
-        return [
+        cycles = [
             Resolved(self._cycle(*a, a[0].shape.judgeable(a[1], snapshot), ask, view), replica)
             if isinstance(a, tuple)
             else a
             for a in asked
         ]
+        return replica, view, cycles
 
     def _read(
-        self, pods: Sequence[Pod | bytes], node_count: int
-    ) -> Sequence[FramedPod | Pod | InvalidRequest]:
+        self, cluster: str, pods: Sequence[Pod | bytes | PodRef | InvalidRequest], node_count: int
+    ) -> Sequence[FramedPod | Pod | InvalidRequest | NotFound]:
         """The pods of a batch as far as their shapes, which are few and small enough.
 
         Raises:
@@ -209,12 +217,14 @@ class Engine:
         most = max(1, self.limits.batch_cells // max(node_count, FEW_NODES))
         shapes: set[Hashable] = set()
         judged = size = conditions = 0
-        read: list[FramedPod | Pod | InvalidRequest] = []
+        read: list[FramedPod | Pod | InvalidRequest | NotFound] = []
         for position, given in enumerate(pods):
             checkpoint()
             try:
-                pod = given if isinstance(given, Pod) else framed(given)
-            except InvalidRequest as refused:
+                if isinstance(given, InvalidRequest):
+                    raise given
+                pod = given if isinstance(given, Pod) else self.read(self.encoded(cluster, given))
+            except (InvalidRequest, NotFound) as refused:
                 read.append(refused)
                 continue
             read.append(pod)
@@ -263,6 +273,18 @@ class Engine:
                 f"{self.limits.groups} are counted (--max-groups)"
             )
 
+    @staticmethod
+    def read(encoded: bytes) -> FramedPod:
+        """A pod as far as its shape.
+
+        Raises:
+            InvalidPod: the bytes are no pod.
+        """
+        try:
+            return framed(encoded)
+        except InvalidRequest as wrong:
+            raise wrong.of_pod() from wrong
+
     def shaped(self, pod: UnreadPod) -> ShapedPod:
         """A pod with its shape, which is parsed and remembered when it is new.
 
@@ -271,7 +293,10 @@ class Engine:
         """
         shape = self._shapes.get(pod.key)
         if shape is None:
-            parsed = pod.parse(self.limits.terms)
+            try:
+                parsed = pod.parse(self.limits.terms)
+            except InvalidRequest as wrong:
+                raise wrong.of_pod() from wrong
             checkpoint()
             check_size(parsed, self.limits)
             shape = Shape(parsed, pod.size)
@@ -289,10 +314,11 @@ class Engine:
             InvalidRequest: the bytes are no pod, or a quantity in it is none.
             NotFound: the pod is not in the state.
         """
-        if isinstance(pod, PodRef):
-            pod = object_from_stored(self._stored(cluster, pod)).pod.SerializeToString()
-        shaped = self.shaped(framed(pod))
-        return Demanding(shaped, *self._demands.of(pod))
+        encoded = self.encoded(cluster, pod)
+        try:
+            return Demanding(self.shaped(framed(encoded)), *self._demands.of(encoded))
+        except InvalidRequest as wrong:
+            raise wrong.of_pod() from wrong
 
     def resume(self, ask: Ask) -> Resolved:
         """The ask's cycle, made again from its pod when it is unknown here.
@@ -320,13 +346,27 @@ class Engine:
         check_size(pod, self.limits)
         return ShapedPod(Shape(pod), pod.name, pod.uid)
 
-    def _stored_pod(self, cluster: str, named: PodRef) -> Pod:
-        return pod_from_proto(object_from_stored(self._stored(cluster, named)).pod)
+    def encoded(self, cluster: str, pod: bytes | PodRef) -> bytes:
+        """The bytes of a pod."""
+        if isinstance(pod, bytes):
+            return pod
+        return object_from_stored(self.stored(cluster, pod)).pod.SerializeToString()
 
-    def _stored(self, cluster: str, named: PodRef) -> StoredObject:
+    def _stored_pod(self, cluster: str, named: PodRef) -> Pod:
+        return pod_from_proto(object_from_stored(self.stored(cluster, named)).pod)
+
+    def stored(self, cluster: str, named: PodRef) -> StoredObject:
+        """A pod of the state.
+
+        Raises:
+            NotFound: there is none of the name, or it has another uid.
+        """
         stored = self._reader.get(cluster, Key(Kind.POD, named.namespace, named.name))
-        if stored is None:
-            raise NotFound(f"pod {named.namespace}/{named.name} is not in cluster {cluster!r}")
+        if stored is None or (named.uid and stored.uid != named.uid):
+            uid = f" (uid {named.uid})" if named.uid else ""
+            name = f"{named.namespace}/{named.name}"
+            text = f"pod {name}{uid} is not in cluster {cluster!r}"
+            raise PodNotFound(text, "Pod", name, cluster)
         return stored
 
     def rules_of(self, shape: Shape, ask: Ask) -> Rules:
@@ -337,20 +377,28 @@ class Engine:
                 would refuse.
         """
         pod = shape.pod
-        rules = self.rules.rules_for(ask.settings, pod.scheduler_name)
+        rules = self.rules_for(ask.settings, pod.scheduler_name)
         if ask.validate:
             # As on creation: fields whose gate is off are dropped before anything is looked at.
             created = drop_disabled_fields(pod.constraints, None, rules.gates)
             violations = validate_pod(replace(pod, constraints=created))
             if violations:
-                raise InvalidRequest(violations_text(violations), violations)
-        defaults = len(rules.profile.default_constraints)
+                raise InvalidPod(violations_text(violations), violations)
+        return rules
+
+    def rules_for(self, settings: SettingsAsk, scheduler_name: str) -> Rules:
+        """By which rules to judge pods of a scheduler.
+
+        Raises:
+            InvalidRequest: unknown settings, or too many default constraints.
+        """
+        rules = self.rules.rules_for(settings, scheduler_name)
+        defaults, most = len(rules.profile.default_constraints), self.limits.constraints
         # Those of the configuration are the operator's own business.
-        if defaults > self.limits.constraints and ask.settings.profile is rules.profile:
-            raise InvalidRequest(
-                f"settings.args.defaultConstraints: {defaults} constraints, "
-                f"at most {self.limits.constraints} are judged"
-            )
+        if defaults > most and settings.profile is rules.profile:
+            text = f"{defaults} constraints, at most {most} are judged"
+            path = "settings.args.defaultConstraints"
+            raise InvalidRequest.of([FieldViolation(path, text, "Too many")])
         return rules
 
     @staticmethod
@@ -382,14 +430,17 @@ class Engine:
 
     def _check_what_ifs(self, ask: Ask) -> None:
         if len(ask.add_pods) + len(ask.remove_pods) > self.limits.what_ifs:
-            raise InvalidRequest(f"addPods and removePods: at most {self.limits.what_ifs} together")
+            text = f"at most {self.limits.what_ifs} together with removePods"
+            raise InvalidRequest.at("addPods", text, "Too many")
 
-    @staticmethod
-    def _moves(ask: Ask, view: View) -> tuple[PodMove, ...]:
+    def _moves(self, ask: Ask, view: View) -> tuple[PodMove, ...]:
         def placed(moves: Sequence[Move], delta: int) -> Iterable[PodMove]:
             for move in moves:
-                node = move.node or move.pod.node_name
-                yield PodMove(move.pod, view.snapshot.slot(node), delta)
+                pod = move.pod
+                if not isinstance(pod, Pod):
+                    checkpoint()
+                    pod = self._stored_pod(ask.cluster, pod)
+                yield PodMove(pod, view.snapshot.slot(move.node or pod.node_name), delta)
 
         return (*placed(ask.add_pods, +1), *placed(ask.remove_pods, -1))
 
@@ -431,12 +482,11 @@ def check_size(pod: Pod, limits: Limits) -> None:
         InvalidRequest: naming the limit.
     """
     if len(pod.constraints) > limits.constraints:
-        raise InvalidRequest(
-            f"spec.topologySpreadConstraints: {len(pod.constraints)} constraints, "
-            f"at most {limits.constraints} are judged"
-        )
+        text = f"{len(pod.constraints)} constraints, at most {limits.constraints} are judged"
+        path = "spec.topologySpreadConstraints"
+        raise InvalidPod.at(path, text, "Too many")
     if _terms(pod) > limits.terms:
-        raise too_many_terms(limits.terms)
+        raise too_many_terms(limits.terms).of_pod()
 
 
 def _terms(pod: Pod) -> int:

@@ -1,4 +1,4 @@
-"""Evaluate: PreFilter, Filter and Score in one, and the best nodes by name."""
+"""EvaluatePod: PreFilter, Filter and Score in one, and the best nodes by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from topospread.index.nodes import NodeTable
     from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Pod
-    from topospread.service.asks import Ask
+    from topospread.replica.replica import Replica
+    from topospread.replica.view import View
+    from topospread.service.asks import Ask, PodRef
     from topospread.service.cycle import Cycle
     from topospread.service.engine import Engine, Resolved
     from topospread.service.shapes import Judgeable
@@ -101,13 +103,15 @@ def evaluate(engine: Engine, ask: Ask, top_k: int = 0) -> Evaluation:
     Raises:
         As Engine.begin; InvalidRequest for the selection and for top_k.
     """
-    _check_top_k(engine, top_k)
+    check_top_k(engine, top_k)
     return _judge(engine, engine.begin(ask), ask, top_k)
 
 
-def _check_top_k(engine: Engine, top_k: int) -> None:
-    if top_k > engine.limits.top_k:
-        raise InvalidRequest(f"topK: at most {engine.limits.top_k}")
+def check_top_k(engine: Engine, top_k: int) -> None:
+    """Refuse another number of nodes than may be named."""
+    if not 0 <= top_k <= engine.limits.top_k:
+        text = f"must be 0 to {engine.limits.top_k}"
+        raise InvalidRequest.at("topK", text, bad_value=top_k)
 
 
 def _judge(engine: Engine, resolved: Resolved, ask: Ask, top_k: int) -> Evaluation:
@@ -230,9 +234,26 @@ def _named(cycle: Cycle, top: Sequence[tuple[int, int, int]]) -> tuple[RankedNod
     return tuple([RankedNode(names[slot], raw, score) for slot, raw, score in top])
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The answers about several pods.
+
+    Attributes:
+        view: all pods were judged by it.
+        answers: in the order of the pods.
+    """
+
+    replica: Replica
+    view: View
+    answers: Sequence[Evaluation | TopospreadError]
+
+
 def evaluate_batch(
-    engine: Engine, ask: Ask, pods: Sequence[Pod | bytes], top_k: int = 0
-) -> tuple[Evaluation | TopospreadError, ...]:
+    engine: Engine,
+    ask: Ask,
+    pods: Sequence[Pod | bytes | PodRef | InvalidRequest],
+    top_k: int = 0,
+) -> Batch:
     """Judge several pods at one revision, each on its own: one's bad input fails no other.
 
     Raises:
@@ -240,13 +261,14 @@ def evaluate_batch(
         NotFound, Unavailable, DeadlineExceeded: the cluster cannot be asked at all.
     """
     if len(pods) > engine.limits.batch_pods:
-        raise InvalidRequest(
-            f"pods: {len(pods)} in one batch, at most {engine.limits.batch_pods}: split it"
-        )
-    _check_top_k(engine, top_k)
+        text = f"{len(pods)} in one batch, at most {engine.limits.batch_pods}: split it"
+        raise InvalidRequest.at("pods", text, "Too many")
+    check_top_k(engine, top_k)
+    engine.rules_for(ask.settings, "")  # what is wrong with them is no pod's mistake
+    replica, view, cycles = engine.begin_all(ask, pods)
     judged: dict[tuple[Judgeable, Snapshot], Evaluation] = {}
     answers: list[Evaluation | TopospreadError] = []
-    for begun in engine.begin_all(ask, pods):
+    for begun in cycles:
         checkpoint()
         if isinstance(begun, TopospreadError):
             answers.append(begun)
@@ -259,7 +281,7 @@ def evaluate_batch(
             answers.append(known)
         else:
             answers.append(Evaluation(begun, *known.parts))
-    return tuple(answers)
+    return Batch(replica, view, answers)
 
 
 def rank(cycle: Cycle, fits: NDArray[np.intp], top_k: int) -> tuple[RankedNode, ...]:

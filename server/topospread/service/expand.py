@@ -1,7 +1,7 @@
 """Which node group should grow: each is tried on the live state, and the one that places most wins.
 
 An option is simulated as the autoscaler would carry it out: its nodes join, and its pods are placed
-on them and on what there is, one by one as Place would, spread and resources considered. Options
+on them and on what there is, one by one as PlacePod would, spread and resources considered. Options
 are compared by pods placed (most), then nodes (fewest), then the highest skew that any of the pods'
 constraints is left with (lowest).
 """
@@ -177,7 +177,7 @@ def _skew(found: Simulation) -> int:
     seen = {
         constraint: spread(constraint, found.after).skew
         for batch in found.batches
-        for _, constraint in both(batch.shape.judgeable(batch.rules, found.before).constraints)
+        for constraint in both(batch.shape.judgeable(batch.rules, found.before).constraints)
     }
     return max(seen.values(), default=0)
 
@@ -256,7 +256,7 @@ class _Reader:
             try:
                 pod = self._engine.demanding(self._ask.cluster, encoded)
             except InvalidRequest as wrong:
-                self._wrong.append(FieldViolation(path, str(wrong)))
+                self._wrong += wrong.below(path)
                 return None
             self._known[encoded] = pod
         return pod

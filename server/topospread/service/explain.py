@@ -1,4 +1,4 @@
-"""Explain: why a pod fits where it does, and what would let it in where it does not."""
+"""ExplainPod: why a pod fits where it does, and what would let it in where it does not."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explained:
-    """An explanation and the cycle that it is about."""
+    """An explanation, the cycle that it is about, and how many domains it lists of a constraint."""
 
     resolved: Resolved
     explanation: Explanation
+    limit: int
 
 
 MAX_LISTED: Final = 150_000
@@ -49,8 +50,8 @@ def explain(
     Raises:
         As Engine.begin; InvalidRequest for the limit.
     """
-    if limit > MAX_LIMIT:
-        raise InvalidRequest.of([invalid("domainLimit", limit, f"must be at most {MAX_LIMIT}")])
+    check_limit(limit)
+    limit = limit or DEFAULT_LIMIT
     ask.subject = pod.pod
     resolved = engine.begin(ask)
     cycle = resolved.cycle
@@ -65,7 +66,7 @@ def explain(
         cycle.uid,
         pod.node,
     )
-    listed = _listed(case, limit or DEFAULT_LIMIT)
+    listed = _listed(case, limit)
     if listed > MAX_LISTED:
         raise InvalidRequest.of(
             [
@@ -77,7 +78,13 @@ def explain(
                 )
             ]
         )
-    return Explained(resolved, explained(case, limit or DEFAULT_LIMIT))
+    return Explained(resolved, explained(case, limit), limit)
+
+
+def check_limit(limit: int) -> None:
+    """Refuse another number of domains than may be listed of a constraint."""
+    if not 0 <= limit <= MAX_LIMIT:
+        raise InvalidRequest.of([invalid("domainLimit", limit, f"must be 0 to {MAX_LIMIT}")])
 
 
 def _listed(case: Case, limit: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.errors import InvalidRequest
+from topospread.errors import InvalidPod
 from topospread.index.supposed import Supposition, supposed
 from topospread.service.asks import NodeChoice
 from topospread.service.fit import Fit
@@ -170,9 +170,8 @@ def place_candidate(
         judged.held = held
         return judged
     if held.node not in names:
-        raise InvalidRequest(
-            f"the pod is bound to {held.node}, which is none of the nodes of the request"
-        )
+        text = f"the pod is bound to {held.node}, which is none of the nodes of the request"
+        raise InvalidPod.at("spec.nodeName", text, bad_value=held.node)
     return Judged(cycle, judged.status, [held.node], held=held)
 
 
@@ -195,7 +194,7 @@ def prioritize(
         cycle, _ = _joined(cycle, names, describe)
     status = cycle.pre_score_status
     if status.code is Code.ERROR:
-        raise InvalidRequest(status.reasons[0])
+        raise InvalidPod.at("spec.topologySpreadConstraints", status.reasons[0])
     slots = cycle.view.snapshot.nodes.slots(names)
     points = np.zeros(slots.size, dtype=np.int64)
     known = slots >= 0

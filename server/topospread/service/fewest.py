@@ -65,8 +65,8 @@ def fewest(scenario: Scenario, effort: int = EFFORT) -> Fewest:
     """Search.
 
     Args:
-        scenario: the groups' counts are the most that may join; 0 is MOST, or an equal share of
-            MOST_IN_ALL.
+        scenario: the groups' counts are the most that may join; None is MOST, or an equal share
+            of MOST_IN_ALL.
         effort: pods to place at most, about.
 
     Raises:
@@ -74,7 +74,7 @@ def fewest(scenario: Scenario, effort: int = EFFORT) -> Fewest:
     """
     groups = scenario.question.groups
     share = max(1, min(MOST, MOST_IN_ALL // len(groups)))
-    most = tuple(group.count or share for group in groups)
+    most = tuple(share if group.count is None else group.count for group in groups)
     search = _Search(scenario, effort)
     lowest = _least(scenario)
     if lowest is None or lowest > sum(most):

@@ -11,11 +11,13 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import will_write
-from topospread.errors import InvalidRequest
+from topospread.errors import InvalidPod
 from topospread.kube.violations import required
 from topospread.service.asks import PodRef
 from topospread.service.rounds import Rounds
 from topospread.service.wanted import Choose, Held, Job, Line, Wanted, too_late
+from topospread.store.api import Key, Kind
+from topospread.store.checks import wrong_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +76,10 @@ class Holding:
         """
         subject, demand, node = self.engine.demanding(ask.cluster, pod)
         if not subject.name:
-            raise InvalidRequest.of([required("metadata.name", "name is required")])
+            raise InvalidPod.of([required("metadata.name", "name is required")])
+        key = Key(Kind.RESERVATION, subject.shape.pod.namespace, subject.name)
+        if wrong := wrong_words(key, subject.uid):
+            raise InvalidPod.of([each.below("metadata") for each in wrong])
         ask.subject = subject
         if isinstance(pod, PodRef):
             node = ""  # the state tells, at the moment of the judgement

@@ -12,12 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
-from topospread.errors import (
-    IdentityChanged,
-    NotFound,
-    RevisionUnavailable,
-    Unavailable,
-)
+from topospread.errors import ClusterLoading, ClusterNotFound, IdentityChanged, RevisionUnavailable
 from topospread.replica.replicas import Consistency, Freshness
 from topospread.replica.view import Token
 from topospread.service.turns import Turns
@@ -96,7 +91,7 @@ def list_at(
     replica, view = replicas.resolve(cluster, demand, deadline)
     head = store.head(cluster)
     if not head.identity:
-        raise NotFound(f"cluster {cluster!r} is not known: apply objects to it first")
+        raise ClusterNotFound(cluster)
     listed = Listed(store, replica, view, wanted, {})
     turn = Turns(deadline, "the cluster was read")
     for page in store.scan(cluster):
@@ -120,8 +115,8 @@ def _ended_meanwhile(cluster: str) -> Iterator[None]:
     try:
         yield
     except (IdentityChanged, RevisionUnavailable) as cause:
-        raise Unavailable(
-            f"cluster {cluster!r} was dropped or loaded anew while it was being read: try again"
+        raise ClusterLoading(
+            f"cluster {cluster!r} was deleted or loaded anew while it was being read: try again"
         ) from cause
 
 

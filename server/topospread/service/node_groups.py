@@ -21,13 +21,13 @@ class NodeGroup:
     Attributes:
         name: tells groups apart in answers.
         template: what each is like; its name begins the nodes' names.
-        count: how many.
+        count: how many; None: as many as may be, where the fewest are looked for.
         variants: labels that the nodes take in turn, one mapping a zone; none when they are alike.
     """
 
     name: str
     template: Node
-    count: int
+    count: int | None
     variants: Sequence[Mapping[str, str]] = ()
 
 

@@ -1,4 +1,4 @@
-"""Place: choose the best node for a pod and hold it."""
+"""PlacePod: choose the best node for a pod and hold it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def choose(
 ) -> str | Refusal:
     """The best node for a pod, or why none; the one that is held for it, if that still fits.
 
-    It follows from the arguments alone, so that whoever asks what Place would do asks here.
+    It follows from the arguments alone, so that whoever asks what PlacePod would do asks here.
 
     Args:
         cycle: the pod, judged at a state that does not count what is held for it.

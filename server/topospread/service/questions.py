@@ -22,15 +22,30 @@ class PodsToPlace:
 
     Attributes:
         pod: the bytes of a v1.Pod, or its name in the state.
+        path: where that stands in the request.
         replicas: how many, under names of their own; None: one, under the pod's own name.
         generate_name: begins the names of a pod that has none.
-        path: where it stands in the request.
     """
 
     pod: bytes | PodRef
+    path: str
     replicas: int | None = None
     generate_name: str = ""
-    path: str = "pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A pod that is supposed to run.
+
+    Attributes:
+        pod: the bytes of a v1.Pod, or its name in the state.
+        path: where that stands in the request.
+        node: that it runs on; empty for its own.
+    """
+
+    pod: bytes | PodRef
+    path: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +67,7 @@ class Question:
     Attributes:
         pods: to place, in order.
         groups: nodes that join, or with `fewest` may join.
-        added: (the bytes of a v1.Pod, the node that it runs on or "" for its own).
+        added: pods that are supposed to run.
         removed: pods of the state.
         fewest: look for the fewest nodes with which all pods fit.
         reschedule: place the pods of drained nodes anew, before all others.
@@ -63,7 +78,7 @@ class Question:
     pods: Sequence[PodsToPlace]
     groups: Sequence[NodeGroup] = ()
     drained: Sequence[Drained] = ()
-    added: Sequence[tuple[bytes, str]] = ()
+    added: Sequence[Added] = ()
     removed: Sequence[PodRef] = ()
     constraints: Sequence[ConstraintChange] = ()
     fit: Fit = Fit.NODE_AND_RESOURCES

@@ -1,11 +1,11 @@
-"""RankForDeletion: the order in which the pods of a workload should go, and what that leaves."""
+"""RankDeletions: the order in which the pods of a workload should go, and what that leaves."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from topospread.checkpoints import checkpoint
@@ -23,20 +23,22 @@ from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.replica.replicas import NEWEST_AT_HAND, Consistency
 from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS
 from topospread.service.listing import list_at
+from topospread.service.spreads import both
 from topospread.service.turns import Turns
-from topospread.spread.constraints import pod_constraints
+from topospread.spread.constraints import Constraint, pod_constraints
 from topospread.spread.ranking import Ranking, Spread, Strategy, best, rank
-from topospread.spread.topology import Eligibility
+from topospread.spread.topology import Eligibility, GroupKey
 from topospread.store.api import Key, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from topospread.kube.objects import Node, Pod
     from topospread.kube.selectors import Selector
+    from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
+    from topospread.replica.view import View
     from topospread.service.rules_book import RulesBook
-    from topospread.spread.constraints import Constraint
     from topospread.spread.deletion import Candidate
     from topospread.store.api import Store
 
@@ -47,12 +49,12 @@ class KeptSpread:
 
     Attributes:
         values: the domains; none: all.
-        max_skew: 0 for what the pods say of this key.
+        max_skew: None: what the pods say of this key.
     """
 
     topology_key: str
     values: tuple[str, ...] = ()
-    max_skew: int = 0
+    max_skew: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class RankAsk:
         pods, nodes: in place of those of the state; None: those.
         replica_sets: beside those of the state, encoded.
         constraints: none: those of the newest pod.
-        delete: how many deletions are looked at; 0: all.
+        delete: how many deletions are looked at; None: all.
         now: nanoseconds since 1970; None: the clock's.
     """
 
@@ -78,7 +80,7 @@ class RankAsk:
     replica_sets: Sequence[bytes] = ()
     constraints: tuple[KeptSpread, ...] = ()
     strategy: Strategy = Strategy.EVEN
-    delete: int = 0
+    delete: int | None = None
     now: int | None = None
 
 
@@ -87,17 +89,19 @@ class Ranked:
     """The answer.
 
     Attributes:
-        token: of the revision; empty when nothing of the state was looked at.
+        state: that was looked at, and who follows it; None for none.
         pods: in any order; rankings give it.
+        constraints: as they were understood, and `spreads` what of them concerns ranking.
         limits: the domains that each constraint is limited to.
         rankings: by strategy.
         best: the strategy that keeps the constraints longest; None without constraints.
         left_out: matching pods that go anyway.
     """
 
-    token: str
+    state: tuple[View, Replica] | None
     strategy: Strategy
     pods: Sequence[Candidate]
+    constraints: Sequence[Constraint] = ()
     spreads: Sequence[Spread] = ()
     limits: Sequence[tuple[str, ...]] = ()
     rankings: Mapping[Strategy, Ranking] = field(default_factory=dict)
@@ -131,40 +135,45 @@ class Ranks:
             NotFound: no such cluster, and it is needed.
             Unavailable, DeadlineExceeded, RevisionUnavailable: see list_at.
         """
-        token, nodes, encoded, replica_sets = self._state(ask)
+        state, nodes, encoded, replica_sets = self._state(ask)
         families = _families((*replica_sets, *ask.replica_sets))
         turn = Turns(ask.deadline, "the pods were ranked")
         found = _chosen(encoded, Listing(families), ask.selector, turn)
         pods = found.pods
         if not pods:
-            notes: Sequence[str] = (_nothing_matches(ask),)
-            return Ranked(token, ask.strategy, (), left_out=found.left_out, notes=notes)
-        spreads, limits, notes = self._spreads(ask, found, nodes)
+            nothing = (_nothing_matches(ask),)
+            return Ranked(state, ask.strategy, (), left_out=found.left_out, notes=nothing)
+        wanted, notes = self._wanted(ask, found)
+        spreads = [_spread(each, pods, nodes, frozenset(limits)) for each, limits in wanted]
+        notes += _oddities(spreads)
         now = time.time_ns() if ask.now is None else ask.now
-        deletions = min(ask.delete or len(pods), len(pods))
+        deletions = len(pods) if ask.delete is None else min(ask.delete, len(pods))
         rankings = {
             each: rank(each, pods, spreads, found.related, now, deletions) for each in Strategy
         }
         return Ranked(
-            token=token,
+            state=state,
             strategy=ask.strategy,
             pods=pods,
+            constraints=[constraint for constraint, _ in wanted],
             spreads=spreads,
-            limits=limits,
+            limits=[limits for _, limits in wanted],
             rankings=rankings,
             best=best(rankings) if spreads else None,
             left_out=found.left_out,
             notes=notes,
         )
 
-    def _state(self, ask: RankAsk) -> tuple[str, NodeTable, Iterable[EncodedPod], Iterable[bytes]]:
-        """Revision, nodes, pods and ReplicaSets: those given, else those of the state."""
+    def _state(
+        self, ask: RankAsk
+    ) -> tuple[tuple[View, Replica] | None, NodeTable, Iterable[EncodedPod], Iterable[bytes]]:
+        """The state, nodes, pods and ReplicaSets: those given, else those of the state."""
         given = None if ask.nodes is None else NodeTable(0, ask.nodes)
         if ask.pods is not None:
             if given is not None:
-                return "", given, ask.pods, ()
-            _, view = self._replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
-            return view.token, view.snapshot.nodes, ask.pods, ()
+                return None, given, ask.pods, ()
+            replica, view = self._replicas.resolve(ask.cluster, ask.consistency, ask.deadline)
+            return (view, replica), view.snapshot.nodes, ask.pods, ()
 
         def wanted(key: Key) -> bool:
             return key.namespace == ask.namespace and key.kind in (Kind.POD, Kind.REPLICA_SET)
@@ -174,77 +183,58 @@ class Ranks:
         )
         stored = listed.readable()
         return (
-            listed.view.token,
+            (listed.view, listed.replica),
             listed.view.snapshot.nodes if given is None else given,
             [EncodedPod(o.payload, o.uid) for o in stored if o.key.kind is Kind.POD],
             [o.payload for o in stored if o.key.kind is Kind.REPLICA_SET],
         )
 
-    def _spreads(
-        self, ask: RankAsk, found: _Found, nodes: NodeTable
-    ) -> tuple[Sequence[Spread], Sequence[tuple[str, ...]], Sequence[str]]:
-        """What is to be kept spread, its limits, and what is odd about it."""
+    def _wanted(
+        self, ask: RankAsk, found: _Found
+    ) -> tuple[list[tuple[Constraint, tuple[str, ...]]], list[str]]:
+        """What is to be kept spread, each with its limits, and what is odd about it."""
         pods = found.pods
         newest = max(range(len(pods)), key=lambda i: (pods[i].created or 0, pods[i].name))
         template = pod_of(found.listed[newest][1])
         own = self._own_constraints(template)
+        if ask.constraints:
+            group = GroupKey(template.namespace, ask.selector)
+            limits = [tuple(sorted(set(each.values))) for each in ask.constraints]
+            asked = [_asked(each, own, group) for each in ask.constraints]
+            return list(zip(asked, limits, strict=True)), []
         notes = []
-        if not ask.constraints and len({listed.constraints for listed, _ in found.listed}) > 1:
+        if len({listed.constraints for listed, _ in found.listed}) > 1:
             notes.append(
                 "the pods have different constraints; those of the newest, "
                 f"{template.namespace}/{template.name}, are kept"
             )
-        if ask.constraints:
-            wanted = [(_asked(each, own), frozenset(each.values)) for each in ask.constraints]
-        else:
-            wanted = [(each, frozenset[str]()) for each in own]
-        spreads = [_spread(each, pods, nodes, limits) for each, limits in wanted]
-        notes += [
-            f"no pod is in a domain of {spread.topology_key}"
-            for spread in spreads
-            if not any(domain is not None for domain in spread.domains)
-        ]
-        if not spreads:
-            notes.append("no constraints: pods that stack on a node go first, and no more")
-        return spreads, [tuple(sorted(limits)) for _, limits in wanted], notes
+        return [(each, ()) for each in own], notes
 
-    def _own_constraints(self, template: Pod) -> Sequence[_Kept]:
+    def _own_constraints(self, template: Pod) -> Sequence[Constraint]:
         """Those of the pod itself: hard ones, then soft ones."""
         rules = self._rules.rules_for(NO_SETTINGS, template.scheduler_name)
-        made = pod_constraints(template, rules, None)
-        return [_of(each) for each in (*made.hard.constraints, *made.soft.constraints)]
+        return both(pod_constraints(template, rules, None))
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A constraint, as far as removing pods is concerned."""
-
-    topology_key: str
-    max_skew: int
-    min_domains: int
-    eligibility: Eligibility
-
-
-def _of(constraint: Constraint) -> _Kept:
-    return _Kept(
-        constraint.topology_key,
-        constraint.max_skew,
-        constraint.min_domains,
-        constraint.eligibility,
-    )
-
-
-def _asked(asked: KeptSpread, own: Sequence[_Kept]) -> _Kept:
+def _asked(asked: KeptSpread, own: Sequence[Constraint], group: GroupKey) -> Constraint:
     """What a caller named; what it did not say is as in the pods' own constraint of that key."""
     key = asked.topology_key
     like = next((each for each in own if each.topology_key == key), None)
     if like is None:
-        return _Kept(key, asked.max_skew or 1, 1, Eligibility(keys=(key,)))
-    return _Kept(key, asked.max_skew or like.max_skew, like.min_domains, like.eligibility)
+        like = Constraint(key, 1, group, 1, True, Eligibility(keys=(key,)), honors_affinity=False)
+    return like if asked.max_skew is None else replace(like, max_skew=asked.max_skew)
+
+
+def _oddities(spreads: Sequence[Spread]) -> Iterator[str]:
+    if not spreads:
+        yield "no constraints: pods that stack on a node go first, and no more"
+    for spread in spreads:
+        if not any(domain is not None for domain in spread.domains):
+            yield f"no pod is in a domain of {spread.topology_key}"
 
 
 def _spread(
-    kept: _Kept, pods: Sequence[Candidate], nodes: NodeTable, limits: frozenset[str]
+    kept: Constraint, pods: Sequence[Candidate], nodes: NodeTable, limits: frozenset[str]
 ) -> Spread:
     column = nodes.domains(kept.topology_key)
     mask = nodes.mask(kept.eligibility)

@@ -1,41 +1,34 @@
-"""Get, List, Watch, NodeTable and the list of clusters: what the state is."""
+"""Objects, lists, watches, the node table and the clusters: what the state is."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.errors import (
-    FieldViolation,
-    IdentityChanged,
-    InvalidRequest,
-    NotFound,
-    RevisionUnavailable,
+    ClusterNotFound,
+    ObjectNotFound,
     StoreUnavailable,
 )
 from topospread.replica.replicas import Consistency, Freshness, Replicas
 from topospread.replica.view import Token, View
+from topospread.service.watch import watch
+from topospread.store.checks import check_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from topospread.replica.replica import Replica
-    from topospread.store.api import Head, Key, Kind, LogEntry, Store, StoredObject
-
-DEFAULT_PAGE: Final = 500
-MAX_PAGE: Final = 5000
+    from topospread.service.pages import PageAsk
+    from topospread.service.watch import Asked, Watched
+    from topospread.store.api import Head, Key, Kind, Store, StoredObject
 
 PAGE_BYTES: Final = 3 << 20
 """Of the objects of a page as they are stored, if it has more than one. A page that is answered
 fits into the 4 MiB that gRPC clients take unless they are told otherwise.
 """
-
-WATCH_POLL: Final = 0.5
-"""Seconds that a watch waits for changes before it looks whether its caller is still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +76,9 @@ class Reads:
         stored = self._store.get(cluster, key)
         if stored is None:
             where = f"{key.namespace}/" if key.namespace else ""
-            kind = key.kind.name.lower()
-            raise NotFound(f"{kind} {where}{key.name} is not in cluster {cluster!r}")
+            kind, name = key.kind.name, f"{where}{key.name}"
+            text = f"{kind.lower()} {name} is not in cluster {cluster!r}"
+            raise ObjectNotFound(text, kind.title().replace("_", ""), name, cluster)
         return _token(head), stored
 
     def list(
@@ -93,8 +87,7 @@ class Reads:
         kind: Kind,
         namespace: str,
         matches: Callable[[StoredObject], bool],
-        page_size: int,
-        page_token: str,
+        ask: PageAsk,
     ) -> Page:
         """A page of the objects of one kind, ordered by namespace and name as bytes.
 
@@ -103,18 +96,15 @@ class Reads:
             kind: of the objects.
             namespace: empty for all.
             matches: which objects to answer.
-            page_size: objects at most; 0 is the default of 500. A page ends at PAGE_BYTES, too.
-            page_token: where the last page ended; empty for the first.
+            ask: which page; it ends at PAGE_BYTES, too.
 
         Raises:
             InvalidRequest: a page token or size that cannot be.
             NotFound: no such cluster.
         """
-        if page_size > MAX_PAGE:
-            raise InvalidRequest(f"pageSize: at most {MAX_PAGE}")
-        first_token, after = _decode_page(page_token)
-        token = first_token or _token(self._head(cluster))
-        first = _First(page_size or DEFAULT_PAGE)
+        first = _First(ask.most)
+        token, after = ask.place()
+        token = token or _token(self._head(cluster))
         for page in self._store.scan(cluster, kind=kind):
             for stored in page:
                 checkpoint()
@@ -126,32 +116,13 @@ class Reads:
                 ):
                     first.see(stored)
         objects = first.objects
-        more = _encode_page(token, objects[-1].key) if first.more else ""
+        last = objects[-1].key if first.more else None
+        more = "" if last is None else ask.next(token, last.namespace, last.name)
         return Page(token, objects, more)
 
-    def watch(
-        self, cluster: str, after: Token | None, active: Callable[[], bool]
-    ) -> Iterator[tuple[str, Sequence[LogEntry]]]:
-        """Changes after a revision as they happen, until the caller is gone.
-
-        Raises:
-            NotFound: no such cluster.
-            RevisionUnavailable: the log no longer reaches the revision, or the cluster is another
-                one.
-        """
-        head = self._head(cluster)
-        token = after or Token(head.identity, head.revision)
-        revision = token.revision
-        while active():
-            try:
-                batch = self._store.follow(cluster, token.identity, revision, wait=WATCH_POLL)
-            except IdentityChanged as cause:
-                raise RevisionUnavailable(
-                    "the revision belongs to another store or a dropped cluster: list again"
-                ) from cause
-            for transaction in batch:
-                revision = transaction.revision
-                yield Token(token.identity, revision).encode(), transaction.entries
+    def watch(self, asked: Asked, active: Callable[[], bool]) -> Iterator[Watched]:
+        """Changes as they happen, until the caller is gone; see :func:`~.watch.watch`."""
+        return watch(self._store, asked, active)
 
     def node_table(
         self, cluster: str, consistency: Consistency, deadline: float
@@ -165,31 +136,65 @@ class Reads:
         Raises:
             As Replicas.resolve.
         """
-        if consistency.freshness is Freshness.AT_LEAST_AS_FRESH:
+        if consistency.freshness in (Freshness.AT_LEAST_AS_FRESH, Freshness.NOT_OLDER_THAN):
             self._replicas.resolve(cluster, consistency, deadline)
 
-    def clusters(self) -> Sequence[Followed]:
-        """All clusters of the store, and those that are followed although it has lost them.
+    def clusters(
+        self, shown: Callable[[str], bool], ask: PageAsk
+    ) -> tuple[Sequence[Followed], str]:
+        """A page of the store's clusters, and of those that are followed although it lost them.
+
+        Args:
+            shown: which of them, by name.
+            ask: which page.
+
+        Returns:
+            The clusters by name, and the token of the next page; empty on the last.
 
         Raises:
+            InvalidRequest: a page token or size that cannot be.
             StoreUnavailable: it is out of reach and nothing is followed.
         """
+        most, after = ask.most, "".join(ask.words(1))
         running = {replica.cluster: replica for replica in self._replicas.running()}
+
+        def page(names: Collection[str]) -> tuple[Sequence[str], str]:
+            rest = sorted(name for name in {*names, *running} if name > after and shown(name))
+            return rest[:most], ask.next(rest[most - 1]) if len(rest) > most else ""
+
         try:
-            stored = self._store.clusters()
-            return [
-                Followed(name, self._store.head(name), running.get(name))
-                for name in sorted({*stored, *running})
-            ]
+            names, more = page(self._store.clusters())
+            heads = [(name, self._store.head(name)) for name in names]
+            return [Followed(name, head, running.get(name)) for name, head in heads], more
         except StoreUnavailable:
             if not running:
                 raise
-            return [Followed(name, None, replica) for name, replica in sorted(running.items())]
+            names, more = page(())
+            return [Followed(name, None, running[name]) for name in names], more
+
+    def cluster(self, name: str) -> Followed:
+        """One cluster of the store, or one that is followed although the store has lost it.
+
+        Raises:
+            NotFound: there is no such cluster.
+            StoreUnavailable: it is out of reach and the cluster is not followed.
+        """
+        check_cluster(name)
+        replica = self._replicas.at_hand(name)
+        try:
+            head = self._store.head(name)
+        except StoreUnavailable:
+            if replica is None:
+                raise
+            return Followed(name, None, replica)
+        if replica is None and not head.identity:
+            raise ClusterNotFound(name)
+        return Followed(name, head, replica)
 
     def _head(self, cluster: str) -> Head:
         head = self._store.head(cluster)
         if not head.identity:
-            raise NotFound(f"cluster {cluster!r} is not known: apply objects to it first")
+            raise ClusterNotFound(cluster)
         return head
 
 
@@ -234,21 +239,3 @@ class _First:
 
 def _token(head: Head) -> str:
     return Token(head.identity, head.revision).encode()
-
-
-def _encode_page(token: str, key: Key) -> str:
-    text = "\0".join((token, key.namespace, key.name))
-    return base64.urlsafe_b64encode(text.encode()).decode()
-
-
-def _decode_page(text: str) -> tuple[str, tuple[bytes, bytes]]:
-    if not text:
-        return "", (b"", b"")
-    try:
-        token, namespace, name = base64.urlsafe_b64decode(text.encode()).split(b"\0")
-        Token.decode(token.decode())
-        return token.decode(), (namespace, name)
-    except (ValueError, binascii.Error, InvalidRequest) as cause:
-        raise InvalidRequest.of(
-            [FieldViolation("pageToken", "must be the token of an earlier page", bad_value=text)]
-        ) from cause

@@ -1,15 +1,12 @@
-"""Reserve, Release and the list of what is held."""
+"""Holding one node, giving it back, and what is held."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from topospread.errors import FieldViolation, InvalidRequest
+from topospread.errors import ClusterNotFound, ObjectNotFound
 from topospread.kube.fit_message import error_message
-from topospread.replica.replicas import NEWEST_AT_HAND, Replicas
 from topospread.replica.view import Token
 from topospread.service.wanted import Held, Refusal, Wanted
 from topospread.service.write import told_before
@@ -18,15 +15,17 @@ from topospread.spread.verdicts import FITS, UNKNOWN_NODE, VERDICTS, Code
 from topospread.store.api import Key, Kind, LogEntry, Outcome, Remove
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from topospread.index.changes import ReservationRow
+    from topospread.replica.replica import Replica
+    from topospread.replica.replicas import Consistency, Replicas
+    from topospread.replica.view import View
+    from topospread.service.asks import PodRef
     from topospread.service.cycle import Cycle
     from topospread.service.holding import Holding
+    from topospread.service.pages import PageAsk
     from topospread.service.write import Traced
-
-DEFAULT_PAGE: Final = 500
-MAX_PAGE: Final = 5000
 
 
 def reserve(holding: Holding, wanted: Wanted, node: str, traced: Traced) -> Held:
@@ -57,7 +56,7 @@ def _judge(cycle: Cycle, node: str) -> str | Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The result of Release.
+    """The result of ReleaseReservation.
 
     Attributes:
         released: whether something was held.
@@ -87,6 +86,7 @@ def release(
         traced: wraps the write in a span.
 
     Raises:
+        ClusterNotFound: there is no such cluster.
         StoreUnavailable: the store did not answer.
     """
     namespace, name, uid = pod
@@ -95,12 +95,16 @@ def release(
         held = store.get(cluster, key)
         if reservation_id and (held is None or held.resource_version != reservation_id):
             head = store.head(cluster, timeout=timeout)
+            if not head.identity:
+                raise ClusterNotFound(cluster, "is not known")
             return Released(Token(head.identity, head.revision).encode(), False)
         # One that was made without a uid is for any pod of the name.
         uid = uid if held is None or held.uid else ""
     with traced("release", 1):
         removal = Remove(key, uid, reservation_id)
         applied = store.apply(cluster, [removal], timeout=told_before(timeout))
+    if not applied.identity:
+        raise ClusterNotFound(cluster, "is not known")
     released = applied.outcomes == (Outcome.DELETED,)
     if released:
         holding.show(cluster, applied, [LogEntry(key, None)])
@@ -108,25 +112,53 @@ def release(
     return Released(token, released)
 
 
+def get_reservation(
+    replicas: Replicas, cluster: str, pod: PodRef, demand: Consistency, deadline: float
+) -> tuple[Replica, View, ReservationRow]:
+    """What is held for a pod, and the state that tells it.
+
+    Args:
+        replicas: follow the cluster.
+        cluster: its name.
+        pod: for which it is held, whatever its uid if that is empty.
+        demand: how fresh the state must be.
+        deadline: of the call.
+
+    Raises:
+        NotFound: no such cluster, or nothing is held.
+        And what Replicas.resolve raises.
+    """
+    replica, view = replicas.resolve(cluster, demand, deadline)
+    row = view.snapshot.reservations.of(pod.namespace, pod.name, pod.uid)
+    if row is None:
+        name = f"{pod.namespace}/{pod.name}"
+        raise ObjectNotFound(f"no node is held for pod {name}", "Reservation", name, cluster)
+    return replica, view, row
+
+
 @dataclass(frozen=True, slots=True)
 class Reservations:
     """A page of what is held.
 
     Attributes:
+        token: of the first page's revision.
         held: (namespace, name, reservation), ordered by namespace and name as bytes.
         next: token of the next page; empty on the last.
+        state: what the first page was read from; None for later ones.
     """
 
     token: str
     held: Sequence[tuple[str, str, ReservationRow]]
     next: str
+    state: tuple[Replica, View] | None
 
 
 def list_reservations(
     replicas: Replicas,
     cluster: str,
-    namespace: str,
-    page: tuple[int, str],
+    chosen: tuple[str, Callable[[Mapping[str, str]], bool]],
+    ask: PageAsk,
+    demand: Consistency,
     deadline: float,
 ) -> Reservations:
     """What is held in a namespace, or in all with an empty one.
@@ -134,21 +166,22 @@ def list_reservations(
     Args:
         replicas: follow the cluster.
         cluster: its name.
-        namespace: of the pods.
-        page: size (0 is the default of 500) and token (empty for the first page).
+        chosen: the pods: their namespace, and which labels they may have.
+        ask: which page.
+        demand: how fresh the state must be.
         deadline: of the call.
 
     Raises:
         InvalidRequest: a page size or token that cannot be.
         NotFound: no such cluster.
+        And what Replicas.resolve raises.
     """
-    size, token = page
-    if size > MAX_PAGE:
-        raise InvalidRequest(f"pageSize: at most {MAX_PAGE}")
-    after = _decode_page(token)
-    _, view = replicas.resolve(cluster, NEWEST_AT_HAND, deadline)
+    most = ask.most
+    token, after = ask.place()
+    namespace, matches = chosen
+    replica, view = replicas.resolve(cluster, demand, deadline)
     split = ((pod.partition("/"), row) for pod, row in view.snapshot.reservations)
-    found = sorted(
+    rest = sorted(
         (
             ((space.encode(), name.encode()), space, name, row)
             for (space, _, name), row in split
@@ -156,23 +189,9 @@ def list_reservations(
         ),
         key=lambda each: each[0],
     )
-    rest = [each for each in found if each[0] > after]
-    here = rest[: size or DEFAULT_PAGE]
-    more = "" if len(here) == len(rest) else _encode_page(*here[-1][0])
-    return Reservations(view.token, [each[1:] for each in here], more)
-
-
-def _encode_page(namespace: bytes, name: bytes) -> str:
-    return base64.urlsafe_b64encode(namespace + b"/" + name).decode()
-
-
-def _decode_page(token: str) -> tuple[bytes, bytes]:
-    if not token:
-        return b"", b""
-    try:
-        namespace, name = base64.urlsafe_b64decode(token.encode()).split(b"/")
-    except (ValueError, binascii.Error) as cause:
-        raise InvalidRequest.of(
-            [FieldViolation("pageToken", "must be the token of an earlier page", bad_value=token)]
-        ) from cause
-    return namespace, name
+    found = [each for each in rest if each[0] > after and matches(dict(each[3].labels))]
+    here = [each[1:] for each in found[:most]]
+    state = None if token else (replica, view)
+    token = token or view.token
+    more = ask.next(token, *here[-1][:2]) if len(found) > most else ""
+    return Reservations(token, here, more, state)

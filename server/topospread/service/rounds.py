@@ -19,11 +19,13 @@ from topospread.codec.movable import bound_pod
 from topospread.codec.reservations import Claim, reservation_key, reservation_row
 from topospread.errors import (
     CallerGone,
+    ClusterLoading,
     Conflict,
     DeadlineExceeded,
     IdentityChanged,
     RevisionUnavailable,
     StoreUnavailable,
+    Superseded,
     Unavailable,
 )
 from topospread.kube.objects import TERMINAL_PHASES
@@ -230,7 +232,7 @@ class Rounds:
         """See that a repeated call takes nothing away that somebody else may hold by now.
 
         Raises:
-            Conflict: what is held for the pod is not what the call's first run held.
+            Superseded: what is held for the pod is not what the call's first run held.
             Unavailable: that cannot be told now.
         """
         try:
@@ -239,9 +241,9 @@ class Rounds:
             raise _anew(cause) from cause
         found = reservations.get(f"{wanted.namespace}/{name}")
         if found is not None and not found.id.endswith(_written(wanted.request_id)):
-            raise Conflict(
-                "the call is a repeat, and something else is held for the pod by now, which stays: "
-                "place it anew if it is still meant to be"
+            raise Superseded(
+                "the call is a repeat, and another call holds a node for the pod by now, which "
+                "stays: place it anew, with another request id, if it is still meant to be"
             )
 
     def _reservation(
@@ -434,6 +436,6 @@ def _too_often(wanted: Wanted, cause: Exception) -> Conflict:
 
 
 def _anew(cause: Exception) -> Unavailable:
-    failure = Unavailable("the state is being loaded anew: try again")
+    failure = ClusterLoading("the state is being loaded anew: try again")
     failure.__cause__ = cause
     return failure

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.codec.scheduler_config import ConfiguredRules
 from topospread.errors import FieldViolation, InvalidRequest
+from topospread.kube.violations import NOT_SUPPORTED
 from topospread.spread.settings import (
     DEFAULT_PROFILE,
     GATE_NAMES,
@@ -96,4 +97,5 @@ class RulesBook:
 def _unknown_gate(name: str) -> FieldViolation:
     close = difflib.get_close_matches(name, GATE_NAMES, n=1)
     hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(sorted(GATE_NAMES))}"
-    return FieldViolation("settings.featureGates", "unknown feature gate" + hint, bad_value=name)
+    path, text = f"settings.featureGates[{name}]", "unknown feature gate" + hint
+    return FieldViolation(path, text, NOT_SUPPORTED, name)

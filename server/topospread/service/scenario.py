@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -14,13 +13,13 @@ from topospread.codec.evicted import replacement
 from topospread.codec.frames import framed
 from topospread.codec.rows import decode_pod
 from topospread.codec.stored import object_from_stored
-from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest, NotFound
+from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest
 from topospread.index.changes import PodRow
 from topospread.index.supposed import PodMove, Supposition
 from topospread.kube.objects import HOSTNAME_LABEL, TERMINAL_PHASES
 from topospread.kube.violations import duplicate, invalid, required
 from topospread.replica.replicas import Consistency, Freshness
-from topospread.service.asks import PodRef
+from topospread.service.asks import NO_SETTINGS, PodRef
 from topospread.service.constraint_changes import changed_constraints, unmet
 from topospread.service.engine import check_size
 from topospread.service.listing import list_at
@@ -44,6 +43,8 @@ UNNAMED: Final = "pod"
 TURN: Final = 8
 """Pods between two pauses: to let go of the interpreter takes as long as half a pod, and to hold it
 for so many is far below its switch interval."""
+
+ADD_NODE_GROUPS: Final = "scenario.changes.addNodeGroups"
 
 MOST_GROUPS: Final = 64
 """Node groups of which the fewest nodes are looked for."""
@@ -95,6 +96,12 @@ class Scenarios:
         wrong: list[FieldViolation] = []
         self._check_counts(question, wrong)
         ask = question.ask
+        try:
+            self._engine.rules_for(ask.settings, "")
+        except InvalidRequest as refused:
+            wrong += refused.below("scenario")
+            ask = replace(ask, settings=NO_SETTINGS)
+            question = replace(question, ask=ask)
         if question.removed:
             # What is taken away must be counted before.
             newest = Consistency(Freshness.FULLY_CONSISTENT, None, ask.consistency.max_staleness)
@@ -130,25 +137,22 @@ class Scenarios:
         limits = self._engine.limits
         what_ifs = len(question.added) + len(question.removed)
         if not question.pods and not (question.reschedule and question.drained):
-            wrong.append(required("pod", "say which pod to place"))
+            wrong.append(required("pods", "say which pods to place"))
         pods = sum(1 if each.replicas is None else each.replicas for each in question.pods)
         if pods > limits.simulated_pods:
-            wrong.append(
-                invalid("replicas", pods, f"at most {limits.simulated_pods} pods are placed")
-            )
-        nodes = sum(group.count for group in question.groups)
+            wrong.append(invalid("pods", pods, f"at most {limits.simulated_pods} pods are placed"))
+        nodes = sum(group.count or 0 for group in question.groups)
         if nodes > limits.simulated_nodes:
-            wrong.append(
-                invalid("changes.addNodes", nodes, f"at most {limits.simulated_nodes} nodes join")
-            )
+            text = f"at most {limits.simulated_nodes} nodes join"
+            wrong.append(invalid(ADD_NODE_GROUPS, nodes, text))
         if what_ifs > limits.what_ifs:
-            text = f"at most {limits.what_ifs} pods are added and removed"
-            wrong.append(invalid("changes.addPods", what_ifs, text))
+            text = f"at most {limits.what_ifs} pods are added and deleted"
+            wrong.append(invalid("scenario.changes.addPods", what_ifs, text))
         if question.fewest and not question.groups:
-            wrong.append(required("changes.addNodes", "say which nodes may join"))
+            wrong.append(required(ADD_NODE_GROUPS, "say which nodes may join"))
         if question.fewest and len(question.groups) > MOST_GROUPS:
             text = f"the fewest of at most {MOST_GROUPS} node groups are looked for"
-            wrong.append(invalid("changes.addNodes", len(question.groups), text))
+            wrong.append(invalid(ADD_NODE_GROUPS, len(question.groups), text))
         if (
             pods > limits.simulated_pods
             or nodes > limits.simulated_nodes
@@ -186,7 +190,7 @@ class Scenarios:
         most = self._engine.limits.simulated_pods
         if len(batches) > most:
             text = f"at most {most} pods are placed anew: drain fewer nodes"
-            raise InvalidRequest.of([invalid("changes.drain", len(batches), text)])
+            raise InvalidRequest.of([invalid("scenario.changes.drainNodes", len(batches), text)])
         return listed.replica, listed.view, batches
 
     def _batches(
@@ -200,10 +204,13 @@ class Scenarios:
             encoded = self._encoded(question, given, wrong)
             if encoded is None:
                 continue
-            with _noted(wrong):
+            try:
                 batch = self._batch(question, given, encoded, used)
-                not_modelled |= dict.fromkeys(batch.demand.not_modelled)
-                batches.append(batch)
+            except InvalidRequest as refused:
+                wrong += _in_pod(refused, given.pod, given.path)
+                continue
+            not_modelled |= dict.fromkeys(batch.demand.not_modelled)
+            batches.append(batch)
         if len(batches) == len(question.pods):
             wrong += unmet(question.constraints, used)
         return batches, tuple(not_modelled)
@@ -229,18 +236,11 @@ class Scenarios:
         """The bytes of a v1.Pod; None when it cannot be placed."""
         if isinstance(given.pod, bytes):
             return given.pod
-        reference, cluster = given.pod, question.ask.cluster
-        key = Key(Kind.POD, reference.namespace, reference.name)
-        stored = self._store.get(cluster, key)
-        if stored is None:
-            raise NotFound(
-                f"pod {reference.namespace}/{reference.name} is not in cluster {cluster!r}"
-            )
-        pod = object_from_stored(stored).pod
+        reference = given.pod
+        pod = object_from_stored(self._engine.stored(question.ask.cluster, reference)).pod
         if pod.spec.node_name and reference not in question.removed:
-            text = f"it runs on {pod.spec.node_name}: remove it in the same request to move it"
-            name = f"{reference.namespace}/{reference.name}"
-            wrong.append(invalid(f"{given.path}.podRef", name, text))
+            text = f"it runs on {pod.spec.node_name}: delete it in the same request to move it"
+            wrong.append(invalid(given.path, f"{reference.namespace}/{reference.name}", text))
             return None
         return pod.SerializeToString()
 
@@ -248,14 +248,14 @@ class Scenarios:
         moves: list[PodMove] = []
         for number, reference in enumerate(question.removed):
             checkpoint()
-            path = f"changes.removePods[{number}]"
+            path = f"scenario.changes.deletePods[{number}]"
             name = f"{reference.namespace}/{reference.name}"
             if reference in question.removed[:number]:
                 wrong.append(duplicate(path, name))
                 continue
             key = Key(Kind.POD, reference.namespace, reference.name)
             stored = self._store.get(question.ask.cluster, key)
-            if stored is None:
+            if stored is None or reference.uid not in ("", stored.uid):
                 wrong.append(FieldViolation(path, "no such pod in the state", "Not found", name))
                 continue
             moves.append(PodMove(reference.namespace, decode_pod(stored.payload), -1))
@@ -265,27 +265,31 @@ class Scenarios:
         """By position in the question; without those that have ended."""
         moves: dict[int, PodMove] = {}
         seen: set[PodRef] = set()
-        for number, (encoded, node) in enumerate(question.added):
+        for number, given in enumerate(question.added):
             checkpoint()
-            path = f"changes.addPods[{number}]"
-            with _noted(wrong, f"{path}.pod."):
+            path = f"scenario.changes.addPods[{number}]"
+            try:
+                encoded = self._engine.encoded(question.ask.cluster, given.pod)
                 demand, own = self._demands.of(encoded)
                 pod = framed(encoded).parse(self._engine.limits.terms)
                 check_size(pod, self._engine.limits)
-                where = node or own
-                if not where:
-                    wrong.append(required(f"{path}.node", "say where it runs"))
-                    continue
-                reference = PodRef(pod.name, pod.namespace)
-                if pod.name and (reference in seen or self._is_there(question, reference)):
-                    wrong.append(duplicate(path, f"{pod.namespace}/{pod.name}"))
-                    continue
-                seen.add(reference)
-                if pod.phase in TERMINAL_PHASES:
-                    continue  # as in the state, where it takes up nothing any more
-                labels = tuple(sorted(pod.labels.items()))
-                row = PodRow(labels, where, counted=not pod.terminating, requests=demand.requests)
-                moves[number] = PodMove(pod.namespace, row, +1)
+            except InvalidRequest as refused:
+                wrong += _in_pod(refused, given.pod, given.path)
+                continue
+            where = given.node or own
+            if not where:
+                wrong.append(required(f"{path}.node", "say where it runs"))
+                continue
+            reference = PodRef(pod.name, pod.namespace)
+            if pod.name and (reference in seen or self._is_there(question, reference)):
+                wrong.append(duplicate(path, f"{pod.namespace}/{pod.name}"))
+                continue
+            seen.add(reference)
+            if pod.phase in TERMINAL_PHASES:
+                continue  # as in the state, where it takes up nothing any more
+            labels = tuple(sorted(pod.labels.items()))
+            row = PodRow(labels, where, counted=not pod.terminating, requests=demand.requests)
+            moves[number] = PodMove(pod.namespace, row, +1)
         return moves
 
     def _is_there(self, question: Question, reference: PodRef) -> bool:
@@ -303,7 +307,7 @@ class Scenarios:
         nodes = view.snapshot.nodes
         seen: set[str] = set()
         for number, drained in enumerate(question.drained):
-            path = f"changes.drain[{number}].node"
+            path = f"scenario.changes.drainNodes[{number}].node"
             if nodes.slot(drained.node) < 0:
                 wrong.append(_no_such_node(path, drained.node))
             elif drained.node in seen:
@@ -311,7 +315,8 @@ class Scenarios:
             seen.add(drained.node)
         for number, move in added.items():
             if nodes.slot(move.row.node_name) < 0:
-                wrong.append(_no_such_node(f"changes.addPods[{number}].node", move.row.node_name))
+                path = f"scenario.changes.addPods[{number}].node"
+                wrong.append(_no_such_node(path, move.row.node_name))
 
     @staticmethod
     def _check_templates(
@@ -326,7 +331,7 @@ class Scenarios:
             if group.variants:
                 has |= set.intersection(*(set(each) for each in group.variants))
             lacking = [keys - has for keys in wanted]
-            path = f"changes.addNodes[{number}].template.metadata.labels"
+            path = f"{ADD_NODE_GROUPS}[{number}].template.metadata.labels"
             missing = sorted(set[str]().union(*lacking))
             if lacking and all(lacking):
                 text = "the pods spread over it: no pod could go to these nodes"
@@ -357,23 +362,15 @@ def _idle_constraints(batches: Sequence[Batch], view: View) -> Iterator[str]:
     """The constraints that cannot do what their author meant."""
     for number, batch in enumerate(batches):
         judgeable = batch.shape.judgeable(batch.rules, view.snapshot)
-        for when, constraint in both(judgeable.constraints):
-            where = f"pods[{number}]: the {when} constraint on {constraint.topology_key}"
+        for constraint in both(judgeable.constraints):
+            where = (
+                f"pods[{number}]: the {constraint.when_unsatisfiable} constraint on "
+                f"{constraint.topology_key}"
+            )
             if constraint.group.counts_nothing:
                 yield f"{where} limits nothing: its labelSelector matches no pod"
             elif not constraint.self_match:
                 yield f"{where} does not count the pods placed: they lack the labels it selects"
-
-
-@contextmanager
-def _noted(wrong: list[FieldViolation], path: str = "") -> Iterator[None]:
-    """Add what fields below a path are refused for to what is wrong, and go on after the block."""
-    try:
-        yield
-    except InvalidRequest as refused:
-        if not refused.violations:
-            raise
-        wrong += [replace(each, field=path + each.field) for each in refused.violations]
 
 
 def _name_of(key: Key) -> tuple[str, str]:
@@ -387,6 +384,12 @@ def _names(given: PodsToPlace, name: str) -> list[str]:
     if name:
         begin = name + "-"
     return [f"{begin}{number}" for number in range(given.replicas)]
+
+
+def _in_pod(refused: InvalidRequest, pod: bytes | PodRef, path: str) -> Sequence[FieldViolation]:
+    """What is wrong with a pod that the request has, or names, at a path."""
+    moved = refused.named(path) if isinstance(pod, PodRef) else refused.under(path)
+    return moved.violations
 
 
 def _no_such_node(path: str, name: str) -> FieldViolation:

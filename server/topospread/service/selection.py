@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topospread.errors import InvalidRequest, NodeTableChanged
+from topospread.kube.violations import invalid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,21 +39,26 @@ def select(nodes: NodeTable, choice: NodeChoice | None) -> Selected:
 
     Raises:
         NodeTableChanged: positions in a table that is not the current one.
-        InvalidRequest: names and positions at once, or a position outside the table.
+        InvalidRequest: a position outside the table.
     """
     if choice is None:
         return Selected(nodes.order, None)
     if not choice.indices:
         return Selected(nodes.slots(choice.names), choice)
-    if choice.names:
-        raise InvalidRequest("nodes: give names or indices, not both")
     if choice.node_table != nodes.id:
         raise NodeTableChanged(
-            "nodes.indices refer to another node table: fetch the current one with NodeTable"
+            "indices refer to another node table: fetch the current one with GetNodeTable", nodes.id
         )
     positions = np.array(choice.indices, dtype=np.int64)
-    if positions.max() >= nodes.count:
-        raise InvalidRequest(f"nodes.indices: the table has {nodes.count} nodes")
+    outside = np.flatnonzero((positions < 0) | (positions >= nodes.count)).tolist()
+    if outside:
+        text = f"the table has {nodes.count} nodes"
+        raise InvalidRequest.of(
+            [
+                invalid(f"candidates.indices.indices[{at}]", choice.indices[at], text)
+                for at in outside[:_NAMED_IN_ERRORS]
+            ]
+        )
     return Selected(nodes.order[positions], choice)
 
 
@@ -66,7 +72,7 @@ def distinct(nodes: NodeTable, choice: NodeChoice | None) -> Selected:
     if choice is not None:
         there = selected.slots[selected.slots >= 0]
         if int(np.count_nonzero(_marks(nodes, there))) != there.size:
-            raise InvalidRequest("nodes: each node may be given once")
+            raise InvalidRequest.at("candidates", "each node may be given once", "Duplicate value")
     return selected
 
 
@@ -79,7 +85,8 @@ def known(nodes: NodeTable, choice: NodeChoice) -> Selected:
     selected = distinct(nodes, choice)
     if (selected.slots < 0).any():
         strangers = [name for name in choice.names if nodes.slot(name) < 0]
-        raise InvalidRequest(f"nodes: not in the cluster's state: {_some(strangers)}")
+        text = f"not in the cluster's state: {_some(strangers)}"
+        raise InvalidRequest.at("candidates.names.names", text, "Not found")
     return selected
 
 

@@ -12,11 +12,12 @@ How to call it, from any use case that asks "what if"::
 - The view must count the groups of all batches (:meth:`Engine.counted`).
 - Nodes that join come from :mod:`~topospread.service.node_groups`.
 
-Each pod is placed by :func:`topospread.service.place.choose`, the function that Place itself asks,
-on a snapshot that counts the pods placed before it. So a simulation's placements are those that
-Place answers when it is called for the same pods, under the same names and with the same seed, one
-after the other, on that state; and they follow from revision, request and seed alone. A pod that is
-refused stays pending and is not tried again: pods after it are placed as if it were not there.
+Each pod is placed by :func:`topospread.service.place.choose`, the function that PlacePod itself
+asks, on a snapshot that counts the pods placed before it. So a simulation's placements are those
+that PlacePod answers when it is called for the same pods, under the same names and with the same
+seed, one after the other, on that state; and they follow from revision, request and seed alone. A
+pod that is refused stays pending and is not tried again: pods after it are placed as if it were not
+there.
 
 Snapshots are immutable and counts incremental, so a pod costs a fraction of a millisecond on
 thousands of nodes.
@@ -93,7 +94,7 @@ class Options:
 
     Attributes:
         fit: how much is asked beside spreading.
-        seed: orders equal nodes, as Place's.
+        seed: orders equal nodes, as PlacePod's.
         all_or_nothing: stop at the first pod that fits nowhere.
         between: called between pods, so that other threads have their turn; it may raise to stop.
     """
@@ -117,17 +118,20 @@ class Pending:
     """Pods of one batch, or of one crowd, that fit nowhere for the same reason.
 
     Attributes:
-        batch: the position of the first pod's.
-        names: the pods'.
+        pods: the batch and name of each.
         refusal: kube-scheduler's words.
         cycle: the first of them, judged at the state it was refused at: what to explain. None past
             the first KEPT reasons: each would keep the arrays of a state of its own.
     """
 
-    batch: int
-    names: list[str]
+    pods: list[tuple[int, str]]
     refusal: Refusal
     cycle: Cycle | None
+
+    @property
+    def batch(self) -> int:
+        """The position of the first pod's."""
+        return self.pods[0][0]
 
 
 @dataclass(slots=True, eq=False)
@@ -153,7 +157,7 @@ class Simulation:
     @property
     def waiting(self) -> int:
         """Pods that fit nowhere."""
-        return sum(len(each.names) for each in self.pending)
+        return sum(len(each.pods) for each in self.pending)
 
 
 NO_CHANGES = Supposition()
@@ -198,7 +202,7 @@ def _place(run: _Run, number: int, batch: Batch, judgeable: Judgeable, found: Si
         run.options.between()
         if refused is not None and run.holds_nothing(batch, name):
             # Nothing has changed since, and a name does not make a node fit.
-            refused.names.append(name)
+            refused.pods.append((number, name))
             continue
         cycle, chosen = run.place(batch, judgeable, name)
         if isinstance(chosen, str):
@@ -207,10 +211,10 @@ def _place(run: _Run, number: int, batch: Batch, judgeable: Judgeable, found: Si
             continue
         reason = batch.namespace, chosen
         if batch.of_crowd and reason in run.crowds:
-            run.crowds[reason].names.append(name)
+            run.crowds[reason].pods.append((number, name))
             continue
         kept = cycle if len(found.pending) < KEPT else None
-        refused = Pending(number, [name], chosen, kept)
+        refused = Pending([(number, name)], chosen, kept)
         found.pending.append(refused)
         if batch.of_crowd:
             run.crowds[reason] = refused
@@ -248,7 +252,7 @@ class _Run:
         if state.reservations:
             replaced = state.reservations.get(f"{namespace}/{name}")
         if replaced is not None:
-            # What is held for the pod is not in its own way, nor what Place would end: a
+            # What is held for the pod is not in its own way, nor what PlacePod would end: a
             # predecessor's.
             held = replaced if replaced.is_for(batch.uid) else None
             state = state.without(namespace, replaced, self._groups)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 from topospread.service.pre_filter import domain_counts
 from topospread.spread.filtering import pre_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from topospread.service.simulate import Simulation
     from topospread.spread.constraints import Constraint, PodConstraints
@@ -47,7 +46,6 @@ class SpreadChange:
     """
 
     batch: int
-    when_unsatisfiable: str
     constraint: Constraint
     before: Spread
     after: Spread
@@ -68,29 +66,25 @@ def spread_changes(simulation: Simulation) -> list[SpreadChange]:
 
     Each constraint once, for the first pods that have it; at most SHOWN.
     """
-    first: dict[tuple[str, Constraint], int] = {}
+    first: dict[Constraint, int] = {}
     for number, batch in enumerate(simulation.batches):
         judgeable = batch.shape.judgeable(batch.rules, simulation.before)
-        for seen in both(judgeable.constraints):
-            first.setdefault(seen, number)
+        for constraint in both(judgeable.constraints):
+            first.setdefault(constraint, number)
     return [
-        _change(number, when, constraint, simulation)
-        for (when, constraint), number in [*first.items()][:SHOWN]
+        _change(number, constraint, simulation) for constraint, number in [*first.items()][:SHOWN]
     ]
 
 
-def both(constraints: PodConstraints) -> Iterator[tuple[str, Constraint]]:
-    """All constraints with what they say of pods that they cannot satisfy."""
-    for constraint in constraints.hard.constraints:
-        yield DO_NOT_SCHEDULE, constraint
-    for constraint in constraints.soft.constraints:
-        yield SCHEDULE_ANYWAY, constraint
+def both(constraints: PodConstraints) -> Sequence[Constraint]:
+    """The hard constraints of a pod and the soft ones."""
+    return (*constraints.hard.constraints, *constraints.soft.constraints)
 
 
-def _change(number: int, when: str, constraint: Constraint, simulation: Simulation) -> SpreadChange:
+def _change(number: int, constraint: Constraint, simulation: Simulation) -> SpreadChange:
     before = spread(constraint, simulation.before)
     after = spread(constraint, simulation.after)
     values = sorted({*before.counts, *after.counts}, key=str.encode)
     pairs = [(value, before.counts.get(value), after.counts.get(value)) for value in values]
     pairs.sort(key=lambda pair: pair[1] == pair[2])
-    return SpreadChange(number, when, constraint, before, after, pairs[:SHOWN])
+    return SpreadChange(number, constraint, before, after, pairs[:SHOWN])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
-from topospread.errors import CorruptValue, InvalidRequest
+from topospread.errors import CorruptValue, InvalidPod
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.spread.filtering import PodMove, pre_filter, verdict_of
 from topospread.spread.verdicts import FITS, Code
@@ -124,7 +124,7 @@ def helped(
     resolved = engine.begin(ask)
     status = resolved.cycle.pre_filter_status
     if status.code is Code.ERROR:
-        raise InvalidRequest(status.reasons[0])
+        raise InvalidPod.at("spec.topologySpreadConstraints", status.reasons[0])
     if status.code is Code.SKIP:
         return list(candidates)
     snapshot = resolved.cycle.view.snapshot

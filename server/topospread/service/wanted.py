@@ -159,7 +159,10 @@ class Job:
     def result(self) -> Held:
         """The answer; raises what it failed with."""
         if self._failure is not None:
-            raise self._failure
+            try:
+                raise self._failure
+            finally:
+                self._failure = None  # and no cycle with this frame in its traceback
         assert self._held is not None, "it is done"
         return self._held
 

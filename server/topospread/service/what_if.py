@@ -54,7 +54,9 @@ def answer(scenarios: Scenarios, question: Question) -> Answer:
     """
     scenario = scenarios.make(question)
     smallest = fewest(scenario) if question.fewest else None
-    counts = [group.count for group in question.groups] if smallest is None else smallest.counts
+    counts = [group.count or 0 for group in question.groups]
+    if smallest is not None:
+        counts = [*smallest.counts]
     found = with_nodes(scenario, counts)
     pending = found.simulation.pending
     explanations = [

@@ -1,16 +1,23 @@
-"""Apply, Delete and Replace: facts into the store, and only into the history that is followed."""
+"""Objects into the store as facts, and only into the history that is followed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from topospread.errors import IdentityChanged, InvalidRequest, LimitExceeded
+from topospread.errors import (
+    ClusterNotFound,
+    IdentityChanged,
+    InvalidRequest,
+    TooLarge,
+    TooManyClusters,
+)
 from topospread.replica.view import Token
 from topospread.store.api import (
+    MAX_APPLY_BYTES,
     MAX_CHANGES,
     Applied,
     Change,
@@ -19,9 +26,12 @@ from topospread.store.api import (
     Outcome,
     Put,
     Remove,
+    Revision,
     Store,
     StoredObject,
 )
+from topospread.store.progress import progress
+from topospread.store.rules import fenced
 
 WARNINGS_SHOWN: Final = 100
 
@@ -35,6 +45,8 @@ TELLING: Final = 0.25
 
 SUCCESSIONS: Final = 2
 """Times that a cluster may be dropped under a write before it is refused."""
+
+_NOTHING: Final[Mapping[Kind, str]] = {}
 
 T = TypeVar("T")
 
@@ -69,8 +81,12 @@ class Histories(Protocol):
         """
         ...
 
-    def accept(self, cluster: str, deadline: float) -> Token:
-        """Take the store's history as meant."""
+    def accept(self, cluster: str, identity: str, deadline: float) -> Token:
+        """Take the store's history, if it has this identity, as meant.
+
+        Raises:
+            IdentityChanged: it has another one.
+        """
         ...
 
     def forget(self, cluster: str) -> None:
@@ -99,7 +115,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of Apply or Delete: a token that contains the write, and one outcome a change."""
+    """What was written: a token that contains the write, and one outcome a change."""
 
     token: str
     outcomes: tuple[Outcome, ...]
@@ -107,7 +123,7 @@ class Written:
 
 @dataclass(slots=True)
 class Replaced:
-    """The result of Replace.
+    """The result of ReplaceObjects.
 
     Attributes:
         outcomes: how many objects had each outcome.
@@ -124,8 +140,8 @@ class WriteLimits:
     """What one write may carry, and how many clusters writes may make.
 
     Attributes:
-        batch: objects in one Apply or Delete.
-        replace: objects in one Replace.
+        batch: objects in one ApplyObjects or DeleteObjects, or in a batch of ReplaceObjects.
+        replace: objects in one ReplaceObjects.
         clusters: past which no write makes another one.
     """
 
@@ -150,6 +166,11 @@ class Writes:
         self._known: set[str] = set()
         self._unlooked = 0
 
+    @property
+    def most_at_once(self) -> int:
+        """Objects of one apply or delete, and of each batch of a replacement."""
+        return self._limits.batch
+
     def apply(
         self,
         cluster: str,
@@ -159,10 +180,13 @@ class Writes:
         timeout: float,
         traced: Traced,
         fence: int = 0,
+        observed: Mapping[Kind, str] = _NOTHING,
     ) -> Written:
         """Write objects in one atomic step.
 
         A fence that is given must be the token of the feeder's lease; so with every write here.
+        What is observed, of each kind the version of the API server that was read up to, is noted
+        in the same step; the highest is kept, with force the last one.
 
         Raises:
             InvalidRequest: more than the limit, or one object twice; nothing was written.
@@ -175,20 +199,17 @@ class Writes:
         self._check_known(cluster)
         changes = [incoming.put for incoming in objects]
         with traced("apply", len(changes)):
-            applied = self._within(
+            applied = self._write(
                 cluster,
-                lambda identity: self._store.apply(
-                    cluster,
-                    changes,
-                    identity=identity,
-                    force=force,
-                    fence=fence,
-                    timeout=min(told_before(timeout), LONGEST_WAIT),
-                ),
+                [*changes, *progress(observed)],
+                force=force,
+                fence=fence,
+                timeout=timeout,
             )
-        self._note(cluster)
-        self._histories.wrote(cluster, applied.identity)
-        return Written(_token(applied), applied.outcomes)
+        if applied.identity:
+            self._note(cluster)
+            self._histories.wrote(cluster, applied.identity)
+        return Written(_token(applied), applied.outcomes[: len(changes)])
 
     def delete(
         self,
@@ -199,34 +220,36 @@ class Writes:
         timeout: float,
         traced: Traced,
         fence: int = 0,
+        observed: Mapping[Kind, str] = _NOTHING,
     ) -> Written:
         """Remove objects in one atomic step; those that are not there are reported.
 
         With force also those that are newer than the version given with them.
 
         Raises:
-            As :meth:`apply`.
+            ClusterNotFound: there is no such cluster to remove them from.
+            And as :meth:`apply`.
         """
         self._check_batch([removal.key for removal in removals])
+        if observed:  # that alone makes a cluster; removals do not
+            self._check_known(cluster)
         with traced("delete", len(removals)):
-            applied = self._within(
+            applied = self._write(
                 cluster,
-                lambda identity: self._store.apply(
-                    cluster,
-                    removals,
-                    identity=identity,
-                    force=force,
-                    fence=fence,
-                    timeout=min(told_before(timeout), LONGEST_WAIT),
-                ),
+                [*removals, *progress(observed)],
+                force=force,
+                fence=fence,
+                timeout=timeout,
             )
-        return Written(_token(applied), applied.outcomes)
+        if removals and not applied.identity:
+            raise ClusterNotFound(cluster, "is not known")
+        return Written(_token(applied), applied.outcomes[: len(removals)])
 
     def replace(
         self,
         cluster: str,
         kind: Kind,
-        objects: Iterable[Incoming],
+        batches: Iterable[Sequence[Incoming]],
         *,
         resource_version: str,
         force: bool,
@@ -237,7 +260,9 @@ class Writes:
         """Make the stored content of one kind equal a list, in pieces: a diff that converges.
 
         What the list lacks is deleted only if its stored version is at most the list's, so that an
-        object that was created after the list was made survives.
+        object that was created after the list was made survives. The list's version is what the
+        feed has read up to from then on, also if it had read further: a list is the newest there
+        is, and what is newer comes from before the API server was restored from a backup.
 
         It is the one write that goes into whatever history the store has: a list of each kind makes
         any of them the truth.
@@ -250,7 +275,7 @@ class Writes:
         """
         replaced = Replaced()
         self._check_known(cluster)
-        wanted = self._of_one_kind(kind, objects)
+        wanted = self._of_one_kind(kind, batches)
         for incoming in wanted.values():
             replaced.warnings.extend(incoming.warnings)
         changes: list[Change] = [incoming.put for incoming in wanted.values()]
@@ -259,9 +284,9 @@ class Writes:
         self._reconcile(cluster, identity)
         surplus = self._surplus(cluster, kind, wanted)
         changes.extend(Remove(key, up_to_version=resource_version) for key in surplus)
-        # An empty list is written, too, so that a cluster without anything exists afterwards.
-        for first in range(0, max(1, len(changes)), MAX_CHANGES):
-            piece = changes[first : first + MAX_CHANGES]
+
+        def write(piece: Sequence[Change], *, force: bool) -> Sequence[Outcome]:
+            nonlocal identity
             with traced("replace", len(piece)):
                 applied = self._store.apply(
                     cluster,
@@ -271,9 +296,13 @@ class Writes:
                     fence=fence,
                     timeout=min(told_before(timeout), LONGEST_WAIT),
                 )
-            identity = applied.identity
-            replaced.outcomes.update(applied.outcomes)
-            replaced.token = _token(applied)
+            identity, replaced.token = applied.identity, _token(applied)
+            return applied.outcomes
+
+        for piece in _pieces(changes):
+            replaced.outcomes.update(write(piece, force=force))
+        if resource_version:
+            write(progress({kind: resource_version}), force=True)
         self._note(cluster)
         self._store.vouch(cluster, (kind,), identity=identity)
         self._reconcile(cluster, identity)
@@ -299,49 +328,64 @@ class Writes:
         """Forget a cluster; returns how many objects it had.
 
         Raises:
+            ClusterNotFound: there is no such cluster.
             IdentityChanged: the store has another history, which nobody accepted yet.
         """
         count = self._within(cluster, lambda identity: self._store.drop(cluster, identity=identity))
         self._histories.forget(cluster)
         self._known.discard(cluster)
+        if count is None:
+            raise ClusterNotFound(cluster, "is not known")
         return count
 
-    def accept(self, cluster: str, deadline: float) -> str:
+    def accept(self, cluster: str, identity: str, deadline: float) -> str:
         """Take the store's history of a cluster as meant; the revision that is followed from.
 
+        Args:
+            cluster: its name.
+            identity: of the history that somebody has looked at; empty for none.
+            deadline: of the call.
+
         Raises:
+            ClusterNotFound: neither the store nor this server has the cluster.
+            IdentityChanged: the store has another one by now; nothing was accepted.
             DeadlineExceeded: it is accepted, but not loaded yet.
             StoreUnavailable: nothing was accepted.
         """
-        return self._histories.accept(cluster, deadline).encode()
+        return self._histories.accept(cluster, identity, deadline).encode()
 
-    def _of_one_kind(self, kind: Kind, objects: Iterable[Incoming]) -> dict[Key, Incoming]:
+    def _of_one_kind(
+        self, kind: Kind, batches: Iterable[Sequence[Incoming]]
+    ) -> dict[Key, Incoming]:
         """All objects by key; read to the end before anything is written."""
         wanted: dict[Key, Incoming] = {}
-        for incoming in objects:
-            key = incoming.object.key
-            if key.kind is not kind:
-                raise InvalidRequest(
-                    f"objects: {_named(key)} is of another kind: replace one kind a call"
-                )
-            if key in wanted:
-                raise InvalidRequest(f"objects: {_named(key)} is given twice")
-            if len(wanted) >= self._limits.replace:
-                raise LimitExceeded(
-                    f"objects: more than {self._limits.replace} in one call (--max-replace-objects)"
-                )
-            wanted[key] = incoming
+        for number, batch in enumerate(batches, 1):
+            for position, incoming in enumerate(batch):
+                key, path = incoming.object.key, f"batch.objects[{position}]"
+                if key.kind is not kind:
+                    text = f"{_named(key)} is of another kind: replace one kind a call"
+                    raise InvalidRequest.at(path, f"{text} (batch {number})")
+                if key in wanted:
+                    text = f"{_named(key)} is given twice (batch {number})"
+                    raise InvalidRequest.at(path, text, "Duplicate value")
+                if len(wanted) >= self._limits.replace:
+                    text = f"more than {self._limits.replace} objects in one call"
+                    setting = "--max-replace-objects"
+                    raise TooLarge(f"{text} ({setting})", setting, self._limits.replace)
+                wanted[key] = incoming
         return wanted
 
     def _check_batch(self, keys: Sequence[Key]) -> None:
         most = self._limits.batch
         if len(keys) > most:
-            raise InvalidRequest(
-                f"objects: {len(keys)} in one call, at most {most}: split them, or use Replace"
-            )
-        twice = [key for key, times in Counter(keys).items() if times > 1]
-        if twice:
-            raise InvalidRequest(f"objects: {_named(twice[0])} is given twice")
+            text = f"{len(keys)} in one call, at most {most}: split them, or use ReplaceObjects"
+            raise InvalidRequest.at("objects", text, "Too many")
+        seen: set[Key] = set()
+        for position, key in enumerate(keys):
+            if key in seen:
+                text = f"{_named(key)} is given twice"
+                raise InvalidRequest.at(f"objects[{position}]", text, "Duplicate value")
+            seen.add(key)
 
     def _check_known(self, cluster: str) -> None:
         """See whether a cluster is there, or may be made.
@@ -360,9 +404,10 @@ class Writes:
             return
         there = len(self._store.clusters())
         if there >= most:
-            raise LimitExceeded(
+            raise TooManyClusters(
                 f"there are {there} clusters already, as many as --max-clusters and the server's"
-                " limit of open files allow"
+                " limit of open files allow",
+                most,
             )
         self._unlooked = 0
 
@@ -370,6 +415,29 @@ class Writes:
         """A cluster is there: looking for that at each write would cost a round trip."""
         if len(self._known) < self._limits.clusters:
             self._known.add(cluster)
+
+    def _write(
+        self, cluster: str, changes: Sequence[Change], *, force: bool, fence: int, timeout: float
+    ) -> Applied:
+        """Apply changes; none makes no cluster, which then has no identity in the result."""
+        patience = min(told_before(timeout), LONGEST_WAIT)
+
+        def write(identity: str) -> Applied:
+            if not changes and not identity and not self._store.head(cluster).identity:
+                if fence:
+                    self._check_fence(cluster, fence, patience)
+                return Applied(Revision(), Revision(), ())
+            return self._store.apply(
+                cluster, changes, identity=identity, force=force, fence=fence, timeout=patience
+            )
+
+        return self._within(cluster, write)
+
+    def _check_fence(self, cluster: str, fence: int, timeout: float) -> None:
+        """As the store does with each write."""
+        lease = self._store.leased(cluster, timeout=timeout)
+        if lease.fence != fence:
+            raise fenced(cluster, lease.holder)
 
     def _within(self, cluster: str, write: Callable[[str], T]) -> T:
         """Write into the history that is followed, or into the one that took its place."""
@@ -380,6 +448,23 @@ class Writes:
             except IdentityChanged:
                 identity = self._histories.reconcile(cluster)
         return write(identity)
+
+
+def _pieces(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Changes in as many steps as the store wants them.
+
+    At least one, so that a cluster without anything exists afterwards.
+    """
+    piece: list[Change] = []
+    size = 0
+    for change in changes:
+        more = len(change.object.payload) if isinstance(change, Put) else 0
+        if len(piece) == MAX_CHANGES or size + more > MAX_APPLY_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(change)
+        size += more
+    yield piece
 
 
 def _token(applied: Applied) -> str:

@@ -42,6 +42,9 @@ class Constraint:
         min_domains: 1 when the pod has none.
         self_match: whether the incoming pod adds itself to the domain it goes to.
         eligibility: which nodes are counted.
+        when_unsatisfiable: DoNotSchedule or ScheduleAnyway.
+        honors_affinity: nodeAffinityPolicy; a pod without affinity has the same eligibility either
+            way.
     """
 
     topology_key: str
@@ -50,6 +53,13 @@ class Constraint:
     min_domains: int
     self_match: bool
     eligibility: Eligibility
+    when_unsatisfiable: str = DO_NOT_SCHEDULE
+    honors_affinity: bool = True
+
+    @property
+    def honors_taints(self) -> bool:
+        """The nodeTaintsPolicy."""
+        return self.eligibility.tolerations is not None
 
     @property
     def is_hostname(self) -> bool:
@@ -171,6 +181,8 @@ def _phase(
                 min_domains=_min_domains(constraint, rules),
                 self_match=selector.matches(pod.labels),
                 eligibility=eligibility,
+                when_unsatisfiable=action,
+                honors_affinity=policies[0],
             )
         )
     return ConstraintSet(tuple(made))

@@ -1,7 +1,7 @@
 """Which pods go first so that what remains stays spread: the strategies, and what each leaves.
 
 Sources: OpenKruise's ``SpreadConstraintsRanker`` as it is shipped (*even*), the text and example of
-its proposal of 2021-06-24 (*proposal*), Kubernetes' ReplicaSet controller (*replicaset*).
+its proposal of 2021-06-24 (*proportional*), Kubernetes' ReplicaSet controller (*replicaset*).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Strategy(Enum):
     """How pods are ranked. The order is that of preference among equally good ones."""
 
     EVEN = "even"
-    PROPOSAL = "proposal"
+    PROPORTIONAL = "proportional"
     REPLICA_SET = "replicaset"
 
 
@@ -95,7 +95,7 @@ def rank(
         elif strategy is Strategy.EVEN:
             ranks = even_ranks(pods, spreads)
         else:
-            ranks = proposal_ranks(pods, spreads)
+            ranks = proportional_ranks(pods, spreads)
         order = in_order(pods, ranks)
     skews = _skews(order[:deletions], spreads)
     inside = [
@@ -132,7 +132,7 @@ def even_ranks(pods: Sequence[Candidate], spreads: Sequence[Spread]) -> list[flo
     return ranks
 
 
-def proposal_ranks(pods: Sequence[Candidate], spreads: Sequence[Spread]) -> list[float]:
+def proportional_ranks(pods: Sequence[Candidate], spreads: Sequence[Spread]) -> list[float]:
     """The proposal: each domain is drained in proportion to its size.
 
     The i-th of the n pods of a domain stands at position ⌊i · N / n⌋, N being the size of the

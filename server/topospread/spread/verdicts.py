@@ -16,15 +16,13 @@ REASON_UNKNOWN_NODE: Final = "node is not in the cluster's state"
 
 
 class Code(IntEnum):
-    """The framework's status codes, with upstream's numbers."""
+    """The framework's status codes that the plugin answers, with upstream's numbers."""
 
     SUCCESS = 0
     ERROR = 1
     UNSCHEDULABLE = 2
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
-    WAIT = 4
     SKIP = 5
-    PENDING = 6
 
     label: str
     """Upstream's spelling: ``Success``, ``UnschedulableAndUnresolvable``."""

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 MAX_CHANGES: Final = 500
-"""Changes in one apply: bounds how long the store is held by one script or transaction."""
+"""Changes in one apply, those of Kind.PROGRESS aside: bounds how long the store is held by one
+script or transaction.
+"""
 
 MAX_OBJECT_BYTES: Final = 1_572_864
 """Payload of one object: what etcd takes by default, so whatever the API server holds fits."""
@@ -50,6 +52,8 @@ class Kind(IntEnum):
     REPLICA_SET = 5
     STATEFUL_SET = 6
     RESERVATION = 7
+    PROGRESS = 8
+    """How far the API server was read; the store's own, see :mod:`topospread.store.progress`."""
 
 
 class Outcome(StrEnum):
@@ -73,7 +77,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Names an object within a cluster; ``namespace`` is empty for nodes."""
+    """Names an object within a cluster; ``namespace`` is empty for nodes and progress."""
 
     kind: Kind
     namespace: str
@@ -192,11 +196,15 @@ class LogEntry:
 
     Attributes:
         relevant: False when only fields changed that no spreading decision looks at.
+        uid: of what was deleted; empty when it had none, or an older version wrote the entry.
+        version: the resourceVersion of what was deleted; likewise.
     """
 
     key: Key
     object: StoredObject | None
     relevant: bool = True
+    uid: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,15 +249,19 @@ class Lease:
     Attributes:
         holder: who has it; empty when nobody does.
         fence: the fencing token: a number that grows with each new holder, 0 when there never was
-            one. Apply refuses any but the newest.
+            one. Writes with any but the newest are refused.
         left: milliseconds until it ends unless it is renewed; 0 when it ended. Until somebody else
             takes it, its last holder's token stays good. Never more than it was asked for, also
             when the store's clock was set back meanwhile.
+        granted_for: milliseconds that it was asked for; 0 when an older version wrote it.
+        until: when that is, milliseconds since 1970 on the store's clock.
     """
 
     holder: str
     fence: int
     left: int
+    granted_for: int = field(default=0, compare=False)
+    until: int = field(default=0, compare=False)
 
 
 class Reader(Protocol):
@@ -398,18 +410,18 @@ class Writer(Purger, Protocol):
         """
         ...
 
-    def drop(self, cluster: str, *, identity: str = "") -> int:
+    def drop(self, cluster: str, *, identity: str = "") -> int | None:
         """Forget a cluster: objects, log, tombstones, the feeder's lease.
 
         A later write makes a new identity and begins at 1. The old identity is remembered for a day
-        (see Head.dropped). An unknown cluster is no error.
+        (see Head.dropped).
 
         Args:
             cluster: its name.
             identity: when given, refuse unless the store's identity is this one.
 
         Returns:
-            How many objects there were.
+            How many objects there were; None when there was no such cluster.
 
         Raises:
             IdentityChanged: the identity differs.
@@ -450,7 +462,13 @@ class Leaser(Protocol):
     """Lets one of many feed a cluster."""
 
     def lease(
-        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+        self,
+        cluster: str,
+        holder: str,
+        lifetime: int,
+        *,
+        fence: int = 0,
+        timeout: float | None = None,
     ) -> Lease:
         """Take the feeder's lease of a cluster if it is free, or renew one's own.
 
@@ -461,10 +479,21 @@ class Leaser(Protocol):
             cluster: its name; it need not exist.
             holder: who asks; unique among all that ever ask.
             lifetime: milliseconds until it ends; 0 ends one's own now.
+            fence: when given, nothing is taken: only one's own lease that has this token and has
+                not ended is renewed, or ended.
             timeout: seconds; None is the backend's default.
 
         Returns:
-            The lease as it is now: one's own if ``holder`` is the same.
+            The lease as it is now: one's own if ``holder`` is the same, and ``fence`` where given.
+        """
+        ...
+
+    def leased(self, cluster: str, *, timeout: float | None = None) -> Lease:
+        """The feeder's lease of a cluster as it is now; nothing is taken.
+
+        Args:
+            cluster: its name; it need not exist.
+            timeout: seconds; None is the backend's default.
         """
         ...
 

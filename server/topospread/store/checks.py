@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import InvalidRequest, LimitExceeded
+from topospread.errors import FieldViolation, InvalidRequest, TooLarge
 from topospread.store.api import (
     MAX_APPLY_BYTES,
     MAX_CHANGES,
@@ -16,6 +16,7 @@ from topospread.store.api import (
     Key,
     Kind,
     Put,
+    StoredObject,
     Unchanged,
 )
 from topospread.store.values import DIGEST_BYTES
@@ -30,41 +31,47 @@ _NAME: Final = re.compile(r"[!-.0-~]{1,253}")
 _UID: Final = re.compile(r"[!-~]{0,255}")
 _VERSION: Final = re.compile(r"(0|[1-9][0-9]{0,254})?")
 
+_NAME_TEXT: Final = "must be 1 to 253 visible ASCII characters without '/'"
+
 
 def check_cluster(cluster: str) -> None:
     """Refuse a cluster name that is no DNS label."""
     if not _LABEL.fullmatch(cluster):
-        raise InvalidRequest(
-            f"cluster {cluster[:70]!r} is not a DNS label: write 1 to 63 of a-z, 0-9 and '-', "
+        text = (
+            f"{cluster[:70]!r} is not a DNS label: write 1 to 63 of a-z, 0-9 and '-', "
             "with a letter or digit at both ends"
         )
+        raise InvalidRequest.at("cluster", text, bad_value=cluster[:70])
 
 
 def check_changes(changes: Sequence[Change]) -> None:
     """Refuse changes that cannot be written as one transaction.
+
+    What callers name is checked before, where its place in their request is known; so nothing here
+    has a path.
 
     Raises:
         LimitExceeded: too many changes or bytes.
         InvalidRequest: a name, version, uid or lifetime that cannot be stored, a key given twice,
             or a reservation together with its pod.
     """
-    if len(changes) > MAX_CHANGES:
-        raise LimitExceeded(
-            f"{len(changes)} changes in one apply; at most {MAX_CHANGES}: "
-            "send them in pieces, or use Replace"
-        )
+    count = sum(_key(change).kind is not Kind.PROGRESS for change in changes)
+    if count > MAX_CHANGES:
+        text = f"{count} changes in one apply; at most {MAX_CHANGES}: send them in pieces"
+        raise TooLarge(text, "objects", MAX_CHANGES)
     keys: set[Key] = set()
     size = 0
     for change in changes:
-        key = change.object.key if isinstance(change, Put) else change.key
-        _check_key(key)
+        key = _key(change)
+        if key in keys:
+            raise InvalidRequest(
+                f"{_named(key)} is changed twice in one apply: send its last state"
+            )
         keys.add(key)
         if isinstance(change, Put):
-            size += _check_object(change)
-        else:
-            _check_words(key, change.uid, change.up_to_version)
-    if len(keys) < len(changes):
-        raise InvalidRequest("an object is named twice in one apply: send only its last state")
+            size += _check_put(change)
+        elif violations := wrong_words(key, change.uid, change.up_to_version):
+            raise _cannot(key, violations)
     for key in keys:
         # Which of the two would decide about the reservation depends on their order.
         if key.kind is Kind.RESERVATION and Key(Kind.POD, key.namespace, key.name) in keys:
@@ -73,45 +80,72 @@ def check_changes(changes: Sequence[Change]) -> None:
                 "send one after the other"
             )
     if size > MAX_APPLY_BYTES:
-        raise LimitExceeded(
-            f"{size} bytes in one apply; at most {MAX_APPLY_BYTES}: send fewer objects at once"
-        )
+        text = f"{size} bytes in one apply; at most {MAX_APPLY_BYTES}: send fewer objects at once"
+        raise TooLarge(text, "objects", MAX_APPLY_BYTES)
+
+
+def check_holder(holder: str) -> None:
+    """Refuse a holder of a lease that cannot be told from others."""
+    if not _NAME.fullmatch(holder):
+        wrong = FieldViolation("holderIdentity", _NAME_TEXT, bad_value=holder[:512])
+        raise InvalidRequest.of([wrong])
 
 
 def check_lease(holder: str, lifetime: int) -> None:
     """Refuse a holder that cannot be told from others, or a lease that outlasts its use."""
-    if not _NAME.fullmatch(holder):
-        raise InvalidRequest("holder: 1 to 253 visible ASCII characters without '/' are needed")
+    check_holder(holder)
     if not 0 <= lifetime <= MAX_LEASE:
-        raise InvalidRequest(
-            f"lifetime: a lease lasts at most {MAX_LEASE} ms (an hour), not {lifetime}"
-        )
+        raise InvalidRequest(f"a lease lasts at most an hour, not {lifetime} ms")
 
 
 def check_precondition(precondition: Unchanged) -> None:
     """Refuse a precondition that could never hold."""
     if precondition.revision.number < 0:
-        raise InvalidRequest("a revision's number is never negative")
+        raise InvalidRequest.at("revision", "its number is never negative")
 
 
-def _check_key(key: Key) -> None:
-    if key.kind is Kind.NODE:
-        good = not key.namespace
-    else:
-        good = _NAME.fullmatch(key.namespace) is not None
-    if not good or not _NAME.fullmatch(key.name):
-        raise InvalidRequest(
-            f"{key.kind.name} {key.namespace[:64]!r} / {key.name[:64]!r} cannot be stored: "
-            "a name has 1 to 253 visible ASCII characters and no '/'; "
-            "nodes have no namespace, others have one"
-        )
+def _key(change: Change) -> Key:
+    return change.object.key if isinstance(change, Put) else change.key
 
 
-def _check_object(change: Put) -> int:
+def wrong_words(key: Key, uid: str = "", version: str = "") -> list[FieldViolation]:
+    """What of an object's names, uid and version cannot be stored; paths are those of metadata."""
+    wrong: list[FieldViolation] = []
+    clusterwide = key.kind in (Kind.NODE, Kind.PROGRESS)
+    if clusterwide and key.namespace:
+        wrong.append(FieldViolation("namespace", "nodes have none", "Forbidden"))
+    elif not clusterwide and not _NAME.fullmatch(key.namespace):
+        wrong.append(FieldViolation("namespace", _NAME_TEXT, bad_value=key.namespace[:512]))
+    if not _NAME.fullmatch(key.name):
+        wrong.append(FieldViolation("name", _NAME_TEXT, bad_value=key.name[:512]))
+    if not _UID.fullmatch(uid):
+        text = "must be at most 255 visible ASCII characters"
+        wrong.append(FieldViolation("uid", text, bad_value=uid[:512]))
+    if not _VERSION.fullmatch(version):
+        text = "must be at most 255 decimal digits without leading zeros, or empty"
+        wrong.append(FieldViolation("resourceVersion", text, bad_value=version[:512]))
+    return wrong
+
+
+def check_size(stored: StoredObject, subject: str = "object") -> None:
+    """Refuse an object that is too large to be stored.
+
+    Args:
+        stored: the object.
+        subject: what is too large, as the caller knows it.
+    """
+    size = len(stored.payload)
+    if size > MAX_OBJECT_BYTES:
+        text = f"{_named(stored.key)} has {size} bytes; at most {MAX_OBJECT_BYTES} can be stored"
+        raise TooLarge(text, subject, MAX_OBJECT_BYTES)
+
+
+def _check_put(change: Put) -> int:
     stored = change.object
     if len(stored.digest) != DIGEST_BYTES:
         raise ValueError(f"a digest has {DIGEST_BYTES} bytes, not {len(stored.digest)}")
-    _check_words(stored.key, stored.uid, stored.resource_version)
+    if violations := wrong_words(stored.key, stored.uid, stored.resource_version):
+        raise _cannot(stored.key, violations)
     if change.lifetime is not None and not 0 <= change.lifetime <= MAX_LIFETIME:
         raise InvalidRequest(
             f"a reservation lasts at most {MAX_LIFETIME} ms (a week), not {change.lifetime}"
@@ -120,21 +154,15 @@ def _check_object(change: Put) -> int:
         raise ValueError("only reservations have a lifetime")
     if change.ends_reservation and stored.key.kind is not Kind.POD:
         raise ValueError("only pods end reservations")
-    size = len(stored.payload)
-    if size > MAX_OBJECT_BYTES:
-        raise LimitExceeded(
-            f"{stored.key.kind.name} {stored.key.namespace}/{stored.key.name} has {size} bytes; "
-            f"at most {MAX_OBJECT_BYTES} can be stored"
-        )
-    return size
+    check_size(stored)
+    return len(stored.payload)
 
 
-def _check_words(key: Key, uid: str, version: str) -> None:
-    named = f"{key.kind.name} {key.namespace}/{key.name}"
-    if not _UID.fullmatch(uid):
-        raise InvalidRequest(f"{named}: uid must be at most 255 visible ASCII characters")
-    if not _VERSION.fullmatch(version):
-        raise InvalidRequest(
-            f"{named}: resourceVersion {version[:40]!r} is not a decimal number without leading "
-            "zeros (at most 255 digits); leave it empty to write without a version"
-        )
+def _cannot(key: Key, violations: Sequence[FieldViolation]) -> InvalidRequest:
+    wrong = "; ".join(f"{each.field} {each.description}" for each in violations)
+    return InvalidRequest(f"{_named(key)[:600]!r} cannot be stored: {wrong}")
+
+
+def _named(key: Key) -> str:
+    where = f"{key.namespace}/" if key.namespace else ""
+    return f"{key.kind.name} {where}{key.name}"

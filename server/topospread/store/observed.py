@@ -125,7 +125,7 @@ class ObservedStore:
         with self._asking("purge"):
             return self._store.purge(cluster, timeout=timeout)
 
-    def drop(self, cluster: str, *, identity: str = "") -> int:
+    def drop(self, cluster: str, *, identity: str = "") -> int | None:
         """See the contract."""
         with self._asking("drop"):
             return self._store.drop(cluster, identity=identity)
@@ -143,11 +143,22 @@ class ObservedStore:
             self._store.vouch(cluster, kinds, identity=identity, instead_of=instead_of)
 
     def lease(
-        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+        self,
+        cluster: str,
+        holder: str,
+        lifetime: int,
+        *,
+        fence: int = 0,
+        timeout: float | None = None,
     ) -> Lease:
         """See the contract."""
         with self._asking("lease"):
-            return self._store.lease(cluster, holder, lifetime, timeout=timeout)
+            return self._store.lease(cluster, holder, lifetime, fence=fence, timeout=timeout)
+
+    def leased(self, cluster: str, *, timeout: float | None = None) -> Lease:
+        """See the contract."""
+        with self._asking("leased"):
+            return self._store.leased(cluster, timeout=timeout)
 
     def ping(self) -> None:
         """See the contract."""

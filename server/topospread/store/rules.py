@@ -93,7 +93,9 @@ def is_for(reservation: bytes, uid: str) -> bool:
     return found is None or not uid or found.uid in ("", uid)
 
 
-def granted(found: tuple[str, int, int, int], holder: str, lifetime: int, now: int) -> Lease:
+def granted(
+    found: tuple[str, int, int, int], holder: str, lifetime: int, now: int, *, renewed: int = 0
+) -> Lease:
     """What becomes of the feeder's lease when somebody asks for it.
 
     A lease that has longer to go than it was granted for is one from before the clock was set back:
@@ -105,19 +107,30 @@ def granted(found: tuple[str, int, int, int], holder: str, lifetime: int, now: i
         holder: who asks.
         lifetime: milliseconds that it is asked for; 0: it is given back.
         now: milliseconds since 1970.
+        renewed: the token of the lease that is to be renewed or given back; 0 takes any that is
+            free.
     """
-    other, fence, until, granted_for = found
+    other, fence, until, _ = found
+    lost = renewed and (other != holder or fence != renewed or until <= now)
+    if lost or (other != holder and (not lifetime or until > now)):
+        return as_found(found, now)
     if other != holder:
-        if not lifetime or until > now:
-            return Lease(other, fence, min(max(0, until - now), granted_for or MAX_LEASE))
         fence = max(fence + 1, now)
-    return Lease(holder, fence, lifetime)
+    return Lease(holder, fence, lifetime, lifetime, now + lifetime)
 
 
-def fenced(cluster: str) -> Fenced:
-    """What a feeder is told whose token is not the lease's."""
+def as_found(found: tuple[str, int, int, int], now: int) -> Lease:
+    """A lease that nobody changes; see :func:`granted`."""
+    holder, fence, until, granted_for = found
+    left = min(max(0, until - now), granted_for or MAX_LEASE)
+    return Lease(holder, fence, left, granted_for, now + left)
+
+
+def fenced(cluster: str, holder: str) -> Fenced:
+    """What a feeder is told whose token is not that of the lease, and who holds it, if anybody."""
     return Fenced(
-        f"cluster {cluster} is fed by another now, or was dropped: take the lease and list again"
+        f"cluster {cluster} is fed by another now, or was deleted: take the lease and list again",
+        holder,
     )
 
 

@@ -20,7 +20,7 @@ class StoreSettings:
         log_limit: changes the log keeps at least; about 1/64 more may be there. 100,000 changes are
             some tens of MB and let a follower be away for minutes at 1,000 changes a second.
         tombstone_seconds: how long a deletion outlives its object. Longer than any feeder's queue;
-            an older write that comes later still brings the object back until the next Replace.
+            an older write that comes later still brings the object back until the next list.
         tombstone_limit: deletions remembered at most in one cluster; the oldest go first. 20,000
             are a few MB and outlast a namespace's end.
         wait_replicas: how many replicas of Redis must have a write before it is answered. None by

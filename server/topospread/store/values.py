@@ -14,8 +14,9 @@ A stored value (format 1; the format number stands in the cluster's meta, or in 
 
 The version and the digest come first because writes look at them on every change, in Lua as well.
 An object is named ``<kind>/<namespace>/<name>`` with the number of its Kind; the namespace is empty
-for nodes. A log entry is such a name behind one mark, and the stored value: ``=`` a relevant write,
-``~`` a write of the same digest, ``-`` a deletion (its value is empty).
+for nodes and progress. A log entry is such a name behind one mark, and the stored value: ``=`` a
+relevant write, ``~`` a write of the same digest, ``-`` a deletion (its value is what stood before
+the payload of what was deleted; empty when an older version wrote it, or that cannot be read).
 
 Servers of several versions may share a store. A newer one may add fields to payloads, kinds, and
 names behind which a reader finds nothing that it knows: readers pass over what they do not know.
@@ -67,6 +68,12 @@ def front(stored: StoredObject) -> bytes:
     """The header of an object's stored form."""
     version, uid = stored.resource_version.encode(), stored.uid.encode()
     return b"%c%b%b%c%b" % (len(version), version, stored.digest, len(uid), uid)
+
+
+def front_of(value: bytes) -> bytes:
+    """What stands before the payload of a stored value; nothing when it cannot be read."""
+    read = header(value)
+    return b"" if read is None else value[: read.end]
 
 
 def header(value: bytes) -> Header | None:
@@ -130,7 +137,10 @@ def entry(field: bytes, value: bytes) -> LogEntry | None:
         return None
     mark = field[:1]
     if mark == DELETED:
-        return LogEntry(key, None)
+        deleted = header(value)
+        if deleted is None:
+            return LogEntry(key, None)
+        return LogEntry(key, None, uid=deleted.uid, version=deleted.version)
     return LogEntry(key, unpack(key, value), mark == RELEVANT)
 
 

@@ -107,7 +107,11 @@ class Export:
         self._provider = TracerProvider(
             sampler=ALWAYS_ON, resource=resource, id_generator=self.ids, shutdown_on_exit=False
         )
-        self._provider.add_span_processor(_batching(exporter))
+        try:
+            self._provider.add_span_processor(_batching(exporter))
+        except ValueError:
+            exporter.shutdown()
+            raise
         self.tracer: Tracer = self._provider.get_tracer("topospread")
 
     def close(self, timeout: float) -> None:

@@ -165,7 +165,7 @@ class Metrics:
         GCCollector(registry=self._registry)
 
     def call(self, method: str) -> CallMeter:
-        """The meter of a method, for example ``SpreadEngine/Evaluate``; keep it."""
+        """The meter of a method, for example ``DecisionService/EvaluatePod``; keep it."""
         return CallMeter(self._calls, method)
 
     def extension_point(self, point: str, profile: str) -> PointMeter:
@@ -185,11 +185,11 @@ class Metrics:
         self._store_errors[(operation,)].add_one()
 
     def placement(self, call: str, result: str) -> None:
-        """A Place or Reserve was answered: ``held``, ``bound`` or ``refused``."""
+        """A PlacePod or ReserveNode was answered: ``held``, ``bound`` or ``refused``."""
         self._placements[call, result].add_one()
 
     def placement_conflict(self, call: str) -> None:
-        """Others' changes made a judgement of Place or Reserve void."""
+        """Others' changes made a judgement of PlacePod or ReserveNode void."""
         self._conflicts[(call,)].add_one()
 
     def unknown_nodes(self, cluster: str) -> None:
@@ -272,7 +272,7 @@ class Metrics:
             ("config_reloads", "Times the configuration was read.", "result", self._reloads),
             (
                 "placement_conflicts",
-                "Judgements of Place and Reserve that others' changes made void.",
+                "Judgements of PlacePod and ReserveNode that others' changes made void.",
                 "call",
                 self._conflicts,
             ),

@@ -220,8 +220,8 @@ class Tracing:
         """Begin the span of a call, which must be closed with :meth:`CallSpan.end`.
 
         Args:
-            method: gRPC's full name, ``/topospread.v1.SpreadEngine/Evaluate``, or another span
-                name.
+            method: gRPC's full name, ``/topospread.v1.DecisionService/EvaluatePod``, or another
+                span name.
             metadata: the call's, with lower-case keys; ``traceparent`` and ``tracestate`` are
                 looked at.
         """

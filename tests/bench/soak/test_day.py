@@ -9,11 +9,11 @@ import pytest
 
 from topospread.cli.bench.soak.day import DAY, Day, Outage
 from topospread.cli.bench.soak.templates import JOB, UNREACHABLE, ZONES
-from topospread_client.answers import Kind
+from topospread_client import Kind
 
 if TYPE_CHECKING:
     from topospread.cli.bench.soak.fleet import Written
-    from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 NODES, PODS = 100, 1000
 
@@ -24,17 +24,17 @@ class World:
     """What was written so far; refuses what no cluster would do."""
 
     def __init__(self) -> None:
-        self.objects: dict[Place, Object] = {}
+        self.objects: dict[Place, ClusterObject] = {}
         self.ever: Counter[Place] = Counter()
         self.newest = 0
 
     def take(self, written: Written) -> None:
         """First what is gone, then what is there."""
         for gone in written.gone:
-            del self.objects[gone.kind, gone.namespace, gone.name]
-        versions = [int(gone.resource_version) for gone in written.gone]
+            del self.objects[gone.kind, gone.namespace or "", gone.name]
+        versions = [int(gone.resource_version or 0) for gone in written.gone]
         for made in written.there:
-            field = made.WhichOneof("object")
+            field = made.WhichOneof("content")
             assert field is not None
             meta = getattr(made, field).metadata
             place = (Kind[field.upper()], meta.namespace, meta.name)
@@ -49,11 +49,11 @@ class World:
         assert min(versions, default=self.newest + 1) > self.newest
         self.newest = max(versions, default=self.newest)
 
-    def of(self, kind: Kind) -> list[Object]:
+    def of(self, kind: Kind) -> list[ClusterObject]:
         return [made for (each, _, _), made in self.objects.items() if each is kind]
 
     @property
-    def running(self) -> list[Object]:
+    def running(self) -> list[ClusterObject]:
         return [
             made
             for made in self.of(Kind.POD)

@@ -59,7 +59,7 @@ def miscounts(found: Found) -> None:
 
 
 def answers_otherwise(found: Found) -> None:
-    found.unlike.append("Evaluate team-1/web-1")
+    found.unlike.append("EvaluatePod team-1/web-1")
 
 
 def keeps_label_sets(found: Found) -> None:
@@ -116,7 +116,7 @@ def test_people_are_shown_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
         (lags, "revisions: 11 were recorded, the head is 12"),
         (loses_entries, "110 changes were written, 109 recorded"),
         (miscounts, "index at revision 10: node n: not the same"),
-        (answers_otherwise, "Evaluate team-1/web-1"),
+        (answers_otherwise, "EvaluatePod team-1/web-1"),
         (keeps_label_sets, "21 label sets are kept at the end, by a fresh server 20"),
         (keeps_groups, "1 selectors are kept"),
         (keeps_places, "1 places are held"),

@@ -12,7 +12,7 @@ from topospread.codec.pods import pod_from_proto
 from topospread.codec.reservations import Claim, reservation_key
 from topospread.codec.stored import ends_reservation, stored
 from topospread.store.api import Key, Kind, Put, Remove, Transaction
-from topospread_client.manifests import object_from_manifest, pod_from_manifest
+from topospread_client import object_from_manifest, pod_from_manifest
 
 CLUSTER = "race"
 SPACE = "team-0"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,30 +83,38 @@ def _constraint(key: str, *, soft: bool = False, **others: Any) -> Json:
     }
 
 
-def excerpt(found: Any, expected: Any) -> Any:
-    """What was found, narrowed to what the case speaks of."""
+def excerpt(found: Json, expected: Json) -> Json:
+    """What an Explanation says, narrowed to what the case speaks of."""
+    narrowed: Json = _narrowed(found, expected)
+    return narrowed
+
+
+def _narrowed(found: Any, expected: Any) -> Any:
     if isinstance(expected, dict):
-        found = _members(found)
-        return {name: excerpt(found[name], value) for name, value in expected.items()}
+        members = _members(found) if isinstance(found, dict) else _by_name(found)
+        return {name: _narrowed(members.get(name), value) for name, value in expected.items()}
     if isinstance(expected, list):
-        given = list(found)
-        if len(given) != len(expected):
-            return given
-        return [excerpt(*each) for each in zip(given, expected, strict=True)]
+        if len(found) != len(expected):
+            return found
+        return [_narrowed(*each) for each in zip(found, expected, strict=True)]
     return found
 
 
-def _members(found: Any) -> Json:
-    if not is_dataclass(found):
-        return dict(found)
-    members: Json = {each.name: getattr(found, each.name) for each in fields(found)}
-    if "first" in members:
-        members["listed"] = {d.value: d for d in (*members["first"], *members["last"])}
-    if "changes" in members:
-        members["kinds"] = [change.kind for change in members["changes"]]
-        if len(members["changes"]) == 1:
-            members |= _members(members["changes"][0])
-    if "status" in members:
-        members["status"] = members["status"].code.label
-        members["warnings"] = [warned.kind for warned in members["warnings"]]
+def _members(message: Json) -> Json:
+    members = dict(message)
+    if "verdict" in members:
+        members["verdict"] = members["verdict"]["code"]
+        members["warnings"] = [warning["kind"] for warning in members["warnings"]]
+    if len(members.get("changes", ())) == 1:
+        members |= members["changes"][0]
     return members
+
+
+def _by_name(items: list[Json]) -> Json:
+    """Domains by their values, and reasons with how many nodes have them."""
+    return {
+        each["value"] if "value" in each else each["reason"]: each
+        if "value" in each
+        else each["node_count"]
+        for each in items
+    }

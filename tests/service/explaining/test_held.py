@@ -9,7 +9,7 @@ from tests.service.world import CLUSTER, World, constraint
 from topospread.service.asks import PodRef
 from topospread.service.explain import explain
 from topospread.service.explaining.findings import Caution
-from topospread_client.manifests import pod_from_manifest
+from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
     from tests.service.world import Json

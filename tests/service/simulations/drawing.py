@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from tests.service.world import HOSTNAME, ZONE, constraint, node, running
-from topospread_client.scenarios import Pods
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
@@ -21,10 +20,10 @@ ZONES = ("a", "a", "b", "c", None)
 
 @dataclass(frozen=True)
 class Drawn:
-    """A cluster as manifests, and what to place on it."""
+    """A cluster as manifests, and what to place on it: pods, each with its replicas."""
 
     cluster: list[Json]
-    asked: list[Pods]
+    asked: list[tuple[Json, int]]
 
 
 @st.composite
@@ -55,8 +54,8 @@ def nodes(draw: DrawFn, name: str) -> Json:
 
 
 @st.composite
-def pods(draw: DrawFn, name: str) -> Pods:
-    """Pods of one template."""
+def pods(draw: DrawFn, name: str) -> tuple[Json, int]:
+    """A pod, and how many like it."""
     app = draw(st.sampled_from(APPS))
     spec: Json = {
         "topologySpreadConstraints": [
@@ -84,4 +83,4 @@ def pods(draw: DrawFn, name: str) -> Pods:
         "metadata": {"name": name, "namespace": "default", "labels": {"app": app}},
         "spec": spec,
     }
-    return Pods(pod, draw(st.integers(0, 6)))
+    return pod, draw(st.integers(0, 6))

@@ -1,4 +1,4 @@
-"""Stories of simulations: compact data turned into manifests and the client's arguments.
+"""Stories of simulations: compact data turned into manifests and a request.
 
 A story has `nodes` (name to zone, allocatable, taint), `running` pods of the app "web" (name to
 node, or to node, cpu and more), the `pods` to place, `changes`, and what it expects:
@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from tests.service.simulations.asking import change_of, node_group, request_of, to_place
 from tests.service.world import HOSTNAME, ZONE, node
-from topospread_client.scenarios import ConstraintChange, Drain, NodeGroup, Pods
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread_client.simulations import Simulation
+    from topospread_proto.v1.planner_service_pb2 import SimulateRequest, SimulateResponse
+    from topospread_proto.v1.scenario_pb2 import ConstraintChange, NodeGroup, PodsToPlace
 
 Json = dict[str, Any]
 
@@ -54,12 +56,11 @@ class Story:
 
     Attributes:
         cluster: manifests.
-        arguments: of the client's `simulate`.
     """
 
     name: str
     cluster: list[Json]
-    arguments: Json
+    request: SimulateRequest
     expect: Json
 
 
@@ -72,19 +73,23 @@ def stories() -> Iterator[Story]:
         assert story["expect"].keys() <= EXPECT, story
         cluster = [ELSEWHERE, *(_node(name, **said) for name, said in story["nodes"].items())]
         cluster += _running(story.get("running", {}))
-        yield Story(story["name"], cluster, _arguments(story), story["expect"])
+        yield Story(story["name"], cluster, _request(story), story["expect"])
 
 
-def check(found: Simulation, expect: Json) -> None:
+def check(found: SimulateResponse, expect: Json) -> None:
     """Compare an answer with what is expected."""
-    assert (found.placed, found.pending) == (expect["placed"], expect["pending"])
-    assert len(found.placements) == found.placed
-    reasons = [pending.count for pending in found.pending_pods]
-    assert sum(reasons) == found.pending
+    assert (found.placed_pod_count, found.pending_pod_count) == (
+        expect["placed"],
+        expect["pending"],
+    )
+    assert len(found.placements) == found.placed_pod_count
+    reasons = [pending.pod_count for pending in found.pending_pods]
+    assert sum(reasons) == found.pending_pod_count
     assert reasons == expect.get("reasons", reasons)
-    assert found.evicted == expect.get("evicted", 0)
-    assert found.rescheduled == expect.get("rescheduled", 0)
-    assert sum(group.count for group in found.joined) == expect.get("joined", _joined(found))
+    assert found.evicted_pod_count == expect.get("evicted", 0)
+    assert found.rescheduled_pod_count == expect.get("rescheduled", 0)
+    joined = sum(group.node_count for group in found.joined)
+    assert joined == expect.get("joined", joined)
     on: dict[str, int] = {}
     for placement in found.placements:
         on[placement.node] = on.get(placement.node, 0) + 1
@@ -92,32 +97,28 @@ def check(found: Simulation, expect: Json) -> None:
         assert on.get(name, 0) == pods, name
     if "fullest" in expect:
         assert max(on.values()) == expect["fullest"]
-    for change, (before, after) in zip(found.spread, expect.get("skew", ()), strict=False):
+    for change, (before, after) in zip(found.spread_changes, expect.get("skew", ()), strict=False):
         assert (change.skew_before, change.skew_after) == (before, after)
-    for value, (before, after) in expect.get("domains", {}).items():
-        (domain,) = [d for d in found.spread[0].domains if d.value == value]
-        assert (domain.before, domain.after) == (before, after), value
+    for value, counts in expect.get("domains", {}).items():
+        (domain,) = [d for d in found.spread_changes[0].domains if d.value == value]
+        before = domain.pod_count_before if domain.HasField("pod_count_before") else None
+        after = domain.pod_count_after if domain.HasField("pod_count_after") else None
+        assert [before, after] == list(counts), value
     if "message" in expect:
         assert found.pending_pods[0].message == expect["message"]
     if "suggested" in expect:
         explanation = found.pending_pods[0].explanation
-        assert explanation is not None
         assert explanation.message == found.pending_pods[0].message
         assert any(each.text.startswith(expect["suggested"]) for each in explanation.suggestions)
-    assert [text.partition(":")[0] for text in found.advice] == expect.get("advice", _none(found))
+    advice = [text.partition(":")[0] for text in found.advice]
+    assert advice == expect.get("advice", advice)
+    assert found.HasField("fewest_nodes") == ("fewest" in expect)
     if "fewest" in expect:
-        assert found.fewest is not None
-        assert [group.count for group in found.fewest.nodes] == expect["fewest"]
-        assert (found.fewest.all_fit, found.fewest.proved) == (not found.pending, True)
+        fewest = found.fewest_nodes
+        assert [group.node_count for group in found.joined] == expect["fewest"]
+        assert fewest.all_fit == (not found.pending_pod_count)
+        assert fewest.optimality == common_pb2.OPTIMALITY_PROVEN
     assert expect.get("warning", "") in "\n".join(found.warnings)
-
-
-def _none(found: Simulation) -> list[str]:
-    return [text.partition(":")[0] for text in found.advice]
-
-
-def _joined(found: Simulation) -> int:
-    return sum(group.count for group in found.joined)
 
 
 def _node(
@@ -168,24 +169,23 @@ def _pod(name: str, app: str = "web", requests: Json | None = None, **spec: Any)
     }
 
 
-def _arguments(story: Json) -> Json:
+def _request(story: Json) -> SimulateRequest:
     changes = story.get("changes", {})
-    return {
-        "pods": [_pods(**pods) for pods in story.get("pods", ())],
-        "add_nodes": [_group(**group) for group in changes.get("add", ())],
-        "drain": [
-            *changes.get("drain", ()),
-            *(Drain(name, stays=True) for name in changes.get("taint", ())),
-        ],
-        "add_pods": [(pod, "") for pod in _running(changes.get("start", {}))],
-        "remove_pods": [f"default/{name}" for name in changes.get("remove", ())],
-        "constraints": [
-            ConstraintChange(KEYS[change["key"]], **{k: v for k, v in change.items() if k != "key"})
-            for change in changes.get("constraints", ())
-        ],
-        "fewest_nodes": "fewest" in story["expect"],
-        "reschedule": changes.get("reschedule", False),
-    }
+    return request_of(
+        [_pods(**pods) for pods in story.get("pods", ())],
+        add_node_groups=[_group(**group) for group in changes.get("add", ())],
+        drain_nodes=changes.get("drain", ()),
+        taint_nodes=changes.get("taint", ()),
+        add_pods=[(pod, "") for pod in _running(changes.get("start", {}))],
+        delete_pods=[f"default/{name}" for name in changes.get("remove", ())],
+        constraint_changes=[_change(**change) for change in changes.get("constraints", ())],
+        find_fewest_nodes="fewest" in story["expect"],
+        reschedule=changes.get("reschedule", False),
+    )
+
+
+def _change(key: str, **values: Any) -> ConstraintChange:
+    return change_of(KEYS[key], **values)
 
 
 def _pods(
@@ -194,10 +194,10 @@ def _pods(
     replicas: int | None = None,
     constraints: tuple[Json, ...] = (),
     requests: Json | None = None,
-) -> Pods:
+) -> PodsToPlace:
     pod = _pod(name, app, requests)
     pod["spec"]["topologySpreadConstraints"] = [*map(_constraint, constraints)]
-    return Pods(pod, replicas)
+    return to_place(pod, replicas)
 
 
 def _constraint(said: Json) -> Json:
@@ -209,5 +209,5 @@ def _constraint(said: Json) -> Json:
     } | {name: value for name, value in said.items() if name != "key"}
 
 
-def _group(like: Json, count: int = 0, zones: tuple[str, ...] = ()) -> NodeGroup:
-    return NodeGroup(_node("pool", **like), count, variants=[{ZONE: zone} for zone in zones])
+def _group(like: Json, count: int | None = None, zones: tuple[str, ...] = ()) -> NodeGroup:
+    return node_group(_node("pool", **like), count, [{ZONE: zone} for zone in zones])

@@ -1,4 +1,4 @@
-"""A simulation answers what Place answers, asked pod by pod."""
+"""A simulation answers what PlacePod answers, asked pod by pod."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.service.places import Placer
-from tests.service.simulations.asking import simulated
+from tests.service.simulations.asking import simulated, to_place
 from tests.service.simulations.drawing import Drawn, scenes
 from tests.service.world import CLUSTER, world
 
 if TYPE_CHECKING:
     from topospread.service.simulate import Simulation
-    from topospread_client.scenarios import Pods
 
 
 @settings(max_examples=60)
@@ -23,19 +22,20 @@ def test_it_places_as_place_does(scene: Drawn, seed: str):
     with world() as made:
         made.apply(*scene.cluster)
         before = made.store.head(CLUSTER)
-        found = simulated(made, pods=scene.asked, seed=seed).simulation
+        found = simulated(
+            made, pods=[to_place(*each) for each in scene.asked], seed=seed
+        ).simulation
         assert made.store.head(CLUSTER) == before, "nothing is written"
         placer = Placer(made)
-        for batch, pods in zip(found.batches, scene.asked, strict=True):
+        for batch, (pod, _) in zip(found.batches, scene.asked, strict=True):
             for name in batch.names:
-                held = placer.place(_named(pods, name), seed=seed)
+                held = placer.place(_named(pod, name), seed=seed)
                 assert held.node == _node_of(found, name), name
                 assert held.message == _message_of(found, name), name
 
 
-def _named(pods: Pods, name: str) -> dict[str, Any]:
-    assert isinstance(pods.pod, dict)
-    return pods.pod | {"metadata": pods.pod["metadata"] | {"name": name}}
+def _named(pod: dict[str, Any], name: str) -> dict[str, Any]:
+    return pod | {"metadata": pod["metadata"] | {"name": name}}
 
 
 def _node_of(found: Simulation, name: str) -> str:
@@ -43,4 +43,5 @@ def _node_of(found: Simulation, name: str) -> str:
 
 
 def _message_of(found: Simulation, name: str) -> str:
-    return next((each.refusal.message for each in found.pending if name in each.names), "")
+    refused = {own: each.refusal.message for each in found.pending for _, own in each.pods}
+    return refused.get(name, "")

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.service.simulations.asking import scenario_of
+from tests.service.simulations.asking import node_group, scenario_of, to_place
 from tests.service.simulations.drawing import Drawn, nodes, scenes
 from tests.service.world import World, constraint, incoming, node, world
 from topospread.service.fewest import EFFORT, fewest, mixtures
 from topospread.service.simulated import with_nodes
-from topospread_client.scenarios import NodeGroup, Pods
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
     from topospread.service.scenario import Scenario
+    from topospread_proto.v1.scenario_pb2 import NodeGroup
 
 
 @st.composite
 def groups(draw: DrawFn) -> list[NodeGroup]:
     """One or two node groups of up to three nodes."""
     return [
-        NodeGroup(draw(nodes(f"g{number}")), draw(st.integers(1, 3)))
+        node_group(draw(nodes(f"g{number}")), draw(st.integers(1, 3)))
         for number in range(draw(st.integers(1, 2)))
     ]
 
@@ -40,12 +40,13 @@ def all_fit(scenario: Scenario, counts: tuple[int, ...]) -> bool:
 def test_nothing_smaller_does(scene: Drawn, may_join: list[NodeGroup]):
     with world() as made:
         made.apply(*scene.cluster)
-        scenario = scenario_of(made, pods=scene.asked, add_nodes=may_join, fewest_nodes=True)
+        asked = [to_place(*each) for each in scene.asked]
+        scenario = scenario_of(made, pods=asked, add_node_groups=may_join, find_fewest_nodes=True)
         if scenario is None:
             return  # a template that no pod could go to
         found = fewest(scenario)
 
-        every = product(*(range(group.count + 1) for group in may_join))
+        every = product(*(range(group.node_count + 1) for group in may_join))
         enough = [sum(counts) for counts in every if all_fit(scenario, counts)]
         assert found.proved
         assert found.all_fit == bool(enough)
@@ -72,9 +73,10 @@ def test_a_search_that_takes_too_long_says_so(empty_world: World):
     empty_world.apply(node("n1", "a"))
     scenario = scenario_of(
         empty_world,
-        pods=[Pods(incoming(constraint("kubernetes.io/hostname", minDomains=40)), 80)],
-        add_nodes=[NodeGroup(node("t", "a"), 0)],
-        fewest_nodes=True,
+        pods=incoming(constraint("kubernetes.io/hostname", minDomains=40)),
+        replicas=80,
+        add_node_groups=[node_group(node("t", "a"))],
+        find_fewest_nodes=True,
     )
     assert scenario is not None
     proved = fewest(scenario)
@@ -91,8 +93,8 @@ def test_the_search_ends_where_no_node_has_the_resource(empty_world: World):
     scenario = scenario_of(
         empty_world,
         pods=incoming(containers=[gpu]),
-        add_nodes=[NodeGroup(node("t", "a") | {"status": {"allocatable": {"cpu": "1"}}}, 5)],
-        fewest_nodes=True,
+        add_node_groups=[node_group(node("t", "a") | {"status": {"allocatable": {"cpu": "1"}}}, 5)],
+        find_fewest_nodes=True,
     )
     assert scenario is not None
     found = fewest(scenario)

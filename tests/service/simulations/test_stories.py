@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.service.simulations.asking import simulation
+from tests.service.simulations.asking import answered
 from tests.service.simulations.stories import Story, check, stories
 
 if TYPE_CHECKING:
@@ -16,4 +16,4 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("story", [*stories()], ids=lambda story: story.name)
 def test_what_would_happen(empty_world: World, story: Story):
     empty_world.apply(*story.cluster)
-    check(simulation(empty_world, **story.arguments), story.expect)
+    check(answered(empty_world, story.request), story.expect)

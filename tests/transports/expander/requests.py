@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from topospread_client.manifests import object_from_manifest, pod_from_manifest
-from topospread_proto.v1 import expander_pb2 as pb
+from topospread.generated.cluster_autoscaler import expander_pb2 as pb
+from topospread_client import object_from_manifest, pod_from_manifest
 
 if TYPE_CHECKING:
     import grpc
 
-    from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "expander-request-real-ca.bin"
 METHOD = "/grpcplugin.Expander/BestOptions"
@@ -48,7 +48,7 @@ def node(name: str, cpu: str = "4", **labels: str) -> dict[str, Any]:
     }
 
 
-def written(manifest: dict[str, Any]) -> Object:
+def written(manifest: dict[str, Any]) -> ClusterObject:
     """An object to apply."""
     made = object_from_manifest(manifest)
     assert made is not None, "its kind is known"

@@ -26,10 +26,10 @@ from tests.transports.expander.requests import (
     written,
 )
 from topospread.errors import DeadlineExceeded
+from topospread.generated.cluster_autoscaler import expander_pb2 as pb
 from topospread.service.asks import Ask
 from topospread.service.expand import Option, choose_options
-from topospread_proto.v1 import expander_pb2 as pb
-from topospread_proto.v1.cluster_state_pb2 import ApplyRequest
+from topospread_proto.v1.cluster_state_service_pb2 import ApplyObjectsRequest
 
 ZONE = "topology.kubernetes.io/zone"
 CODE = grpc.StatusCode
@@ -310,8 +310,8 @@ def test_it_asks_for_neither_token_nor_certificate(tmp_path):
     with served(**flags, expander_listen="127.0.0.1:0") as server:
         with Peer(server.address, trusts) as peer:
             objects = [written(node("n"))]
-            request = ApplyRequest(cluster="prod", objects=objects)
-            peer.state.Apply(request, metadata=access.bearer("known"))
+            request = ApplyObjectsRequest(cluster="prod", objects=objects)
+            peer.state.ApplyObjects(request, metadata=access.bearer("known"))
         with grpc.secure_channel(server.expander_address, trusts) as channel:
             assert len(groups(best(channel, sample()))) == 3
         with grpc.secure_channel(server.address, trusts) as main:

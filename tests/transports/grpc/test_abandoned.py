@@ -14,7 +14,7 @@ from topospread.cli.bench.cluster import Size
 from topospread.cli.bench.processes import server
 from topospread.cli.bench.stores import filled_store
 from topospread.service.evaluate import evaluate_batch
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,14 +38,14 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
 
 
 def test_calls_of_a_caller_that_has_gone_cost_nothing_any_more(running):
-    spent = abandoned(running, "SpreadEngine/BatchEvaluate", CALLS, at_first=True)
+    spent = abandoned(running, "DecisionService/BatchEvaluatePods", CALLS, at_first=True)
     # One thread or two answer them one by one, so that most are left when the first is done.
     assert spent.codes["CANCELLED"] >= 1
     assert spent.cpu < LITTLE
     assert spent.answered
 
 
-@pytest.mark.parametrize("method", ["SpreadEngine/BatchEvaluate", "Planner/Simulate"])
+@pytest.mark.parametrize("method", ["DecisionService/BatchEvaluatePods", "PlannerService/Simulate"])
 def test_calls_whose_deadline_has_passed_cost_nothing_any_more(running, method):
     assert method in LONG
     spent = abandoned(running, method, FEW, deadline=0.1)
@@ -57,14 +57,14 @@ def test_calls_whose_deadline_has_passed_cost_nothing_any_more(running, method):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_server_ends_well_in_the_midst_of_calls_that_are_cancelled(way):
-    request = pb.BatchEvaluateRequest(pods=[evaluate_request().pod] * 200)
+    request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod] * 200)
     for number in range(2):
         with (
             ServerProcess("--store", "memory:", "--grace", "200ms", way) as serving,
             Peer(serving.address) as peer,
         ):
             peer.apply(*two_zones())
-            futures = [peer.engine.BatchEvaluate.future(request) for _ in range(CALLS)]
+            futures = [peer.engine.BatchEvaluatePods.future(request) for _ in range(CALLS)]
             until(futures[0].done, "one is answered")
             for future in futures[number % 2 :: 2]:
                 future.cancel()
@@ -84,13 +84,13 @@ def test_a_call_that_was_cancelled_in_line_is_not_begun(run, monkeypatch, direct
         assert go_on.wait(PATIENCE)
         return evaluate_batch(engine, ask, pods, *more)
 
-    monkeypatch.setattr("topospread.transports.grpc.spread_engine.evaluate_batch", noted)
+    monkeypatch.setattr("topospread.transports.grpc.decision.evaluate_batch", noted)
     decisions = running.server._pools.decisions
     with decisions.paused():
         question = evaluate_request().pod
-        call = running.peer.engine.BatchEvaluate
+        call = running.peer.engine.BatchEvaluatePods
         futures = [
-            call.future(pb.BatchEvaluateRequest(pods=[question] * size), timeout=PATIENCE)
+            call.future(pb.BatchEvaluatePodsRequest(pods=[question] * size), timeout=PATIENCE)
             for size in (1, 2, 3)
         ]
         # The thread of a pool takes one to wait with.

@@ -14,7 +14,7 @@ from tests.telemetry.expositions import value
 from topospread.replica import replica
 from topospread.replica.view import Token
 from topospread.store.api import Revision
-from topospread_proto.v1 import cluster_state_pb2 as state_pb
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 
 if TYPE_CHECKING:
     from topospread_proto.v1.common_pb2 import Consistency
@@ -59,18 +59,18 @@ def still_answered(peer) -> None:
 def test_64_waiters_are_in_nobodys_way_and_the_next_is_refused(news, run):
     running = run()
     peer = running.peer
-    assert peer.evaluate(consistency=at_least(running.revision)).feasible == 1
+    assert peer.evaluate(consistency=at_least(running.revision)).feasible_node_count == 1
     news.clear()
     request = evaluate_request(consistency=at_least(peer.apply(pod("web-3", "b1"))))
-    waiting = [peer.engine.Evaluate.future(request, timeout=PATIENCE) for _ in range(64)]
+    waiting = [peer.engine.EvaluatePod.future(request, timeout=PATIENCE) for _ in range(64)]
     until(
         lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 64,
         "64 calls wait",
     )
     for _ in range(100):
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
     with pytest.raises(grpc.RpcError) as refused:
-        peer.engine.Evaluate(request, timeout=PATIENCE)
+        peer.engine.EvaluatePod(request, timeout=PATIENCE)
     assert refused.value.code() is CODE.RESOURCE_EXHAUSTED
     assert "64 calls wait" in str(refused.value.details())
     still_answered(peer)
@@ -78,7 +78,7 @@ def test_64_waiters_are_in_nobodys_way_and_the_next_is_refused(news, run):
 
     news.set()
 
-    assert [call.result().feasible for call in waiting] == [3] * 64
+    assert [call.result().feasible_node_count for call in waiting] == [3] * 64
     until(
         lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 0,
         "nobody waits",
@@ -89,7 +89,7 @@ def test_a_wait_ends_with_the_callers_deadline(run):
     running = run()
     request = evaluate_request(consistency=ahead(running.revision, 1))
     with pytest.raises(grpc.RpcError) as late:
-        running.peer.engine.Evaluate(request, timeout=0.1)
+        running.peer.engine.EvaluatePod(request, timeout=0.1)
     assert late.value.code() is CODE.DEADLINE_EXCEEDED
     until(
         lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 0,
@@ -102,14 +102,14 @@ def test_a_wait_for_what_will_never_be_does_not_outlive_its_cluster(run, monkeyp
     monkeypatch.setattr(replica, "LONG_WAIT", 2 * PATIENCE)
     running = run()
     peer = running.peer
-    assert peer.evaluate().feasible == 1  # loaded: the next one waits for the revision
+    assert peer.evaluate().feasible_node_count == 1  # loaded: the next one waits for the revision
     request = evaluate_request(consistency=ahead(running.revision, 1))
-    call = peer.engine.Evaluate.future(request, timeout=2 * PATIENCE)
+    call = peer.engine.EvaluatePod.future(request, timeout=2 * PATIENCE)
     until(
         lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 1,
         "it waits",
     )
-    peer.state.DropCluster(state_pb.DropClusterRequest(cluster="default"), timeout=PATIENCE)
+    peer.state.DeleteCluster(state_pb.DeleteClusterRequest(cluster="default"), timeout=PATIENCE)
     assert code_of(call) in (CODE.UNAVAILABLE, CODE.OUT_OF_RANGE)
 
 
@@ -117,9 +117,9 @@ def test_a_full_line_is_told_at_once_and_loses_no_call(run):
     running = run(decision_threads=1, decision_queue=2)
     peer, pools = running.peer, running.server._pools
     with pools.decisions.paused():
-        calls = [peer.engine.Evaluate.future(evaluate_request(), timeout=PATIENCE) for _ in "ab"]
+        calls = [peer.engine.EvaluatePod.future(evaluate_request(), timeout=PATIENCE) for _ in "ab"]
         until(lambda: pools.decisions.depth == 2, "the line is full")
-        for method in (peer.engine.Evaluate, peer.engine.PreFilter):
+        for method in (peer.engine.EvaluatePod, peer.engine.PreFilter):
             with pytest.raises(grpc.RpcError) as refused:
                 method(evaluate_request(), timeout=PATIENCE)
             assert refused.value.code() is CODE.RESOURCE_EXHAUSTED
@@ -127,10 +127,10 @@ def test_a_full_line_is_told_at_once_and_loses_no_call(run):
             assert "traceparent" in dict(trailers)
         still_answered(peer)
         assert not any(call.done() for call in calls)
-    assert [call.result().feasible for call in calls] == [1, 1]
+    assert [call.result().feasible_node_count for call in calls] == [1, 1]
     metrics = running.metrics()
     assert value(metrics, "topospread_rejections_total", pool="decisions") == 2
-    refused_calls = {"method": "SpreadEngine/Evaluate", "code": "RESOURCE_EXHAUSTED"}
+    refused_calls = {"method": "DecisionService/EvaluatePod", "code": "RESOURCE_EXHAUSTED"}
     assert value(metrics, "topospread_calls_total", **refused_calls) == 1
 
 
@@ -141,25 +141,29 @@ def test_what_has_expired_in_line_is_not_computed(run):
     with pools.decisions.paused():
         for number in range(2, 7):
             call = expired(
-                lambda seconds: peer.engine.Evaluate.future(evaluate_request(), timeout=seconds),
+                lambda seconds: peer.engine.EvaluatePod.future(evaluate_request(), timeout=seconds),
                 lambda number=number: pools.decisions.arrived >= number,  # type: ignore[misc] # of this turn
             )
             assert call.code() is CODE.DEADLINE_EXCEEDED
-    assert peer.evaluate().feasible == 1
+    assert peer.evaluate().feasible_node_count == 1
     metrics = running.metrics()
-    late = {"method": "SpreadEngine/Evaluate", "code": "DEADLINE_EXCEEDED"}
+    late = {"method": "DecisionService/EvaluatePod", "code": "DEADLINE_EXCEEDED"}
     assert (value(metrics, "topospread_calls_total", **late) or 0) >= 5
     attempts = {"result": "scheduled", "profile": "default-scheduler"}
     assert value(metrics, "scheduler_schedule_attempts_total", **attempts) == 2
 
 
 @pytest.mark.parametrize(
-    "method", ["topospread.v1.SpreadEngine/Evaluate", "topospread.v1.ClusterState/Replace"]
+    "method",
+    [
+        "topospread.v1.DecisionService/EvaluatePod",
+        "topospread.v1.ClusterStateService/ReplaceObjects",
+    ],
 )
 def test_callers_that_open_calls_and_say_nothing_hold_up_nobody(run, method):
     running = run()
     silent = [running.peer.silent_call(f"/{method}") for _ in range(300)]
-    assert running.peer.evaluate().feasible == 1
+    assert running.peer.evaluate().feasible_node_count == 1
     still_answered(running.peer)
     for call in silent:
         call.cancel()
@@ -167,7 +171,7 @@ def test_callers_that_open_calls_and_say_nothing_hold_up_nobody(run, method):
 
 def test_a_caller_that_goes_away_is_counted_as_such(run):
     running = run()
-    call = running.peer.silent_call("/topospread.v1.SpreadEngine/Filter")
+    call = running.peer.silent_call("/topospread.v1.DecisionService/Filter")
     until(lambda: running.server._pools.decisions.awaited, "it is taken")
     call.cancel()
     # gRPC may tell that no message comes before it tells why.
@@ -178,7 +182,7 @@ def test_a_caller_that_goes_away_is_counted_as_such(run):
                 value(
                     running.metrics(),
                     "topospread_calls_total",
-                    method="SpreadEngine/Filter",
+                    method="DecisionService/Filter",
                     code=code,
                 )
                 or 0
@@ -193,16 +197,19 @@ def test_a_caller_that_goes_away_is_counted_as_such(run):
 def test_streams_past_the_bound_are_refused_and_stand_in_no_line(run):
     running = run(stream_threads=2)
     peer = running.peer
-    request = state_pb.WatchRequest(revision=running.revision)
-    open_streams = [peer.state.Watch(request) for _ in range(2)]
+    request = state_pb.WatchObjectsRequest(revision=running.revision)
+    open_streams = [peer.state.WatchObjects(request) for _ in range(2)]
     until(lambda: running.server._pools.streams.busy == 2, "both are open")
-    for stream in (peer.state.Watch(request), peer.state.Watch(request)):
+    for stream in (peer.state.WatchObjects(request), peer.state.WatchObjects(request)):
         assert stream.code() is CODE.RESOURCE_EXHAUSTED
         assert "streams" in stream.details()
     assert health(peer) == health_pb2.HealthCheckResponse.SERVING
     peer.apply(pod("web-3", "b1"))
-    assert [next(stream).events[0].name for stream in open_streams] == ["web-3", "web-3"]
+    assert [next(stream).events[0].object.pod.metadata.name for stream in open_streams] == [
+        "web-3",
+        "web-3",
+    ]
     open_streams[0].cancel()
     until(lambda: running.server._pools.streams.busy == 1, "the server lets it go")
-    assert next(peer.state.Watch(request)).events[0].name == "web-3"
+    assert next(peer.state.WatchObjects(request)).events[0].object.pod.metadata.name == "web-3"
     open_streams[1].cancel()

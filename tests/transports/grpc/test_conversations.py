@@ -1,4 +1,4 @@
-"""EvaluateStream's place among the threads: an idle one is let be, and ends with the server."""
+"""StreamEvaluatePods's place among the threads: an idle one is let be, and ends with the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from tests.servers import Peer, evaluate_request, served, two_zones, until
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,17 +21,17 @@ class Conversation:
 
     def __init__(self, peer: Peer) -> None:
         self._questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.stream = peer.engine.EvaluateStream(iter(self._questions.get, None))
+        self.stream = peer.engine.StreamEvaluatePods(iter(self._questions.get, None))
         self._asked = 0
 
     def ask(self) -> int:
         """Put a question and wait for its answer."""
         self._asked += 1
-        request = engine_pb.EvaluateStreamRequest(id=self._asked, request=evaluate_request())
+        request = engine_pb.StreamEvaluatePodsRequest(id=self._asked, evaluate=evaluate_request())
         self._questions.put(request)
         answer = next(self.stream)
         assert answer.id == self._asked
-        feasible: int = answer.response.feasible
+        feasible: int = answer.evaluate.feasible_node_count
         return feasible
 
     def end(self) -> None:
@@ -57,7 +57,7 @@ def peer(server: Any) -> Iterator[Peer]:
 def test_an_idle_conversation_keeps_its_place(server, peer):
     idle = Conversation(peer)
     assert idle.ask() == 1
-    silent = peer.silent_call("/topospread.v1.SpreadEngine/EvaluateStream")
+    silent = peer.silent_call("/topospread.v1.DecisionService/StreamEvaluatePods")
     until(lambda: server._pools.streams.silent(time.monotonic()), "both threads are taken")
     with pytest.raises(grpc.RpcError) as refused:
         Conversation(peer).ask()

@@ -18,7 +18,8 @@ from topospread.transports.grpc.direct import DirectCalls
 from topospread.transports.grpc.direct_call import DirectCall
 from topospread.transports.grpc.executor import BoundedExecutor
 from topospread.transports.grpc.pool import lend_place
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as pb
 from topospread_proto.v1.common_pb2 import NodeSelection
 
 CODE = grpc.StatusCode
@@ -28,15 +29,32 @@ def questions() -> list[tuple[str, Any]]:
     """One of each method that takes this way, good and bad."""
     incoming = evaluate_request().pod
     return [
-        ("PreFilter", pb.PreFilterRequest(pod=incoming, with_counts=True)),
+        (
+            "PreFilter",
+            pb.PreFilterRequest(pod=incoming, with_counts=True),
+        ),
         ("Filter", pb.FilterRequest(pod=incoming)),
         ("Score", pb.ScoreRequest(pod=incoming)),
-        ("Evaluate", pb.EvaluateRequest(pod=incoming)),
-        ("BatchEvaluate", pb.BatchEvaluateRequest(pods=[incoming, pod("web-9", "b1").pod])),
-        ("Evaluate", pb.EvaluateRequest()),
-        ("Evaluate", pb.EvaluateRequest(pod=incoming, cluster="nowhere")),
+        ("EvaluatePod", pb.EvaluatePodRequest(pod=incoming)),
+        (
+            "BatchEvaluatePods",
+            pb.BatchEvaluatePodsRequest(
+                pods=[incoming, common_pb2.PodSource(object=pod("web-9", "b1").pod)]
+            ),
+        ),
+        ("EvaluatePod", pb.EvaluatePodRequest()),
+        (
+            "EvaluatePod",
+            pb.EvaluatePodRequest(pod=incoming, cluster="nowhere"),
+        ),
         ("Filter", pb.FilterRequest(cycle="unknown")),
-        ("Score", pb.ScoreRequest(pod=incoming, nodes=NodeSelection(names=["nowhere"]))),
+        (
+            "Score",
+            pb.ScoreRequest(
+                pod=incoming,
+                candidates=NodeSelection(names=common_pb2.NodeNames(names=["nowhere"])),
+            ),
+        ),
     ]
 
 
@@ -46,11 +64,9 @@ def answered(running, name: str, request: Any) -> Any:
         answer = getattr(running.peer.engine, name)(request, timeout=PATIENCE)
     except grpc.RpcError as failed:
         return failed.code(), failed.details()
-    for field in ("revision", "cycle", "node_table"):
+    for field in ("meta", "cycle", "node_table_id"):
         if field in answer.DESCRIPTOR.fields_by_name:
             answer.ClearField(field)
-    for result in answer.results if name == "BatchEvaluate" else ():
-        result.response.ClearField("revision")
     return answer
 
 
@@ -81,15 +97,15 @@ def held(monkeypatch):
         assert go_on.wait(PATIENCE)
         return evaluate_batch(*arguments)
 
-    monkeypatch.setattr("topospread.transports.grpc.spread_engine.evaluate_batch", patient)
+    monkeypatch.setattr("topospread.transports.grpc.decision.evaluate_batch", patient)
     yield go_on
     go_on.set()
 
 
 def long_call(running) -> grpc.Future:
     """A call that keeps the only thread busy."""
-    request = pb.BatchEvaluateRequest(pods=[evaluate_request().pod])
-    call: grpc.Future = running.peer.engine.BatchEvaluate.future(request, timeout=PATIENCE)
+    request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
+    call: grpc.Future = running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE)
     until(lambda: running.server._pools.decisions.busy == 1, "it is carried out")
     return call
 
@@ -98,11 +114,11 @@ def test_a_long_call_holds_up_no_other(run, held):
     running = run(decision_threads=1)
     long = long_call(running)
     for _ in range(3):
-        assert running.peer.evaluate().feasible == 1
+        assert running.peer.evaluate().feasible_node_count == 1
     assert not long.done()
     held.set()
     assert len(long.result(PATIENCE).results) == 1
-    assert running.peer.evaluate().feasible == 1
+    assert running.peer.evaluate().feasible_node_count == 1
 
 
 def test_a_call_under_way_is_answered_before_its_server_ends(run, held):
@@ -121,7 +137,7 @@ def test_of_too_many_callers_that_say_nothing_the_longest_silent_goes(run, monke
     monkeypatch.setattr(direct, "MAX_SILENT", 3)
     running = run()
     awaited = running.server._pools.decisions.awaited
-    method = "/topospread.v1.SpreadEngine/Evaluate"
+    method = "/topospread.v1.DecisionService/EvaluatePod"
     calls = [running.peer.silent_call(method) for _ in range(3)]
     until(lambda: len(awaited) == 3, "they are taken")
     longest = next(iter(awaited))
@@ -129,7 +145,7 @@ def test_of_too_many_callers_that_say_nothing_the_longest_silent_goes(run, monke
     until(lambda: longest not in awaited, "one gives way")
     until(lambda: sum(call.done() for call in calls) == 1, "its caller is told")
     assert [call.code() for call in calls if call.done()] == [CODE.CANCELLED]
-    assert running.peer.evaluate().feasible == 1
+    assert running.peer.evaluate().feasible_node_count == 1
     for call in calls:
         call.cancel()
 
@@ -144,11 +160,11 @@ def test_what_goes_wrong_in_one_call_ends_no_thread(run, monkeypatch, caplog):
 
     with monkeypatch.context() as patched:
         patched.setattr(DirectCall, "answer", broken)
-        call = running.peer.engine.Evaluate.future(evaluate_request(), timeout=PATIENCE)
+        call = running.peer.engine.EvaluatePod.future(evaluate_request(), timeout=PATIENCE)
         assert ended.wait(PATIENCE)
         # Nobody holds the call any more, so gRPC ends it.
         until(call.done, "the caller is told")
-    assert running.peer.evaluate().feasible == 1
+    assert running.peer.evaluate().feasible_node_count == 1
     assert "a call was dropped" in caplog.text
 
 
@@ -161,7 +177,7 @@ def test_calls_whose_messages_come_all_at_once_stand_in_a_bounded_line(run):
         assert said.wait(PATIENCE)
         yield evaluate_request().SerializeToString()
 
-    method: Any = running.peer.channel.stream_unary("/topospread.v1.SpreadEngine/Evaluate")
+    method: Any = running.peer.channel.stream_unary("/topospread.v1.DecisionService/EvaluatePod")
     with decisions.paused():
         calls = [method.future(late(), timeout=PATIENCE) for _ in range(5)]
         until(lambda: len(decisions.awaited) == 5, "their headers are there")
@@ -180,7 +196,7 @@ def test_a_server_ends_beside_callers_that_say_nothing():
     for _ in range(3):
         with served(grace="0s") as server, Peer(server.address) as peer:
             for _ in range(40):
-                peer.silent_call("/topospread.v1.SpreadEngine/Evaluate")
+                peer.silent_call("/topospread.v1.DecisionService/EvaluatePod")
             decisions = server._pools.decisions
             assert isinstance(decisions, DirectCalls)
             until(partial(_awaits, decisions, 40), "all are there")
@@ -198,11 +214,11 @@ def test_a_call_that_outlives_its_server_ends_nothing(run, monkeypatch):
         ended.set()
         return evaluate_batch(*arguments)
 
-    monkeypatch.setattr("topospread.transports.grpc.spread_engine.evaluate_batch", patient)
+    monkeypatch.setattr("topospread.transports.grpc.decision.evaluate_batch", patient)
     monkeypatch.setattr(pool, "JOIN_SECONDS", 0.0)
     running = run(grace="0s")
-    request = pb.BatchEvaluateRequest(pods=[evaluate_request().pod])
-    call = running.peer.engine.BatchEvaluate.future(request, timeout=PATIENCE)
+    request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
+    call = running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE)
     decisions = running.server._pools.decisions
     until(lambda: decisions.waiting == 1, "it waits")
     running.server.stop()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topospread.transports.grpc.encode import packed
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.v1 import decision_service_pb2 as pb
 
 RAW = pb.ScoreResponse.RAW_FIELD_NUMBER
 

@@ -71,4 +71,4 @@ def test_a_service_that_is_not_there():
         watch = stub(peer).Watch(asked("no.Service"), timeout=PATIENCE)
         assert next(watch).status == STATUS.SERVICE_UNKNOWN
         watch.cancel()
-        assert next(stub(peer).Watch(asked("topospread.v1.Feed"))).status == STATUS.SERVING
+        assert next(stub(peer).Watch(asked("topospread.v1.LeaseService"))).status == STATUS.SERVING

@@ -13,15 +13,21 @@ from hypothesis import strategies as st
 from tests.servers import PATIENCE, Peer, evaluate_request, pod, replacement, served, two_zones
 from tests.telemetry.expositions import samples
 from topospread_proto.v1 import (
-    cluster_state_pb2,
+    cluster_state_service_pb2,
     common_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    decision_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
 )
+from topospread_proto.v1.cluster_state_service_pb2 import DeleteClusterRequest
 
 CODE = grpc.StatusCode
-FILES = (spread_engine_pb2, cluster_state_pb2, placement_pb2, planner_pb2)
+FILES = (
+    decision_service_pb2,
+    cluster_state_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+)
 METHODS = [
     (service.full_name, method.name)
     for file in FILES
@@ -76,10 +82,10 @@ def test_bytes_that_are_no_message_are_an_invalid_argument(peer, service, name, 
 @pytest.mark.parametrize(("service", "name"), OFFERED)
 def test_a_call_without_a_message_is_an_invalid_argument(peer, service, name):
     call = ended(peer, service, name)
-    if name in {"ServerReflectionInfo", "EvaluateStream"}:
+    if name in {"ServerReflectionInfo", "StreamEvaluatePods"}:
         # No questions, no answers.
         assert call.code() is CODE.OK
-    elif name == "Replace":
+    elif name == "ReplaceObjects":
         assert call.code() is CODE.ABORTED
         assert "without a commit" in call.details()
     else:
@@ -88,16 +94,16 @@ def test_a_call_without_a_message_is_an_invalid_argument(peer, service, name):
 
 
 def test_a_stream_that_turns_into_garbage_changes_nothing(peer):
-    start, batch, commit = replacement(pod("new", "a1"), kind=cluster_state_pb2.KIND_POD)
+    start, batch, commit = replacement(pod("new", "a1"), kind=common_pb2.KIND_POD)
     raws = (
         start.SerializeToString(),
         batch.SerializeToString(),
         b"\xff",
         commit.SerializeToString(),
     )
-    call = ended(peer, "topospread.v1.ClusterState", "Replace", *raws)
+    call = ended(peer, "topospread.v1.ClusterStateService", "ReplaceObjects", *raws)
     assert call.code() is CODE.INVALID_ARGUMENT
-    assert peer.evaluate().feasible == 1
+    assert peer.evaluate().feasible_node_count == 1
 
 
 @pytest.mark.parametrize(("service", "name"), OFFERED)
@@ -110,7 +116,7 @@ def test_a_message_that_is_too_large_is_refused_with_the_limit(peer, service, na
 
 
 @pytest.mark.parametrize(
-    "path", ["topospread.v1.SpreadEngine/Nothing", "topospread.v1.Nothing/Evaluate", "a/b/c"]
+    "path", ["topospread.v1.DecisionService/Nothing", "topospread.v1.Nothing/EvaluatePod", "a/b/c"]
 )
 def test_an_unknown_method_is_unimplemented(peer, path):
     service, _, name = path.partition("/")
@@ -122,11 +128,12 @@ def test_only_what_is_offered_is_shown(peer):
     request = reflection_pb2.ServerReflectionRequest(list_services="")
     answers = stub.ServerReflectionInfo(iter([request]), timeout=PATIENCE)
     assert {service.name for service in next(iter(answers)).list_services_response.service} == {
-        "topospread.v1.SpreadEngine",
-        "topospread.v1.ClusterState",
-        "topospread.v1.Placement",
-        "topospread.v1.Planner",
-        "topospread.v1.Feed",
+        "topospread.v1.DecisionService",
+        "topospread.v1.ClusterStateService",
+        "topospread.v1.PlacementService",
+        "topospread.v1.PlannerService",
+        "topospread.v1.LeaseService",
+        "topospread.v1.ServerService",
         "grpcplugin.Expander",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
@@ -138,7 +145,7 @@ def test_only_what_is_offered_is_shown(peer):
 )
 def test_a_broken_traceparent_begins_a_trace_of_its_own(peer, traceparent):
     request = evaluate_request()
-    _, call = peer.engine.Evaluate.with_call(
+    _, call = peer.engine.EvaluatePod.with_call(
         request, timeout=PATIENCE, metadata=(("traceparent", traceparent),)
     )
     answered = dict(call.trailing_metadata())["traceparent"]
@@ -148,7 +155,10 @@ def test_a_broken_traceparent_begins_a_trace_of_its_own(peer, traceparent):
 
 def test_a_traceparent_given_twice_is_no_harm(peer):
     twice = (("traceparent", "00-" + "a" * 32 + "-" + "b" * 16 + "-00"),) * 2
-    assert peer.engine.Evaluate(evaluate_request(), timeout=PATIENCE, metadata=twice).nodes == 3
+    assert (
+        peer.engine.EvaluatePod(evaluate_request(), timeout=PATIENCE, metadata=twice).node_count
+        == 3
+    )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -172,16 +182,19 @@ def test_nothing_of_this_was_our_fault(peer, server):
         if name == "topospread_calls_total"
     }
     assert not codes & {"INTERNAL", "UNKNOWN", "DATA_LOSS"}
+    # What is meant for one method may be read as a write by another.
+    peer.state.DeleteCluster(DeleteClusterRequest(cluster="default"), timeout=PATIENCE)
     peer.apply(*two_zones())
-    assert peer.evaluate().nodes == 3
+    assert peer.evaluate().node_count == 3
 
 
-@pytest.mark.parametrize("method", ["Filter", "Score", "Evaluate"])
+@pytest.mark.parametrize("method", ["Filter", "Score", "EvaluatePod"])
 def test_ten_thousand_candidates_most_of_them_unknown(peer: Peer, method: str):
     """Each is judged, or refused with an error that names a few; the next caller is served."""
     names = [*(f"no-such-node-{number}" for number in range(9998)), "a1", "b1"]
-    request = getattr(spread_engine_pb2, f"{method}Request")(
-        pod=evaluate_request().pod, nodes=common_pb2.NodeSelection(names=names)
+    request = getattr(decision_service_pb2, f"{method}Request")(
+        pod=evaluate_request().pod,
+        candidates=common_pb2.NodeSelection(names=common_pb2.NodeNames(names=names)),
     )
     call = getattr(peer.engine, method)
     if method == "Score":
@@ -194,10 +207,12 @@ def test_ten_thousand_candidates_most_of_them_unknown(peer: Peer, method: str):
     elif method == "Filter":
         answer = call(request)
         unknown = [
-            v for v in answer.verdicts if answer.verdict_table[v].code == common_pb2.CODE_ERROR
+            v
+            for v in answer.verdicts
+            if answer.verdict_table[v].code == common_pb2.VERDICT_CODE_ERROR
         ]
         assert len(answer.verdicts) == len(names)
         assert len(unknown) == len(names) - 2
     else:
-        assert call(request).nodes == len(names)
-    assert peer.engine.Evaluate(evaluate_request()).nodes
+        assert call(request).node_count == len(names)
+    assert peer.engine.EvaluatePod(evaluate_request()).node_count

@@ -12,12 +12,13 @@ from tests.redis_server import RedisProcess, default_redis_binary
 from tests.servers import PATIENCE, node, pod, two_zones, until
 from topospread.service.read import PAGE_BYTES, Reads
 from topospread.transports.grpc.frame import LARGE_ANSWERS, LARGE_WAITING
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2
 
 CLIENTS_TAKE = 4 << 20
 """Bytes of a message, unless a client is told otherwise."""
 
-EVERYTHING = pb.ListRequest(kind=pb.KIND_POD, page_size=5000)
+EVERYTHING = pb.ListObjectsRequest(kind=common_pb2.KIND_POD, page_size=5000)
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -42,8 +43,8 @@ def test_a_page_of_large_objects_ends_before_it_is_too_large(run, store):
     pages: list[list[str]] = []
     token = ""
     while not pages or token:
-        request = pb.ListRequest(kind=pb.KIND_POD, page_size=5000, page_token=token)
-        page = peer.state.List(request, timeout=PATIENCE)
+        request = pb.ListObjectsRequest(kind=common_pb2.KIND_POD, page_size=5000, page_token=token)
+        page = peer.state.ListObjects(request, timeout=PATIENCE)
         pages.append([found.pod.metadata.name for found in page.objects])
         assert page.ByteSize() < CLIENTS_TAKE
         token = page.next_page_token
@@ -87,7 +88,7 @@ def test_few_lists_are_made_at_once_and_hold_up_nobody(run, monkeypatch):
     # More threads than turns: only the turns keep the others waiting.
     running = run(state_threads=16)
     peer = running.peer
-    lists = [peer.state.List.future(EVERYTHING, timeout=PATIENCE) for _ in range(12)]
+    lists = [peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE) for _ in range(12)]
     until(lambda: slow.under_way == LARGE_ANSWERS, "the first are under way")
     for number in range(5):
         peer.apply(node(f"more-{number}", "a"))
@@ -103,7 +104,7 @@ def test_more_lists_than_may_wait_are_refused(run, monkeypatch):
     slow = Slow(monkeypatch)
     peer = run(state_threads=16).peer
     many = LARGE_ANSWERS + LARGE_WAITING + 6
-    lists = [peer.state.List.future(EVERYTHING, timeout=PATIENCE) for _ in range(many)]
+    lists = [peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE) for _ in range(many)]
     until(lambda: sum(one.done() for one in lists) == 6, "some are refused")
     # There still are threads for others.
     peer.apply(*two_zones())
@@ -117,9 +118,11 @@ def test_a_list_whose_caller_has_gone_waits_no_more(run, monkeypatch):
     slow = Slow(monkeypatch)
     running = run(state_threads=16)
     peer = running.peer
-    begun = [peer.state.List.future(EVERYTHING, timeout=PATIENCE) for _ in range(LARGE_ANSWERS)]
+    begun = [
+        peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE) for _ in range(LARGE_ANSWERS)
+    ]
     until(lambda: slow.under_way == LARGE_ANSWERS, "all turns are taken")
-    waiting = peer.state.List.future(EVERYTHING, timeout=PATIENCE)
+    waiting = peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE)
     pool = running.server._pools.state
     until(lambda: pool.busy == LARGE_ANSWERS + 1, "another one waits")
     waiting.cancel()

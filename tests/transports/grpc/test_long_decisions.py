@@ -10,7 +10,7 @@ import pytest
 from tests.servers import PATIENCE, evaluate_request, until
 from topospread.checkpoints import LONG, checkpoint
 from topospread.service.evaluate import evaluate_batch
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.v1 import decision_service_pb2 as pb
 
 MANY = 12
 
@@ -32,14 +32,14 @@ def test_a_short_decision_waits_for_no_long_one(run, monkeypatch, direct):
             time.sleep(0.001)
         return evaluate_batch(engine, ask, pods, *more)
 
-    monkeypatch.setattr("topospread.transports.grpc.spread_engine.evaluate_batch", slow)
-    request = pb.BatchEvaluateRequest(pods=[evaluate_request().pod])
+    monkeypatch.setattr("topospread.transports.grpc.decision.evaluate_batch", slow)
+    request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
     futures = [
-        running.peer.engine.BatchEvaluate.future(request, timeout=PATIENCE) for _ in range(MANY)
+        running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE) for _ in range(MANY)
     ]
     try:
         until(lambda: len(begun) == MANY, "all are begun")
-        assert running.peer.engine.Evaluate(evaluate_request(), timeout=PATIENCE).nodes
+        assert running.peer.evaluate().node_count
         assert len(long) == 1
     finally:
         end.set()

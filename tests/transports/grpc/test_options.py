@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from topospread.transports.grpc import server
-from topospread_client.connection import Connection, Tls
+from topospread_client import Connection, Tls
 
 OF_SERVER = server.ServerOptions(1, 1, max_connection_age=1.0)
 OF_CLIENT = Connection("localhost:1", Tls(server_name="other"))

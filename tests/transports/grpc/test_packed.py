@@ -12,29 +12,30 @@ from grpc_health.v1 import health_pb2
 
 from tests.servers import PATIENCE, Peer, evaluate_request, node, served, two_zones
 from topospread.errors import InvalidRequest, LimitExceeded
-from topospread.transports.grpc.packing import plain
+from topospread.generated.internal.v1 import frames_pb2
+from topospread.transports.grpc.packing import Limit, plain
 from topospread_proto.v1 import (
-    cluster_state_pb2,
-    feed_pb2,
-    frames_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    cluster_state_service_pb2,
+    decision_service_pb2,
+    lease_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
 )
 
 CODE = grpc.StatusCode
 MIB = 1 << 20
 MODULES = (
-    cluster_state_pb2,
-    feed_pb2,
+    cluster_state_service_pb2,
+    lease_service_pb2,
     frames_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    decision_service_pb2,
 )
-EVALUATE = "/topospread.v1.SpreadEngine/Evaluate"
+EVALUATE = "/topospread.v1.DecisionService/EvaluatePod"
+EXPLAIN = "/topospread.v1.DecisionService/ExplainPod"
 CHECK = "/grpc.health.v1.Health/Check"
-BATCH = "/topospread.v1.SpreadEngine/BatchEvaluate"
+BATCH = "/topospread.v1.DecisionService/BatchEvaluatePods"
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["direct", "grpcio"])
@@ -73,20 +74,27 @@ def called(channel: grpc.Channel, method: str, raw: bytes) -> Any:
 
 def test_a_compressed_question_is_answered(packing):
     raw = called(packing, EVALUATE, padded(evaluate_request(), 10_000))
-    assert spread_engine_pb2.EvaluateResponse.FromString(raw).feasible == 1
+    assert decision_service_pb2.EvaluatePodResponse.FromString(raw).feasible_node_count == 1
 
 
 def test_a_compressed_question_on_a_stream_is_answered(packing):
-    ask: Any = packing.stream_stream("/topospread.v1.SpreadEngine/EvaluateStream")
-    asked = spread_engine_pb2.EvaluateStreamRequest(request=evaluate_request())
+    ask: Any = packing.stream_stream("/topospread.v1.DecisionService/StreamEvaluatePods")
+    asked = decision_service_pb2.StreamEvaluatePodsRequest(evaluate=evaluate_request())
     (raw,) = ask(iter([padded(asked, 10_000)]), timeout=PATIENCE)
-    assert spread_engine_pb2.EvaluateStreamResponse.FromString(raw).response.feasible == 1
+    assert (
+        decision_service_pb2.StreamEvaluatePodsResponse.FromString(raw).evaluate.feasible_node_count
+        == 1
+    )
 
 
 def test_a_compressed_write_is_written(packing):
-    request = cluster_state_pb2.ApplyRequest(objects=[node(f"n{i}", "a") for i in range(100)])
-    raw = called(packing, "/topospread.v1.ClusterState/Apply", request.SerializeToString())
-    assert len(cluster_state_pb2.ApplyResponse.FromString(raw).results) == 100
+    request = cluster_state_service_pb2.ApplyObjectsRequest(
+        objects=[node(f"n{i}", "a") for i in range(100)]
+    )
+    raw = called(
+        packing, "/topospread.v1.ClusterStateService/ApplyObjects", request.SerializeToString()
+    )
+    assert len(cluster_state_service_pb2.ApplyObjectsResponse.FromString(raw).results) == 100
 
 
 def test_a_compressed_health_check_is_answered(packing):
@@ -99,12 +107,20 @@ def test_a_question_about_one_pod_is_bounded(server, compression):
     with grpc.insecure_channel(server.address, compression=compression) as channel:
         error = called(channel, EVALUATE, padded(evaluate_request(), 4 * MIB))
         assert error.code() is CODE.RESOURCE_EXHAUSTED
-        assert error.details() == f"the request is larger than {4 * MIB} bytes"
+        assert (
+            error.details() == f"the request is larger than {4 * MIB} bytes (--max-decision-bytes)"
+        )
         raw = called(channel, EVALUATE, padded(evaluate_request(), 3 * MIB))
-        assert spread_engine_pb2.EvaluateResponse.FromString(raw).feasible == 1
-        batch = spread_engine_pb2.BatchEvaluateRequest(pods=[evaluate_request().pod])
+        assert decision_service_pb2.EvaluatePodResponse.FromString(raw).feasible_node_count == 1
+        explain = decision_service_pb2.ExplainPodRequest(pod=evaluate_request().pod)
+        error = called(channel, EXPLAIN, padded(explain, 4 * MIB))
+        assert error.code() is CODE.RESOURCE_EXHAUSTED
+        raw = called(channel, EXPLAIN, padded(explain, 3 * MIB))
+        explained = decision_service_pb2.ExplainPodResponse.FromString(raw).explanation
+        assert explained.feasible_node_count == 1
+        batch = decision_service_pb2.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
         raw = called(channel, BATCH, padded(batch, 12 * MIB))
-        assert spread_engine_pb2.BatchEvaluateResponse.FromString(raw).results
+        assert decision_service_pb2.BatchEvaluatePodsResponse.FromString(raw).results
 
 
 @pytest.mark.parametrize("compression", list(grpc.Compression), ids=lambda each: each.name)
@@ -117,22 +133,22 @@ def test_a_health_check_is_short(server, compression):
 def test_what_is_packed_is_unpacked_within_the_limit():
     content = bytes(1000)
     for packed in (gzip.compress(content), zlib.compress(content)):
-        assert plain(packed, 1000) == content
+        assert plain(packed, Limit(1000)) == content
         with pytest.raises(LimitExceeded, match="larger than 999 bytes"):
-            plain(packed, 999)
+            plain(packed, Limit(999))
     # gzip's own word for its size is not believed.
     lying = gzip.compress(content)[:-4] + b"\1\0\0\0"
     with pytest.raises((LimitExceeded, InvalidRequest)):
-        plain(lying, 999)
+        plain(lying, Limit(999))
 
 
 def test_what_is_packed_badly_is_an_invalid_request():
     packed = zlib.compress(bytes(1000))
     with pytest.raises(InvalidRequest, match="cut short"):
-        plain(packed[:-5], 1000)
+        plain(packed[:-5], Limit(1000))
     for packed in (gzip.compress(bytes(1000)), zlib.compress(bytes(1000))):
         with pytest.raises(InvalidRequest, match="broken"):
-            plain(packed[:12] + b"\xff" * 10 + packed[12:], 1000)
+            plain(packed[:12] + b"\xff" * 10 + packed[12:], Limit(1000))
 
 
 def test_no_request_begins_like_something_packed():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
 from tests.servers import PATIENCE, incoming
 from topospread.transports.grpc import simulating
-from topospread_client.client import Client
-from topospread_client.errors import DeadlineExceeded, LimitExceeded
+from topospread_client import pod_from_manifest
+from topospread_proto.v1.planner_service_pb2 import SimulateRequest
+from topospread_proto.v1.scenario_pb2 import PodsToPlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,39 +39,42 @@ class Brake:
         self._let_go.set()
 
 
+def request(replicas: int | None = None) -> SimulateRequest:
+    pods = PodsToPlace(replicas=replicas)
+    pods.pod.object.CopyFrom(pod_from_manifest(incoming()))
+    return SimulateRequest(pods=[pods])
+
+
 def test_a_long_simulation_holds_up_no_decision(run, monkeypatch: pytest.MonkeyPatch):
     brake = Brake()
     monkeypatch.setattr(simulating, "pause_between", brake)
     running = run(planner_threads="1", planner_queue="1")
-    with Client(running.server.address, timeout=PATIENCE) as client, ThreadPoolExecutor(1) as pool:
-        first = pool.submit(client.simulate, incoming())
-        assert brake.reached.acquire(timeout=PATIENCE)
-        _until_refused(client)
+    simulate = running.peer.planner.Simulate
+    first = simulate.future(request(), timeout=PATIENCE)
+    assert brake.reached.acquire(timeout=PATIENCE)
+    _until_refused(simulate)
 
-        assert running.peer.evaluate().feasible == 1
-        assert client.place(incoming()).node == "b1"
-        brake.let_go()
-        assert first.result(PATIENCE).placed == 1
+    assert running.peer.evaluate().feasible_node_count == 1
+    brake.let_go()
+    assert first.result(PATIENCE).placed_pod_count == 1
 
 
-def _until_refused(client: Client) -> None:
+def _until_refused(simulate: Any) -> None:
     """One call computes: the next stands in line and gives up, and one more finds no room."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        try:
-            client.simulate(incoming(), timeout=0.2)
-        except LimitExceeded:
+        code = simulate.future(request(), timeout=0.2).code()
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             return
-        except DeadlineExceeded:
-            continue
+        assert code is grpc.StatusCode.DEADLINE_EXCEEDED
     pytest.fail("the line has no bound")
 
 
 def test_a_simulation_ends_with_its_deadline(run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(simulating, "pause_between", lambda _: lambda: time.sleep(0.001))
     running = run(planner_threads="1", max_simulated_pods="100000")
-    with Client(running.server.address, timeout=PATIENCE) as client:
-        with pytest.raises(DeadlineExceeded):
-            client.simulate(incoming(), replicas=100_000, timeout=0.3)
-        # The only thread is free for others again.
-        assert client.simulate(incoming(), replicas=1).placed == 1
+    simulate = running.peer.planner.Simulate
+    late = simulate.future(request(100_000), timeout=0.3)
+    assert late.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    # The only thread is free for others again.
+    assert simulate(request(1), timeout=PATIENCE).placed_pod_count == 1

@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 
-from tests.servers import PATIENCE, Peer, node, pod, replacement, served, until
+from tests.errors.told import told
+from tests.servers import (
+    PATIENCE,
+    Peer,
+    node,
+    pod,
+    replacement,
+    served,
+    until,
+    violations,
+)
+from topospread.store.api import MAX_APPLY_BYTES, MAX_OBJECT_BYTES
 from topospread.transports.grpc.cluster_state import OBJECT_BYTES
-from topospread_client.errors import ReplaceIncomplete
-from topospread_client.status import error_of
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_client import ReplaceIncomplete
+from topospread_client._status import error_of
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
@@ -32,37 +44,37 @@ def peer() -> Iterator[Peer]:
 
 
 def names(peer: Peer) -> set[str]:
-    request = pb.ListRequest(kind=pb.KIND_NODE)
-    response = peer.state.List(request, timeout=PATIENCE)
+    request = pb.ListObjectsRequest(kind=common_pb2.KIND_NODE)
+    response = peer.state.ListObjects(request, timeout=PATIENCE)
     return {each.node.metadata.name for each in response.objects}
 
 
-def refused(peer: Peer, messages: Sequence[pb.ReplaceRequest]) -> Any:
-    """How a Replace fails; it must not have changed anything."""
+def refused(peer: Peer, messages: Sequence[pb.ReplaceObjectsRequest]) -> Any:
+    """How a ReplaceObjects fails; it must not have changed anything."""
     before = names(peer)
     with pytest.raises(grpc.RpcError) as failed:
-        peer.state.Replace(iter(messages), timeout=PATIENCE)
+        peer.state.ReplaceObjects(iter(messages), timeout=PATIENCE)
     assert names(peer) == before
     return failed.value
 
 
-def step(**one: Any) -> pb.ReplaceRequest:
-    return pb.ReplaceRequest(**one)
+def step(**one: Any) -> pb.ReplaceObjectsRequest:
+    return pb.ReplaceObjectsRequest(**one)
 
 
-START, BATCH, COMMIT = replacement(*OTHERS, kind=pb.KIND_NODE)
+START, BATCH, COMMIT = replacement(*OTHERS, kind=common_pb2.KIND_NODE)
 
 
 def test_a_list_takes_the_place_of_what_was_there(peer):
-    answer = peer.state.Replace(iter([START, BATCH, COMMIT]), timeout=PATIENCE)
-    assert (answer.created, answer.deleted) == (3, 5)
+    answer = peer.state.ReplaceObjects(iter([START, BATCH, COMMIT]), timeout=PATIENCE)
+    assert (answer.created_count, answer.deleted_count) == (3, 5)
     assert names(peer) == {"other-0", "other-1", "other-2"}
 
 
 def test_an_empty_list_is_a_start_and_a_commit(peer):
-    messages = replacement(kind=pb.KIND_NODE)
+    messages = replacement(kind=common_pb2.KIND_NODE)
     assert len(messages) == 2
-    assert peer.state.Replace(iter(messages), timeout=PATIENCE).deleted == 5
+    assert peer.state.ReplaceObjects(iter(messages), timeout=PATIENCE).deleted_count == 5
     assert names(peer) == set()
 
 
@@ -78,36 +90,36 @@ def test_a_list_without_its_commit_changes_nothing(peer, count):
     known = error_of(error)
     assert isinstance(known, ReplaceIncomplete)
     assert known.retry_after is not None
-    details = common_pb2.RpcStatus.FromString(
+    details = status_pb2.Status.FromString(
         dict(error.trailing_metadata())["grpc-status-details-bin"]
     )
-    info = common_pb2.ErrorInfo.FromString(details.details[0].value)
-    assert (info.reason, info.domain) == ("REPLACE_INCOMPLETE", "topospread")
+    info = error_details_pb2.ErrorInfo.FromString(details.details[0].value)
+    assert (info.reason, info.domain) == ("REPLACE_INCOMPLETE", "topospread.io")
 
 
 WRONG = {
-    "batch first": ([BATCH, START, COMMIT], "start: the first message"),
-    "commit first": ([COMMIT], "start: the first message"),
-    "two starts": ([START, START, BATCH, COMMIT], "start: only the first"),
-    "a late start": ([START, BATCH, START, COMMIT], "start: only the first"),
-    "nothing first": ([step(), START, BATCH, COMMIT], "start: the first message"),
-    "nothing between": ([START, step(), BATCH, COMMIT], "step: each message"),
+    "batch first": ([BATCH, START, COMMIT], "start: the first message must have it"),
+    "commit first": ([COMMIT], "start: the first message must have it"),
+    "two starts": ([START, START, BATCH, COMMIT], "start: only the first message may have it"),
+    "a late start": ([START, BATCH, START, COMMIT], "start: only the first message may have it"),
+    "nothing first": ([step(), START, BATCH, COMMIT], "start: the first message must have it"),
+    "nothing between": ([START, step(), BATCH, COMMIT], "batch: give a batch, or the commit"),
     "two commits": ([START, BATCH, COMMIT, COMMIT], "commit: it must be in the last message"),
     "a batch behind": ([START, COMMIT, BATCH], "commit: it must be in the last message"),
     "nothing behind": ([START, BATCH, COMMIT, step()], "commit: it must be in the last message"),
     "more said": (
         [START, BATCH, step(commit=pb.ReplaceCommit(object_count=4))],
-        "commit.objectCount: it says 4, but 3 objects have arrived",
+        "commit.objectCount: 3 objects have arrived: nothing was changed",
     ),
     "less said": (
         [START, BATCH, step(commit=pb.ReplaceCommit(object_count=2))],
-        "commit.objectCount: it says 2, but 3 objects have arrived",
+        "commit.objectCount: 3 objects have arrived: nothing was changed",
     ),
     "no number": (
         [START, BATCH, step(commit=pb.ReplaceCommit())],
-        "commit.objectCount: it says 0, but 3 objects have arrived",
+        "commit.objectCount: 3 objects have arrived: nothing was changed",
     ),
-    "a batch missing": ([START, COMMIT], "it says 3, but 0 objects have arrived"),
+    "a batch missing": ([START, COMMIT], "commit.objectCount: 0 objects have arrived"),
 }
 
 
@@ -118,15 +130,81 @@ def test_messages_that_are_no_list_are_refused(peer, messages, text):
     assert text in error.details()
 
 
+def wrong_second(field: str, value: str) -> list[pb.ReplaceObjectsRequest]:
+    """A list of two batches, of which the second one has an object that cannot be stored."""
+    objects = [node(f"listed-{number}", "a") for number in range(700)]
+    setattr(objects[650].node.metadata, field, value)
+    return replacement(*objects, kind=common_pb2.KIND_NODE)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "a/b"), ("name", ""), ("resource_version", "abc"), ("uid", "no uid")],
+)
+def test_nothing_is_written_of_a_list_with_an_object_that_cannot_be(peer, field, value):
+    error = refused(peer, wrong_second(field, value))
+    assert error.code() is CODE.INVALID_ARGUMENT
+    (wrong,) = violations(error)
+    camel = {"resource_version": "resourceVersion"}.get(field, field)
+    assert wrong.field == f"batch.objects[150].node.metadata.{camel}"
+    assert wrong.description.endswith("(batch 2)")
+
+
+def test_nothing_is_written_of_a_list_with_an_object_that_is_too_large(peer):
+    objects = [node(f"listed-{number}", "a") for number in range(501)]
+    objects[500].node.metadata.labels["large"] = "x" * MAX_OBJECT_BYTES
+    error = refused(peer, replacement(*objects, kind=common_pb2.KIND_NODE))
+    assert error.code() is CODE.RESOURCE_EXHAUSTED
+    quota = told(error).details["QuotaFailure"].violations[0]
+    assert quota.subject == "batch.objects[0].node"
+    assert quota.quota_value == MAX_OBJECT_BYTES
+
+
+@pytest.mark.parametrize(
+    ("second", "field", "text"),
+    [
+        ([node("x", "a"), OTHERS[1]], "batch.objects[1]", "node other-1 is given twice (batch 2)"),
+        ([pod("p", "n1")], "batch.objects[0]", "pod default/p is of another kind"),
+        ([node("x", "a"), pb.ClusterObject()], "batch.objects[1]", "(batch 2)"),
+    ],
+)
+def test_the_object_that_is_wrong_is_named(peer, second, field, text):
+    batch = step(batch=pb.ReplaceBatch(objects=second))
+    commit = step(commit=pb.ReplaceCommit(object_count=len(OTHERS) + len(second)))
+    (wrong,) = violations(refused(peer, [START, BATCH, batch, commit]))
+    assert wrong.field == field
+    assert text in wrong.description
+
+
+def test_a_list_of_large_objects_is_written_in_pieces(peer):
+    """Five hundred of them are more than the store takes at once."""
+
+    def large(number: int) -> pb.ClusterObject:
+        made = node(f"large-{number}", "b")
+        for label in range(500):
+            made.node.metadata.labels[f"label-{label:058}"] = "x" * 63
+        return made
+
+    objects = [large(number) for number in range(300)]
+    assert sum(each.ByteSize() for each in objects) > MAX_APPLY_BYTES
+    start, commit = replacement(kind=common_pb2.KIND_NODE)
+    commit.commit.object_count = len(objects)
+    batches = [
+        step(batch=pb.ReplaceBatch(objects=objects[at : at + 50])) for at in range(0, 300, 50)
+    ]
+    answer = peer.state.ReplaceObjects(iter([start, *batches, commit]), timeout=PATIENCE)
+    assert (answer.created_count, answer.deleted_count) == (300, 5)
+
+
 def old_list() -> list[bytes]:
     """What clients sent before there was a commit: a header, then objects."""
-    begin = pb.ReplaceStart(kind=pb.KIND_NODE).SerializeToString()
+    begin = pb.ReplaceStart(kind=common_pb2.KIND_NODE).SerializeToString()
     one = OTHERS[0].SerializeToString()
     return [b"\x0a" + bytes([len(begin)]) + begin, b"\x12" + bytes([len(one)]) + one]
 
 
 def test_a_client_from_before_there_were_commits_is_refused(peer):
-    call: Any = peer.channel.stream_unary("/topospread.v1.ClusterState/Replace")
+    call: Any = peer.channel.stream_unary("/topospread.v1.ClusterStateService/ReplaceObjects")
     with pytest.raises(grpc.RpcError) as failed:
         call(iter(old_list()), timeout=PATIENCE)
     assert failed.value.code() is CODE.INVALID_ARGUMENT
@@ -141,38 +219,38 @@ def test_the_memory_of_lists_is_bounded_for_all_of_them_together():
         "objects: more than 1048576 bytes in calls at once (--max-replace-bytes): try again later"
     )
 
-    def slow() -> Iterator[pb.ReplaceRequest]:
-        start, batch, commit = replacement(*(named(i) for i in range(fit)), kind=pb.KIND_POD)
-        yield from (start, batch)
+    def slow() -> Iterator[pb.ReplaceObjectsRequest]:
+        *batches, commit = replacement(*(named(i) for i in range(fit)), kind=common_pb2.KIND_POD)
+        yield from batches
         release.wait(PATIENCE)
         yield commit
 
-    def named(number: int) -> pb.Object:
+    def named(number: int) -> pb.ClusterObject:
         made = pod(f"p{number}", "a1")
         made.pod.metadata.labels["long"] = "x" * 600
         return made
 
     with served(max_replace_bytes=most) as server, Peer(server.address) as peer:
         peer.apply(*NODES)
-        too_many = replacement(*(named(i) for i in range(fit * 2)), kind=pb.KIND_POD)
+        too_many = replacement(*(named(i) for i in range(fit * 2)), kind=common_pb2.KIND_POD)
         error = refused(peer, too_many)
         assert error.code() is CODE.RESOURCE_EXHAUSTED
         assert error.details() == (
             "objects: more than 1048576 bytes in one call (--max-replace-bytes)"
         )
         # What was refused keeps nothing any more; what is under way does.
-        first = peer.state.Replace.future(slow(), timeout=PATIENCE)
-        second = replacement(*(named(i) for i in range(fit)), kind=pb.KIND_POD, cluster="b")
+        first = peer.state.ReplaceObjects.future(slow(), timeout=PATIENCE)
+        second = replacement(*(named(i) for i in range(fit)), kind=common_pb2.KIND_POD, cluster="b")
 
         def crowded() -> bool:
             nonlocal first
             if first.done():  # a call of ours was there before it
-                first = peer.state.Replace.future(slow(), timeout=PATIENCE)
-            call = peer.state.Replace.future(iter(second), timeout=PATIENCE)
+                first = peer.state.ReplaceObjects.future(slow(), timeout=PATIENCE)
+            call = peer.state.ReplaceObjects.future(iter(second), timeout=PATIENCE)
             return call.details() == together
 
         until(crowded, "the batch of the first one has arrived")
         release.set()
-        assert first.result().created == fit
-        answer = peer.state.Replace(iter(second), timeout=PATIENCE)
-        assert answer.created + answer.unchanged == fit
+        assert first.result().created_count == fit
+        answer = peer.state.ReplaceObjects(iter(second), timeout=PATIENCE)
+        assert answer.created_count + answer.unchanged_count == fit

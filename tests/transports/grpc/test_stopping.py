@@ -24,9 +24,7 @@ from tests.servers import (
     two_zones,
     until,
 )
-from topospread_client.client import Client
-from topospread_client.connection import Connection
-from topospread_client.errors import TopospreadClientError
+from topospread_client import Client, Connection, TopospreadClientError
 
 CODE = grpc.StatusCode
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -43,12 +41,12 @@ def test_calls_that_run_or_stand_in_line_are_answered():
     with served(decision_threads=1) as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         with server._pools.decisions.paused():
-            calls = [peer.engine.Evaluate.future(evaluate_request()) for _ in range(30)]
+            calls = [peer.engine.EvaluatePod.future(evaluate_request()) for _ in range(30)]
             until(lambda: server._pools.decisions.arrived == 30, "they stand in line")
             stopping = in_thread(server.stop)
             until(lambda: server.ready() == (False, ("stopping",)), "it stops")
         stopping.join(PATIENCE)
-        assert [call.result(PATIENCE).feasible for call in calls] == [1] * 30
+        assert [call.result(PATIENCE).feasible_node_count for call in calls] == [1] * 30
         with pytest.raises(grpc.RpcError) as refused:
             peer.evaluate()
         assert refused.value.code() is CODE.UNAVAILABLE
@@ -57,15 +55,15 @@ def test_calls_that_run_or_stand_in_line_are_answered():
 def test_a_call_that_waits_may_use_the_grace_time(news):
     with served(grace="10m") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
         news.clear()
         later = at_least(peer.apply(pod("web-3", "b1")))
-        call = peer.engine.Evaluate.future(evaluate_request(consistency=later), timeout=PATIENCE)
+        call = peer.engine.EvaluatePod.future(evaluate_request(consistency=later), timeout=PATIENCE)
         until(lambda: server._pools.decisions.waiting == 1, "it waits")
         stopping = in_thread(server.stop)
         until(lambda: server.ready() == (False, ("stopping",)), "it stops")
         news.set()
-        assert call.result(PATIENCE).feasible == 3
+        assert call.result(PATIENCE).feasible_node_count == 3
         stopping.join(PATIENCE)
         assert not stopping.is_alive()
 
@@ -73,10 +71,10 @@ def test_a_call_that_waits_may_use_the_grace_time(news):
 def test_a_call_that_waits_for_longer_is_cancelled(news):
     with served(grace="0s") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
         news.clear()
         later = at_least(peer.apply(pod("web-3", "b1")))
-        call = peer.engine.Evaluate.future(evaluate_request(consistency=later), timeout=PATIENCE)
+        call = peer.engine.EvaluatePod.future(evaluate_request(consistency=later), timeout=PATIENCE)
         until(lambda: server._pools.decisions.waiting == 1, "it waits")
         server.stop()
         assert call.code() in (CODE.CANCELLED, CODE.UNAVAILABLE)
@@ -85,10 +83,10 @@ def test_a_call_that_waits_for_longer_is_cancelled(news):
 def test_told_twice_it_does_not_wait(news):
     with served(grace="10m") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
-        assert peer.evaluate().feasible == 1
+        assert peer.evaluate().feasible_node_count == 1
         news.clear()
         later = at_least(peer.apply(pod("web-3", "b1")))
-        call = peer.engine.Evaluate.future(evaluate_request(consistency=later))
+        call = peer.engine.EvaluatePod.future(evaluate_request(consistency=later))
         until(lambda: server._pools.decisions.waiting == 1, "it waits")
         stopping = in_thread(server.stop)
         until(lambda: server.ready() == (False, ("stopping",)), "it stops")
@@ -119,7 +117,7 @@ def test_callers_with_the_clients_retry_policy_lose_no_call(tmp_path):
         with Client(Connection(address, insecure=True), timeout=PATIENCE) as client:
             while not over.is_set():
                 try:
-                    assert client.evaluate(incoming()).feasible == 1
+                    assert client.evaluate_pod(incoming()).feasible_node_count == 1
                     ended["answered"] += 1
                 except TopospreadClientError as error:
                     ended[repr(error)] += 1

@@ -1,4 +1,4 @@
-"""EvaluateStream on the wire: what one question does to the next, and one stream to the others."""
+"""StreamEvaluatePods on the wire: what a question does to the next, and a stream to the others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import ErrorInfo, QuotaFailure
+from google.rpc.status_pb2 import Status
 
 from tests.servers import (
     PATIENCE,
@@ -22,38 +24,41 @@ from tests.servers import (
     until,
 )
 from tests.telemetry.expositions import samples, value
-from topospread_client.manifests import pod_from_manifest
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
-from topospread_proto.v1.common_pb2 import PodReference, RpcStatus
+from topospread_client import pod_from_manifest
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
+from topospread_proto.v1.common_pb2 import PodReference
 
 CODE = grpc.StatusCode
-STREAM = "SpreadEngine/EvaluateStream"
-PATH = "/topospread.v1.SpreadEngine/EvaluateStream"
+STREAM = "DecisionService/StreamEvaluatePods"
+PATH = "/topospread.v1.DecisionService/StreamEvaluatePods"
 
 
 class Stream:
     """An open stream; questions are asked when the test says so."""
 
-    def __init__(self, peer: Peer, timeout: float | None = PATIENCE) -> None:
+    def __init__(self, peer: Peer, timeout: float | None = PATIENCE, **more: Any) -> None:
         self._numbers = iter(range(1, 1_000_000))
         self._questions: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         method: Any = peer.channel.stream_stream(
-            PATH, response_deserializer=engine_pb.EvaluateStreamResponse.FromString
+            PATH, response_deserializer=engine_pb.StreamEvaluatePodsResponse.FromString
         )
-        self.call = method(iter(self._questions.get, None), timeout=timeout)
+        self.call = method(iter(self._questions.get, None), timeout=timeout, **more)
         self.call.add_callback(lambda: self._questions.put(None))
 
     def send(self, raw: bytes) -> None:
         self._questions.put(raw)
 
-    def ask(self, request: engine_pb.EvaluateRequest | None = None) -> int:
+    def ask(self, request: engine_pb.EvaluatePodRequest | None = None) -> int:
         """Ask, by default about the usual pod; returns the question's number."""
         number = next(self._numbers)
-        frame = engine_pb.EvaluateStreamRequest(id=number, request=request or evaluate_request())
+        frame = engine_pb.StreamEvaluatePodsRequest(
+            id=number, evaluate=request or evaluate_request()
+        )
         self.send(frame.SerializeToString())
         return number
 
-    def answer(self, request: engine_pb.EvaluateRequest | None = None) -> Any:
+    def answer(self, request: engine_pb.EvaluatePodRequest | None = None) -> Any:
         """Ask and wait for the answer."""
         number = self.ask(request)
         answer = next(self.call)
@@ -80,25 +85,32 @@ def running(run):
 REQUESTS = {
     "plain": evaluate_request(),
     "some of the best": evaluate_request(top_k=2),
-    "none fits": engine_pb.EvaluateRequest(
-        pod=pod_from_manifest(incoming(topologyKey="nobody-has-it"))
+    "none fits": engine_pb.EvaluatePodRequest(
+        pod=common_pb2.PodSource(object=pod_from_manifest(incoming(topologyKey="nobody-has-it")))
     ),
-    "by name": engine_pb.EvaluateRequest(pod_ref=PodReference(namespace="default", name="web-0")),
-    "no pod": engine_pb.EvaluateRequest(),
+    "by name": engine_pb.EvaluatePodRequest(
+        pod=common_pb2.PodSource(ref=PodReference(namespace="default", name="web-0"))
+    ),
+    "no pod": engine_pb.EvaluatePodRequest(),
     "unknown cluster": evaluate_request(cluster="nobody-wrote-it"),
-    "unknown pod": engine_pb.EvaluateRequest(pod_ref=PodReference(name="nobody")),
+    "unknown pod": engine_pb.EvaluatePodRequest(
+        pod=common_pb2.PodSource(ref=PodReference(name="nobody"))
+    ),
     "too many best": evaluate_request(top_k=1001),
-    "what no API server takes": engine_pb.EvaluateRequest(
-        pod=pod_from_manifest(incoming(maxSkew=0)), validate=True
+    "what no API server takes": engine_pb.EvaluatePodRequest(
+        pod=common_pb2.PodSource(object=pod_from_manifest(incoming(maxSkew=0))),
+        validation=common_pb2.CONSTRAINT_VALIDATION_STRICT,
     ),
     "an odd revision": evaluate_request(consistency=at_least("nowhere")),
 }
 
 
-def too_many_constraints() -> engine_pb.EvaluateRequest:
+def too_many_constraints() -> engine_pb.EvaluatePodRequest:
     manifest = incoming()
     manifest["spec"]["topologySpreadConstraints"] *= 65
-    return engine_pb.EvaluateRequest(pod=pod_from_manifest(manifest))
+    return engine_pb.EvaluatePodRequest(
+        pod=common_pb2.PodSource(object=pod_from_manifest(manifest))
+    )
 
 
 @pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
@@ -107,18 +119,18 @@ def test_a_question_has_the_answer_or_the_error_of_the_call(running, request_):
     for _ in range(2):
         answer = stream.answer(request_)
         try:
-            whole = running.peer.engine.Evaluate(request_, timeout=PATIENCE)
+            whole = running.peer.engine.EvaluatePod(request_, timeout=PATIENCE)
         except grpc.RpcError as refused:
             status: Any = refused
-            expected = RpcStatus(code=status.code().value[0], message=status.details())
+            expected = Status(code=status.code().value[0], message=status.details())
             details = dict(status.trailing_metadata()).get("grpc-status-details-bin")
             if details is not None:
-                expected = RpcStatus.FromString(details)
-            assert answer.WhichOneof("result") == "error"
+                expected = Status.FromString(details)
+            assert answer.WhichOneof("answer") == "error"
             assert answer.error == expected
         else:
-            assert answer.response == whole
-        assert stream.answer().response.feasible == 1, "the stream goes on"
+            assert answer.evaluate == whole
+        assert stream.answer().evaluate.feasible_node_count == 1, "the stream goes on"
 
 
 @pytest.mark.parametrize(
@@ -135,22 +147,75 @@ def test_a_question_that_does_not_parse_is_answered_so(running, raw):
     assert "not parse as topospread.v1." in refused.error.message
     assert "Frame" not in refused.error.message
     assert stream.answer(too_many_constraints()).error.code == CODE.INVALID_ARGUMENT.value[0]
-    assert stream.answer().response.feasible == 1
+    assert stream.answer().evaluate.feasible_node_count == 1
+
+
+LARGE = evaluate_request(cluster="x" * 5000)
+
+
+@pytest.mark.parametrize("compression", list(grpc.Compression), ids=lambda each: each.name)
+@pytest.mark.parametrize("number", [0, 1, 300, -7])
+def test_a_question_that_is_too_large_is_answered_so(run, number, compression):
+    stream = Stream(run(max_decision_bytes="4KiB").peer, compression=compression)
+    large = engine_pb.StreamEvaluatePodsRequest(
+        id=number, evaluate=LARGE, traceparent=f"00-{'1' * 32}-{'2' * 16}-01"
+    )
+    for _ in range(2):
+        stream.send(large.SerializeToString())
+        refused = next(stream.call)
+        assert refused.id == number
+        info, quota = ErrorInfo(), QuotaFailure()
+        assert refused.error.code == CODE.RESOURCE_EXHAUSTED.value[0]
+        assert refused.error.details[0].Unpack(info)
+        assert refused.error.details[1].Unpack(quota)
+        assert info.reason == "REQUEST_TOO_LARGE"
+        (limit,) = quota.violations
+        assert (limit.subject, limit.quota_value) == ("--max-decision-bytes", 4096)
+        assert refused.traceparent
+        assert stream.answer().evaluate.feasible_node_count == 1, "the stream goes on"
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [b"\x0a\x00", b"\x08" + b"\xff" * 12, b"\x82\x7d\x00"],
+    ids=["text", "long", "other"],
+)
+def test_a_question_that_is_too_large_and_has_no_id_ends_the_stream(run, beginning):
+    stream = Stream(run(max_decision_bytes="4KiB").peer)
+    assert stream.answer().evaluate.feasible_node_count == 1
+    stream.send(beginning + bytes(5000))
+    assert stream.code() is CODE.RESOURCE_EXHAUSTED
+    assert "--max-decision-bytes" in stream.call.details()
+
+
+def test_questions_that_are_too_large_count_for_the_rate(run):
+    stream = Stream(run(max_decision_bytes="4KiB", rate_limit=0.01, rate_burst=4).peer)
+    reasons = []
+    for _ in range(3):
+        info = ErrorInfo()
+        assert stream.answer(LARGE).error.details[0].Unpack(info)
+        reasons.append(info.reason)
+    # Two calls came before: the write of the cluster, and the stream.
+    assert reasons == ["REQUEST_TOO_LARGE", "REQUEST_TOO_LARGE", "RATE_LIMITED"]
 
 
 def test_bytes_that_are_no_question_end_the_stream_after_the_answers_before(running):
     stream = Stream(running.peer)
-    assert stream.answer().response.feasible == 1
+    assert stream.answer().evaluate.feasible_node_count == 1
     stream.send(b"\xff")
     stream.ask()
     assert stream.code() is CODE.INVALID_ARGUMENT
-    assert "EvaluateStreamRequest" in stream.call.details()
-    assert running.peer.evaluate().feasible == 1
+    assert "StreamEvaluatePodsRequest" in stream.call.details()
+    assert running.peer.evaluate().feasible_node_count == 1
 
 
 def test_answers_come_in_the_order_of_the_questions(running):
     stream = Stream(running.peer)
-    requests = [evaluate_request(), evaluate_request(cluster="nobody"), engine_pb.EvaluateRequest()]
+    requests = [
+        evaluate_request(),
+        evaluate_request(cluster="nobody"),
+        engine_pb.EvaluatePodRequest(),
+    ]
     asked = [stream.ask(requests[number % 3]) for number in range(300)]
     assert [next(stream.call).id for _ in asked] == asked
     stream.end()
@@ -160,7 +225,7 @@ def test_answers_come_in_the_order_of_the_questions(running):
 
 def test_each_question_may_ask_for_its_own_freshness(news, running):
     stream = Stream(running.peer)
-    assert stream.answer().response.feasible == 1
+    assert stream.answer().evaluate.feasible_node_count == 1
     news.clear()
     later = at_least(running.peer.apply(pod("web-3", "b1")))
     waits = stream.ask(evaluate_request(consistency=later))
@@ -169,17 +234,17 @@ def test_each_question_may_ask_for_its_own_freshness(news, running):
         "it waits",
     )
     # It holds up its own stream and no other.
-    assert Stream(running.peer).answer().response.feasible == 1
+    assert Stream(running.peer).answer().evaluate.feasible_node_count == 1
     news.set()
     answer = next(stream.call)
-    assert (answer.id, answer.response.feasible) == (waits, 3)
+    assert (answer.id, answer.evaluate.feasible_node_count) == (waits, 3)
 
 
 def test_a_question_has_time_however_long_its_stream_is_open(monkeypatch, news, running):
     """A stream without a deadline has not that of a call without one."""
     monkeypatch.setattr("topospread.transports.grpc.frame.DEFAULT_DEADLINE", 0.0)
     stream = Stream(running.peer, timeout=None)
-    assert stream.answer().response.feasible == 1
+    assert stream.answer().evaluate.feasible_node_count == 1
     news.clear()
     later = at_least(running.peer.apply(pod("web-3", "b1")))
     stream.ask(evaluate_request(consistency=later))
@@ -188,7 +253,7 @@ def test_a_question_has_time_however_long_its_stream_is_open(monkeypatch, news, 
         "it waits",
     )
     news.set()
-    assert next(stream.call).response.feasible == 3
+    assert next(stream.call).evaluate.feasible_node_count == 3
     stream.end()
 
 
@@ -213,8 +278,8 @@ def test_callers_that_read_no_answers_are_in_nobodys_way(run):
         before, made, own = -1.0, attempts(), 0
         while made != before:
             for _ in range(20):
-                assert peer.evaluate().feasible == 401
-                assert other.answer().response.feasible == 401
+                assert peer.evaluate().feasible_node_count == 401
+                assert other.answer().evaluate.feasible_node_count == 401
                 own += 2
             before, made = made, attempts() - own
         assert made < 2 * asked, "what nobody reads is not worked out"
@@ -224,25 +289,25 @@ def test_callers_that_read_no_answers_are_in_nobodys_way(run):
 def test_past_the_bound_a_stream_is_refused_and_those_open_go_on(run):
     running = run(stream_threads=2)
     streams = [Stream(running.peer) for _ in range(2)]
-    assert [stream.answer().response.feasible for stream in streams] == [1, 1]
+    assert [stream.answer().evaluate.feasible_node_count for stream in streams] == [1, 1]
     for _ in range(3):
         refused = Stream(running.peer)
         refused.ask()
         assert refused.code() is CODE.RESOURCE_EXHAUSTED
         assert "streams" in refused.call.details()
-    assert [stream.answer().response.feasible for stream in streams] == [1, 1]
-    assert running.peer.evaluate().feasible == 1
+    assert [stream.answer().evaluate.feasible_node_count for stream in streams] == [1, 1]
+    assert running.peer.evaluate().feasible_node_count == 1
     assert value(running.metrics(), "topospread_rejections_total", pool="streams") == 3
     streams[0].call.cancel()
     until(lambda: running.server._pools.streams.busy == 1, "its thread is given back")
-    assert Stream(running.peer).answer().response.feasible == 1
+    assert Stream(running.peer).answer().evaluate.feasible_node_count == 1
 
 
 def test_a_stop_answers_the_question_at_hand_and_ends_idle_streams_at_once(news):
     with served(grace="10m") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         streams = [Stream(peer) for _ in range(4)]
-        assert [stream.answer().response.feasible for stream in streams] == [1] * 4
+        assert [stream.answer().evaluate.feasible_node_count for stream in streams] == [1] * 4
         news.clear()
         later = at_least(peer.apply(pod("web-3", "b1")))
         asked, *idle = streams
@@ -253,7 +318,7 @@ def test_a_stop_answers_the_question_at_hand_and_ends_idle_streams_at_once(news)
         assert {stream.code() for stream in idle} <= {CODE.CANCELLED, CODE.UNAVAILABLE}
         assert stopping.is_alive()
         news.set()
-        assert next(asked.call).response.feasible == 3
+        assert next(asked.call).evaluate.feasible_node_count == 3
         assert asked.code() is CODE.UNAVAILABLE
         stopping.join(PATIENCE)
         assert not stopping.is_alive()

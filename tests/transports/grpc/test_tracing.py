@@ -25,15 +25,16 @@ from tests.servers import (
 )
 from tests.telemetry.otlp import TraceReceiver, plain, trace_receiver
 from topospread.telemetry.logs import start_logging
-from topospread_client.manifests import pod_from_manifest
-from topospread_proto.v1 import cluster_state_pb2 as state_pb
-from topospread_proto.v1 import spread_engine_pb2 as engine_pb
+from topospread_client import pod_from_manifest
+from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PARENT = "00f067aa0ba902b7"
-ENGINE, STATE = "topospread.v1.SpreadEngine", "topospread.v1.ClusterState"
+ENGINE, STATE = "topospread.v1.DecisionService", "topospread.v1.ClusterStateService"
 OK, CANCELLED, INVALID_ARGUMENT, NOT_FOUND = 0, 1, 3, 5
 
 
@@ -88,44 +89,67 @@ def unary(method: str, request: Any) -> Callable[[Peer, Any], Any]:
 
 
 def replace(peer: Peer, metadata: Any) -> Any:
-    messages = replacement(pod("only", "a1"), kind=state_pb.KIND_POD)
-    _, call = peer.state.Replace.with_call(iter(messages), timeout=PATIENCE, metadata=metadata)
+    messages = replacement(pod("only", "a1"), kind=common_pb2.KIND_POD)
+    _, call = peer.state.ReplaceObjects.with_call(
+        iter(messages), timeout=PATIENCE, metadata=metadata
+    )
     return call
+
+
+def get_cluster(peer: Peer, metadata: Any) -> Any:
+    peer.evaluate()  # from then on it is loaded, and has a revision
+    return unary("GetCluster", state_pb.GetClusterRequest())(peer, metadata)
 
 
 POD = pod_from_manifest(incoming())
 CALLS: dict[str, tuple[Callable[[Peer, Any], Any], int]] = {
-    "PreFilter": (unary("PreFilter", engine_pb.PreFilterRequest(pod=POD)), 0),
-    "Filter": (unary("Filter", engine_pb.FilterRequest(pod=POD)), 0),
-    "Score": (unary("Score", engine_pb.ScoreRequest(pod=POD)), 0),
-    "Evaluate": (unary("Evaluate", evaluate_request()), 0),
-    "Explain": (unary("Explain", engine_pb.ExplainRequest(pod=POD)), 0),
-    "BatchEvaluate": (
-        unary("BatchEvaluate", engine_pb.BatchEvaluateRequest(pods=[POD] * 3)),
+    "PreFilter": (
+        unary("PreFilter", engine_pb.PreFilterRequest(pod=common_pb2.PodSource(object=POD))),
         0,
     ),
-    "Apply": (unary("Apply", state_pb.ApplyRequest(objects=[pod("one", "a1")])), 1),
-    "Delete": (
+    "Filter": (unary("Filter", engine_pb.FilterRequest(pod=common_pb2.PodSource(object=POD))), 0),
+    "Score": (unary("Score", engine_pb.ScoreRequest(pod=common_pb2.PodSource(object=POD))), 0),
+    "EvaluatePod": (unary("EvaluatePod", evaluate_request()), 0),
+    "ExplainPod": (
+        unary("ExplainPod", engine_pb.ExplainPodRequest(pod=common_pb2.PodSource(object=POD))),
+        0,
+    ),
+    "BatchEvaluatePods": (
         unary(
-            "Delete",
-            state_pb.DeleteRequest(
-                objects=[state_pb.ObjectReference(kind=state_pb.KIND_POD, name="web-0")]
+            "BatchEvaluatePods",
+            engine_pb.BatchEvaluatePodsRequest(pods=[common_pb2.PodSource(object=POD)] * 3),
+        ),
+        0,
+    ),
+    "ApplyObjects": (
+        unary("ApplyObjects", state_pb.ApplyObjectsRequest(objects=[pod("one", "a1")])),
+        1,
+    ),
+    "DeleteObjects": (
+        unary(
+            "DeleteObjects",
+            state_pb.DeleteObjectsRequest(
+                objects=[state_pb.ObjectReference(kind=common_pb2.KIND_POD, name="web-0")]
             ),
         ),
         1,
     ),
-    "Replace": (replace, 1),
-    "Get": (unary("Get", state_pb.GetRequest(kind=state_pb.KIND_NODE, name="a1")), 0),
-    "List": (unary("List", state_pb.ListRequest(kind=state_pb.KIND_POD)), 0),
-    "NodeTable": (unary("NodeTable", state_pb.NodeTableRequest()), 0),
+    "ReplaceObjects": (replace, 1),
+    "GetObject": (
+        unary("GetObject", state_pb.GetObjectRequest(kind=common_pb2.KIND_NODE, name="a1")),
+        0,
+    ),
+    "ListObjects": (unary("ListObjects", state_pb.ListObjectsRequest(kind=common_pb2.KIND_POD)), 0),
+    "GetNodeTable": (unary("GetNodeTable", state_pb.GetNodeTableRequest()), 0),
+    "GetCluster": (get_cluster, 0),
     "ListClusters": (unary("ListClusters", state_pb.ListClustersRequest()), 0),
-    "DropCluster": (unary("DropCluster", state_pb.DropClusterRequest()), 1),
+    "DeleteCluster": (unary("DeleteCluster", state_pb.DeleteClusterRequest(cluster="default")), 1),
 }
 """How each call is made that ends well, and how often it writes to the store."""
 
 
 def service_of(method: str) -> str:
-    names = engine_pb.DESCRIPTOR.services_by_name["SpreadEngine"].methods_by_name
+    names = engine_pb.DESCRIPTOR.services_by_name["DecisionService"].methods_by_name
     return ENGINE if method in names else STATE
 
 
@@ -143,7 +167,7 @@ def test_each_call_is_one_server_span_and_its_writes_are_below_it(receiver, peer
     assert said["rpc.grpc.status_code"] == OK
     if method != "ListClusters":
         assert said["topospread.cluster"] == "default"
-    if method not in {"ListClusters", "DropCluster", "BatchEvaluate"}:
+    if method not in {"ListClusters", "DeleteCluster", "BatchEvaluatePods"}:
         assert said["topospread.revision"]
     for span in below:
         assert span.kind == Span.SPAN_KIND_CLIENT
@@ -155,15 +179,15 @@ def test_every_offered_method_is_tried_here(peer):
     """With the streams, which have tests of their own."""
     methods = {
         method.name
-        for file, service in ((engine_pb, "SpreadEngine"), (state_pb, "ClusterState"))
+        for file, service in ((engine_pb, "DecisionService"), (state_pb, "ClusterStateService"))
         for method in file.DESCRIPTOR.services_by_name[service].methods
     }
-    assert methods - CALLS.keys() == {"Watch", "EvaluateStream", "AcceptStore"}
+    assert methods - CALLS.keys() == {"WatchObjects", "StreamEvaluatePods", "AcceptStore"}
 
 
 def test_what_a_decision_was_made_of(receiver, peer):
     trace = Traced()
-    _, call = peer.engine.Evaluate.with_call(
+    _, call = peer.engine.EvaluatePod.with_call(
         evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
     )
     (span,) = trace.spans(receiver, call)
@@ -172,7 +196,7 @@ def test_what_a_decision_was_made_of(receiver, peer):
     assert {name: said[name] for name in said.keys() - stages.keys()} == {
         "rpc.system": "grpc",
         "rpc.service": ENGINE,
-        "rpc.method": "Evaluate",
+        "rpc.method": "EvaluatePod",
         "rpc.grpc.status_code": OK,
         "topospread.cluster": "default",
         "topospread.profile": "default-scheduler",
@@ -195,8 +219,8 @@ def test_what_a_decision_was_made_of(receiver, peer):
 
 def test_filter_and_score_tell_how_many_nodes_they_judged(receiver, peer):
     trace = Traced()
-    request = engine_pb.FilterRequest(pod=POD)
-    request.nodes.names.extend(["a1", "b1", "nowhere"])
+    request = engine_pb.FilterRequest(pod=common_pb2.PodSource(object=POD))
+    request.candidates.names.names.extend(["a1", "b1", "nowhere"])
     _, call = peer.engine.Filter.with_call(request, timeout=PATIENCE, metadata=trace.metadata)
     said = plain(trace.spans(receiver, call)[0].attributes)
     assert (said["topospread.nodes"], said["topospread.feasible"]) == (3, 1)
@@ -206,24 +230,24 @@ def test_filter_and_score_tell_how_many_nodes_they_judged(receiver, peer):
 def test_a_batch_counts_its_pods_by_result(receiver, peer):
     nowhere = pod_from_manifest(incoming(topologyKey="nowhere"))
     broken = pod_from_manifest(incoming(labelSelector={"matchLabels": {"a": "b c"}}))
-    pods = [POD, nowhere, POD, broken]
+    pods = [common_pb2.PodSource(object=each) for each in (POD, nowhere, POD, broken)]
     trace = Traced()
-    answer, call = peer.engine.BatchEvaluate.with_call(
-        engine_pb.BatchEvaluateRequest(pods=pods), timeout=PATIENCE, metadata=trace.metadata
+    answer, call = peer.engine.BatchEvaluatePods.with_call(
+        engine_pb.BatchEvaluatePodsRequest(pods=pods), timeout=PATIENCE, metadata=trace.metadata
     )
     said = plain(trace.spans(receiver, call)[0].attributes)
     assert said["topospread.pods"] == 4
     assert said["topospread.pods.scheduled"] == 2
     assert said["topospread.pods.unschedulable"] == 1
     assert (said["topospread.pods.refused"], said["topospread.pods.error"]) == (0, 1)
-    assert said["topospread.revision"] == answer.revision
+    assert said["topospread.revision"] == answer.meta.revision
 
 
 def test_a_replace_in_pieces_has_a_span_for_each(receiver, peer):
     pods = [pod(f"p{n}", "a1") for n in range(1001)]
-    messages = replacement(*pods, kind=state_pb.KIND_POD)
+    messages = replacement(*pods, kind=common_pb2.KIND_POD)
     trace = Traced()
-    _, call = peer.state.Replace.with_call(
+    _, call = peer.state.ReplaceObjects.with_call(
         iter(messages), timeout=PATIENCE, metadata=trace.metadata
     )
     # Three pods that were there before go, so there are 1,004 changes, 500 a piece.
@@ -235,13 +259,18 @@ def test_a_replace_in_pieces_has_a_span_for_each(receiver, peer):
 
 FAILURES = {
     "bad input": (
-        f"{ENGINE}/Evaluate",
-        engine_pb.EvaluateRequest(),
+        f"{ENGINE}/EvaluatePod",
+        engine_pb.EvaluatePodRequest(),
         INVALID_ARGUMENT,
         "InvalidRequest",
     ),
-    "unknown": (f"{ENGINE}/Evaluate", evaluate_request(cluster="nobodys"), NOT_FOUND, "NotFound"),
-    "unparsable": (f"{ENGINE}/Evaluate", b"\xff", INVALID_ARGUMENT, "InvalidRequest"),
+    "unknown": (
+        f"{ENGINE}/EvaluatePod",
+        evaluate_request(cluster="nobodys"),
+        NOT_FOUND,
+        "ClusterNotFound",
+    ),
+    "unparsable": (f"{ENGINE}/EvaluatePod", b"\xff", INVALID_ARGUMENT, "InvalidRequest"),
 }
 
 
@@ -261,21 +290,21 @@ def test_failures_are_marked(receiver, peer, method, request_, code, error):
 
 
 def test_a_watch_is_one_span_from_its_begin_to_its_end(receiver, peer):
-    before = peer.evaluate().revision
+    before = peer.evaluate().meta.revision
     peer.apply(pod("first", "a1"))
     watching, writing = Traced(), Traced()
-    request = state_pb.WatchRequest(revision=before)
-    stream = peer.state.Watch(request, timeout=PATIENCE, metadata=watching.metadata)
-    assert next(stream).events[0].name == "first"
-    peer.state.Apply(
-        state_pb.ApplyRequest(objects=[pod("second", "a1")]),
+    request = state_pb.WatchObjectsRequest(revision=before)
+    stream = peer.state.WatchObjects(request, timeout=PATIENCE, metadata=watching.metadata)
+    assert next(stream).events[0].ref.name == "first"
+    peer.state.ApplyObjects(
+        state_pb.ApplyObjectsRequest(objects=[pod("second", "a1")]),
         timeout=PATIENCE,
         metadata=writing.metadata,
     )
-    assert next(stream).events[0].name == "second"
+    assert next(stream).events[0].ref.name == "second"
     stream.cancel()
     by_name = {span.name: span for span in receiver.spans(3)}
-    watch, write = by_name[f"{STATE}/Watch"], by_name[f"{STATE}/Apply"]
+    watch, write = by_name[f"{STATE}/WatchObjects"], by_name[f"{STATE}/ApplyObjects"]
     assert (watch.trace_id.hex(), watch.parent_span_id.hex()) == (watching.id, PARENT)
     assert plain(watch.attributes)["rpc.grpc.status_code"] == CANCELLED
     assert watch.start_time_unix_nano <= write.start_time_unix_nano
@@ -284,11 +313,15 @@ def test_a_watch_is_one_span_from_its_begin_to_its_end(receiver, peer):
 
 def test_each_question_of_a_stream_is_a_span(receiver, peer):
     trace = Traced()
-    questions = [engine_pb.EvaluateStreamRequest(id=n, request=evaluate_request()) for n in (1, 2)]
-    stream = peer.engine.EvaluateStream(iter(questions), timeout=PATIENCE, metadata=trace.metadata)
+    questions = [
+        engine_pb.StreamEvaluatePodsRequest(id=n, evaluate=evaluate_request()) for n in (1, 2)
+    ]
+    stream = peer.engine.StreamEvaluatePods(
+        iter(questions), timeout=PATIENCE, metadata=trace.metadata
+    )
     assert [answer.id for answer in stream] == [1, 2]
     spans = receiver.spans(3)
-    assert {span.name for span in spans} == {f"{ENGINE}/EvaluateStream"}
+    assert {span.name for span in spans} == {f"{ENGINE}/StreamEvaluatePods"}
     judged = [span for span in spans if "topospread.feasible" in plain(span.attributes)]
     assert len(judged) == 2
 
@@ -297,11 +330,11 @@ def test_a_question_of_a_stream_may_have_a_trace_of_its_own(receiver, peer):
     stream_trace, own = Traced(), Traced()
     parents = ["", dict(own.metadata)["traceparent"]]
     questions = [
-        engine_pb.EvaluateStreamRequest(id=1, request=evaluate_request(), traceparent=parent)
+        engine_pb.StreamEvaluatePodsRequest(id=1, evaluate=evaluate_request(), traceparent=parent)
         for parent in parents
     ]
     answers = list(
-        peer.engine.EvaluateStream(
+        peer.engine.StreamEvaluatePods(
             iter(questions), timeout=PATIENCE, metadata=stream_trace.metadata
         )
     )
@@ -345,7 +378,7 @@ def test_without_a_receiver_calls_are_served_as_ever(monkeypatch):
     with served() as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         trace = Traced()
-        _, call = peer.engine.Evaluate.with_call(
+        _, call = peer.engine.EvaluatePod.with_call(
             evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
         )
         assert trace.id in dict(call.trailing_metadata())["traceparent"]
@@ -366,8 +399,8 @@ def test_log_lines_of_a_call_carry_its_trace(start_redis):
             redis.kill()
             trace = Traced(sampled=False)
             with pytest.raises(grpc.RpcError) as failed:
-                here.state.Apply(
-                    state_pb.ApplyRequest(objects=[pod("late", "a1")]),
+                here.state.ApplyObjects(
+                    state_pb.ApplyObjectsRequest(objects=[pod("late", "a1")]),
                     timeout=PATIENCE,
                     metadata=trace.metadata,
                 )
@@ -389,11 +422,13 @@ def test_an_unexpected_error_is_logged_with_its_trace_and_hidden_from_the_caller
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a secret of ours")
 
-    monkeypatch.setattr("topospread.transports.grpc.spread_engine.pre_filter", fail)
+    monkeypatch.setattr("topospread.transports.grpc.decision.pre_filter", fail)
     trace = Traced(sampled=False)
     with caplog.at_level(logging.ERROR), pytest.raises(grpc.RpcError) as failed:
         peer.engine.PreFilter(
-            engine_pb.PreFilterRequest(pod=POD), timeout=PATIENCE, metadata=trace.metadata
+            engine_pb.PreFilterRequest(pod=common_pb2.PodSource(object=POD)),
+            timeout=PATIENCE,
+            metadata=trace.metadata,
         )
     assert failed.value.code() is grpc.StatusCode.INTERNAL
     assert "secret" not in str(failed.value.details())

@@ -43,7 +43,7 @@ def channel() -> Iterator[grpc.Channel]:
     tracing.close()
 
 
-@pytest.mark.parametrize("name", ["SpreadEngine/Evaluate", "Planner/PlanRebalance"])
+@pytest.mark.parametrize("name", ["DecisionService/EvaluatePod", "PlannerService/PlanRebalance"])
 @pytest.mark.parametrize("raw", [b"", b"\xff"])
 def test_what_a_version_does_not_have_says_so(channel, name, raw):
     call: Any = channel.unary_unary(f"/topospread.v1.{name}")

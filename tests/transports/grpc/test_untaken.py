@@ -11,11 +11,12 @@ from tests.fuzz import attacker
 from tests.servers import PATIENCE, Peer, evaluate_request, node, pod, served, two_zones, until
 from topospread.errors import LimitExceeded
 from topospread.transports.grpc.untaken import LARGE, Untaken
-from topospread_proto.v1 import cluster_state_pb2 as pb
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2
 
 CODE = grpc.StatusCode
-EVALUATE = "/topospread.v1.SpreadEngine/Evaluate"
-LIST = "/topospread.v1.ClusterState/List"
+EVALUATE = "/topospread.v1.DecisionService/EvaluatePod"
+LIST = "/topospread.v1.ClusterStateService/ListObjects"
 CHECK = "/grpc.health.v1.Health/Check"
 
 
@@ -35,7 +36,7 @@ def untaken(server: Any) -> Untaken:
 
 
 def test_answers_that_nobody_takes_are_bounded_for_a_connection_and_end(server):
-    request = pb.ListRequest(kind=pb.KIND_POD).SerializeToString()
+    request = pb.ListObjectsRequest(kind=common_pb2.KIND_POD).SerializeToString()
     lazy = attacker.Line(server.address, takes=0)
     try:
         for _ in range(40):
@@ -50,7 +51,9 @@ def test_answers_that_nobody_takes_are_bounded_for_a_connection_and_end(server):
         assert LARGE < untaken(server).bytes <= 256 << 10
         # Others have room.
         with Peer(server.address) as peer:
-            assert peer.state.List(pb.ListRequest(kind=pb.KIND_POD), timeout=PATIENCE).objects
+            assert peer.state.ListObjects(
+                pb.ListObjectsRequest(kind=common_pb2.KIND_POD), timeout=PATIENCE
+            ).objects
         untaken(server).end_late(0.0)
         until(lambda: refused() == 40, "the others end")
         until(lambda: not untaken(server).bytes, "nothing waits")
@@ -85,8 +88,8 @@ def test_a_watch_that_nobody_takes_ends(server):
         with Peer(server.address) as peer:
             revision = peer.apply(node("late", "a"))
             peer.apply(*(pod(f"{'y' * 200}-{n}", "late", "other") for n in range(450)))
-        request = pb.WatchRequest(revision=revision).SerializeToString()
-        lazy.call("/topospread.v1.ClusterState/Watch", attacker.short(request))
+        request = pb.WatchObjectsRequest(revision=revision).SerializeToString()
+        lazy.call("/topospread.v1.ClusterStateService/WatchObjects", attacker.short(request))
         lazy.pump()
         until(lambda: untaken(server).bytes >= LARGE, "an answer waits")
         untaken(server).end_late(0.0)
@@ -105,7 +108,9 @@ def test_answers_that_are_taken_leave_nothing(server):
     with Peer(server.address) as peer:
         for _ in range(20):
             peer.evaluate()
-            peer.state.List(pb.ListRequest(kind=pb.KIND_POD), timeout=PATIENCE)
+            peer.state.ListObjects(
+                pb.ListObjectsRequest(kind=common_pb2.KIND_POD), timeout=PATIENCE
+            )
     until(lambda: not untaken(server).bytes, "nothing waits")
     until(lambda: not untaken(server)._waiting, "no call is kept")
     assert not untaken(server)._connections

@@ -12,13 +12,13 @@ from topospread.cli.bench.children import child
 from topospread.cli.bench.cluster import APPS
 from topospread.cli.bench.scale import make_index
 from topospread.cli.bench.writes import entries
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
 if TYPE_CHECKING:
     from topospread.cli.bench.cluster import Size
     from topospread.cli.bench.figures import Figures
     from topospread.cli.bench.indexes import Index
     from topospread.cli.bench.plan import Plan
-    from topospread_proto.v1 import kubernetes_pb2 as k8s
 
 SELECTORS: Final = 1000
 CHANGES: Final = 20_000
@@ -57,9 +57,7 @@ def measure_applying(plan: Plan, figures: Figures) -> None:
 
 def keep(index: Index, pods: list[bytes]) -> None:
     """In a child: ask about pods, so that their selectors are kept."""
-    from topospread_proto.v1 import kubernetes_pb2
-
-    asked: list[k8s.Pod] = [kubernetes_pb2.Pod.FromString(pod) for pod in pods]
+    asked: list[k8s.Pod] = [k8s.Pod.FromString(pod) for pod in pods]
     for each in questions.evaluates(asked):
         index.evaluate(each.numbered(0))
 

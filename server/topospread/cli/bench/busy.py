@@ -30,7 +30,7 @@ TOGETHER: Final = 10
 CONCURRENCY: Final = 10
 UNFOLLOWED: Final = "unfollowed"
 MANY: Final = "many"
-PATH: Final = f"{questions.SERVICE}Evaluate"
+PATH: Final = f"{questions.SERVICE}EvaluatePod"
 
 
 def measure_busy(plan: Plan, figures: Figures) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.codec.stored import stored
 from topospread.store.api import Put
-from topospread_proto.v1 import kubernetes_pb2 as k8s
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,12 +65,12 @@ def objects(size: Size) -> Iterator[StoredObject]:
     """All objects of a cluster as a store holds them."""
     chance = random.Random(_SEED)
     for app in range(size.apps):
-        yield stored(Object(service=_service(app)))
-        yield stored(Object(replica_set=_replica_set(app)))
+        yield stored(ClusterObject(service=_service(app)))
+        yield stored(ClusterObject(replica_set=_replica_set(app)))
     for number in range(size.nodes):
-        yield stored(Object(node=_node(number, chance)))
+        yield stored(ClusterObject(node=_node(number, chance)))
     for pod in pods(size, chance):
-        yield stored(Object(pod=pod))
+        yield stored(ClusterObject(pod=pod))
 
 
 def pods(size: Size, chance: random.Random, first: int = 0) -> Iterator[k8s.Pod]:

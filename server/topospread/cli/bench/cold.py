@@ -23,7 +23,7 @@ SELECTORS: Final = 40
 
 
 def measure(plan: Plan) -> Figures:
-    """Milliseconds of an Evaluate with a new selector, at several sizes."""
+    """Milliseconds of an EvaluatePod with a new selector, at several sizes."""
     figures = Figures()
     usual = plan.size
     sizes = {
@@ -49,7 +49,7 @@ def measure(plan: Plan) -> Figures:
 
 
 def first_uses(index: Index, first: int) -> list[float]:
-    """In a child: milliseconds of CPU of each Evaluate with a new selector."""
+    """In a child: milliseconds of CPU of each EvaluatePod with a new selector."""
     asked = [
         questions.evaluates([questions.never_seen(number % APPS, number)])[0].numbered(number)
         for number in range(first, first + SELECTORS)

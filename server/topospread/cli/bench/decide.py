@@ -17,15 +17,16 @@ from topospread.cli.bench.load import Round, ask, converse, numbered
 from topospread.cli.bench.processes import machine_cpu, server
 from topospread.cli.bench.questions import CLUSTER, SERVICE, Question, question
 from topospread.cli.bench.stores import filled_store
-from topospread_client.client import Client
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_client import Client
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from topospread.cli.bench.plan import Plan
     from topospread.cli.bench.processes import Running
-    from topospread_proto.v1 import kubernetes_pb2 as k8s
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
 CONCURRENCY: Final = (1, 10, 50)
 USUAL: Final = 10
@@ -64,7 +65,7 @@ class Case:
 
 
 def measure(plan: Plan) -> Figures:
-    """Echoes, Evaluate without and with a memo of results, the single stages, and plain pods."""
+    """Echoes, EvaluatePod without and with a memo of results, the single stages, and plain pods."""
     figures = Figures()
     with ExitStack() as opened:
         plan.say("making the cluster")
@@ -95,25 +96,30 @@ def _cases(echoes: tuple[Running, Running], bare: Running, memo: Running) -> Ite
     evaluates = questions.evaluates(pods)
     for concurrency in CONCURRENCY:
         for name, echo in zip(ECHOES, echoes, strict=True):
-            yield _unary(name, echo, "Evaluate", evaluates, concurrency)
-        yield _unary("evaluate", bare, "Evaluate", evaluates, concurrency)
-        yield _unary("evaluate_memo", memo, "Evaluate", evaluates, concurrency)
+            yield _unary(name, echo, "EvaluatePod", evaluates, concurrency)
+        yield _unary("evaluate", bare, "EvaluatePod", evaluates, concurrency)
+        yield _unary("evaluate_memo", memo, "EvaluatePod", evaluates, concurrency)
     for name, asked in (("stream", bare), ("stream_memo", memo)):
-        run = partial(converse, asked.address, f"{SERVICE}EvaluateStream", numbered(_framed(pods)))
+        run = partial(
+            converse, asked.address, f"{SERVICE}StreamEvaluatePods", numbered(_framed(pods))
+        )
         yield Case(name, asked, run, "_c1")
     plain = questions.evaluates(questions.unconstrained())
-    yield _unary("unconstrained", bare, "Evaluate", plain)
-    batch = [question(pb.BatchEvaluateRequest(cluster=CLUSTER, pods=pods))]
+    yield _unary("unconstrained", bare, "EvaluatePod", plain)
+    sources = [common_pb2.PodSource(object=pod) for pod in pods]
+    batch = [question(pb.BatchEvaluatePodsRequest(cluster=CLUSTER, pods=sources))]
     stages = _stages(bare, pods)
     for concurrency in CONCURRENCY:
-        yield _unary("batch", bare, "BatchEvaluate", batch, concurrency)
+        yield _unary("batch", bare, "BatchEvaluatePods", batch, concurrency)
         for name, (method, about) in stages.items():
             yield _unary(name, bare, method, about, concurrency)
 
 
 def _framed(pods: Sequence[k8s.Pod]) -> list[Question]:
-    asked = [pb.EvaluateRequest(cluster=CLUSTER, pod=pod) for pod in pods]
-    return [question(pb.EvaluateStreamRequest(id=1, request=each)) for each in asked]
+    asked = [
+        pb.EvaluatePodRequest(cluster=CLUSTER, pod=common_pb2.PodSource(object=pod)) for pod in pods
+    ]
+    return [question(pb.StreamEvaluatePodsRequest(id=1, evaluate=each)) for each in asked]
 
 
 def _unary(
@@ -130,12 +136,20 @@ def _unary(
 def _stages(bare: Running, pods: Sequence[k8s.Pod]) -> dict[str, tuple[str, Sequence[Question]]]:
     """PreFilter and Filter of pods with hard constraints, Score of pods with soft ones."""
     with Client(bare.address, cluster=CLUSTER) as client:
-        table = client.node_table().id
+        table = client.get_node_table().node_table_id
     soft = [pod for pod in pods if _has(pod, _SOFT) or pod.metadata.owner_references]
     hard = [pod for pod in pods if _has(pod, "DoNotSchedule")]
-    pre_filters = [pb.PreFilterRequest(cluster=CLUSTER, pod=pod) for pod in hard]
-    filters = [pb.FilterRequest(cluster=CLUSTER, pod=pod, node_table=table) for pod in hard]
-    scores = [pb.ScoreRequest(cluster=CLUSTER, pod=pod, node_table=table) for pod in soft]
+    pre_filters = [
+        pb.PreFilterRequest(cluster=CLUSTER, pod=common_pb2.PodSource(object=pod)) for pod in hard
+    ]
+    filters = [
+        pb.FilterRequest(cluster=CLUSTER, pod=common_pb2.PodSource(object=pod), node_table_id=table)
+        for pod in hard
+    ]
+    scores = [
+        pb.ScoreRequest(cluster=CLUSTER, pod=common_pb2.PodSource(object=pod), node_table_id=table)
+        for pod in soft
+    ]
     return {
         "prefilter": ("PreFilter", [question(each) for each in pre_filters]),
         "filter": ("Filter", [question(each) for each in filters]),

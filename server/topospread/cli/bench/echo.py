@@ -1,4 +1,4 @@
-"""The yardsticks: servers set up like ours whose Evaluate takes bytes and answers none.
+"""The yardsticks: servers set up like ours whose EvaluatePod takes bytes and answers none.
 
 `python -m topospread.cli.bench.echo` is a process as `topospread serve` makes it, with the same
 settings, clusters and thread pools. Only the handler is bare: no span, no metrics, no parsing.
@@ -21,10 +21,10 @@ from topospread.app.told import Told
 from topospread.cli.bench.processes import started
 from topospread.config.loading import load_settings
 from topospread.transports.grpc.calls import Call, Unary
+from topospread.transports.grpc.decision import SERVICE
 from topospread.transports.grpc.frame import Frame
 from topospread.transports.grpc.server import GrpcServer
-from topospread.transports.grpc.spread_engine import SERVICE
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ class _Empty:
         raise NotImplementedError("the bench asks for no more than a line takes")
 
 
-def _nothing(request: pb.EvaluateRequest, call: Call) -> bytes:
+def _nothing(request: pb.EvaluatePodRequest, call: Call) -> bytes:
     raise NotImplementedError("the bare frame answers by itself")
 
 
@@ -96,7 +96,7 @@ class EchoServer(Server):
     def _grpc_server(self) -> GrpcServer:
         return GrpcServer(
             _Bare(self._tracing, self.metrics),
-            {SERVICE: {"Evaluate": (Unary(pb.EvaluateRequest, _nothing), "decisions")}},
+            {SERVICE: {"EvaluatePod": (Unary(pb.EvaluatePodRequest, _nothing), "decisions")}},
             self._pools,
             parts.grpc_options(self.settings, reuse_port=False),
         )

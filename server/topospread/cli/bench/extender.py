@@ -18,16 +18,15 @@ from topospread.cli.bench.load import CallsFailedError, Round
 from topospread.cli.bench.processes import server
 from topospread.cli.bench.questions import CLUSTER, Question
 from topospread.cli.bench.stores import filled_store
-from topospread_client.client import Client
-from topospread_client.manifests import manifest_from_object
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_client import Client, manifest_from_object
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from topospread.cli.bench.plan import Plan
     from topospread.cli.bench.processes import Running
-    from topospread_proto.v1 import kubernetes_pb2 as k8s
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
 CANDIDATES: Final = 500
 SCHEDULERS: Final = 4
@@ -57,7 +56,7 @@ def measure(plan: Plan) -> Figures:
         running = opened.enter_context(server(store, *own))
         address = _address(running)
         with Client(running.address, cluster=CLUSTER) as client:
-            names = client.node_table().names
+            names = client.get_node_table().node_names
         cases = list(_cases(_spaced(names)))
         for case in cases:
             _ask(address, case, WARM_SECONDS)
@@ -99,7 +98,11 @@ def _questions(
 ) -> list[Question]:
     found = []
     for pod in pods:
-        args = {"Pod": manifest_from_object(Object(pod=pod)), "Nodes": None, "NodeNames": names}
+        args = {
+            "Pod": manifest_from_object(ClusterObject(pod=pod)),
+            "Nodes": None,
+            "NodeNames": names,
+        }
         request = post(f"/extender/v1/{verb}", orjson.dumps(args), *headers)
         found.append(questions.split(request))
     return found

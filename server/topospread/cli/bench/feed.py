@@ -26,12 +26,12 @@ from topospread.cli.complaints import Unreachable
 from topospread.codec.stored import object_from_stored
 from topospread.replica.replica import ReplicaOptions
 from topospread.replica.replicas import Replicas
-from topospread.service.feeders import Feeders
+from topospread.service.leases import Leases
 from topospread.service.write import Writes
 from topospread.transports.kubernetes.api_server import Access, ApiServer
 from topospread.transports.kubernetes.feed import Feed
 from topospread.transports.kubernetes.sinks import ServiceSink
-from topospread_client.manifests import manifest_from_object
+from topospread_client import manifest_from_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,9 +143,9 @@ def _feeding(address: str, url: str) -> Iterator[tuple[Feed, float]]:
             feed = Feed(
                 CLUSTER,
                 ApiServer(Access(str(config))),
-                ServiceSink(Writes(store, replicas), Feeders(store), CLUSTER, "bench"),
+                ServiceSink(Writes(store, replicas), Leases(store), CLUSTER, "bench"),
                 lease=LEASE,
-                left_out=(),
+                excluded_namespaces=(),
                 listed=listed.set,
                 stands_by=lambda: None,
             )

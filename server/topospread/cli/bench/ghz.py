@@ -17,22 +17,23 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from topospread.cli.bench.load import MAX_CONNECTIONS, CallsFailedError
 from topospread.cli.bench.questions import CLUSTER
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from google.protobuf.descriptor import FileDescriptor
 
-    from topospread_proto.v1 import kubernetes_pb2 as k8s
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
-METHOD = "topospread.v1.SpreadEngine/Evaluate"
+METHOD = "topospread.v1.DecisionService/EvaluatePod"
 
 
 def ghz_rate(
     program: str, address: str, pods: Sequence[k8s.Pod], concurrency: int, seconds: float
 ) -> float:
-    """Calls a second of Evaluate.
+    """Calls a second of EvaluatePod.
 
     Raises:
         CallsFailedError: ghz failed, or calls did.
@@ -62,9 +63,9 @@ def ghz_rate(
 
 
 def _request(pod: k8s.Pod) -> dict[str, object]:
-    asked = pb.EvaluateRequest(cluster=CLUSTER, pod=pod)
+    asked = pb.EvaluatePodRequest(cluster=CLUSTER, pod=common_pb2.PodSource(object=pod))
     name, _, _ = pod.metadata.name.rpartition("-")
-    asked.pod.metadata.name = f"{name}-{{{{.RequestNumber}}}}"
+    asked.pod.object.metadata.name = f"{name}-{{{{.RequestNumber}}}}"
     request: dict[str, object] = json_format.MessageToDict(asked)
     return request
 

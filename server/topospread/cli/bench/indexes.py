@@ -22,8 +22,8 @@ from topospread.telemetry.metrics import Metrics
 from topospread.telemetry.sampling import Sampling
 from topospread.telemetry.tracing import Tracing
 from topospread.transports.grpc.calls import Call, Unary, parse
+from topospread.transports.grpc.decision import DecisionServicer
 from topospread.transports.grpc.observe import Observer
-from topospread.transports.grpc.spread_engine import SpreadEngineServicer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from topospread.store.api import Key, Kind
 
 _LOAD_SECONDS = 600.0
-_METHOD = f"{questions.SERVICE}Evaluate"
+_METHOD = f"{questions.SERVICE}EvaluatePod"
 
 
 class Replay:
@@ -139,9 +139,9 @@ class Index:
         self.replicas = Replicas(self.source, ReplicaOptions())
         engine = Engine(self.replicas, self.source, RulesBook(), Cycles(), remembers=False)
         self._tracing = Tracing(Sampling.ratio(0.01), None)
-        servicer = SpreadEngineServicer(engine, Observer(Metrics("bench")))
-        method, _ = servicer.methods()["Evaluate"]
-        assert isinstance(method, Unary), "Evaluate has one request and one answer"
+        servicer = DecisionServicer(engine, Observer(Metrics("bench")))
+        method, _ = servicer.methods()["EvaluatePod"]
+        assert isinstance(method, Unary), "EvaluatePod has one request and one answer"
         self._method = method
         self.replicas.preload((CLUSTER,), seconds_from_now(_LOAD_SECONDS))
         self.replica, _ = self.replicas.resolve(CLUSTER, NEWEST_AT_HAND, seconds_from_now(1.0))
@@ -151,7 +151,7 @@ class Index:
         self.replicas.close()
 
     def evaluate(self, request: bytes) -> bytes:
-        """One Evaluate, with its span and its metrics."""
+        """One EvaluatePod, with its span and its metrics."""
         span = self._tracing.start(_METHOD)
         call = Call(span, time.monotonic() + 30.0, _there)
         answer = self._method.serve(parse(self._method.request, request), call)
@@ -159,7 +159,7 @@ class Index:
         return answer if isinstance(answer, bytes) else answer.SerializeToString()
 
     def cost(self, asked: Sequence[Question], seconds: float) -> float:
-        """Microseconds of CPU of one Evaluate, all questions taking turns."""
+        """Microseconds of CPU of one EvaluatePod, all questions taking turns."""
         for each in asked:
             self.evaluate(each.numbered(0))
         calls, number = 0, 0

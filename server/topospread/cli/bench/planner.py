@@ -19,12 +19,15 @@ from topospread.cli.bench.stores import filled_store, sqlite_store
 from topospread.cli.complaints import BadInput
 from topospread.cli.conformance.grounds import throw_away_cluster
 from topospread.cli.conformance.recordings import Shape, records
-from topospread_client.client import Client
-from topospread_client.connection import Connection
-from topospread_client.manifests import pod_from_manifest
-from topospread_client.rebalancing import Filters
-from topospread_client.requests import Settings
-from topospread_proto.v1 import kubernetes_pb2 as k8s
+from topospread_client import (
+    Client,
+    Connection,
+    EvictionFilters,
+    PodsToPlace,
+    Settings,
+    pod_from_manifest,
+)
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +51,7 @@ class Verb(Protocol):
 
 def explain(client: Client, pod: k8s.Pod) -> None:
     """Explain a pod as it is."""
-    client.explain(pod)
+    client.explain_pod(pod)
 
 
 def explain_nowhere(client: Client, pod: k8s.Pod) -> None:
@@ -62,19 +65,17 @@ def explain_nowhere(client: Client, pod: k8s.Pod) -> None:
         when_unsatisfiable="DoNotSchedule",
         label_selector=k8s.LabelSelector(match_labels=pod.metadata.labels),
     )
-    client.explain(waiting)
+    client.explain_pod(waiting)
 
 
 def simulate(client: Client, pod: k8s.Pod) -> None:
     """Place many of a pod, as its workload would have them."""
-    client.simulate(pod, replicas=REPLICAS)
+    client.simulate([PodsToPlace(pod, REPLICAS)])
 
 
 def rank(client: Client, pod: k8s.Pod) -> None:
     """Rank the pods of the pod's app over zones and nodes."""
-    client.rank_for_deletion(
-        _app(pod), namespace=pod.metadata.namespace, constraints=[ZONE, HOSTNAME]
-    )
+    client.rank_deletions(_app(pod), namespace=pod.metadata.namespace, constraints=[ZONE, HOSTNAME])
 
 
 def rebalance(client: Client, pod: k8s.Pod) -> None:
@@ -104,7 +105,7 @@ OVER_ZONES: Final = Settings(
 )
 """The pods of the clusters have no constraints of their own."""
 
-ALL_PODS: Final = Filters(bare_pods=True)
+ALL_PODS: Final = EvictionFilters(evict_bare_pods=True)
 
 VERBS: Final[Mapping[str, Verb]] = {
     "explain": explain,

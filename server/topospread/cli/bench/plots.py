@@ -21,10 +21,10 @@ def plots(found: Mapping[str, Figures]) -> dict[str, tuple[str, str]]:
             made[name] = (alt, bars(alt, unit, rows))
     if "scale" in found:
         for of in ("pods", "nodes"):
-            alt = f"CPU of an Evaluate in process by {of}"
+            alt = f"CPU of an EvaluatePod in process by {of}"
             points = _points(found["scale"], of)
             if points:
-                made[f"scale-{of}"] = (alt, lines(alt, "µs", of, [Series("Evaluate", points)]))
+                made[f"scale-{of}"] = (alt, lines(alt, "µs", of, [Series("EvaluatePod", points)]))
     return made
 
 
@@ -40,7 +40,7 @@ def _bars(found: Mapping[str, Figures]) -> Iterator[tuple[str, str, str, Sequenc
                 {
                     "echo": "echo_cpu_us",
                     "no constraints": "unconstrained_cpu_us",
-                    "Evaluate": "evaluate_cpu_us",
+                    "EvaluatePod": "evaluate_cpu_us",
                     "PreFilter": "prefilter_cpu_us",
                     "Filter, 5,000 nodes": "filter_cpu_us",
                     "Score, 5,000 nodes": "score_cpu_us",
@@ -68,8 +68,8 @@ def _bars(found: Mapping[str, Figures]) -> Iterator[tuple[str, str, str, Sequenc
                 decide,
                 {
                     "echo": "echo_p50_ms_c1",
-                    "Evaluate, stream": "stream_p50_ms_c1",
-                    "Evaluate, unary": "evaluate_p50_ms_c1",
+                    "EvaluatePod, stream": "stream_p50_ms_c1",
+                    "EvaluatePod, unary": "evaluate_p50_ms_c1",
                 },
             ),
         )

@@ -19,8 +19,9 @@ from topospread.cli.bench.cluster import (
     app_name,
     namespace_of,
 )
-from topospread_proto.v1 import kubernetes_pb2 as k8s
-from topospread_proto.v1 import spread_engine_pb2 as pb
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 CLUSTER: Final = "default"
-SERVICE: Final = "/topospread.v1.SpreadEngine/"
+SERVICE: Final = "/topospread.v1.DecisionService/"
 ECHO: Final = "/topospread.bench.v1.Echo/Empty"
 
 _DIGITS: Final = 10
@@ -65,8 +66,11 @@ def split(request: bytes) -> Question:
 
 
 def evaluates(pods: Iterable[k8s.Pod], cluster: str = CLUSTER) -> list[Question]:
-    """SpreadEngine.Evaluate, one a pod."""
-    return [question(pb.EvaluateRequest(cluster=cluster, pod=pod)) for pod in pods]
+    """DecisionService.EvaluatePod, one a pod."""
+    return [
+        question(pb.EvaluatePodRequest(cluster=cluster, pod=common_pb2.PodSource(object=pod)))
+        for pod in pods
+    ]
 
 
 def incoming() -> list[k8s.Pod]:

@@ -41,7 +41,7 @@ the same request bytes and answers none: no span, no metrics. Its calls are serv
 threads (`--no-direct-calls`, with the two threads that are fastest there): what any Python server
 that stands on grpcio can reach. `direct_echo` is the same empty handler on the way that decisions
 take since [direct calls](decisions/0018-direct-calls.md): what is left there to win. `ratio`s are
-to the former, `direct_ratio`s to the latter. Evaluate's 20 pod shapes take turns, with a new pod
+to the former, `direct_ratio`s to the latter. EvaluatePod's 20 pod shapes take turns, with a new pod
 name each call; 1 % of the calls are traced and exported to a collector; metrics are on. Results are
 remembered (which is the default) only where a figure says `memo`: each app's pods come back
 unchanged here, so that is the best case, and a change to the app ends it. Figures without `_c` are
@@ -49,19 +49,20 @@ for 10 calls under way; 10 and 50 calls come over 8 connections. `cpu_us` is CPU
 process, from /proc, for each call; `others_cores` is what programs that have nothing to do with the
 measurement took of
 the machine meanwhile. PreFilter, Filter and Score carry the pod and the current node table;
-`batch` is a BatchEvaluate of the twenty pods. The client writes HTTP/2 frames by itself; figures
-of `ghz` are beside it where it was at hand.""",
+`batch` is a BatchEvaluatePods of the twenty pods. The client writes HTTP/2 frames by itself;
+figures of `ghz` are beside it where it was at hand.""",
     "tracing": """\
 Three servers with the same cluster take turns: none, 1 % and all of the calls are recorded and
 exported. Losses are shares of the first one's rate; lower than 0 is noise.""",
     "scale": """\
-Evaluate in process, from request bytes to answer bytes with span and metrics: microseconds of CPU.
-`x` figures are ratios to the usual size within one round.""",
+EvaluatePod in process, from request bytes to answer bytes with span and metrics: microseconds of
+CPU. `x` figures are ratios to the usual size within one round.""",
     "cold": """\
-The whole Evaluate of a pod whose selector nobody used before, in process, milliseconds of CPU.""",
+The whole EvaluatePod of a pod whose selector nobody used before, in process, milliseconds of
+CPU.""",
     "changes": """\
 `applied`: a replica takes in 20,000 changes that wait in its log, 10 to a transaction; with
-`overlapping`, each pod counts for 50 of the 1,000 selectors instead of one. `busy`: Evaluate at
+`overlapping`, each pod counts for 50 of the 1,000 selectors instead of one. `busy`: EvaluatePod at
 c=10 while 1,000 changes/s come to its cluster; `idle`: while the same are written to a cluster that
 the server does not follow, so that writer and store cost the machine the same. `seen`: from the
 acknowledgement of a write to the view that holds it in another process, 1,000 single writes/s;

@@ -1,4 +1,4 @@
-"""Evaluate in process as clusters grow: its CPU must not grow with the pods."""
+"""EvaluatePod in process as clusters grow: its CPU must not grow with the pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODES = (0.2, 1, 3, 10)
 
 
 def measure(plan: Plan) -> Figures:
-    """Microseconds of CPU of one Evaluate, by pods and by nodes, and the ratios to the usual."""
+    """Microseconds of CPU of one EvaluatePod, by pods and by nodes, and the ratios to the usual."""
     figures = Figures()
     usual = plan.size
     by_pods = {replace(usual, pods=int(usual.pods * times)): f"{times:g}" for times in PODS}
@@ -54,5 +54,5 @@ def make_index(size: Size) -> Index:
 
 
 def cost(index: Index, seconds: float) -> float:
-    """In a child: microseconds of CPU of one Evaluate."""
+    """In a child: microseconds of CPU of one EvaluatePod."""
     return index.cost(questions.evaluates(questions.incoming()), seconds)

@@ -79,7 +79,7 @@ def _start(address: str, mark: str, seconds: float, figures: Figures) -> None:
         figures.add(f"process_ready_s{mark}", running.ready - running.started)
         figures.add(f"rss_mb{mark}", running.resident())
         messages = numbered(questions.evaluates(questions.incoming()))
-        ask(running.address, f"{questions.SERVICE}Evaluate", messages, 10, seconds)
+        ask(running.address, f"{questions.SERVICE}EvaluatePod", messages, 10, seconds)
         figures.add(f"rss_used_mb{mark}", running.resident())
 
 

@@ -67,13 +67,17 @@ _WAITING: Final = "the same for a caller that waits for its revision, p99"
 _READY: Final = "ready after the port is open"
 
 TARGETS: Final = (
-    Target("Evaluate ÷ echo, calls a second, c=10", "decide", "evaluate_ratio", 0.60, unit="%"),
-    Target("Evaluate ÷ echo, calls a second, c=50", "decide", "evaluate_ratio_c50", 0.60, unit="%"),
+    Target("EvaluatePod ÷ echo, calls a second, c=10", "decide", "evaluate_ratio", 0.60, unit="%"),
+    Target(
+        "EvaluatePod ÷ echo, calls a second, c=50", "decide", "evaluate_ratio_c50", 0.60, unit="%"
+    ),
     Target("the same, results remembered, c=10", "decide", "evaluate_memo_ratio", 0.75, unit="%"),
     Target("and at c=50", "decide", "evaluate_memo_ratio_c50", 0.75, unit="%"),
-    Target("server CPU of an Evaluate, c=10", "decide", "evaluate_cpu_us", most=205, unit="µs"),
-    Target("Evaluate, p50 at c=1, unary", "decide", "evaluate_p50_ms_c1", most=0.35, unit="ms"),
-    Target("Evaluate, p50 at c=1, on a stream", "decide", "stream_p50_ms_c1", most=0.25, unit="ms"),
+    Target("server CPU of an EvaluatePod, c=10", "decide", "evaluate_cpu_us", most=205, unit="µs"),
+    Target("EvaluatePod, p50 at c=1, unary", "decide", "evaluate_p50_ms_c1", most=0.35, unit="ms"),
+    Target(
+        "EvaluatePod, p50 at c=1, on a stream", "decide", "stream_p50_ms_c1", most=0.25, unit="ms"
+    ),
     Target("server CPU of a PreFilter", "decide", "prefilter_cpu_us", most=250, unit="µs"),
     Target("server CPU of a Filter of all nodes", "decide", "filter_cpu_us", most=250, unit="µs"),
     Target("server CPU of a Score of all nodes", "decide", "score_cpu_us", most=250, unit="µs"),
@@ -91,7 +95,7 @@ TARGETS: Final = (
     Target("first use of a selector, slowest", "cold", "cold_max_ms", most=2, unit="ms"),
     Target("places held in one namespace, 2 servers", "placements", "places_per_s", 500, unit="/s"),
     Target(
-        "server CPU of a Place, 64 namespaces",
+        "server CPU of a PlacePod, 64 namespaces",
         "placements",
         "place_cpu_us_64_namespaces",
         most=500,

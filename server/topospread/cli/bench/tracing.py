@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 RATIOS: Final = {"_none": 0.0, "_1": 0.01, "_all": 1.0}
 CONCURRENCY: Final = 10
-PATH: Final = f"{questions.SERVICE}Evaluate"
+PATH: Final = f"{questions.SERVICE}EvaluatePod"
 
 
 def measure(plan: Plan) -> Figures:
-    """Rate and CPU of Evaluate by the share of calls that is traced, and what the rate loses."""
+    """Rate and CPU of EvaluatePod by the share of calls that is traced, and what the rate loses."""
     figures = Figures()
     with ExitStack() as opened:
         plan.say("tracing: making the cluster")

@@ -13,7 +13,7 @@ from topospread.app.stores import open_store
 from topospread.cli.bench.cluster import Size, pods
 from topospread.codec.stored import stored
 from topospread.store.api import LogEntry, Put, Remove
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ def churn(size: Size) -> Iterator[Change]:
     live: deque[Put] = deque()
     while True:
         for pod in pods(size, random.Random(_SEED), first):
-            put = Put(stored(Object(pod=pod)))
+            put = Put(stored(ClusterObject(pod=pod)))
             yield put
             live.append(put)
             if len(live) > _LIVE:

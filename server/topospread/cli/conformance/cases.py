@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from topospread_client.client import Client
+    from topospread_client import Client
 
 Manifest: TypeAlias = dict[str, Any]
 Cluster: TypeAlias = Mapping[str, Sequence[Manifest]]

@@ -12,8 +12,7 @@ from topospread.cli.conformance.cases import Case, Difference
 from topospread.cli.conformance.comparing import differences
 from topospread.cli.conformance.decisions import answers_of, compare_evaluation
 from topospread.cli.conformance.rules import settings_of
-from topospread_client.errors import InvalidRequest
-from topospread_client.manifests import ManifestError
+from topospread_client import InvalidRequest, ManifestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +38,7 @@ def cluster_cases(record: Record) -> Iterator[Case]:
 def _differences(incoming: Mapping[str, Any], ground: Ground) -> Sequence[Difference]:
     try:
         got = answers_of(incoming, ground)
-        evaluation = ground.client.evaluate(incoming["pod"], settings=settings_of(incoming))
+        evaluation = ground.client.evaluate_pod(incoming["pod"], settings=settings_of(incoming))
     except (InvalidRequest, ManifestError) as error:
         return [Difference("request", "accepted", f"refused: {error}")]
     found = differences(incoming["compact"], compacted(got))
@@ -67,7 +66,7 @@ def compacted(got: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_scores(expected: Mapping[str, Any]) -> dict[str, Any]:
-    """Evaluate names the best nodes only: the scores of all are compared with Score's."""
+    """EvaluatePod names the best nodes only: the scores of all are compared with Score's."""
     return {member: value for member, value in expected.items() if member != "normalized"}
 
 

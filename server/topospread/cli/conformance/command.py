@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from topospread.cli.conformance.cases import Cluster
-    from topospread_client.connection import Connection
+    from topospread_client import Connection
 
 _DIFFERS: Final = 1
 _PATH: Final = click.Path(path_type=Path)
@@ -70,7 +70,7 @@ def command(
 
     FILE, plain or gzip, holds decisions, a large cluster with incoming pods, validations of pods or
     of plugin arguments, or messages on pods that fit nowhere. Everything goes through gRPC, in
-    clusters named conf-RANDOM that are dropped afterwards: on a server of its own, or on the one
+    clusters named conf-RANDOM that are deleted afterwards: on a server of its own, or on the one
     that --address names.
     """
     if store and options.address:

@@ -10,13 +10,13 @@ from topospread.cli.conformance.cases import Difference
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from topospread_client.answers import Status
+    from topospread_client import Verdict
 
 ABSENT: Final = "absent"
 _ERROR: Final = "Error"
 
 
-def recorded_form(status: Status) -> dict[str, Any]:
+def recorded_form(status: Verdict) -> dict[str, Any]:
     """A status as recordings write it."""
     return {"code": status.code.label, "reasons": list(status.reasons)}
 

@@ -1,4 +1,4 @@
-"""The plugin's answers for one pod: PreFilter, what-ifs, Filter, PreScore, Score, and Evaluate."""
+"""The plugin's answers for one pod: PreFilter, what-ifs, Filter, PreScore, Score, EvaluatePod."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 from topospread.cli.conformance.cases import Case, Difference
 from topospread.cli.conformance.comparing import ABSENT, differences, recorded_form
 from topospread.cli.conformance.rules import settings_of
-from topospread_client.answers import Code
-from topospread_client.errors import InvalidRequest
-from topospread_client.manifests import ManifestError
-from topospread_client.requests import Consistency
+from topospread_client import Consistency, InvalidRequest, ManifestError, PodOnNode, VerdictCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topospread.cli.conformance.cases import Ground
     from topospread.cli.conformance.recordings import Record
-    from topospread_client.answers import Evaluation
-    from topospread_client.engine import WhatIf
+    from topospread_client import EvaluatePodResponse
 
 _ALL: Final = 1000
-"""Best nodes that Evaluate names at most."""
+"""Best nodes that EvaluatePod names at most."""
 
 
 def decision_case(record: Record) -> Case:
@@ -65,32 +61,34 @@ def answers_of(record: Mapping[str, Any], ground: Ground) -> dict[str, Any]:
         settings=settings,
         consistency=Consistency(at_least_as_fresh=ground.revision),
     )
-    got["preFilter"] = recorded_form(before.status)
-    if before.status.code not in {Code.SUCCESS, Code.SKIP}:
+    got["preFilter"] = recorded_form(before.verdict)
+    if before.verdict.code not in {VerdictCode.SUCCESS, VerdictCode.SKIP}:
         return got
     left = len(ground.nodes)
-    if before.status.success:
+    if before.verdict.success:
         if record.get("ops"):
-            got["ops"] = _in_order(record["ops"], [recorded_form(s) for s in before.extensions])
+            got["ops"] = _in_order(
+                record["ops"], [recorded_form(s) for s in before.extension_verdicts]
+            )
         verdicts = client.filter(cycle=before.cycle)
         got["filter"] = {node: recorded_form(s) for node, s in verdicts.by_node().items()}
         left = len(verdicts.feasible())
     chosen = record.get("filterNodes")
     if (left if chosen is None else len(chosen)) == 0:
         return got
-    scores = client.score(cycle=before.cycle, nodes=chosen)
-    got["preScore"] = recorded_form(scores.status)
-    if scores.status.success:
+    scores = client.score(cycle=before.cycle, candidates=chosen)
+    got["preScore"] = recorded_form(scores.verdict)
+    if scores.verdict.success:
         got["score"] = scores.raw_by_node()
         got["normalized"] = scores.normalized_by_node()
     return got
 
 
-def what_ifs(record: Mapping[str, Any]) -> tuple[WhatIf, WhatIf]:
+def what_ifs(record: Mapping[str, Any]) -> tuple[list[PodOnNode], list[PodOnNode]]:
     """The additions and the removals; with a true minimum their order does not matter."""
     ops = record.get("ops") or []
-    add = [(op["pod"], op["node"]) for op in ops if op["op"] == "add"]
-    remove = [(op["pod"], op["node"]) for op in ops if op["op"] == "remove"]
+    add = [PodOnNode(op["pod"], op["node"]) for op in ops if op["op"] == "add"]
+    remove = [PodOnNode(op["pod"], op["node"]) for op in ops if op["op"] == "remove"]
     return add, remove
 
 
@@ -104,9 +102,9 @@ def _in_order(ops: Sequence[Mapping[str, Any]], statuses: list[Any]) -> list[Any
 def _in_one_call(
     record: Mapping[str, Any], expected: Mapping[str, Any], ground: Ground
 ) -> list[Difference]:
-    """The same from Evaluate, as far as it says it: counts by verdict, and the best nodes."""
+    """The same from EvaluatePod, as far as it says it: counts by verdict, and the best nodes."""
     add, remove = what_ifs(record)
-    evaluation = ground.client.evaluate(
+    evaluation = ground.client.evaluate_pod(
         record["pod"],
         top_k=_ALL,
         add_pods=add,
@@ -117,17 +115,17 @@ def _in_one_call(
 
 
 def compare_evaluation(
-    expected: Mapping[str, Any], evaluation: Evaluation, nodes: int
+    expected: Mapping[str, Any], evaluation: EvaluatePodResponse, nodes: int
 ) -> list[Difference]:
-    """What Evaluate says otherwise than the recorded extension points."""
+    """What EvaluatePod says otherwise than the recorded extension points."""
     wanted: dict[str, Any] = {"evaluate.preFilter": expected["preFilter"]}
-    got: dict[str, Any] = {"evaluate.preFilter": recorded_form(evaluation.pre_filter)}
-    if expected["preFilter"]["code"] != Code.ERROR.label:
+    got: dict[str, Any] = {"evaluate.preFilter": recorded_form(evaluation.pre_filter_verdict)}
+    if expected["preFilter"]["code"] != VerdictCode.ERROR.label:
         counts: dict[str, int] = {}
         for status in (expected.get("filter") or {}).values():
             counts[status["code"]] = counts.get(status["code"], 0) + 1
         if "filter" not in expected and nodes:
-            counts[Code.SUCCESS.label] = nodes
+            counts[VerdictCode.SUCCESS.label] = nodes
         wanted["evaluate.verdicts"] = counts
         got["evaluate.verdicts"] = _counts(evaluation)
     if "normalized" in expected and len(expected["normalized"]) <= _ALL:
@@ -136,14 +134,14 @@ def compare_evaluation(
             for node, normalized in expected["normalized"].items()
         }
         got["evaluate.top"] = {
-            top.node: {"raw": top.raw, "normalized": top.normalized} for top in evaluation.top
+            top.node: {"raw": top.raw, "normalized": top.normalized} for top in evaluation.top_nodes
         }
     return differences(wanted, got)
 
 
-def _counts(evaluation: Evaluation) -> dict[str, int]:
+def _counts(evaluation: EvaluatePodResponse) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for verdict in evaluation.verdicts:
-        label = verdict.status.code.label
-        counts[label] = counts.get(label, 0) + verdict.nodes
+    for counted in evaluation.verdict_counts:
+        label = counted.verdict.code.label
+        counts[label] = counts.get(label, 0) + counted.node_count
     return counts

@@ -11,18 +11,20 @@ from topospread.cli.complaints import BadInput
 from topospread.cli.conformance.cases import Ground
 from topospread.config.loading import load_settings
 from topospread.errors import ConfigError
-from topospread_client.answers import Kind
-from topospread_client.client import Client
-from topospread_client.connection import Connection
-from topospread_client.errors import NotFound, TopospreadClientError
-from topospread_client.manifests import object_from_manifest
-from topospread_client.requests import MAX_WRITE
+from topospread_client import (
+    Client,
+    Connection,
+    Kind,
+    NotFound,
+    TopospreadClientError,
+    object_from_manifest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topospread.cli.conformance.cases import Cluster
-    from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _LISTS: Final = {
     "nodes": Kind.NODE,
@@ -33,6 +35,8 @@ _LISTS: Final = {
     "statefulSets": Kind.STATEFUL_SET,
 }
 _APPS: Final = {Kind.REPLICA_SET, Kind.STATEFUL_SET}
+_ONE_WRITE: Final = 500
+"""Objects that are written at once; more are replaced kind by kind."""
 
 
 @contextmanager
@@ -74,19 +78,19 @@ def _loaded(client: Client, cluster: Cluster) -> Ground:
         for member, kind in _LISTS.items()
     }
     everything = [each for of_kind in objects.values() for each in of_kind]
-    if 0 < len(everything) <= MAX_WRITE:
-        revision = client.apply(everything).revision
+    if 0 < len(everything) <= _ONE_WRITE:
+        revision = client.apply_objects(everything).revision
     else:
         revision = ""
         for kind, of_kind in objects.items():
             # An empty list makes a cluster, too.
             if of_kind or kind is Kind.NODE:
-                revision = client.replace(kind, of_kind).revision
+                revision = client.replace_objects(kind, of_kind).revision
     names = [each.node.metadata.name for each in objects[Kind.NODE]]
     return Ground(client, revision, names)
 
 
-def _object(kind: Kind, manifest: dict[str, Any]) -> Object:
+def _object(kind: Kind, manifest: dict[str, Any]) -> ClusterObject:
     version = "apps/v1" if kind in _APPS else "v1"
     made = object_from_manifest({"apiVersion": version, "kind": kind.label, **manifest})
     if made is None:
@@ -96,8 +100,8 @@ def _object(kind: Kind, manifest: dict[str, Any]) -> Object:
 
 def _drop(client: Client, name: str) -> None:
     try:
-        client.drop_cluster(name)
+        client.delete_cluster(name)
     except NotFound:
         pass  # it was never written
     except TopospreadClientError as error:
-        printing.note(f"the throw-away cluster {name} could not be dropped: {error}")
+        printing.note(f"the throw-away cluster {name} could not be deleted: {error}")

@@ -13,8 +13,7 @@ from topospread.cli.conformance.decisions import what_ifs
 from topospread.cli.conformance.recordings import Shape, records
 from topospread.cli.conformance.rules import settings_of
 from topospread.kube.fit_message import fit_message
-from topospread_client.errors import InvalidRequest
-from topospread_client.requests import Consistency
+from topospread_client import Consistency, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -81,7 +80,7 @@ def _condition(
 ) -> Sequence[Difference]:
     add, remove = what_ifs(decision)
     try:
-        evaluation = ground.client.evaluate(
+        evaluation = ground.client.evaluate_pod(
             decision["pod"],
             add_pods=add,
             remove_pods=remove,
@@ -100,7 +99,7 @@ def _condition(
 def fit_counts_result(record: Record) -> Result:
     """A case of fitcounts.jsonl: so many nodes with such a verdict, other plugins' included.
 
-    No call takes verdicts of other plugins: this asks the function behind Evaluate's message.
+    No call takes verdicts of other plugins: this asks the function behind EvaluatePod's message.
     """
     content = record.content
     counts: Counter[str] = Counter()

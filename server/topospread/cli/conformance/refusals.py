@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from topospread.cli.conformance.cases import Case, Difference
 from topospread.cli.conformance.comparing import ABSENT, unordered
-from topospread_client.errors import InvalidRequest
-from topospread_client.manifests import ManifestError
-from topospread_client.requests import Consistency, Settings
+from topospread_client import (
+    Consistency,
+    ConstraintValidation,
+    InvalidRequest,
+    ManifestError,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +30,8 @@ _PLAIN_POD: Final = {
     "metadata": {"name": "any", "namespace": "default"},
 }
 _CUT: Final = "…"
+_ROOTS: Final = ("pod.object.", "settings.args.")
+"""Where in a request pods and arguments are."""
 
 
 def validation_case(record: Record) -> Case:
@@ -45,7 +51,9 @@ def args_case(record: Record) -> Case:
 def _of_pod(record: Mapping[str, Any], ground: Ground) -> Sequence[Difference]:
     consistency = Consistency(at_least_as_fresh=ground.revision)
     try:
-        ground.client.pre_filter(record["pod"], consistency=consistency, validate=True)
+        ground.client.pre_filter(
+            record["pod"], consistency=consistency, validation=ConstraintValidation.STRICT
+        )
     except InvalidRequest as error:
         # Errors elsewhere in the pod are in the recorded message, and not our business.
         message = None if record.get("otherErrors") else record.get("message")
@@ -75,7 +83,7 @@ def _refused(
     expected: Sequence[Mapping[str, Any]], error: InvalidRequest, message: str | None
 ) -> list[Difference]:
     """Everything wrong must be there; the last one may say how many more there are."""
-    got = [violation.text for violation in error.violations if violation.field]
+    got = [_own(violation.text) for violation in error.violations if violation.field]
     wanted = [_text(one) for one in expected]
     more = _more(error)
     if more:
@@ -91,12 +99,19 @@ def _refused(
     return found
 
 
+def _own(text: str) -> str:
+    """As the API server says it, which is given nothing but the pod, or the arguments."""
+    for root in _ROOTS:
+        text = text.removeprefix(root)
+    return text
+
+
 def _more(error: InvalidRequest) -> int:
     """How many violations were left out: trailers have a limit."""
     last = error.violations[-1] if error.violations else None
-    if last is None or last.field or not last.detail.startswith(_CUT):
+    if last is None or last.field or not last.description.startswith(_CUT):
         return 0
-    return next((int(word) for word in last.detail.split() if word.isdigit()), 0)
+    return next((int(word) for word in last.description.split() if word.isdigit()), 0)
 
 
 def _text(violation: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread_client.requests import Settings
+from topospread_client import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,4 +25,4 @@ def settings_of(record: Mapping[str, Any]) -> Settings:
         ManifestError: args that are no PodTopologySpreadArgs (when the request is made).
     """
     gates = {_GATES.get(name, name): on for name, on in (record.get("gates") or {}).items()}
-    return Settings(args=record.get("args") or {}, gates=gates)
+    return Settings(args=record.get("args") or {}, feature_gates=gates)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topospread.checkpoints import checkpoint
-from topospread.kube.objects import HONOR
-from topospread.kube.selectors import selector_text
 from topospread.service.explaining.candidates import plural
 from topospread.service.explaining.columns import Columns, Told, columns_of
 from topospread.service.explaining.findings import ConstraintFinding, DomainFinding, Minimum
@@ -19,7 +17,6 @@ from topospread.spread.scoring import ignored_nodes, weight_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread.kube.objects import SpreadConstraint
     from topospread.service.explaining.case import Case
     from topospread.spread.constraints import Constraint
     from topospread.spread.topology import Bools
@@ -55,14 +52,8 @@ def _account(case: Case, told: Told, limit: int) -> ConstraintFinding:
     refused, alone = (0, 0) if position is None else _refused_nodes(case, position)
     return ConstraintFinding(
         index=told.index,
-        topology_key=constraint.topology_key,
-        hard=position is not None,
-        max_skew=constraint.max_skew,
-        min_domains=constraint.min_domains,
-        selector=selector_text(constraint.group.selector),
+        constraint=constraint,
         self_match=constraint.self_match,
-        honors_affinity=_honors_affinity(case, told.spec),
-        honors_taints=constraint.eligibility.tolerations is not None,
         nodes_without_key=case.snapshot.node_count - int(columns.nodes.sum()),
         eligible=int(columns.eligible.sum()),
         excluded=tuple((why, n) for why, by in columns.excluded if (n := int(by.sum()))),
@@ -104,11 +95,6 @@ def _refused_nodes(case: Case, position: int) -> tuple[int, int]:
 
 def _size(mask: Bools) -> int:
     return int(np.count_nonzero(mask))
-
-
-def _honors_affinity(case: Case, spec: SpreadConstraint) -> bool:
-    policy = spec.node_affinity_policy
-    return not case.rules.gates.node_inclusion_policy or policy is None or policy == HONOR
 
 
 def _ends(columns: Columns, there: list[int], limit: int) -> tuple[list[int], list[int]]:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from topospread.spread.constraints import Constraint
     from topospread.spread.verdicts import Status
 
 Reasons = tuple[tuple[str, int], ...]
@@ -76,11 +77,8 @@ class ConstraintFinding:
 
     Attributes:
         index: position in the pod's list, or in the profile's when `defaulted` holds.
-        hard: DoNotSchedule; otherwise ScheduleAnyway.
-        min_domains: 1 when it has none; soft constraints ignore it.
-        selector: as kubectl writes selectors, with what matchLabelKeys add; "<nil>", "<empty>".
+        constraint: as it is judged by: with what matchLabelKeys add, and the policies in force.
         self_match: the pod adds itself to the domain it goes to.
-        honors_affinity, honors_taints: the policies in force.
         nodes_without_key: nodes that lack the topology key.
         eligible: nodes that count.
         excluded: nodes that have the key and do not count, by reason.
@@ -101,14 +99,8 @@ class ConstraintFinding:
     """
 
     index: int
-    topology_key: str
-    hard: bool
-    max_skew: int
-    min_domains: int
-    selector: str
+    constraint: Constraint
     self_match: bool
-    honors_affinity: bool
-    honors_taints: bool
     nodes_without_key: int
     eligible: int
     excluded: tuple[tuple[Exclusion, int], ...]

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topospread.kube.selectors import Selector
+    from topospread.replica.replica import Replica
+    from topospread.replica.view import View
+    from topospread.spread.constraints import Constraint
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 """Kubernetes' lowest priority of pods that the cluster itself needs."""
@@ -24,29 +27,29 @@ MAX_SEARCH: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class EvictionFilters:
     """Which pods may be evicted.
 
     Attributes:
-        priority_below: only pods of a lower priority.
-        bare_pods: also pods without a controller, which nobody makes again.
-        claims_stay: not those that mount a persistent volume claim.
-        keep: not those with these labels; None: no such.
+        priority_threshold: only pods of a lower priority.
+        evict_bare_pods: also pods without a controller, which nobody makes again.
+        protect_pods_with_pvc: not those that mount a persistent volume claim.
+        protect_selector: not those with these labels; None: no such.
     """
 
-    priority_below: int = SYSTEM_CRITICAL
-    bare_pods: bool = False
-    claims_stay: bool = False
-    keep: Selector | None = None
+    priority_threshold: int = SYSTEM_CRITICAL
+    evict_bare_pods: bool = False
+    protect_pods_with_pvc: bool = False
+    protect_selector: Selector | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Budgets:
+class EvictionLimits:
     """How many evictions are allowed; None: any number."""
 
-    total: int | None = None
-    per_node: int | None = None
-    per_namespace: int | None = None
+    max_evictions: int | None = None
+    max_evictions_per_node: int | None = None
+    max_evictions_per_namespace: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class RebalanceAsk:
     consistency: Consistency = NEWEST_AT_HAND
     settings: SettingsAsk = NO_SETTINGS
     soft: bool = False
-    filters: Filters = Filters()
-    budgets: Budgets = Budgets()
+    filters: EvictionFilters = EvictionFilters()
+    limits: EvictionLimits = EvictionLimits()
     search: float = DEFAULT_SEARCH
 
 
@@ -85,7 +88,7 @@ class Outcome(Enum):
     """What became of constraints that depend on one another."""
 
     PLANNED = auto()
-    OVER_BUDGET = auto()
+    OVER_LIMIT = auto()
     IMPOSSIBLE = auto()
     NOT_FOUND = auto()
 
@@ -95,14 +98,11 @@ class Judged:
     """One constraint, before and after the plan.
 
     Attributes:
+        constraint: as the first of the pods has it that say the same.
         wanted: whether it is one of those asked for; others must not get worse.
     """
 
-    namespace: str
-    topology_key: str
-    selector: str
-    max_skew: int
-    min_domains: int
+    constraint: Constraint
     wanted: bool
     skew_before: int
     skew_after: int
@@ -151,6 +151,7 @@ class Plan:
     """The answer.
 
     Attributes:
+        view: the state that was looked at, and `replica` who follows it.
         constraints: distinct ones that were asked for.
         violated: of these, above their maxSkew now.
         left: of these, above it after the plan.
@@ -158,7 +159,8 @@ class Plan:
         notes: what the caller ought to know.
     """
 
-    token: str
+    view: View
+    replica: Replica
     evictions: Sequence[Eviction]
     groups: Sequence[Group]
     constraints: int

@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A constraint apart from whose it is: what must hold of the counts of a group."""
+    """A constraint apart from whose it is: what must hold of the counts of a group.
+
+    Attributes:
+        constraint: one that demands it; equal limits may have different ones.
+    """
 
     topology_key: str
     max_skew: int
     group: GroupKey
     min_domains: int
     eligibility: Eligibility
+    constraint: Constraint = field(compare=False)
 
 
 def limit_of(constraint: Constraint) -> Limit:
@@ -44,6 +49,7 @@ def limit_of(constraint: Constraint) -> Limit:
         constraint.group,
         constraint.min_domains,
         constraint.eligibility,
+        constraint,
     )
 
 

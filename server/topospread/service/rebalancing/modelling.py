@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.index.snapshot import Snapshot
-    from topospread.service.rebalancing.asking import Filters
+    from topospread.service.rebalancing.asking import EvictionFilters
     from topospread.service.rebalancing.census import Kind, Knot, Limit, Member
     from topospread.service.turns import Turns
     from topospread.spread.topology import Bools
@@ -117,7 +117,7 @@ class Model:
 
 
 def model(
-    knot: Knot, snapshot: Snapshot, filters: Filters, stuck: Counter[str], turn: Turns
+    knot: Knot, snapshot: Snapshot, filters: EvictionFilters, stuck: Counter[str], turn: Turns
 ) -> Model:
     """Sort pods into types and nodes into classes.
 
@@ -149,7 +149,7 @@ def model(
 
 
 def _movers(
-    knot: Knot, limits: Sequence[Limit], snapshot: Snapshot, filters: Filters, turn: Turns
+    knot: Knot, limits: Sequence[Limit], snapshot: Snapshot, filters: EvictionFilters, turn: Turns
 ) -> tuple[list[Mover], list[Bools], list[tuple[tuple[str, int], ...]], int]:
     found: list[tuple[Kind, Member, EvictionFacts, int, str, int]] = []
     types: dict[object, int] = {}
@@ -188,18 +188,19 @@ def _movers(
     return movers, suits, requests, tiers
 
 
-def _stays(kind: Kind, facts: EvictionFacts, filters: Filters) -> str:
+def _stays(kind: Kind, facts: EvictionFacts, filters: EvictionFilters) -> str:
     if facts.owner == "DaemonSet":
         return "of a DaemonSet"
     if facts.owner == "Node":
         return "static pods"
-    if not facts.owner and not filters.bare_pods:
+    if not facts.owner and not filters.evict_bare_pods:
         return "without a controller"
-    if facts.priority >= filters.priority_below:
+    if facts.priority >= filters.priority_threshold:
         return "of too high a priority"
-    if facts.claims and filters.claims_stay:
+    if facts.claims and filters.protect_pods_with_pvc:
         return "with a persistent volume claim"
-    if filters.keep is not None and filters.keep.matches(kind.shape.pod.labels):
+    protected = filters.protect_selector
+    if protected is not None and protected.matches(kind.shape.pod.labels):
         return "with labels to keep"
     return ""
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import Unavailable
+from topospread.errors import Conflict
 from topospread.service.listing import list_at
 from topospread.service.rebalancing.asking import (
     Eviction,
@@ -22,7 +22,7 @@ from topospread.service.rebalancing.census import Knot, Space, groups_of, knots,
 from topospread.service.rebalancing.modelling import Model, model
 from topospread.service.rebalancing.program import Moves, NoTimeLeft, solve
 from topospread.service.rebalancing.steps import Walk, Walker
-from topospread.service.rebalancing.wording import selector_text, why_never
+from topospread.service.rebalancing.wording import why_never
 from topospread.service.turns import Turns
 from topospread.store.api import Key, Kind
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from topospread.index.snapshot import Snapshot
+    from topospread.replica.replica import Replica
     from topospread.replica.view import View
     from topospread.service.engine import Engine
     from topospread.spread.topology import GroupKey
@@ -63,19 +64,21 @@ class _Run:
 
     def left(self, model: Model) -> Mapping[int, int] | None:
         """Evictions that are left by slot; None: any number."""
-        most = self.ask.budgets.per_node
+        most = self.ask.limits.max_evictions_per_node
         if most is None:
             return None
         return {m.slot: max(0, most - self.used[m.slot]) for m in model.movers}
 
     def allowed(self, namespace: str) -> tuple[float, str]:
-        """Evictions that are left of the budgets, and which budget that is."""
-        budgets = self.ask.budgets
+        """Evictions that are left of those allowed, and where."""
+        limits = self.ask.limits
         left = [(float("inf"), "")]
-        if budgets.total is not None:
-            left.append((budgets.total - sum(self.spent.values()), "in all"))
-        if budgets.per_namespace is not None:
-            left.append((budgets.per_namespace - self.spent[namespace], "in a namespace"))
+        if limits.max_evictions is not None:
+            left.append((limits.max_evictions - sum(self.spent.values()), "in all"))
+        if limits.max_evictions_per_namespace is not None:
+            left.append(
+                (limits.max_evictions_per_namespace - self.spent[namespace], "in a namespace")
+            )
         return min(left)
 
 
@@ -94,7 +97,7 @@ class Rebalances:
             NotFound: no such cluster.
             Unavailable, DeadlineExceeded, RevisionUnavailable: see list_at.
         """
-        view, spaces = self._census(ask)
+        replica, view, spaces = self._census(ask)
         snapshot = view.snapshot
         groups = tuple(groups_of(spaces))
         until = min(time.monotonic() + ask.search, ask.deadline)
@@ -106,7 +109,8 @@ class Rebalances:
             limit for space in spaces.values() for limit, meant in space.limits.items() if meant
         ]
         return Plan(
-            token=view.token,
+            view=view,
+            replica=replica,
             evictions=run.evictions,
             groups=run.found,
             constraints=len(wanted),
@@ -117,7 +121,7 @@ class Rebalances:
             notes=() if wanted else (_nothing_to_mend(ask),),
         )
 
-    def _census(self, ask: RebalanceAsk) -> tuple[View, Mapping[str, Space]]:
+    def _census(self, ask: RebalanceAsk) -> tuple[Replica, View, Mapping[str, Space]]:
         """The pods and a view of one revision that counts all that their constraints count."""
 
         def wanted(key: Key) -> bool:
@@ -133,12 +137,13 @@ class Rebalances:
             spaces = taken(engine, ask, listed.readable(), listed.view.snapshot)
             groups = groups_of(spaces)
             if not listed.view.snapshot.missing(groups):
-                return listed.view, spaces
+                return listed.replica, listed.view, spaces
             view = listed.replica.keep(groups)
             if view.revision == listed.view.revision:
-                return replace(listed.view, snapshot=view.snapshot), spaces
+                counting = replace(listed.view, snapshot=view.snapshot)
+                return listed.replica, counting, spaces
             listed.advance(view)
-        raise Unavailable("the cluster changes faster than its constraints are counted: try again")
+        raise Conflict("the cluster changes faster than its constraints are counted: try again")
 
 
 def _nothing_to_mend(ask: RebalanceAsk) -> str:
@@ -147,7 +152,7 @@ def _nothing_to_mend(ask: RebalanceAsk) -> str:
 
 
 def _cheapest_first(spaces: Mapping[str, Space], snapshot: Snapshot) -> Sequence[Knot]:
-    """What does not hold, the smallest sets first: so budgets mend as much as they can."""
+    """What does not hold, the smallest sets first: so the evictions that are allowed mend most."""
     found = [k for name, space in sorted(spaces.items()) for k in knots(name, space, snapshot)]
     excess = {
         id(knot): sum(
@@ -171,7 +176,7 @@ def _untie(run: _Run, knot: Knot) -> None:
                 run, knot, Outcome.IMPOSSIBLE, why_never(knot, made, run.state, left, _seconds(run))
             )
             return
-        if _over_budget(run, knot, moves):
+        if _over_limit(run, knot, moves):
             return
         walker = Walker(run.view, run.groups, left, run.turn)
         walk = walker.walk(made, moves, run.state)
@@ -183,7 +188,7 @@ def _untie(run: _Run, knot: Knot) -> None:
                 reason = "the nodes that its pods may go to have no room for them"
                 _refused(run, knot, Outcome.IMPOSSIBLE, reason)
                 return
-            if _over_budget(run, knot, moves):
+            if _over_limit(run, knot, moves):
                 return
             walk = walker.walk(made, moves, run.state)
     except NoTimeLeft:
@@ -211,7 +216,7 @@ def _holds(knot: Knot, before: Snapshot, after: Snapshot) -> bool:
     )
 
 
-def _over_budget(run: _Run, knot: Knot, moves: Moves) -> bool:
+def _over_limit(run: _Run, knot: Knot, moves: Moves) -> bool:
     allowed, which = run.allowed(knot.namespace)
     if moves.count <= allowed:
         return False
@@ -221,7 +226,7 @@ def _over_budget(run: _Run, knot: Knot, moves: Moves) -> bool:
     run.found.append(
         Group(
             _judged(knot, run.state, run.state),
-            Outcome.OVER_BUDGET,
+            Outcome.OVER_LIMIT,
             Optimality.PROVED if moves.proved else Optimality.BEST_FOUND,
             moves.count,
             reason,
@@ -265,11 +270,7 @@ def _planned(run: _Run, knot: Knot, walk: Walk, optimality: Optimality) -> None:
 def _judged(knot: Knot, before: Snapshot, after: Snapshot) -> Sequence[Judged]:
     return [
         Judged(
-            namespace=knot.namespace,
-            topology_key=limit.topology_key,
-            selector=selector_text(limit.group.selector),
-            max_skew=limit.max_skew,
-            min_domains=limit.min_domains,
+            constraint=limit.constraint,
             wanted=meant,
             skew_before=skew(limit, before),
             skew_after=skew(limit, after),

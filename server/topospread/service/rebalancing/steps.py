@@ -1,7 +1,7 @@
 """From numbers of moves to evictions in order, each tried on the state that the ones before left.
 
-A step takes a pod away, asks the engine's own Filter and Place's own fit where its replacement may
-go then, and counts it on one of the nodes that the program wants filled.
+A step takes a pod away, asks the engine's own Filter and PlacePod's own fit where its replacement
+may go then, and counts it on one of the nodes that the program wants filled.
 """
 
 from __future__ import annotations

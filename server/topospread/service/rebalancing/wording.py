@@ -1,17 +1,15 @@
-"""Why there is no plan, and how selectors are written in answers."""
+"""Why there is no plan."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topospread.kube.selectors import DOES_NOT_EXIST, EXISTS, IN
 from topospread.service.rebalancing.program import NoTimeLeft, Program, solve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from topospread.index.snapshot import Snapshot
-    from topospread.kube.selectors import Selector
     from topospread.service.rebalancing.census import Knot
     from topospread.service.rebalancing.modelling import Model
 
@@ -52,20 +50,3 @@ def _solvable(program: Program, seconds: float) -> bool:
         return solve(program, seconds) is not None
     except NoTimeLeft:
         return False
-
-
-def selector_text(selector: Selector) -> str:
-    """A selector as kubectl's query language writes it."""
-    parts = []
-    for each in selector.requirements:
-        values = ",".join(each.values)
-        if each.operator == IN:
-            one = len(each.values) == 1
-            parts.append(f"{each.key}={values}" if one else f"{each.key} in ({values})")
-        elif each.operator == EXISTS:
-            parts.append(each.key)
-        elif each.operator == DOES_NOT_EXIST:
-            parts.append(f"!{each.key}")
-        else:
-            parts.append(f"{each.key} notin ({values})")
-    return ",".join(parts)

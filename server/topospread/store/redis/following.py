@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import IdentityChanged, RevisionUnavailable
+from topospread.errors import IdentityChanged, RevisionCompacted, RevisionOfOtherHistory
 from topospread.store import values
 from topospread.store.api import LogEntry, Revision, Transaction
 from topospread.store.redis import keys
@@ -109,8 +109,13 @@ def _check_chain(after: Revision, found: Sequence[Transaction], head: Revision) 
         if head == after:
             return
     if trimmed:
-        raise RevisionUnavailable(f"the log was trimmed past revision {after.number}: list again")
-    raise RevisionUnavailable(
+        oldest = (head.number, head.tag)
+        if found:
+            oldest = (found[0].revision.number - 1, found[0].previous_tag)
+        raise RevisionCompacted(
+            f"the log was trimmed past revision {after.number}: list again", oldest
+        )
+    raise RevisionOfOtherHistory(
         f"revision {after.number} is of another history than the store's: list again"
     )
 
@@ -139,7 +144,7 @@ def _transactions(reply: Reply, limit: int) -> list[Transaction]:
 
 def _transaction(number: int, fields: list[bytes]) -> Transaction:
     if fields[0:4:2] != [b"t", b"p"] or not (fields[1] + fields[3]).isascii():
-        raise RevisionUnavailable(f"log entry {number} cannot be read: list again")
+        raise RevisionCompacted(f"log entry {number} cannot be read: list again")
     entries: list[LogEntry] = []
     for at in range(4, len(fields), 2):
         found = values.entry(fields[at], fields[at + 1])

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import CorruptValue, StoreUnavailable
-from topospread.store import values
-from topospread.store.api import Head, Key, Kind, Revision, StoredObject
+from topospread.store import rules, values
+from topospread.store.api import Head, Key, Kind, Lease, Revision, StoredObject
 from topospread.store.redis import keys
 from topospread.store.redis.format import check_format
 
@@ -48,6 +48,20 @@ def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
     if not identity:
         return Head("", Revision(), 0, gone, values.vouched(vouched), at)
     return Head(identity, Revision(number, tag), oldest or 1, gone, values.vouched(vouched))
+
+
+def leased(wire: Wire, cluster: str, timeout: float | None) -> Lease:
+    """The feeder's lease as it is."""
+    fields = ("holder", "fence", "until", "granted_for")
+    (seconds, micros), found = wire.together(
+        ("TIME",), ("HMGET", keys.key(cluster, "feeder"), *fields), timeout=timeout
+    )
+    fence, until, granted_for = (
+        number_of(cluster, name, word) for name, word in zip(fields[1:], found[1:], strict=True)
+    )
+    holder = word_of(cluster, "holder", found[0])
+    now = int(seconds) * 1000 + int(micros) // 1000
+    return rules.as_found((holder, fence, until, granted_for), now)
 
 
 def word_of(cluster: str, field: str, found: bytes | None) -> str:

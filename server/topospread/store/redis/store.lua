@@ -14,11 +14,12 @@
 --                                   COUNTED has, where a key that was evicted or deleted shows)
 --    2  ts:{C}:node         hash    name                  -> value
 --    3  ts:{C}:pod          hash    namespace/name        -> value
---    4  ts:{C}:workload     hash    kind/namespace/name   -> value
+--    4  ts:{C}:workload     hash    kind/namespace/name   -> value; also of how far the API server was read
 --    5  ts:{C}:reservation  hash    namespace/name        -> value, with 13 digits before the payload: when it
 --                                                            is due, in milliseconds (0: never)
 --    6  ts:{C}:log          stream  <number>-0: t = tag, p = tag before it, then one field for each change:
---                                   its mark (= relevant, ~ same digest, - deleted) and kind/namespace/name
+--                                   its mark (= relevant, ~ same digest, - deleted) and kind/namespace/name; with the
+--                                   value, of what was deleted with what stood before its payload
 --    7  ts:{C}:touched      hash    scope                 -> number of its last relevant change
 --    8  ts:{C}:tombstone    hash    kind/namespace/name   -> "milliseconds version uid"
 --    9  ts:{C}:buried       zset    kind/namespace/name by milliseconds
@@ -41,7 +42,8 @@
 --    5 = identity that it must have, or ""
 -- ARGV[1] = "vouch", 2 to 5 as for drop, 6 = identity that counts as dropped from now on, or "", then the
 --    numbers of the kinds; without a cluster it is remembered for 4 as well
--- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, 4 = milliseconds, 0 to give it back
+-- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, 4 = milliseconds, 0 to give it back, 5 = fence of the lease
+--    that is to be renewed or given back, or "" to take any that is free
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
 --
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
@@ -49,9 +51,9 @@
 --
 -- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds that
 -- lifetimes are counted from, identity, namespace/name of each reservation that ended without being among the
--- changes ...}, {"OK", count} for drop, {"OK"} for vouch,
--- {"OK", holder, fence, milliseconds left} for lease,
--- {"FENCED"}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number},
+-- changes ...}, {"OK", count, identity or ""} for drop, {"OK"} for vouch,
+-- {"OK", holder, fence, milliseconds left, milliseconds that it was granted for, when it ends} for lease,
+-- {"FENCED", holder}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number},
 -- {"VANISHED", key, counts as noted, counts as found}: entries are gone that no write removed,
 -- {"UNREADABLE", what, what stands there}: what is noted in meta or touched is none of ours.
 
@@ -92,6 +94,13 @@ local function header(value)
   local version = string.sub(value, 2, v + 1)
   if string.find(version, '[^0-9]') then return nil end
   return version, string.sub(value, v + 2, v + 9), string.sub(value, v + 11, v + 10 + u)
+end
+
+-- what stands before the payload of a value, or nothing when it cannot be read
+local function front(value)
+  if not header(value) then return '' end
+  local v = string.byte(value, 1)
+  return string.sub(value, 1, v + 10 + string.byte(value, v + 10))
 end
 
 -- the hash of a written name, and its field there
@@ -318,11 +327,11 @@ local function add(list, hash, ...)
   for _, word in ipairs({...}) do table.insert(list[hash], word) end
 end
 
-local function end_reservation(todo, field)
+local function end_reservation(todo, field, stored)
   table.insert(todo.ended, field)
   todo.handled[field] = true
   table.insert(todo.entry, '-7/' .. field)
-  table.insert(todo.entry, '')
+  table.insert(todo.entry, front(stored))
   todo.scopes[scope('7/' .. field)] = true
   add(todo.del, RESERVATION, field)
   table.insert(todo.undate, field)
@@ -338,7 +347,7 @@ local function end_due(todo, now)
   table.sort(due)
   local found = call('HMGET', RESERVATION, unpack(due))
   for i, field in ipairs(due) do
-    if found[i] then end_reservation(todo, field) else table.insert(todo.undate, field) end
+    if found[i] then end_reservation(todo, field, found[i]) else table.insert(todo.undate, field) end
   end
 end
 
@@ -362,7 +371,7 @@ local function judge(changes, force, graves, now, expired)
     end
     if mark then
       table.insert(todo.entry, mark .. change.name)
-      table.insert(todo.entry, change.value or '')
+      table.insert(todo.entry, change.value or front(change.stored))
       if mark ~= '~' then todo.scopes[scope(change.name)] = true end
       if change.put then
         add(todo.set, change.hash, change.field, change.value)
@@ -380,7 +389,7 @@ local function judge(changes, force, graves, now, expired)
       end
     end
     if change.hash == RESERVATION then todo.handled[change.field] = true end
-    if ends(change, outcome) then end_reservation(todo, change.field) end
+    if ends(change, outcome) then end_reservation(todo, change.field, change.reserved) end
   end
   return todo
 end
@@ -461,7 +470,9 @@ local function apply()
   if not cluster then return refusal end
   refusal = vanished(cluster)
   if refusal then return refusal end
-  if ARGV[12] ~= '' and call('HGET', FEEDER, 'fence') ~= ARGV[12] then return {'FENCED'} end
+  if ARGV[12] ~= '' and call('HGET', FEEDER, 'fence') ~= ARGV[12] then
+    return {'FENCED', call('HGET', FEEDER, 'holder') or ''}
+  end
   if ARGV[4] ~= '' and ARGV[4] ~= cluster.identity then return {'IDENTITY', cluster.identity} end
   local scopes = {}
   for i = 1, tonumber(ARGV[13]) do scopes[i] = ARGV[13 + i] end
@@ -525,19 +536,23 @@ local function drop()
   local identity = meta and meta[2] or ''
   if ARGV[5] ~= '' and ARGV[5] ~= identity then return {'IDENTITY', identity} end
   local count = 0
+  -- How far the API server was read is no object.
+  if has(WORKLOAD, 'hash') then
+    for kind = 1, 9 do call('HDEL', WORKLOAD, '8//' .. kind) end
+  end
   for _, hash in ipairs({NODE, POD, WORKLOAD, RESERVATION}) do
     if has(hash, 'hash') then count = count + call('HLEN', hash) end
   end
   call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY)
   void_lease(has(FEEDER, 'hash'))
-  if meta and not meta[2] then return {'OK', count} end
+  if meta and not meta[2] then return {'OK', count, ''} end
   call('UNLINK', META)
-  if not meta then return {'OK', count} end
+  if not meta then return {'OK', count, ''} end
   local now = milliseconds()
   call('HSET', META, 'format', ARGV[2], 'dropped', dropped_with(meta[2], meta[3], meta[4], now),
     'dropped_at', string.format('%.0f', now))
   call('PEXPIRE', META, ARGV[4])
-  return {'OK', count}
+  return {'OK', count, identity}
 end
 
 local function vouch()
@@ -568,21 +583,19 @@ local function lease()
   local found, now = call('HMGET', FEEDER, 'holder', 'fence', 'until', 'granted_for'), milliseconds()
   local holder, lifetime = ARGV[3], tonumber(ARGV[4])
   local fence, ends = tonumber(found[2] or '0'), tonumber(found[3] or '0')
-  if found[1] ~= holder then
-    if lifetime == 0 or ends > now then
-      local granted_for = tonumber(found[4] or '0')
-      if granted_for == 0 then granted_for = MAX_LEASE end
-      local left = math.min(math.max(0, ends - now), granted_for)
-      if now + left < ends then call('HSET', FEEDER, 'until', string.format('%.0f', now + left)) end
-      return {'OK', found[1] or '', string.format('%.0f', fence), string.format('%.0f', left)}
-    end
-    fence = math.max(fence + 1, now)
+  local lost = ARGV[5] ~= '' and (found[1] ~= holder or found[2] ~= ARGV[5] or ends <= now)
+  if lost or (found[1] ~= holder and (lifetime == 0 or ends > now)) then
+    local granted_for = tonumber(found[4] or '0')
+    local left = math.min(math.max(0, ends - now), granted_for == 0 and MAX_LEASE or granted_for)
+    local till = string.format('%.0f', now + left)
+    if now + left < ends then call('HSET', FEEDER, 'until', till) end
+    return {'OK', found[1] or '', string.format('%.0f', fence), string.format('%.0f', left), found[4] or '0', till}
   end
-  local token = string.format('%.0f', fence)
+  if found[1] ~= holder then fence = math.max(fence + 1, now) end
+  local token, till = string.format('%.0f', fence), string.format('%.0f', now + lifetime)
   call('PERSIST', FEEDER)
-  call('HSET', FEEDER, 'holder', holder, 'fence', token, 'until', string.format('%.0f', now + lifetime),
-    'granted_for', ARGV[4])
-  return {'OK', holder, token, ARGV[4]}
+  call('HSET', FEEDER, 'holder', holder, 'fence', token, 'until', till, 'granted_for', ARGV[4])
+  return {'OK', holder, token, ARGV[4], ARGV[4], till}
 end
 
 local function probe()

@@ -6,7 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
-from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
+from topospread.errors import Conflict, IdentityChanged, RevisionCompacted, RevisionOfOtherHistory
 from topospread.store import checks, rules, values
 from topospread.store.api import (
     Applied,
@@ -137,7 +137,7 @@ class RedisStore:
         repeat = precondition is None and not force and all(map(_names_what_it_follows, changes))
         reply = self._script.run(cluster, words, timeout=timeout, repeat=repeat)
         if reply[0] == b"FENCED":
-            raise rules.fenced(cluster)
+            raise rules.fenced(cluster, reply[1].decode(errors="replace"))
         if reply[0] != b"OK":
             _refuse(cluster, reply, precondition)
         return _applied(reply)
@@ -151,7 +151,7 @@ class RedisStore:
             _refuse(cluster, reply, None)
         return _applied(reply)
 
-    def drop(self, cluster: str, *, identity: str = "") -> int:
+    def drop(self, cluster: str, *, identity: str = "") -> int | None:
         """See the contract."""
         checks.check_cluster(cluster)
         kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
@@ -161,7 +161,9 @@ class RedisStore:
         if reply[0] != b"OK":
             _refuse(cluster, reply, None)
         self._sleepers.notify(cluster)
-        return int(reply[1])
+        count = int(reply[1])
+        # Objects may be left of a cluster that has lost its identity.
+        return count if count or reply[2] else None
 
     def vouch(
         self,
@@ -180,17 +182,28 @@ class RedisStore:
             _refuse(cluster, reply, None)
 
     def lease(
-        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+        self,
+        cluster: str,
+        holder: str,
+        lifetime: int,
+        *,
+        fence: int = 0,
+        timeout: float | None = None,
     ) -> Lease:
         """See the contract."""
         checks.check_cluster(cluster)
         checks.check_lease(holder, lifetime)
-        words = ("lease", values.FORMAT, holder, lifetime)
+        words = ("lease", values.FORMAT, holder, lifetime, fence or "")
         reply = self._script.run(cluster, words, timeout=timeout)
         if reply[0] != b"OK":
             _refuse(cluster, reply, None)
-        _, found, fence, left = reply
-        return Lease(found.decode(), int(fence), int(left))
+        found, *numbers = reply[1:]
+        return Lease(found.decode(), *map(int, numbers))
+
+    def leased(self, cluster: str, *, timeout: float | None = None) -> Lease:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        return reading.leased(self._wires.of(cluster), cluster, timeout)
 
     def ping(self) -> None:
         """See the contract."""
@@ -281,9 +294,9 @@ def _refuse(cluster: str, reply: Reply, precondition: Unchanged | None) -> None:
                 f"the cluster {what} in this store: it is not the one followed so far"
             )
         case "TRIMMED":
-            raise RevisionUnavailable(f"the log was trimmed past revision {number}: list again")
+            raise RevisionCompacted(f"the log was trimmed past revision {number}: list again")
         case "DIVERGED":
-            raise RevisionUnavailable(
+            raise RevisionOfOtherHistory(
                 f"revision {number} is of another history than the store's: list again"
             )
         case "CONFLICT":

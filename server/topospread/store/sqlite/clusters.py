@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
+from topospread.errors import Conflict, IdentityChanged, RevisionCompacted, RevisionOfOtherHistory
 from topospread.store import values
 from topospread.store.api import Head, Revision, Unchanged
 
@@ -113,7 +113,7 @@ def check_reaches(
     if revision == head:
         return
     if cluster is None or revision.number >= head.number:
-        raise RevisionUnavailable(
+        raise RevisionOfOtherHistory(
             f"revision {revision.number} is of another history than the store's: list again"
         )
     row = connection.execute(
@@ -121,11 +121,16 @@ def check_reaches(
         (cluster.id, revision.number + 1),
     ).fetchone()
     if row is None:
-        raise RevisionUnavailable(
-            f"the log was trimmed past revision {revision.number}: list again"
+        first = connection.execute(
+            "SELECT number, previous FROM log WHERE cluster = ? ORDER BY number LIMIT 1",
+            (cluster.id,),
+        ).fetchone()
+        oldest = (head.number, head.tag) if first is None else (first[0] - 1, first[1])
+        raise RevisionCompacted(
+            f"the log was trimmed past revision {revision.number}: list again", oldest
         )
     if row[0] != revision.tag:
-        raise RevisionUnavailable(
+        raise RevisionOfOtherHistory(
             f"revision {revision.number} is of another history than the store's: list again"
         )
 

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from topospread.store.api import Lease
 
 
-def lease(connection: sqlite3.Connection, name: str, holder: str, lifetime: int, now: int) -> Lease:
+def lease(
+    connection: sqlite3.Connection, name: str, holder: str, lifetime: int, now: int, *, fence: int
+) -> Lease:
     """Take or renew it within the connection's transaction; times in milliseconds."""
     found = _found(connection, name)
-    granted = rules.granted(found, holder, lifetime, now)
-    until = now + granted.left
-    if granted.holder == holder:
+    granted = rules.granted(found, holder, lifetime, now, renewed=fence)
+    until = granted.until
+    if granted.holder == holder and fence in (0, granted.fence):
         connection.execute(
             "INSERT OR REPLACE INTO feeder (name, holder, fence, until, granted_for) "
             "VALUES (?, ?, ?, ?, ?)",
@@ -28,14 +30,20 @@ def lease(connection: sqlite3.Connection, name: str, holder: str, lifetime: int,
     return granted
 
 
+def leased(connection: sqlite3.Connection, name: str, now: int) -> Lease:
+    """The lease as it is."""
+    return rules.as_found(_found(connection, name), now)
+
+
 def check(connection: sqlite3.Connection, name: str, fence: int) -> None:
     """Refuse a token that is not the lease's.
 
     Raises:
         Fenced: another one is.
     """
-    if _found(connection, name)[1] != fence:
-        raise rules.fenced(name)
+    holder, found, *_ = _found(connection, name)
+    if found != fence:
+        raise rules.fenced(name, holder)
 
 
 def void(connection: sqlite3.Connection, name: str) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import ConfigError, RevisionUnavailable, StoreUnavailable
+from topospread.errors import ConfigError, RevisionCompacted, StoreUnavailable
 from topospread.store import values
 from topospread.store.api import Revision, Transaction
 from topospread.store.sqlite import clusters
@@ -140,7 +140,7 @@ def _after(
     )
     for number, tag, previous, blob in rows:
         if not (isinstance(number, int) and isinstance(tag, str) and isinstance(previous, str)):
-            raise RevisionUnavailable(f"log entry {number!r} cannot be read: list again")
+            raise RevisionCompacted(f"log entry {number!r} cannot be read: list again")
         entries = tuple(
             entry
             for field, value in values.split(clusters.blob(blob))

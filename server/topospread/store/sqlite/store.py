@@ -153,7 +153,7 @@ class SqliteStore:
             self._sleepers.notify(cluster)
         return applied
 
-    def drop(self, cluster: str, *, identity: str = "") -> int:
+    def drop(self, cluster: str, *, identity: str = "") -> int | None:
         """See the contract."""
         checks.check_cluster(cluster)
         with self._connections.writing() as connection:
@@ -177,13 +177,26 @@ class SqliteStore:
             )
 
     def lease(
-        self, cluster: str, holder: str, lifetime: int, *, timeout: float | None = None
+        self,
+        cluster: str,
+        holder: str,
+        lifetime: int,
+        *,
+        fence: int = 0,
+        timeout: float | None = None,
     ) -> Lease:
         """See the contract."""
         checks.check_cluster(cluster)
         checks.check_lease(holder, lifetime)
         with self._connections.writing(timeout) as connection:
-            return feeders.lease(connection, cluster, holder, lifetime, _now())
+            return feeders.lease(connection, cluster, holder, lifetime, _now(), fence=fence)
+
+    def leased(self, cluster: str, *, timeout: float | None = None) -> Lease:
+        """See the contract."""
+        del timeout
+        checks.check_cluster(cluster)
+        with self._connections.reading() as connection:
+            return feeders.leased(connection, cluster, _now())
 
     def ping(self) -> None:
         """See the contract."""

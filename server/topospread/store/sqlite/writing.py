@@ -54,12 +54,12 @@ class Effects:
     due: list[tuple[Key, int]] = field(default_factory=list)
     ended: list[Key] = field(default_factory=list)
 
-    def end(self, reservation: Key) -> None:
-        """End a reservation."""
+    def end(self, reservation: Key, stored: bytes | None) -> None:
+        """End a reservation that is stored."""
         self.ended.append(reservation)
         self.removes.append(reservation)
         self.scopes.add(reservation.scope)
-        self.entries.append((_field(values.DELETED, reservation), b""))
+        self.entries.append(_deletion(reservation, stored))
 
 
 def apply(
@@ -116,7 +116,7 @@ def purge(
     return Applied(revision, cluster.revision, (), ended, now, cluster.identity)
 
 
-def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) -> int:
+def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) -> int | None:
     """Delete all of a cluster but the mark that it was dropped."""
     _forget_marks(connection, now)
     cluster = clusters.load(connection, name, mended=True)
@@ -124,7 +124,10 @@ def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) 
         clusters.check_identity(cluster, identity)
     feeders.void(connection, name)
     if cluster is None or not cluster.identity:
-        return 0
+        return None
+    connection.execute(
+        "DELETE FROM object WHERE cluster = ? AND kind = ?", (cluster.id, Kind.PROGRESS.value)
+    )
     count = connection.execute("DELETE FROM object WHERE cluster = ?", (cluster.id,)).rowcount
     for table in ("log", "touched", "tombstone", "expiry"):
         connection.execute(f"DELETE FROM {table} WHERE cluster = ?", (cluster.id,))
@@ -234,7 +237,7 @@ class _Writer:
         ).fetchall()
         due = {Key(Kind.RESERVATION, namespace, name) for namespace, name in rows}
         for key in sorted(due - mentioned - set(effects.ended), key=values.name_of):
-            effects.end(key)
+            effects.end(key, self._stored(key))
 
     def write(self, effects: Effects) -> Revision:
         """Write objects, log entry and scopes; returns the new revision."""
@@ -320,7 +323,7 @@ class _Writer:
         if outcome is Outcome.DELETED:
             effects.removes.append(key)
             effects.scopes.add(key.scope)
-            effects.entries.append((_field(values.DELETED, key), b""))
+            effects.entries.append(_deletion(key, stored))
         buries = remove.up_to_version and key.kind is not Kind.RESERVATION
         if buries and self._leaves_tombstone(remove, outcome):
             effects.buried.append(remove)
@@ -330,7 +333,7 @@ class _Writer:
         key = Key(Kind.RESERVATION, pod.namespace, pod.name)
         stored = self._stored(key)
         if stored is not None and rules.is_for(stored, uid):
-            effects.end(key)
+            effects.end(key, stored)
 
     def _note_expiries(self, effects: Effects) -> None:
         """Keep the table of what is due in step with the objects that are written."""
@@ -394,6 +397,11 @@ class _Writer:
 
 def _key(change: Change) -> Key:
     return change.object.key if isinstance(change, Put) else change.key
+
+
+def _deletion(key: Key, stored: bytes | None) -> tuple[bytes, bytes]:
+    """The log entry of an object that goes."""
+    return _field(values.DELETED, key), values.front_of(stored or b"")
 
 
 def _field(mark: bytes, key: Key) -> bytes:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from topospread.codec.cluster import node_from_proto
 from topospread.codec.parsing import request
 from topospread.errors import FieldViolation, InvalidRequest
+from topospread.generated.cluster_autoscaler import expander_pb2 as pb
 from topospread.service.asks import Ask
 from topospread.service.expand import Option, choose_options
-from topospread_proto.v1 import expander_pb2 as pb
-from topospread_proto.v1 import kubernetes_pb2
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +94,7 @@ def _nodes(templates: Mapping[str, bytes]) -> dict[str, Node]:
         try:
             found[group] = node_from_proto(request(kubernetes_pb2.Node, encoded))
         except InvalidRequest as cause:
-            wrong.append(FieldViolation(f"nodeBytesMap[{group}]", str(cause)))
+            wrong += cause.below(f"nodeBytesMap[{group}]")
     if wrong:
         raise InvalidRequest.of(wrong)
     return found

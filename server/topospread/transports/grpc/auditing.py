@@ -12,11 +12,12 @@ from google.protobuf.message import DecodeError
 
 from topospread.access.audit import LOG, audit
 from topospread.access.refusals import REFUSED
+from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.transports.grpc.calls import Call, Method, StreamIn, Unary
 from topospread.transports.grpc.failures import code_of
-from topospread_proto.v1 import cluster_state_pb2, frames_pb2
+from topospread_proto.v1 import cluster_state_service_pb2, common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,10 +30,10 @@ Says = Callable[[Any, Any], What]
 def _applied(request: Any, answer: Any) -> What:
     what: What = {"objects": len(request.objects)}
     if answer is not None:
-        name = cluster_state_pb2.Outcome.Name
+        name = cluster_state_service_pb2.ObjectOutcome.Name
         outcomes = Counter(result.outcome for result in answer.results)
         what["outcomes"] = {
-            name(outcome).removeprefix("OUTCOME_").lower(): count
+            name(outcome).removeprefix("OBJECT_OUTCOME_").lower(): count
             for outcome, count in sorted(outcomes.items())
         }
     return what
@@ -42,12 +43,14 @@ def _replaced(request: Any, answer: Any) -> What:
     if request is None:
         return {}
     kind = request.start.kind
-    known = kind in cluster_state_pb2.Kind.values()
-    name = cluster_state_pb2.Kind.Name(kind) if known else str(kind)
+    known = kind in common_pb2.Kind.values()
+    name = common_pb2.Kind.Name(kind) if known else str(kind)
     what: What = {"kind": name.removeprefix("KIND_").lower()}
     if answer is not None:
         names = ("created", "updated", "unchanged", "ignored_stale", "deleted")
-        what["outcomes"] = {name: count for name in names if (count := getattr(answer, name))}
+        what["outcomes"] = {
+            name: count for name in names if (count := getattr(answer, f"{name}_count"))
+        }
     return what
 
 
@@ -55,46 +58,59 @@ def _held(request: Any, answer: Any) -> What:
     what: What = {"pod": _pod(request)}
     if answer is not None:
         what["node"] = getattr(answer, "node", "") or getattr(request, "node", "")
-        what["status"] = answer.status.code
+        code = common_pb2.VerdictCode.Name(answer.verdict.code)
+        what["verdict"] = code.removeprefix("VERDICT_CODE_").title().replace("_", "")
         what["already_bound"] = answer.already_bound
     return what
 
 
 def _released(request: Any, answer: Any) -> What:
-    what: What = {"pod": f"{request.namespace or DEFAULT_NAMESPACE}/{request.name}"}
+    what: What = {"pod": _named(request.pod)}
     return what if answer is None else what | {"released": answer.released}
 
 
 def _dropped(request: Any, answer: Any) -> What:
     del request
-    return {} if answer is None else {"objects": answer.objects}
+    return {} if answer is None else {"objects": answer.object_count}
 
 
 def _accepted(request: Any, answer: Any) -> What:
-    del request, answer
-    return {}
+    del answer
+    return {"store_identity": request.store_identity}
 
 
 def _leased(request: Any, answer: Any) -> What:
-    what: What = {"holder": request.holder}
-    return what if answer is None else what | {"held": answer.held, "fence": answer.fence}
+    what: What = {"holder": request.holder_identity}
+    if answer is not None:
+        what["acquired"] = getattr(answer, "acquired", True)
+        if answer.lease.HasField("fencing_token"):
+            what["fencing_token"] = answer.lease.fencing_token
+    return what
 
 
 def _left(request: Any, answer: Any) -> What:
     del answer
-    return {"holder": request.holder}
+    return {"holder": request.holder_identity, "fencing_token": request.fencing_token}
 
 
 AUDITED: Final[Mapping[str, Mapping[str, Says]]] = {
-    "topospread.v1.ClusterState": {
-        "Apply": _applied,
-        "Delete": _applied,
-        "Replace": _replaced,
-        "DropCluster": _dropped,
+    "topospread.v1.ClusterStateService": {
+        "ApplyObjects": _applied,
+        "DeleteObjects": _applied,
+        "ReplaceObjects": _replaced,
+        "DeleteCluster": _dropped,
         "AcceptStore": _accepted,
     },
-    "topospread.v1.Feed": {"Hold": _leased, "Leave": _left},
-    "topospread.v1.Placement": {"Place": _held, "Reserve": _held, "Release": _released},
+    "topospread.v1.LeaseService": {
+        "AcquireLease": _leased,
+        "RenewLease": _leased,
+        "ReleaseLease": _left,
+    },
+    "topospread.v1.PlacementService": {
+        "PlacePod": _held,
+        "ReserveNode": _held,
+        "ReleaseReservation": _released,
+    },
 }
 
 
@@ -142,7 +158,7 @@ def _telling(
 def _telling_of_first(
     label: str, serve: Callable[[Iterator[Any], Call], Any], says: Says
 ) -> Callable[[Iterator[Any], Call], Any]:
-    """For Replace: its first message says what it is about, its last one that it is whole."""
+    """For ReplaceObjects: the first message says what it is about, the last that it is whole."""
 
     def told(requests: Iterator[Any], call: Call) -> Any:
         seen: list[Any] = []
@@ -192,17 +208,24 @@ def _tell(
     if not LOG.isEnabledFor(logging.INFO):
         return
     what: What = {"cluster": cluster or DEFAULT_CLUSTER, **more}
-    if revision := getattr(both[1], "revision", ""):
+    answer = both[1]
+    if answer is not None and (revision := answer.meta.revision):
         what["revision"] = revision
     audit(label, call.caller, call.address(), code, what | says(*both))
 
 
 def _pod(request: Any) -> str:
     """Namespace and name of the pod that is to be placed, however it is given."""
-    if not request.pod:
-        return f"{request.pod_ref.namespace or DEFAULT_NAMESPACE}/{request.pod_ref.name}"
+    source = request.pod
+    if source.HasField("ref"):
+        return _named(source.ref)
+    raw = source.object_proto or source.object.SerializeToString()
     try:
-        pod = frames_pb2.PodFrame.FromString(b"".join(request.pod))
+        pod = frames_pb2.PodFrame.FromString(raw)
     except DecodeError:
         return ""
-    return f"{pod.metadata.namespace or DEFAULT_NAMESPACE}/{pod.metadata.name}"
+    return _named(pod.metadata)
+
+
+def _named(pod: Any) -> str:
+    return f"{pod.namespace or DEFAULT_NAMESPACE}/{pod.name}"

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from topospread.errors import LimitExceeded
+from topospread.errors import LimitExceeded, QueueFull, TooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -39,7 +39,7 @@ class MemoryBudget:
             nonlocal own
             with self._lock:
                 if self._taken + size > self._most:
-                    raise LimitExceeded(self._refusal(own))
+                    raise self._refusal(own)
                 self._taken += size
                 own += size
 
@@ -49,10 +49,11 @@ class MemoryBudget:
             with self._lock:
                 self._taken -= own
 
-    def _refusal(self, own: int) -> str:
+    def _refusal(self, own: int) -> LimitExceeded:
         if own == self._taken:
-            return f"objects: more than {self._most} bytes in one call ({self._setting})"
-        return (
+            text = f"objects: more than {self._most} bytes in one call ({self._setting})"
+            return TooLarge(text, self._setting, self._most)
+        return QueueFull(
             f"objects: more than {self._most} bytes in calls at once ({self._setting}): try again"
             " later"
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from topospread.errors import TopospreadError
     from topospread.telemetry.tracing import CallSpan
+    from topospread.transports.grpc.packing import Limit
 
 DEFAULT_DEADLINE: Final = 30.0
 """Seconds for callers that state no deadline; streams last."""
@@ -46,7 +47,10 @@ class Call:
         caller: who makes it.
         address: where it comes from, without the port.
         tell_refused: tells the audit log that the caller was refused what it asked for.
-        permit: raises when the caller may not ask one question of a stream; takes its bytes.
+        permit: raises when the caller may not ask one question of a stream; takes its bytes, or
+            None where they are not looked at.
+        accepted: tells a caller who waits for a stream of answers that there is one, though the
+            first may be long in coming.
     """
 
     span: CallSpan
@@ -54,9 +58,10 @@ class Call:
     active: Callable[[], bool]
     question: Callable[[str, str], CallSpan] | None = None
     caller: Caller = ANYBODY
-    permit: Callable[[bytes], None] | None = None
+    permit: Callable[[bytes | None], None] | None = None
     address: Callable[[], str] = str
     tell_refused: Callable[[TopospreadError], None] = lambda _: None
+    accepted: Callable[[], None] = lambda: None
 
     def left(self) -> float:
         """Seconds that may be spent on an answer, never below a millisecond: a last try is made.
@@ -99,11 +104,24 @@ class StreamOut(Generic[_Request]):
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """A question of a stream that is too large to be looked at.
+
+    Attributes:
+        beginning: its first bytes.
+        limit: that it exceeds.
+    """
+
+    beginning: bytes
+    limit: Limit
+
+
+@dataclass(frozen=True, slots=True)
 class StreamBoth(Generic[_Request]):
     """A method with a stream of requests, each answered before the next one is read."""
 
     request: type[_Request]
-    serve: Callable[[Iterator[_Request], Call], Iterable[Answer]]
+    serve: Callable[[Iterator[_Request | Unread], Call], Iterable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,5 +146,5 @@ def parse(kind: type[_Request], raw: bytes) -> _Request:
         return kind.FromString(raw)
     except DecodeError as cause:
         # A frame stands for the request of the same name; callers know the latter.
-        name = kind.DESCRIPTOR.full_name.replace("Frame", "Request")
+        name = kind.DESCRIPTOR.full_name.replace("Frame", "Request").replace(".internal.", ".")
         raise InvalidRequest(f"the request does not parse as {name}") from cause

@@ -50,3 +50,13 @@ class Context(Protocol):
     def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
         """End the call with this status; the exception is to be let through."""
         ...
+
+
+class StreamContext(Context, Protocol):
+    """The same of a call with a stream of answers."""
+
+    def send_initial_metadata(
+        self, initial_metadata: tuple[tuple[str, str | bytes], ...], /
+    ) -> object:
+        """What the caller gets before the first answer, once."""
+        ...

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
-from topospread.codec.frames import framed
-from topospread.codec.pods import pod_from_proto
+from topospread.codec.observed import observed_from_proto
+from topospread.codec.parsing import request as parsed
+from topospread.codec.pods import pod_from_proto, selector_from_proto
 from topospread.codec.settings import profile_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
+from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.violations import required
+from topospread.kube.selector_validation import selector_violations
+from topospread.kube.selectors import Selector, SelectorError, compile_selector
+from topospread.kube.violations import invalid, required
 from topospread.replica.replicas import NEWEST_AT_HAND, Consistency, Freshness
 from topospread.replica.view import Token
 from topospread.service.asks import (
@@ -23,30 +28,41 @@ from topospread.service.asks import (
     SettingsAsk,
 )
 from topospread.service.fit import Fit
-from topospread_proto.v1 import frames_pb2, placement_pb2
+from topospread.service.wanted import DEFAULT_LIFETIME
+from topospread.store.api import MAX_LIFETIME
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
+from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from google.protobuf.duration_pb2 import Duration
 
     from topospread.service.engine import Engine
     from topospread.service.shapes import ShapedPod
     from topospread.transports.grpc.calls import Call
-    from topospread_proto.v1 import common_pb2
 
+_VALIDATIONS: Final = frozenset(common_pb2.ConstraintValidation.values())
 _FITS: Final = {
-    placement_pb2.FIT_UNSPECIFIED: None,
-    placement_pb2.FIT_SPREAD_ONLY: Fit.SPREAD_ONLY,
-    placement_pb2.FIT_NODE: Fit.NODE,
-    placement_pb2.FIT_NODE_AND_RESOURCES: Fit.NODE_AND_RESOURCES,
+    common_pb2.FIT_UNSPECIFIED: None,
+    common_pb2.FIT_SPREAD_ONLY: Fit.SPREAD_ONLY,
+    common_pb2.FIT_NODE: Fit.NODE,
+    common_pb2.FIT_NODE_AND_RESOURCES: Fit.NODE_AND_RESOURCES,
 }
 
 PodFrame = (
     frames_pb2.PreFilterFrame
     | frames_pb2.FilterFrame
     | frames_pb2.ScoreFrame
-    | frames_pb2.EvaluateFrame
+    | frames_pb2.EvaluatePodFrame
 )
 """The decision requests; they share the fields that are read here."""
+
+PlacingFrame = frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame
+"""The requests that hold nodes."""
+
+MAX_REQUEST_ID: Final = 36
+"""Bytes: a UUID's."""
 
 
 def ask_of(
@@ -76,19 +92,19 @@ def ask_of(
         cluster=request.cluster or DEFAULT_CLUSTER,
         subject=_subject(request, engine),
         cycle=cycle,
-        add_pods=[_move(move) for move in request.add_pods],
-        remove_pods=[_move(move) for move in request.remove_pods],
+        add_pods=moves_of(request.add_pods, "addPods"),
+        remove_pods=moves_of(request.remove_pods, "removePods"),
         nodes=nodes,
         node_table=node_table,
         settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
         consistency=consistency_of(request.consistency)
         if request.HasField("consistency")
         else NEWEST_AT_HAND,
-        validate=request.validate,
+        validate=strict(request.validation),
     )
 
 
-def batch_ask_of(request: frames_pb2.BatchEvaluateFrame, call: Call) -> Ask:
+def batch_ask_of(request: frames_pb2.BatchEvaluatePodsFrame, call: Call) -> Ask:
     """What the pods of a batch have in common."""
     return Ask(
         deadline=call.deadline,
@@ -97,75 +113,228 @@ def batch_ask_of(request: frames_pb2.BatchEvaluateFrame, call: Call) -> Ask:
         consistency=consistency_of(request.consistency)
         if request.HasField("consistency")
         else NEWEST_AT_HAND,
-        validate=request.validate,
+        validate=strict(request.validation),
     )
 
 
 def _subject(request: PodFrame, engine: Engine) -> ShapedPod | PodRef | None:
-    pod = request.pod
-    if pod:
-        return engine.shaped(framed(pod[0] if len(pod) == 1 else b"".join(pod)))
-    if not request.HasField("pod_ref"):
+    if not request.HasField("pod"):
         return None
-    reference = request.pod_ref
-    if not reference.name:
-        raise InvalidRequest.of([FieldViolation("podRef.name", "", "Required value")])
-    return PodRef(reference.name, reference.namespace or DEFAULT_NAMESPACE)
+    pod = source_of(request.pod)
+    return engine.shaped(engine.read(pod)) if isinstance(pod, bytes) else pod
 
 
 def pod_of(
-    request: frames_pb2.PlaceFrame | frames_pb2.ReserveFrame | frames_pb2.ExplainFrame,
+    request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame | frames_pb2.ExplainPodFrame,
 ) -> bytes | PodRef:
     """The bytes of the pod that a request is about, or its name in the state.
 
     Raises:
         InvalidRequest: neither is given.
     """
-    if request.pod:
-        return request.pod[0] if len(request.pod) == 1 else b"".join(request.pod)
-    if not request.HasField("pod_ref"):
-        raise InvalidRequest("give a pod, or the name of one in the state")
-    if not request.pod_ref.name:
-        raise InvalidRequest.of([required("podRef.name", "")])
-    return PodRef(request.pod_ref.name, request.pod_ref.namespace or DEFAULT_NAMESPACE)
+    if not request.HasField("pod"):
+        raise InvalidRequest.of([required("pod", "give a pod, or its name in the state")])
+    return source_of(request.pod)
 
 
-def _move(move: common_pb2.PodOnNode) -> Move:
+def node_of(request: frames_pb2.ReserveNodeFrame) -> str:
+    """The node that is to be held.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    if not request.node:
+        raise InvalidRequest.of([required("node", "")])
+    return request.node
+
+
+def lifetime_of(request: PlacingFrame) -> int:
+    """Milliseconds that a place is to be held.
+
+    Raises:
+        InvalidRequest: none, or longer than any reservation lasts.
+    """
+    if not request.HasField("reservation_ttl"):
+        return DEFAULT_LIFETIME
+    ttl = request.reservation_ttl
+    milliseconds = ttl.seconds * 1000 + ttl.nanos // 1_000_000
+    if not 0 < milliseconds <= MAX_LIFETIME:
+        text = "must be at least a millisecond and at most 168h"
+        raise InvalidRequest.of([invalid("reservationTtl", f"{milliseconds / 1000:g}s", text)])
+    return milliseconds
+
+
+def request_id_of(request: PlacingFrame) -> int:
+    """Under which a call's id is kept; 0 for none.
+
+    Raises:
+        InvalidRequest: it is too long, or a repeat has none.
+    """
+    encoded = request.request_id.encode()
+    if len(encoded) > MAX_REQUEST_ID:
+        text = f"must be no more than {MAX_REQUEST_ID} bytes"
+        raise InvalidRequest.of([FieldViolation("requestId", text, "Too long")])
+    if encoded:
+        return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big") or 1
+    if request.is_repeat:
+        text = "a call that is a repeat has the id of the first one"
+        raise InvalidRequest.of([required("requestId", text)])
+    return 0
+
+
+def source_of(pod: frames_pb2.PodSourceFrame, path: str = "pod") -> bytes | PodRef:
+    """The bytes of a pod, or its name in the state.
+
+    Raises:
+        InvalidRequest: neither is given.
+    """
+    arm = pod.WhichOneof("source")
+    if arm == "object":
+        return pod.object.SerializeToString()
+    if arm == "object_proto":
+        return pod.object_proto
+    if arm == "ref":
+        return reference_of(pod.ref, f"{path}.ref")
+    raise InvalidRequest.of([required(path, "give one of object, objectProto and ref")])
+
+
+def path_of(pod: frames_pb2.PodSourceFrame | common_pb2.PodSource, path: str = "pod") -> str:
+    """Where in a request the pod itself is."""
+    arm = pod.WhichOneof("source")
+    if arm == "ref":
+        return f"{path}.ref"
+    return f"{path}.objectProto" if arm == "object_proto" else f"{path}.object"
+
+
+def in_pod(
+    wrong: InvalidRequest, pod: frames_pb2.PodSourceFrame, path: str = "pod"
+) -> InvalidRequest:
+    """An error whose paths begin at a pod, with those of the request that has the pod."""
+    here = path_of(pod, path)
+    return wrong.named(here) if pod.HasField("ref") else wrong.under(here)
+
+
+def reference_of(pod: common_pb2.PodReference, path: str = "pod") -> PodRef:
+    """The name of a pod.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    if not pod.name:
+        raise InvalidRequest.of([required(f"{path}.name", "")])
+    return PodRef(pod.name, pod.namespace or DEFAULT_NAMESPACE, pod.uid)
+
+
+def strict(validation: common_pb2.ConstraintValidation.ValueType) -> bool:
+    """Whether constraints are validated as the API server does.
+
+    Raises:
+        InvalidRequest: a number that is none of those.
+    """
+    if validation not in _VALIDATIONS:
+        known = ", ".join(common_pb2.ConstraintValidation.keys())
+        raise InvalidRequest.of(
+            [
+                FieldViolation(
+                    "validation", f"must be one of {known}", "Unsupported value", validation
+                )
+            ]
+        )
+    return validation == common_pb2.CONSTRAINT_VALIDATION_STRICT
+
+
+def moves_of(moves: Sequence[common_pb2.PodOnNode], path: str, first: int = 0) -> Sequence[Move]:
+    """What-ifs.
+
+    Args:
+        moves: pods on nodes.
+        path: of their list in the request.
+        first: position of the first of them there.
+
+    Raises:
+        InvalidRequest: a pod that is none, or not given.
+    """
+    if not moves:
+        return ()  # as nearly always
+    return [_move(move, f"{path}[{number}].pod") for number, move in enumerate(moves, first)]
+
+
+def _move(move: common_pb2.PodOnNode, path: str) -> Move:
     checkpoint()
-    return Move(pod_from_proto(move.pod), move.node)
+    pod, _ = given_pod(move.pod, path)
+    return Move(pod if isinstance(pod, PodRef) else pod_from_proto(pod), move.node)
 
 
-def fit_of(fit: placement_pb2.Fit.ValueType) -> Fit | None:
+def given_pod(source: common_pb2.PodSource, path: str) -> tuple[kubernetes_pb2.Pod | PodRef, str]:
+    """A pod or its name in the state, and the path of that; as :func:`source_of` from its frame.
+
+    Raises:
+        InvalidRequest: neither is given, or bytes that are no pod.
+    """
+    here = path_of(source, path)
+    match source.WhichOneof("source"):
+        case "object":
+            return source.object, here
+        case "object_proto":
+            try:
+                return parsed(kubernetes_pb2.Pod, source.object_proto), here
+            except InvalidRequest as refused:
+                raise refused.under(here) from refused
+        case "ref":
+            return reference_of(source.ref, here), here
+    raise InvalidRequest.of([required(path, "give one of object, objectProto and ref")])
+
+
+def fit_of(fit: common_pb2.Fit.ValueType) -> Fit | None:
     """How much a caller asks beside spreading; None when it does not say.
 
     Raises:
         InvalidRequest: a number that is none of those.
     """
     if fit not in _FITS:
-        known = ", ".join(placement_pb2.Fit.keys())
+        known = ", ".join(common_pb2.Fit.keys())
         raise InvalidRequest.of(
             [FieldViolation("fit", f"must be one of {known}", "Unsupported value", fit)]
         )
     return _FITS[fit]
 
 
-def nodes_of(selection: common_pb2.NodeSelection) -> NodeChoice:
-    """The nodes a caller chose."""
-    return NodeChoice(selection.names, selection.indices, selection.node_table)
+def selector_of(selector: kubernetes_pb2.LabelSelector, path: str) -> Selector:
+    """Which labels a caller wants.
+
+    Raises:
+        InvalidRequest: the selector is none.
+    """
+    given = selector_from_proto(selector)
+    try:
+        return compile_selector(given)
+    except SelectorError as cause:
+        wrong = list(selector_violations(path, given))
+        raise InvalidRequest.of(wrong or [FieldViolation(path, str(cause))]) from cause
+
+
+def candidates_of(selection: common_pb2.NodeSelection) -> NodeChoice:
+    """The nodes a caller chose; none of the two arms means none."""
+    if selection.WhichOneof("selection") == "indices":
+        return NodeChoice(
+            indices=selection.indices.indices, node_table=selection.indices.node_table_id
+        )
+    return NodeChoice(names=selection.names.names)
 
 
 def settings_of(settings: common_pb2.Settings) -> SettingsAsk:
     """By which rules a caller wants to be judged.
 
     Raises:
-        InvalidRequest: arguments that the plugin refuses, or a profile and arguments at once.
+        InvalidRequest: arguments that the plugin refuses.
     """
-    profile = settings.profile
-    if not settings.HasField("args"):
+    if settings.WhichOneof("rules") == "args":
+        try:
+            profile = profile_from_proto(settings.args)
+        except InvalidRequest as refused:
+            raise refused.under("settings.args") from None
         return SettingsAsk(profile, dict(settings.feature_gates))
-    if profile:
-        raise InvalidRequest("settings: give a profile or args, not both")
-    return SettingsAsk(profile_from_proto(settings.args), dict(settings.feature_gates))
+    return SettingsAsk(settings.profile, dict(settings.feature_gates))
 
 
 def consistency_of(consistency: common_pb2.Consistency) -> Consistency:
@@ -179,10 +348,25 @@ def consistency_of(consistency: common_pb2.Consistency) -> Consistency:
         staleness = _seconds(consistency.max_staleness)
     match consistency.WhichOneof("requirement"):
         case "at_least_as_fresh":
-            token = Token.decode(consistency.at_least_as_fresh)
+            try:
+                token = Token.decode(consistency.at_least_as_fresh)
+            except InvalidRequest as wrong:
+                raise wrong.under("consistency.atLeastAsFresh") from wrong
             return Consistency(Freshness.AT_LEAST_AS_FRESH, token, staleness)
+        case "not_older_than":
+            path = "consistency.notOlderThan.versions"
+            versions = observed_from_proto(consistency.not_older_than.versions, path)
+            if not versions:
+                raise InvalidRequest.of([required(path, "give a version that was seen")])
+            observed = tuple(versions.items())
+            return Consistency(Freshness.NOT_OLDER_THAN, None, staleness, observed)
         case "fully_consistent" if consistency.fully_consistent:
             return Consistency(Freshness.FULLY_CONSISTENT, None, staleness)
+        case ("fully_consistent" | "minimize_latency") as arm if not getattr(consistency, arm):
+            camel = "fullyConsistent" if arm == "fully_consistent" else "minimizeLatency"
+            raise InvalidRequest.of(
+                [FieldViolation(f"consistency.{camel}", "must be true, or absent", bad_value=False)]
+            )
     return Consistency(max_staleness=staleness)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 
 from topospread.access.callers import ANYBODY
-from topospread.errors import CallerGone, LimitExceeded, TopospreadError
+from topospread.errors import CallerGone, QueueFull, TopospreadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,7 +158,7 @@ class DirectCall:
     def turn_away(self) -> None:
         """Tell the caller that the line is full."""
         self._answers.rejected()
-        self.answer(LimitExceeded("too many decisions calls at once: try again later"))
+        self.answer(QueueFull("too many decisions calls at once: try again later"))
 
     def received(self, event: Any) -> DirectCall:
         """The message came, or will not come; whoever took the event is to answer."""

@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
+from topospread.codec.observed import observed_messages
+from topospread.service.evaluate import DEFAULT_TOP_K
 from topospread.spread.each import CellScores
 from topospread.spread.verdicts import VERDICTS, Code, Status
-from topospread_proto.v1 import common_pb2, spread_engine_pb2
+from topospread.transports.grpc.constraints import constraint_message
+from topospread_proto.v1 import common_pb2, decision_service_pb2
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.index.nodes import NodeTable
     from topospread.replica.replica import Replica
+    from topospread.replica.view import View
     from topospread.service.engine import Resolved
     from topospread.service.evaluate import Evaluation
     from topospread.service.filter import FilterAnswer
@@ -29,29 +33,34 @@ if TYPE_CHECKING:
     from topospread.service.score import ScoreAnswer
     from topospread.spread.scoring import Scores
     from topospread.spread.topology import Ints
+    from topospread.store.progress import Observed
 
 _LENGTH_DELIMITED: Final = 2
 _TABLES_KEPT: Final = 8
 
 
-def status_message(status: Status) -> common_pb2.Status:
+_CODES: Final = {code: common_pb2.VerdictCode.Value(f"VERDICT_CODE_{code.name}") for code in Code}
+
+
+def verdict_message(status: Status) -> common_pb2.Verdict:
     """A status on the wire."""
-    return common_pb2.Status(code=int(status.code), reasons=status.reasons)  # type: ignore[arg-type] # the numbers are upstream's
+    return common_pb2.Verdict(code=_CODES[status.code], reasons=status.reasons)
 
 
-_INDICES: Final = spread_engine_pb2.ScoreResponse.INDICES_FIELD_NUMBER
-_RAW: Final = spread_engine_pb2.ScoreResponse.RAW_FIELD_NUMBER
-_NORMALIZED: Final = spread_engine_pb2.ScoreResponse.NORMALIZED_FIELD_NUMBER
-_PRE_FILTER: Final = spread_engine_pb2.EvaluateResponse.PRE_FILTER_FIELD_NUMBER
-_PRE_SCORE: Final = spread_engine_pb2.EvaluateResponse.PRE_SCORE_FIELD_NUMBER
-_VERDICTS: Final = spread_engine_pb2.EvaluateResponse.VERDICTS_FIELD_NUMBER
-_REVISION: Final = spread_engine_pb2.EvaluateResponse.REVISION_FIELD_NUMBER
-_NODES: Final = spread_engine_pb2.EvaluateResponse.NODES_FIELD_NUMBER
-_FEASIBLE: Final = spread_engine_pb2.EvaluateResponse.FEASIBLE_FIELD_NUMBER
+_INDICES: Final = decision_service_pb2.ScoreResponse.NODE_INDICES_FIELD_NUMBER
+_RAW: Final = decision_service_pb2.ScoreResponse.RAW_FIELD_NUMBER
+_NORMALIZED: Final = decision_service_pb2.ScoreResponse.NORMALIZED_FIELD_NUMBER
+_PRE_FILTER: Final = decision_service_pb2.EvaluatePodResponse.PRE_FILTER_VERDICT_FIELD_NUMBER
+_PRE_SCORE: Final = decision_service_pb2.EvaluatePodResponse.PRE_SCORE_VERDICT_FIELD_NUMBER
+_VERDICTS: Final = decision_service_pb2.EvaluatePodResponse.VERDICT_COUNTS_FIELD_NUMBER
+_META: Final = decision_service_pb2.EvaluatePodResponse.META_FIELD_NUMBER
+_NODES: Final = decision_service_pb2.EvaluatePodResponse.NODE_COUNT_FIELD_NUMBER
+_TOP_K: Final = decision_service_pb2.EvaluatePodResponse.TOP_K_FIELD_NUMBER
+_FEASIBLE: Final = decision_service_pb2.EvaluatePodResponse.FEASIBLE_NODE_COUNT_FIELD_NUMBER
 
 
 def _written_status(field: int, status: Status) -> bytes:
-    return delimited(field, status_message(status).SerializeToString())
+    return delimited(field, verdict_message(status).SerializeToString())
 
 
 _known_status_field = lru_cache(maxsize=256)(_written_status)
@@ -80,15 +89,34 @@ def _number(field: int, number: int) -> bytes:
     return _SMALL[field << 3] + varint(number) if number else b""
 
 
+@lru_cache(maxsize=64)
+def _top_k_field(top_k: int) -> bytes:
+    return _number(_TOP_K, top_k)
+
+
 def delimited(field: int, payload: bytes) -> bytes:
     """A field that is a string, bytes or a message; `field` at most 15."""
     return _SMALL[field << 3 | _LENGTH_DELIMITED] + varint(len(payload)) + payload
 
 
-_VERDICT_TABLE: Final = tuple(status_message(status) for status in VERDICTS)
+_VERDICT_TABLE: Final = tuple(verdict_message(status) for status in VERDICTS)
 
 
-def stale_for(replica: Replica) -> Duration | None:
+def meta_of(view: View, replica: Replica) -> common_pb2.ResponseMeta:
+    """What an answer says of the state behind it."""
+    return common_pb2.ResponseMeta(
+        revision=view.token,
+        store_unreachable_for=unreachable_for(replica),
+        observed=observed_messages(view.observed),
+    )
+
+
+def revision_meta(token: str) -> common_pb2.ResponseMeta:
+    """What an answer of the store itself says, which answered just now."""
+    return common_pb2.ResponseMeta(revision=token)
+
+
+def unreachable_for(replica: Replica) -> Duration | None:
     """How long the store has been out of reach; None while it answers."""
     seconds = replica.stale_for
     if not seconds:
@@ -98,50 +126,60 @@ def stale_for(replica: Replica) -> Duration | None:
     return duration
 
 
+@lru_cache(maxsize=64)
+def _current_meta(field: int, token: str, observed: Observed) -> bytes:
+    """ResponseMeta while the store answers, as a field."""
+    meta = common_pb2.ResponseMeta(revision=token, observed=observed_messages(observed))
+    return delimited(field, meta.SerializeToString())
+
+
+def _meta_field(field: int, view: View, replica: Replica) -> bytes:
+    if replica.stale_for:
+        return delimited(field, meta_of(view, replica).SerializeToString())
+    return _current_meta(field, view.token, view.observed)
+
+
 class Encoder:
     """Encodes answers; remembers the serialized names of the newest node tables."""
 
     def __init__(self) -> None:
         self._names: dict[str, bytes] = {}
 
-    def pre_filter(self, answer: PreFilterAnswer) -> spread_engine_pb2.PreFilterResponse:
+    def pre_filter(self, answer: PreFilterAnswer) -> decision_service_pb2.PreFilterResponse:
         """PreFilter's answer."""
         resolved = answer.resolved
-        return spread_engine_pb2.PreFilterResponse(
-            revision=resolved.cycle.view.token,
-            stale_for=stale_for(resolved.replica),
-            status=status_message(answer.status),
+        return decision_service_pb2.PreFilterResponse(
+            meta=meta_of(resolved.cycle.view, resolved.replica),
+            verdict=verdict_message(answer.status),
             cycle=resolved.cycle_id,
             constraints=[
-                spread_engine_pb2.ConstraintState(
-                    topology_key=counts.state.constraint.topology_key,
-                    max_skew=counts.state.constraint.max_skew,
-                    min_domains=counts.state.constraint.min_domains,
+                decision_service_pb2.ConstraintState(
+                    constraint=constraint_message(counts.state.constraint),
                     self_match=counts.state.constraint.self_match,
-                    eligible_domains=counts.state.eligible_domains,
+                    eligible_domain_count=counts.state.eligible_domains,
                     global_minimum=counts.state.global_minimum,
-                    domains=[
-                        spread_engine_pb2.DomainCount(value=value, pods=pods)
+                    domain_counts=[
+                        common_pb2.DomainCount(value=value, pod_count=pods)
                         for value, pods in counts.domains
                     ],
                 )
                 for counts in answer.constraints
             ],
-            extensions=[status_message(status) for status in answer.extensions],
+            extension_verdicts=[verdict_message(status) for status in answer.extensions],
         )
 
     def filter(self, answer: FilterAnswer, held_table: str) -> bytes:
         """Filter's answer; no names when the caller holds the table or chose the nodes."""
-        message = spread_engine_pb2.FilterResponse(
-            status=status_message(answer.status), verdict_table=_VERDICT_TABLE
+        message = decision_service_pb2.FilterResponse(
+            verdict=verdict_message(answer.status), verdict_table=_VERDICT_TABLE
         )
         names = self._about(message, answer.resolved, answer.selected.choice is None, held_table)
-        field = spread_engine_pb2.FilterResponse.VERDICTS_FIELD_NUMBER
+        field = decision_service_pb2.FilterResponse.VERDICTS_FIELD_NUMBER
         return message.SerializeToString() + names + packed(field, answer.verdicts)
 
     def score(self, answer: ScoreAnswer, held_table: str) -> bytes:
         """Score's answer; positions stand in for names when the caller holds the table."""
-        message = spread_engine_pb2.ScoreResponse(status=status_message(answer.status))
+        message = decision_service_pb2.ScoreResponse(verdict=verdict_message(answer.status))
         self._about(message, answer.resolved, False, held_table)
         scores, positions = answer.scores, answer.positions
         if scores is None:
@@ -154,7 +192,7 @@ class Encoder:
                 where = _positions(_INDICES, nodes.count) if every else packed(_INDICES, positions)
             else:
                 names = nodes.sorted_names
-                message.names.extend([names[position] for position in positions.tolist()])
+                message.node_names.extend([names[position] for position in positions.tolist()])
         raw, normalized, at = _columns(scores)
         if int(raw.min()) < 0:  # only a maxSkew below 1 makes such
             message.raw.extend(scores.raw.tolist())
@@ -163,10 +201,11 @@ class Encoder:
             written = packed(_RAW, raw, at)
         return message.SerializeToString() + where + written + packed(_NORMALIZED, normalized, at)
 
-    def evaluation(self, answer: Evaluation) -> bytes:
-        """Evaluate's answer, put together from parts that mostly have been written before."""
+    def evaluation(self, answer: Evaluation, top_k: int, *, with_meta: bool = True) -> bytes:
+        """EvaluatePod's answer, put together from parts that mostly have been written before."""
+        resolved = answer.resolved
         parts = [
-            _text_field(_REVISION, answer.resolved.cycle.view.token),
+            _meta_field(_META, resolved.cycle.view, resolved.replica) if with_meta else b"",
             _status_field(_PRE_FILTER, answer.pre_filter),
             _status_field(_PRE_SCORE, answer.pre_score),
             _number(_NODES, answer.nodes),
@@ -180,32 +219,31 @@ class Encoder:
                 before, numbers = (raw, normalized), _number(2, raw) + _number(3, normalized)
             score = _text_field(1, name) + numbers
             parts += (_TOP_TAG, varint(len(score)), score)
-        stale = stale_for(answer.resolved.replica)
-        if answer.message or stale is not None:
-            rare = spread_engine_pb2.EvaluateResponse(
-                message=answer.message, reason=answer.reason, stale_for=stale
+        if answer.message:
+            rare = decision_service_pb2.EvaluatePodResponse(
+                message=answer.message, reason=answer.reason
             )
             parts.append(rare.SerializeToString())
+        parts.append(_top_k_field(top_k or DEFAULT_TOP_K))
         return b"".join(parts)
 
     def _about(self, message: Any, resolved: Resolved, all_nodes: bool, held: str) -> bytes:
         """Fill in what Filter and Score share; returns the names to append, if any are due."""
         view = resolved.cycle.view
         nodes = view.snapshot.nodes
-        message.revision = view.token
-        stale = stale_for(resolved.replica)
-        if stale is not None:
-            message.stale_for.CopyFrom(stale)
+        message.meta.CopyFrom(meta_of(view, resolved.replica))
         message.cycle = resolved.cycle_id
         message.cycle_remade = resolved.remade
-        message.node_table = nodes.id
+        message.node_table_id = nodes.id
         return self.names(nodes) if all_nodes and held != nodes.id else b""
 
     def names(self, nodes: NodeTable) -> bytes:
         """All names of a table as FilterResponse's field, serialized once a table."""
         known = self._names.get(nodes.id)
         if known is None:
-            known = spread_engine_pb2.FilterResponse(names=nodes.sorted_names).SerializeToString()
+            known = decision_service_pb2.FilterResponse(
+                node_names=nodes.sorted_names
+            ).SerializeToString()
             if len(self._names) >= _TABLES_KEPT:
                 self._names = {}
             self._names[nodes.id] = known
@@ -213,7 +251,7 @@ class Encoder:
 
 
 def stream_answer(identifier: int, answer: bytes, error: bytes, traceparent: str) -> bytes:
-    """EvaluateStreamResponse around a serialized answer or, if there is none, an error."""
+    """StreamEvaluatePodsResponse around a serialized answer or, if there is none, an error."""
     result = delimited(3, error) if error else delimited(2, answer)
     result += delimited(4, traceparent.encode())
     return b"\x08" + varint(identifier) + result if identifier else result
@@ -291,4 +329,4 @@ def _written(number: int) -> bytes:
 _SMALL: Final = [_written(number) for number in range(1 << 14)]
 """Lengths, counts and scores are small: written once."""
 
-_TOP_TAG: Final = _SMALL[spread_engine_pb2.EvaluateResponse.TOP_FIELD_NUMBER << 3 | 2]
+_TOP_TAG: Final = _SMALL[decision_service_pb2.EvaluatePodResponse.TOP_NODES_FIELD_NUMBER << 3 | 2]

@@ -1,18 +1,22 @@
-"""SpreadEngine.Explain: decode, call the use case, encode."""
+"""DecisionService.ExplainPod: decode, call the use case, encode."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from topospread.errors import InvalidRequest
+from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask
-from topospread.service.explain import explain
+from topospread.service.explain import Explained, explain
 from topospread.service.explaining.findings import Caution, ChangeKind, Exclusion, Minimum
 from topospread.service.fit import Fit
 from topospread.transports.grpc.calls import Call, Method, Unary
-from topospread.transports.grpc.decode import consistency_of, fit_of, pod_of, settings_of
-from topospread.transports.grpc.encode import stale_for, status_message
-from topospread_proto.v1 import explain_pb2 as pb
-from topospread_proto.v1 import frames_pb2, spread_engine_pb2
+from topospread.transports.grpc.constraints import constraint_message
+from topospread.transports.grpc.decode import consistency_of, fit_of, pod_of, settings_of, strict
+from topospread.transports.grpc.encode import meta_of, verdict_message
+from topospread.transports.grpc.mistakes import tell_everything
+from topospread_proto.v1 import decision_service_pb2
+from topospread_proto.v1 import explanation_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,13 +36,12 @@ _MINIMA: Final = {
     Minimum.FEW_DOMAINS: pb.MINIMUM_REASON_FEW_DOMAINS,
     Minimum.NO_DOMAINS: pb.MINIMUM_REASON_NO_DOMAINS,
 }
-_CHANGES: Final = {kind: pb.ChangeKind.Value(f"CHANGE_KIND_{kind.name}") for kind in ChangeKind}
 _WARNINGS: Final = {kind: pb.WarningKind.Value(f"WARNING_KIND_{kind.name}") for kind in Caution}
 _EXCLUDED: Final = {
-    Exclusion.KEY_MISSING: "missing_key",
-    Exclusion.AFFINITY: "affinity",
-    Exclusion.CORDONED: "cordoned",
-    Exclusion.TAINTED: "tainted",
+    Exclusion.KEY_MISSING: "missing_key_count",
+    Exclusion.AFFINITY: "affinity_count",
+    Exclusion.CORDONED: "cordoned_count",
+    Exclusion.TAINTED: "tainted_count",
 }
 
 
@@ -51,48 +54,62 @@ class ExplainServicer:
 
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The method by name, with its pool: to explain takes many times what to decide takes."""
-        return {"Explain": (Unary(frames_pb2.ExplainFrame, self.explain), "planner")}
+        return {"ExplainPod": (Unary(frames_pb2.ExplainPodFrame, self.explain), "planner")}
 
     def explain(
-        self, request: frames_pb2.ExplainFrame, call: Call
-    ) -> spread_engine_pb2.ExplainResponse:
-        """SpreadEngine.Explain."""
+        self, request: frames_pb2.ExplainPodFrame, call: Call
+    ) -> decision_service_pb2.ExplainPodResponse:
+        """DecisionService.ExplainPod."""
+        try:
+            ask, answer = self._explained(request, call)
+        except InvalidRequest as wrong:
+            tell_everything(wrong, request, self._engine)
+            raise
+        self._observer.explained(answer, ask, call)
+        return decision_service_pb2.ExplainPodResponse(
+            meta=meta_of(answer.resolved.cycle.view, answer.resolved.replica),
+            explanation=explanation_message(answer.explanation),
+            domain_limit=answer.limit,
+        )
+
+    def _explained(self, request: frames_pb2.ExplainPodFrame, call: Call) -> tuple[Ask, Explained]:
         fit = fit_of(request.fit) or Fit.NODE_AND_RESOURCES
         ask = Ask(
             deadline=call.deadline,
             cluster=request.cluster or DEFAULT_CLUSTER,
             settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
             consistency=consistency_of(request.consistency),
-            validate=request.validate,
+            validate=strict(request.validation),
         )
         pod = self._engine.demanding(ask.cluster, pod_of(request))
         answer = explain(self._engine, ask, pod, fit=fit, limit=request.domain_limit)
-        self._observer.explained(answer, ask, call)
-        return spread_engine_pb2.ExplainResponse(
-            revision=answer.resolved.cycle.view.token,
-            stale_for=stale_for(answer.resolved.replica),
-            explanation=explanation_message(answer.explanation),
-        )
+        return ask, answer
 
 
 def explanation_message(found: Explanation) -> pb.Explanation:
     """An explanation on the wire."""
     return pb.Explanation(
-        status=status_message(found.status),
-        nodes=found.nodes,
-        passing=found.passing,
-        fitting=found.fitting,
+        verdict=verdict_message(found.status),
+        node_count=found.nodes,
+        feasible_node_count=found.passing,
+        fitting_node_count=found.fitting,
         message=found.message,
-        refused=_reasons(found.refused),
+        node_reasons=_reasons(found.refused),
         defaulted=found.defaulted,
         constraints=map(_constraint, found.constraints),
         suggestions=[
-            pb.Suggestion(changes=map(_change, each.changes), text=each.text, fitting=each.fitting)
+            pb.Suggestion(
+                changes=map(_change, each.changes),
+                text=each.text,
+                fitting_node_count=each.fitting,
+            )
             for each in found.suggestions
         ],
         warnings=[
             pb.ConstraintWarning(
-                kind=_WARNINGS[each.caution], constraint=_index(each.constraint), text=each.text
+                kind=_WARNINGS[each.caution],
+                constraint_index=_index(each.constraint),
+                text=each.text,
             )
             for each in found.warnings
         ],
@@ -103,33 +120,27 @@ def explanation_message(found: Explanation) -> pb.Explanation:
 def _constraint(found: ConstraintFinding) -> pb.ConstraintExplanation:
     return pb.ConstraintExplanation(
         index=found.index,
-        topology_key=found.topology_key,
-        hard=found.hard,
-        max_skew=found.max_skew,
-        min_domains=found.min_domains,
-        selector=found.selector,
+        constraint=constraint_message(found.constraint),
         self_match=found.self_match,
-        honors_affinity=found.honors_affinity,
-        honors_taints=found.honors_taints,
-        nodes_without_key=found.nodes_without_key,
-        eligible_nodes=found.eligible,
+        keyless_node_count=found.nodes_without_key,
+        eligible_node_count=found.eligible,
         excluded=_excluded(found.excluded),
-        domains=found.domains,
-        eligible_domains=found.eligible_domains,
+        domain_count=found.domains,
+        eligible_domain_count=found.eligible_domains,
         minimum=pb.MinimumExplanation(
             value=found.minimum,
             reason=_MINIMA[found.minimum_because],
-            lowest=found.lowest,
-            holders=found.lowest_domains,
+            lowest_pod_count=found.lowest,
+            lowest_domain_count=found.lowest_domains,
             note=found.note,
         ),
-        rejected_domains=found.rejected_domains,
-        rejected_nodes=found.rejected_nodes,
-        rejected_alone=found.rejected_alone,
+        rejected_domain_count=found.rejected_domains,
+        rejected_node_count=found.rejected_nodes,
+        rejected_alone_node_count=found.rejected_alone,
         weight=found.weight,
-        listed=map(_domain, found.listed),
-        listed_first=found.shown_first,
-        unlisted=found.unlisted,
+        domains=map(_domain, found.listed),
+        leading_domain_count=found.shown_first,
+        unlisted_domain_count=found.unlisted,
     )
 
 
@@ -137,15 +148,15 @@ def _domain(found: DomainFinding) -> pb.DomainExplanation:
     scores = found.scores
     return pb.DomainExplanation(
         value=found.value,
-        pods=found.pods,
-        reserved=found.reserved,
-        not_counted=found.not_counted,
-        nodes=found.nodes,
-        eligible_nodes=found.eligible,
+        pod_count=found.pods,
+        reserved_pod_count=found.reserved,
+        uncounted_pod_count=found.not_counted,
+        node_count=found.nodes,
+        eligible_node_count=found.eligible,
         excluded=_excluded(found.excluded),
-        refused=_reasons(found.refused),
-        usable_nodes=found.usable,
-        fitting_nodes=found.fitting,
+        node_reasons=_reasons(found.refused),
+        usable_node_count=found.usable,
+        fitting_node_count=found.fitting,
         skew=found.skew,
         holds_minimum=found.holds_minimum,
         allowed=found.allowed,
@@ -154,14 +165,33 @@ def _domain(found: DomainFinding) -> pb.DomainExplanation:
 
 
 def _change(change: Change) -> pb.SuggestedChange:
-    return pb.SuggestedChange(
-        kind=_CHANGES[change.kind],
-        constraint=_index(change.constraint),
-        topology_key=change.topology_key,
-        domain=change.domain,
-        number=change.number,
-        value=change.value,
+    message = pb.SuggestedChange(
+        constraint_index=_index(change.constraint), topology_key=change.topology_key
     )
+    match change.kind:
+        case ChangeKind.MAX_SKEW:
+            message.set_max_skew.max_skew = change.number
+        case ChangeKind.MIN_DOMAINS:
+            message.set_min_domains.min_domains = change.number
+        case ChangeKind.MORE_DOMAINS:
+            message.add_domains.domain_count = change.number
+        case ChangeKind.FEWER_PODS:
+            message.remove_pods.domain = change.domain
+            message.remove_pods.pod_count = change.number
+        case ChangeKind.TAINTS_POLICY:
+            message.set_node_taints_policy.node_taints_policy = change.value
+        case ChangeKind.AFFINITY_POLICY:
+            message.set_node_affinity_policy.node_affinity_policy = change.value
+        case ChangeKind.LABEL_NODES:
+            message.label_nodes.node_count = change.number
+            message.label_nodes.domain = change.domain
+        case ChangeKind.SCHEDULE_ANYWAY:
+            message.set_when_unsatisfiable.when_unsatisfiable = change.value
+        case ChangeKind.UNCORDON:
+            message.uncordon_nodes.node_count = change.number
+        case ChangeKind.TOLERATE:
+            message.add_toleration.taint = change.value
+    return message
 
 
 def _excluded(found: Iterable[tuple[Exclusion, int]]) -> pb.ExcludedNodes:
@@ -169,7 +199,7 @@ def _excluded(found: Iterable[tuple[Exclusion, int]]) -> pb.ExcludedNodes:
 
 
 def _reasons(reasons: Reasons) -> Iterable[pb.NodeReason]:
-    return [pb.NodeReason(reason=reason, nodes=nodes) for reason, nodes in reasons]
+    return [pb.NodeReason(reason=reason, node_count=nodes) for reason, nodes in reasons]
 
 
 def _index(index: int) -> int | None:

@@ -4,48 +4,44 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import grpc
 from google.protobuf.any_pb2 import Any
-from google.protobuf.duration_pb2 import Duration
+from google.rpc import status_pb2
 
+from topospread.codec.error_details import (
+    MAX_MESSAGE,
+    TYPE_URL,
+    UNEXPECTED,
+    details_of,
+    shortened,
+)
 from topospread.errors import (
     CallerGone,
     Conflict,
     CorruptValue,
     DeadlineExceeded,
-    FieldViolation,
     InvalidRequest,
     LimitExceeded,
     NotFound,
     NotOffered,
     PermissionDenied,
     PreconditionFailed,
-    RateExceeded,
-    ReplaceIncomplete,
     RevisionUnavailable,
     TopospreadError,
     Unauthenticated,
     Unavailable,
 )
-from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from google.protobuf.message import Message
 
+    from topospread.transports.grpc.context import Context
+
 LOG: Final = logging.getLogger(__name__)
-
-MAX_DETAILS: Final = 3500
-"""Bytes of details: gRPC refuses trailers above 8 KiB, of which base64 and the message take their
-part.
-"""
-
-MAX_MESSAGE: Final = 1024
-
-DOMAIN: Final = "topospread"
 
 _CODES: Final[Sequence[tuple[type[TopospreadError], grpc.StatusCode]]] = (
     (InvalidRequest, grpc.StatusCode.INVALID_ARGUMENT),
@@ -70,27 +66,45 @@ class Failure:
 
     code: grpc.StatusCode
     message: str
-    details: tuple[Message, ...] = ()
+    details: tuple[Message, ...]
 
-    def status(self) -> common_pb2.RpcStatus:
-        """As a message; details beyond the size that trailers allow are left out."""
-        status = common_pb2.RpcStatus(code=self.code.value[0], message=self.message)
+    def status(self) -> status_pb2.Status:
+        """As a message."""
+        status = status_pb2.Status(code=self.code.value[0], message=self.message)
         for detail in self.details:
             name = detail.DESCRIPTOR.name
-            packed = Any(
-                type_url=f"type.googleapis.com/google.rpc.{name}", value=detail.SerializeToString()
-            )
+            packed = Any(type_url=f"{TYPE_URL}{name}", value=detail.SerializeToString())
             status.details.append(packed)
         return status
 
 
-def failure_of(error: Exception) -> Failure:
-    """What a caller sees of an error; one that is not ours is a bug: logged, shown as INTERNAL."""
+def failure_of(error: Exception, traceparent: str = "") -> Failure:
+    """What a caller sees of an error; one that is not ours is a bug: logged, shown as INTERNAL.
+
+    Args:
+        error: why there is no answer.
+        traceparent: of the call or the question, for what only the log can tell.
+    """
     code = code_of(error)
+    details = tuple(details_of(error, traceparent))
     if code is not grpc.StatusCode.INTERNAL:
-        return Failure(code, _short(str(error)), tuple(_details(error)))
+        return Failure(code, shortened(str(error), MAX_MESSAGE), details)
     LOG.error("a call failed unexpectedly", exc_info=error)
-    return Failure(code, "an unexpected error; the server's log has it")
+    return Failure(code, UNEXPECTED, details)
+
+
+def end(context: Context, failure: Failure, traceparent: str = "") -> NoReturn:
+    """End a call with a status, its details and the trace that tells more.
+
+    The status goes out alone: after a message, even an empty one, no client's retry policy would
+    repeat the call.
+    """
+    trailers: list[tuple[str, str | bytes]] = []
+    if traceparent:
+        trailers.append(("traceparent", traceparent))
+    trailers.append(("grpc-status-details-bin", failure.status().SerializeToString()))
+    context.set_trailing_metadata(tuple(trailers))
+    context.abort(failure.code, failure.message)
 
 
 def code_of(error: Exception) -> grpc.StatusCode:
@@ -98,39 +112,3 @@ def code_of(error: Exception) -> grpc.StatusCode:
     return next(
         (code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL
     )
-
-
-def _details(error: Exception) -> list[Message]:
-    if isinstance(error, InvalidRequest) and error.violations:
-        return [bad_request(error.violations)]
-    if isinstance(error, PreconditionFailed):
-        return [common_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN)]
-    if isinstance(error, Conflict | Unavailable | RateExceeded):
-        delay = Duration()
-        delay.FromNanoseconds(int(error.retry_after * 1e9))
-        retry = common_pb2.RetryInfo(retry_delay=delay)
-        if isinstance(error, ReplaceIncomplete):
-            return [common_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN), retry]
-        return [retry]
-    return []
-
-
-def bad_request(violations: Sequence[FieldViolation]) -> common_pb2.BadRequest:
-    """As many violations as fit, and a last one that says how many more there are."""
-    message = common_pb2.BadRequest()
-    for position, violation in enumerate(violations):
-        field = common_pb2.BadRequest.FieldViolation(
-            field=violation.field[:256],
-            description=violation.description[:1024],
-            reason=violation.type,
-        )
-        if message.ByteSize() + field.ByteSize() > MAX_DETAILS:
-            more = len(violations) - position
-            message.field_violations.add(field="", description=f"… and {more} more")
-            break
-        message.field_violations.append(field)
-    return message
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"

@@ -21,11 +21,13 @@ from topospread.errors import (
     CallerGone,
     DeadlineExceeded,
     InvalidRequest,
-    LimitExceeded,
     NotOffered,
+    QueueFull,
+    ShuttingDown,
+    StreamsFull,
+    TooLarge,
     TopospreadError,
     Unauthenticated,
-    Unavailable,
 )
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.transports.grpc.calls import (
@@ -39,11 +41,12 @@ from topospread.transports.grpc.calls import (
     Unary,
     UnaryBytes,
     Unoffered,
+    Unread,
     parse,
 )
-from topospread.transports.grpc.failures import Failure, failure_of
+from topospread.transports.grpc.failures import Failure, end, failure_of
 from topospread.transports.grpc.needs import address_of, caller_of, known_as, need_of
-from topospread.transports.grpc.packing import RequestBytes, plain
+from topospread.transports.grpc.packing import Limit, RequestBytes, beginning, plain
 from topospread.transports.grpc.pool import Pool, Turns, away, decided, overloaded
 from topospread.transports.grpc.streams import OpenStreams
 from topospread.transports.grpc.untaken import Untaken
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
     from topospread.access.rates import Rates
     from topospread.telemetry.metrics import CallMeter, Metrics
     from topospread.telemetry.tracing import CallSpan, Tracing
-    from topospread.transports.grpc.context import Context
+    from topospread.transports.grpc.context import Context, StreamContext
     from topospread.transports.grpc.direct_call import Answers, DirectCall
 
 LONGEST_DEADLINE: Final = 24 * 3600.0
@@ -69,8 +72,11 @@ LARGE_WAITING: Final = 48
 one.
 """
 
-_LARGE: Final = frozenset({"List", "NodeTable", "ListReservations"})
+_LARGE: Final = frozenset({"ListObjects", "GetNodeTable", "ListReservations"})
 """Methods whose answers grow with the cluster: making one takes several times its size."""
+
+BEGINNING: Final = 16
+"""Bytes of a question that is too large in which its number is looked for."""
 
 _Request = TypeVar("_Request", bound=Message)
 
@@ -128,7 +134,7 @@ class Frame:
         framed = _Framed(self, service, name, pool_name)
         if isinstance(method, StreamOut | StreamBoth):
 
-            def stream(raws: Iterator[bytes], context: Context) -> Iterator[bytes]:
+            def stream(raws: Iterator[bytes], context: StreamContext) -> Iterator[bytes]:
                 return framed.stream_out(method, raws, context)
 
             stream.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
@@ -192,7 +198,7 @@ class _Direct:
             if refused is None:
                 if raw is None:
                     raise _silence(call)
-                raw = plain(raw, self._framed.most)
+                raw = plain(raw, self._framed.limit)
                 self._framed.check(caller, raw, call)
         except TopospreadError as error:
             refused = error
@@ -210,7 +216,7 @@ class _Framed:
         self._pool_name = pool_name
         self._decides = pool_name == "decisions"
         self._need = need_of(service, name)
-        self.most = frame.largest.of(name)
+        self.limit = frame.largest.of(name)
         self._large = name in _LARGE
         # Bytes of an answer, as far as that can be said beforehand: as many as the last one had.
         self._expected = 1
@@ -278,16 +284,18 @@ class _Framed:
         context: Context,
     ) -> bytes:
         """The serialized answer."""
-        answer = _served(method, raw, raws, call, context, self.most)
+        answer = _served(method, raw, raws, call, context, self.limit)
         if call.span.recording:
             _describe_answer(call.span, answer)
-        return answer if isinstance(answer, bytes) else answer.SerializeToString()
+        payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
+        self._frame.largest.check_answer(payload)
+        return payload
 
     def stream_out(
         self,
         method: StreamOut[Any] | StreamBoth[Any],
         raws: Iterator[bytes],
-        context: Context,
+        context: StreamContext,
     ) -> Iterator[bytes]:
         """Carry out a call with a stream of answers, until it ends, or the caller or we go."""
         caller, raw, refused = self._receive(method, raws, context)
@@ -300,8 +308,9 @@ class _Framed:
                 caller, span, context, lambda: self._goes_on(caller, context), math.inf
             )
             call.question = partial(self._frame.begin_question, self._method, context)
+            call.accepted = partial(_accept, context, span)
             if isinstance(method, StreamBoth):
-                asked = _messages(method.request, raws, context, self.most, patient=True)
+                asked = _messages(method.request, raws, context, self.limit, patient=True)
                 answers = method.serve(asked, call)
             else:
                 request = parse(method.request, raw)
@@ -312,13 +321,14 @@ class _Framed:
                 for answer in answers:
                     self._check_stands(caller, context)
                     payload = answer if isinstance(answer, bytes) else answer.SerializeToString()
+                    self._frame.largest.check_answer(payload)
                     with self._frame.untaken.sending(context, len(payload)):
                         yield payload
                 self._check_stands(caller, context)
             if not context.is_active():
                 raise _gone(context)
             if self._frame.stopping:
-                raise Unavailable("the server is going away: try another one")
+                raise ShuttingDown("the server is going away: try another one")
         except GeneratorExit:
             # The caller went away while an answer was sent.
             self._end(failure_of(_gone(context)), None, span, started)
@@ -374,7 +384,9 @@ class _Framed:
     def _first(self, method: Method, raws: Iterator[bytes], context: Context) -> bytes:
         if overloaded():
             self.rejected()
-            raise LimitExceeded(f"too many {self._pool_name} calls at once: try again later")
+            if self._pool_name == "streams":
+                raise StreamsFull("too many open streams: try again later")
+            raise QueueFull(f"too many {self._pool_name} calls at once: try again later")
         if isinstance(method, Unoffered):
             raise NotOffered(method.text)
         if isinstance(method, StreamIn | StreamBoth):
@@ -382,18 +394,22 @@ class _Framed:
         try:
             with away(context.cancel):
                 raw = next(raws)
-            return plain(raw, self.most)
+            return plain(raw, self.limit)
         except StopIteration:
             raise _silence(context) from None
         except grpc.RpcError:
             raise _gone(context) from None
 
-    def _permit(self, caller: Caller, context: Context, raw: bytes) -> None:
-        """For what comes in on a stream: its first message, or each of its questions."""
+    def _permit(self, caller: Caller, context: Context, raw: bytes | None) -> None:
+        """For what comes in on a stream: its first message, or each of its questions.
+
+        None is one that is not looked at.
+        """
         try:
             if self._frame.rates is not None:
                 self._frame.rates.take(known_as(caller, context))
-            self._need.check(caller, raw)
+            if raw is not None:
+                self._need.check(caller, raw)
         except REFUSED as refused:
             self._tell(caller, context, refused)
             raise
@@ -462,9 +478,9 @@ class _Framed:
     def _failed(
         self, error: Exception, span: CallSpan, context: Context, started: float
     ) -> NoReturn:
-        failure = failure_of(error)
+        failure = failure_of(error, span.traceparent)
         self._end(failure, error, span, started)
-        end_with(failure, span, context)
+        end(context, failure, span.traceparent)
 
     def _end(
         self, failure: Failure, error: Exception | None, span: CallSpan, started: float
@@ -479,7 +495,7 @@ def _served(
     raws: Iterator[bytes],
     call: Call,
     context: Context,
-    most: int,
+    limit: Limit,
 ) -> Answer:
     if isinstance(method, UnaryBytes):
         return method.serve(raw, call)
@@ -489,7 +505,7 @@ def _served(
             _describe_request(call.span, request)
         return method.serve(request, call)
     assert isinstance(method, StreamIn), "what is not offered was refused"
-    asked = _messages(method.request, raws, context, most, permit=call.permit)
+    asked = _messages(method.request, raws, context, limit, permit=call.permit)
     return method.serve(asked, call)
 
 
@@ -501,21 +517,24 @@ def _describe_request(span: CallSpan, request: object) -> None:
 
 
 def _describe_answer(span: CallSpan, answer: object) -> None:
-    revision = getattr(answer, "revision", None)
-    if isinstance(revision, str) and revision:
-        span.set("topospread.revision", revision)
+    meta = getattr(answer, "meta", None)
+    if meta is not None and meta.revision:
+        span.set("topospread.revision", meta.revision)
 
 
 def _messages(
     kind: type[_Request],
     raws: Iterator[bytes],
     context: Context,
-    most: int,
+    limit: Limit,
     *,
     patient: bool = False,
     permit: Callable[[bytes], None] | None = None,
-) -> Iterator[_Request]:
-    """The messages of a stream, as they come; after the first, a patient one lets them wait.
+) -> Iterator[_Request | Unread]:
+    """The messages of a stream, as they come.
+
+    A patient one, whose messages are questions, lets them wait after the first, and goes on after
+    one that is too large.
 
     The first one says what the stream is about, and must be permitted.
 
@@ -534,12 +553,30 @@ def _messages(
             return
         except grpc.RpcError as cause:
             raise _gone(context) from cause
-        raw = plain(raw, most)
         idle = patient
+        unread = None
+        try:
+            raw = plain(raw, limit)
+        except TooLarge:
+            if not patient:
+                raise
+            # Without the error, whose traceback would keep the message.
+            unread = Unread(beginning(raw, BEGINNING), limit)
+        if unread is not None:
+            raw = b""
+            yield unread
+            continue
         if permit is not None:
             permit(raw)
             permit = None
         yield parse(kind, raw)
+
+
+def _accept(context: StreamContext, span: CallSpan) -> None:
+    try:
+        context.send_initial_metadata((("traceparent", span.traceparent),))
+    except grpc.RpcError as cause:
+        raise _gone(context) from cause
 
 
 def _silence(context: Context) -> TopospreadError:
@@ -554,19 +591,6 @@ def _gone(context: Context) -> TopospreadError:
     if context.time_remaining() <= 0:
         return DeadlineExceeded("the call's deadline passed")
     return CallerGone("the caller cancelled the call or went away")
-
-
-def end_with(failure: Failure, span: CallSpan, context: Context) -> NoReturn:
-    """End a call with a status, its details and the trace that tells more.
-
-    The status goes out alone: after a message, even an empty one, no client's retry policy would
-    repeat the call.
-    """
-    trailers: list[tuple[str, str | bytes]] = [("traceparent", span.traceparent)]
-    if failure.details:
-        trailers.append(("grpc-status-details-bin", failure.status().SerializeToString()))
-    context.set_trailing_metadata(tuple(trailers))
-    context.abort(failure.code, failure.message)
 
 
 def handlers(

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 from grpc_health.v1 import health, health_pb2
 
-from topospread.errors import LimitExceeded
+from topospread.errors import LimitExceeded, ObjectNotFound, StreamsFull
+from topospread.transports.grpc.failures import end, failure_of
 from topospread.transports.grpc.pool import away
 from topospread.transports.grpc.standard import first_message
 from topospread.transports.grpc.untaken import Untaken
@@ -159,12 +160,13 @@ class Health:
         def check(raws: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             request = first_message(health_pb2.HealthCheckRequest, raws, context)
             if request.service not in self._services:
-                context.abort(grpc.StatusCode.NOT_FOUND, "")
+                text = "there is no such service"
+                end(context, failure_of(ObjectNotFound(text, "Service", request.service)))
             answer = health_pb2.HealthCheckResponse(status=self._status)
             try:
                 self.untaken.note(context, answer.ByteSize())
             except LimitExceeded as refused:
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(refused))
+                end(context, failure_of(refused))
             return answer
 
         def watch(
@@ -175,7 +177,7 @@ class Health:
             request = first_message(health_pb2.HealthCheckRequest, raws, context)
             if len(self._watches) >= MAX_WATCHES:
                 text = f"{MAX_WATCHES} watches are open already: try again later"
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+                end(context, failure_of(StreamsFull(text)))
             watch = self._watches[context] = _Watch(request.service, send, context.cancel)
 
             def ended() -> None:

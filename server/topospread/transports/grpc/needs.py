@@ -12,8 +12,9 @@ from topospread.access.callers import ANYBODY, Caller, Role
 from topospread.access.certificates import NO_NAMES, names_of_pem
 from topospread.codec.bounds import check_repeats
 from topospread.errors import InvalidRequest
+from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.asks import DEFAULT_CLUSTER
-from topospread_proto.v1 import cluster_state_pb2, frames_pb2
+from topospread_proto.v1 import cluster_state_service_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -26,44 +27,49 @@ ClusterOf = Callable[[bytes], str]
 """From a request's bytes to the name of its cluster; empty when it names none."""
 
 _ROLES: Final[Mapping[str, Mapping[str, Role]]] = {
-    "topospread.v1.SpreadEngine": {
+    "topospread.v1.DecisionService": {
         "PreFilter": Role.DECIDE,
         "Filter": Role.DECIDE,
         "Score": Role.DECIDE,
-        "Evaluate": Role.DECIDE,
-        "EvaluateStream": Role.DECIDE,
-        "BatchEvaluate": Role.DECIDE,
-        "Explain": Role.DECIDE,
+        "EvaluatePod": Role.DECIDE,
+        "StreamEvaluatePods": Role.DECIDE,
+        "BatchEvaluatePods": Role.DECIDE,
+        "ExplainPod": Role.DECIDE,
     },
-    "topospread.v1.Planner": {
+    "topospread.v1.PlannerService": {
         "Simulate": Role.DECIDE,
-        "RankForDeletion": Role.DECIDE,
+        "RankDeletions": Role.DECIDE,
         "PlanRebalance": Role.DECIDE,
     },
     "grpcplugin.Expander": {"BestOptions": Role.DECIDE},
-    # What is held is part of a decision; facts about the cluster stay the writers' own.
-    "topospread.v1.Placement": {
-        "Place": Role.DECIDE,
-        "Reserve": Role.DECIDE,
-        "Release": Role.DECIDE,
+    # What holds nodes; facts about the cluster stay the writers' own.
+    "topospread.v1.PlacementService": {
+        "PlacePod": Role.PLACE,
+        "ReserveNode": Role.PLACE,
+        "ReleaseReservation": Role.PLACE,
+        "GetReservation": Role.READ,
         "ListReservations": Role.READ,
     },
-    "topospread.v1.ClusterState": {
-        "Apply": Role.WRITE,
-        "Delete": Role.WRITE,
-        "Replace": Role.WRITE,
-        "Get": Role.READ,
-        "List": Role.READ,
-        "Watch": Role.READ,
-        "NodeTable": Role.READ,
+    "topospread.v1.ClusterStateService": {
+        "ApplyObjects": Role.WRITE,
+        "DeleteObjects": Role.WRITE,
+        "ReplaceObjects": Role.WRITE,
+        "GetObject": Role.READ,
+        "ListObjects": Role.READ,
+        "WatchObjects": Role.READ,
+        "GetNodeTable": Role.READ,
+        "GetCluster": Role.READ,
         "ListClusters": Role.READ,
-        "DropCluster": Role.ADMIN,
+        "DeleteCluster": Role.ADMIN,
         "AcceptStore": Role.ADMIN,
     },
-    "topospread.v1.Feed": {
-        "Hold": Role.WRITE,
-        "Leave": Role.WRITE,
+    "topospread.v1.LeaseService": {
+        "AcquireLease": Role.WRITE,
+        "RenewLease": Role.WRITE,
+        "ReleaseLease": Role.WRITE,
+        "GetLease": Role.READ,
     },
+    "topospread.v1.ServerService": {"GetServerInfo": Role.READ},
 }
 
 
@@ -73,14 +79,15 @@ def _named(raw: bytes) -> str:
 
 
 def _in_start(raw: bytes) -> str:
-    check_repeats(cluster_state_pb2.ReplaceRequest, raw)
-    return cluster_state_pb2.ReplaceRequest.FromString(raw).start.cluster
+    check_repeats(cluster_state_service_pb2.ReplaceObjectsRequest, raw)
+    return cluster_state_service_pb2.ReplaceObjectsRequest.FromString(raw).start.cluster
 
 
 _ELSEWHERE: Final[Mapping[str, ClusterOf | None]] = {
-    "/topospread.v1.ClusterState/Replace": _in_start,
+    "/topospread.v1.ClusterStateService/ReplaceObjects": _in_start,
     # Its answer leaves out what the caller may not see.
-    "/topospread.v1.ClusterState/ListClusters": None,
+    "/topospread.v1.ClusterStateService/ListClusters": None,
+    "/topospread.v1.ServerService/GetServerInfo": None,
     # Its cluster is configured, and checked where that is known.
     "/grpcplugin.Expander/BestOptions": None,
 }

@@ -51,14 +51,14 @@ class Observer:
         self._by_profile: dict[str, _Meters] = {}
 
     def pre_filtered(self, answer: PreFilterAnswer, ask: Ask, call: Call) -> None:
-        """After SpreadEngine.PreFilter."""
+        """After DecisionService.PreFilter."""
         meters = self._meters(answer.resolved)
         meters.pre_filter.observe(answer.status.code.label, ask.stages.pre_filter)
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.status)
 
     def filtered(self, answer: FilterAnswer, ask: Ask, call: Call) -> None:
-        """After SpreadEngine.Filter."""
+        """After DecisionService.Filter."""
         meters = self._meters(answer.resolved)
         meters.filter.observe(answer.status.code.label, ask.stages.filter)
         if call.span.recording:
@@ -67,7 +67,7 @@ class Observer:
             _describe_verdicts(call.span, sum(counts), zip(VERDICTS, counts, strict=True))
 
     def scored(self, answer: ScoreAnswer, ask: Ask, call: Call) -> None:
-        """After SpreadEngine.Score."""
+        """After DecisionService.Score."""
         meters, label = self._meters(answer.resolved), answer.status.code.label
         meters.pre_score.observe(label, ask.stages.pre_score)
         if answer.scores is not None:
@@ -78,14 +78,14 @@ class Observer:
             call.span.set("topospread.nodes", int(scored))
 
     def evaluated(self, answer: Evaluation, ask: Ask, call: Call) -> None:
-        """After SpreadEngine.Evaluate."""
+        """After DecisionService.EvaluatePod."""
         self._count(answer, ask)
         if call.span.recording:
             _describe(call.span, answer.resolved, ask, answer.pre_filter)
             _describe_verdicts(call.span, answer.nodes, answer.verdicts)
 
     def explained(self, answer: Explained, ask: Ask, call: Call) -> None:
-        """After SpreadEngine.Explain, which is no scheduling attempt."""
+        """After DecisionService.ExplainPod, which is no scheduling attempt."""
         if call.span.recording:
             found = answer.explanation
             _describe(call.span, answer.resolved, ask, found.status)
@@ -96,7 +96,7 @@ class Observer:
     def batch_evaluated(
         self, answers: Sequence[Evaluation | TopospreadError], ask: Ask, call: Call
     ) -> None:
-        """After SpreadEngine.BatchEvaluate."""
+        """After DecisionService.BatchEvaluatePods."""
         evaluated = [answer for answer in answers if isinstance(answer, Evaluation)]
         for answer in evaluated:
             self._count(answer, ask)

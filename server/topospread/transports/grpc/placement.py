@@ -1,37 +1,44 @@
-"""topospread.v1.Placement: decode, call the use case, encode."""
+"""topospread.v1.PlacementService: decode, call the use case, encode."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
-from topospread.errors import FieldViolation, InvalidRequest
-from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.violations import required
+from topospread.errors import InvalidRequest
+from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask
 from topospread.service.place import Preference, place
-from topospread.service.reserve import list_reservations, release, reserve
-from topospread.service.wanted import DEFAULT_LIFETIME
-from topospread.store.api import MAX_LIFETIME
+from topospread.service.reserve import get_reservation, list_reservations, release, reserve
+from topospread.store.api import Key, Kind
+from topospread.store.checks import check_cluster, wrong_words
 from topospread.transports.grpc.calls import Call, Method, Unary
-from topospread.transports.grpc.cluster_state import traced
-from topospread.transports.grpc.decode import fit_of, nodes_of, pod_of, settings_of
-from topospread.transports.grpc.encode import status_message
-from topospread_proto.v1 import frames_pb2
-from topospread_proto.v1 import placement_pb2 as pb
+from topospread.transports.grpc.cluster_state import demand_of, label_query, page_ask, traced
+from topospread.transports.grpc.decode import (
+    candidates_of,
+    fit_of,
+    lifetime_of,
+    node_of,
+    pod_of,
+    reference_of,
+    request_id_of,
+    settings_of,
+    strict,
+)
+from topospread.transports.grpc.encode import meta_of, revision_meta, verdict_message
+from topospread.transports.grpc.mistakes import tell_everything, together
+from topospread.transports.grpc.reservation import reservation_message, timestamp
+from topospread_proto.v1 import placement_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from google.protobuf.duration_pb2 import Duration
 
     from topospread.service.holding import Holding
     from topospread.service.wanted import Held, Wanted
     from topospread.telemetry.metrics import Metrics
 
-SERVICE: Final = "topospread.v1.Placement"
+SERVICE: Final = "topospread.v1.PlacementService"
 
 
 class PlacementServicer:
@@ -44,111 +51,148 @@ class PlacementServicer:
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The methods by name, with the pool that each runs on: all wait for the store."""
         return {
-            "Place": (Unary(frames_pb2.PlaceFrame, self.place), "state"),
-            "Reserve": (Unary(frames_pb2.ReserveFrame, self.reserve), "state"),
-            "Release": (Unary(pb.ReleaseRequest, self.release), "state"),
+            "PlacePod": (Unary(frames_pb2.PlacePodFrame, self.place), "state"),
+            "ReserveNode": (Unary(frames_pb2.ReserveNodeFrame, self.reserve), "state"),
+            "ReleaseReservation": (Unary(pb.ReleaseReservationRequest, self.release), "state"),
+            "GetReservation": (Unary(pb.GetReservationRequest, self.get_reservation), "state"),
             "ListReservations": (
                 Unary(pb.ListReservationsRequest, self.list_reservations),
                 "state",
             ),
         }
 
-    def place(self, request: frames_pb2.PlaceFrame, call: Call) -> pb.PlaceResponse:
-        """Placement.Place."""
-        preference = Preference(fit_of(request.fit), request.seed)
-        wanted = self._wanted(request, call)
-        if request.HasField("candidates"):
-            wanted.ask.nodes = nodes_of(request.candidates)
-        with self._counted("Place", wanted):
-            held = place(self._holding, wanted, preference, traced(call, request.cluster))
-        self._told("Place", wanted, held, call)
-        return pb.PlaceResponse(
-            revision=held.token,
+    def place(self, request: frames_pb2.PlacePodFrame, call: Call) -> pb.PlacePodResponse:
+        """PlacementService.PlacePod."""
+        try:
+            preference = Preference(fit_of(request.fit), request.seed)
+            wanted = self._wanted(request, call)
+            if request.HasField("candidates"):
+                wanted.ask.nodes = candidates_of(request.candidates)
+            with self._counted("PlacePod", wanted):
+                held = place(self._holding, wanted, preference, traced(call, request.cluster))
+        except InvalidRequest as wrong:
+            tell_everything(wrong, request, self._holding.engine)
+            raise
+        self._told("PlacePod", wanted, held, call)
+        return pb.PlacePodResponse(
+            meta=revision_meta(held.token),
             node=held.node,
-            status=status_message(held.status),
+            verdict=verdict_message(held.status),
             message=held.message,
             already_bound=held.already_bound,
-            expires_at=_timestamp(held.expires_at),
+            expire_time=timestamp(held.expires_at),
             not_modelled=wanted.demand.not_modelled,
-            conflicts=wanted.conflicts,
+            conflict_count=wanted.conflicts,
             reservation_id=held.id,
         )
 
-    def reserve(self, request: frames_pb2.ReserveFrame, call: Call) -> pb.ReserveResponse:
-        """Placement.Reserve."""
-        if not request.node:
-            raise InvalidRequest.of([required("node", "")])
-        wanted = self._wanted(request, call)
-        with self._counted("Reserve", wanted):
-            held = reserve(self._holding, wanted, request.node, traced(call, request.cluster))
-        self._told("Reserve", wanted, held, call)
-        return pb.ReserveResponse(
-            revision=held.token,
-            status=status_message(held.status),
+    def reserve(self, request: frames_pb2.ReserveNodeFrame, call: Call) -> pb.ReserveNodeResponse:
+        """PlacementService.ReserveNode."""
+        try:
+            wanted = self._wanted(request, call)
+            node = node_of(request)
+            with self._counted("ReserveNode", wanted):
+                held = reserve(self._holding, wanted, node, traced(call, request.cluster))
+        except InvalidRequest as wrong:
+            tell_everything(wrong, request, self._holding.engine)
+            raise
+        self._told("ReserveNode", wanted, held, call)
+        return pb.ReserveNodeResponse(
+            node=held.node,
+            meta=revision_meta(held.token),
+            verdict=verdict_message(held.status),
             already_bound=held.already_bound,
-            expires_at=_timestamp(held.expires_at),
-            conflicts=wanted.conflicts,
+            expire_time=timestamp(held.expires_at),
+            conflict_count=wanted.conflicts,
             reservation_id=held.id,
         )
 
-    def release(self, request: pb.ReleaseRequest, call: Call) -> pb.ReleaseResponse:
-        """Placement.Release."""
-        if not request.name:
-            raise InvalidRequest.of([required("name", "")])
+    def release(
+        self, request: pb.ReleaseReservationRequest, call: Call
+    ) -> pb.ReleaseReservationResponse:
+        """PlacementService.ReleaseReservation."""
+        cluster = request.cluster or DEFAULT_CLUSTER
+        together(partial(check_cluster, cluster), lambda: _held_for(request))
+        pod = reference_of(request.pod)
         released = release(
             self._holding,
-            request.cluster or DEFAULT_CLUSTER,
-            (request.namespace or DEFAULT_NAMESPACE, request.name, request.uid),
+            cluster,
+            (pod.namespace, pod.name, pod.uid),
             request.reservation_id,
             timeout=call.left(),
             traced=traced(call, request.cluster),
         )
-        return pb.ReleaseResponse(revision=released.token, released=released.released)
+        return pb.ReleaseReservationResponse(
+            meta=revision_meta(released.token), released=released.released
+        )
+
+    def get_reservation(
+        self, request: pb.GetReservationRequest, call: Call
+    ) -> pb.GetReservationResponse:
+        """PlacementService.GetReservation."""
+        cluster = request.cluster or DEFAULT_CLUSTER
+        together(
+            partial(check_cluster, cluster),
+            lambda: reference_of(request.pod),
+            partial(demand_of, request),
+        )
+        pod = reference_of(request.pod)
+        replica, view, row = get_reservation(
+            self._holding.engine.replicas,
+            cluster,
+            pod,
+            demand_of(request),
+            call.deadline,
+        )
+        return pb.GetReservationResponse(
+            meta=meta_of(view, replica),
+            reservation=reservation_message(pod.namespace, pod.name, row),
+        )
 
     def list_reservations(
         self, request: pb.ListReservationsRequest, call: Call
     ) -> pb.ListReservationsResponse:
-        """Placement.ListReservations."""
+        """PlacementService.ListReservations."""
+        cluster, ask = request.cluster or DEFAULT_CLUSTER, page_ask(request)
+        together(
+            partial(check_cluster, cluster),
+            partial(label_query, request),
+            lambda: ask.most,
+            ask.place,
+            partial(demand_of, request),
+        )
         page = list_reservations(
             self._holding.engine.replicas,
-            request.cluster or DEFAULT_CLUSTER,
-            request.namespace,
-            (request.page_size, request.page_token),
+            cluster,
+            (request.namespace, label_query(request) or (lambda _: True)),
+            ask,
+            demand_of(request),
             call.deadline,
         )
+        meta = revision_meta(page.token)
+        if page.state is not None:
+            replica, view = page.state
+            meta = meta_of(view, replica)
         return pb.ListReservationsResponse(
-            revision=page.token,
+            meta=meta,
             reservations=[
-                pb.Reservation(
-                    namespace=namespace,
-                    name=name,
-                    uid=row.uid,
-                    node=row.node_name,
-                    labels=dict(row.labels),
-                    expires_at=_timestamp(row.expires_at),
-                    reservation_id=row.id,
-                )
-                for namespace, name, row in page.held
+                reservation_message(namespace, name, row) for namespace, name, row in page.held
             ],
             next_page_token=page.next,
         )
 
     def _wanted(
-        self, request: frames_pb2.PlaceFrame | frames_pb2.ReserveFrame, call: Call
+        self, request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame, call: Call
     ) -> Wanted:
         ask = Ask(
             deadline=call.deadline,
             cluster=request.cluster or DEFAULT_CLUSTER,
             settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
-            validate=request.validate,
+            validate=strict(request.validation),
         )
-        lifetime = _milliseconds(request.ttl) if request.HasField("ttl") else DEFAULT_LIFETIME
-        if request.is_repeat and not request.request_id:
-            raise InvalidRequest.of(
-                [required("requestId", "a call that is a repeat has the id of the first one")]
-            )
-        wanted = self._holding.wanted(ask, pod_of(request), lifetime)
-        wanted.request_id, wanted.is_repeat = request.request_id, request.is_repeat
+        request_id = request_id_of(request)
+        wanted = self._holding.wanted(ask, pod_of(request), lifetime_of(request))
+        wanted.request_id, wanted.is_repeat = request_id, request.is_repeat
         return wanted
 
     @contextmanager
@@ -175,24 +219,13 @@ class PlacementServicer:
             )
 
 
-def _milliseconds(ttl: Duration) -> int:
-    milliseconds = ttl.seconds * 1000 + ttl.nanos // 1_000_000
-    if not 0 < milliseconds <= MAX_LIFETIME:
-        raise InvalidRequest.of(
-            [
-                FieldViolation(
-                    "ttl",
-                    "must be at least a millisecond and at most 168h",
-                    bad_value=f"{milliseconds / 1000:g}s",
-                )
-            ]
-        )
-    return milliseconds
+def _held_for(request: pb.ReleaseReservationRequest) -> None:
+    """Check which reservation is to end.
 
-
-def _timestamp(milliseconds: int) -> Timestamp | None:
-    if not milliseconds:
-        return None
-    timestamp = Timestamp()
-    timestamp.FromMilliseconds(milliseconds)
-    return timestamp
+    Raises:
+        InvalidRequest: what cannot be that of any.
+    """
+    pod = reference_of(request.pod)
+    wrong = wrong_words(Key(Kind.RESERVATION, pod.namespace, pod.name), pod.uid)
+    if wrong:
+        raise InvalidRequest.of([each.below("pod") for each in wrong])

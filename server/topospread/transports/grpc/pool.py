@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from typing_extensions import override
 
 from topospread.checkpoints import Beneficiary, TakesLong, beneficiary, computing_for
-from topospread.errors import CallerGone, DeadlineExceeded, LimitExceeded
+from topospread.errors import CallerGone, DeadlineExceeded, QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +135,7 @@ class Pool(ThreadPoolExecutor):
         """
         with self._lock:
             if self._waiting >= self._waiting_bound:
-                raise LimitExceeded(
+                raise QueueFull(
                     f"{self._waiting_bound} calls wait for revisions or first loads already"
                 )
             self._waiting += 1
@@ -180,7 +180,7 @@ class Pool(ThreadPoolExecutor):
             worker.start()
         except RuntimeError as full:
             self._workers.discard(worker)
-            raise LimitExceeded("no more threads can be started: try again later") from full
+            raise QueueFull("no more threads can be started: try again later") from full
 
     def silent(self, since: float, *, patient: bool = False) -> list[Worker]:
         """Workers whose caller has sent no message since then, the longest silent first.
@@ -290,7 +290,7 @@ class Turns:
             if self._take_free():
                 return
             if len(self._line) >= self._bound:
-                raise LimitExceeded(f"too many {self._what} at once: try again later")
+                raise QueueFull(f"too many {self._what} at once: try again later")
             mine = threading.Lock()
             mine.acquire()
             self._line.append(mine)

@@ -1,4 +1,4 @@
-"""topospread.v1.Planner/RankForDeletion: decode, call the use case, encode."""
+"""topospread.v1.PlannerService/RankDeletions: decode, call the use case, encode."""
 
 from __future__ import annotations
 
@@ -6,70 +6,75 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.codec.candidates import EncodedPod
 from topospread.codec.cluster import node_from_proto
-from topospread.codec.pods import selector_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.label_syntax import label_key_errors
 from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.selectors import EVERYTHING, SelectorError, compile_selector
-from topospread.kube.violations import DUPLICATE, invalid, required
+from topospread.kube.selectors import EVERYTHING
+from topospread.kube.violations import DUPLICATE, invalid, noted, required
 from topospread.replica.replicas import NEWEST_AT_HAND
 from topospread.service.asks import DEFAULT_CLUSTER
 from topospread.service.rank import KeptSpread, RankAsk
 from topospread.spread.ranking import Strategy, domain_counts, skew_of
 from topospread.transports.grpc.calls import Call, Method, Unary
-from topospread.transports.grpc.decode import consistency_of
-from topospread_proto.v1 import planner_pb2 as pb
-from topospread_proto.v1 import rank_pb2
+from topospread.transports.grpc.constraints import constraint_message
+from topospread.transports.grpc.decode import consistency_of, selector_of
+from topospread.transports.grpc.encode import meta_of
+from topospread_proto.v1 import common_pb2, deletion_order_pb2
+from topospread_proto.v1 import planner_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from topospread.kube.selectors import Selector
     from topospread.service.rank import Ranked, Ranks
+    from topospread.spread.constraints import Constraint
     from topospread.spread.ranking import Spread
-    from topospread_proto.v1 import kubernetes_pb2
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
-SERVICE: Final = "topospread.v1.Planner"
+SERVICE: Final = "topospread.v1.PlannerService"
 
 MAX_DOMAINS: Final = 1000
 """Domains of one constraint that an answer names."""
 
 MAX_CONSTRAINTS: Final = 64
 
+SECOND: Final = 1_000_000_000
+"""In nanoseconds."""
+
 YEAR_10000: Final = 253_402_300_800
 """Seconds since 1970 where protobuf's timestamps end."""
 
 _STRATEGIES: Final = {
-    rank_pb2.RANK_STRATEGY_UNSPECIFIED: Strategy.EVEN,
-    rank_pb2.RANK_STRATEGY_EVEN: Strategy.EVEN,
-    rank_pb2.RANK_STRATEGY_PROPOSAL: Strategy.PROPOSAL,
-    rank_pb2.RANK_STRATEGY_REPLICA_SET: Strategy.REPLICA_SET,
+    deletion_order_pb2.RANK_STRATEGY_UNSPECIFIED: Strategy.EVEN,
+    deletion_order_pb2.RANK_STRATEGY_EVEN: Strategy.EVEN,
+    deletion_order_pb2.RANK_STRATEGY_PROPORTIONAL: Strategy.PROPORTIONAL,
+    deletion_order_pb2.RANK_STRATEGY_REPLICA_SET: Strategy.REPLICA_SET,
 }
 _NUMBERS: Final = {
-    Strategy.EVEN: rank_pb2.RANK_STRATEGY_EVEN,
-    Strategy.PROPOSAL: rank_pb2.RANK_STRATEGY_PROPOSAL,
-    Strategy.REPLICA_SET: rank_pb2.RANK_STRATEGY_REPLICA_SET,
+    Strategy.EVEN: deletion_order_pb2.RANK_STRATEGY_EVEN,
+    Strategy.PROPORTIONAL: deletion_order_pb2.RANK_STRATEGY_PROPORTIONAL,
+    Strategy.REPLICA_SET: deletion_order_pb2.RANK_STRATEGY_REPLICA_SET,
 }
 
 
 class RankServicer:
-    """RankForDeletion; raises what the use case raises."""
+    """RankDeletions; raises what the use case raises."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
 
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The method by name, with the pool that it runs on."""
-        return {"RankForDeletion": (Unary(pb.RankForDeletionRequest, self.rank), "planner")}
+        return {"RankDeletions": (Unary(pb.RankDeletionsRequest, self.rank), "planner")}
 
-    def rank(self, request: pb.RankForDeletionRequest, call: Call) -> pb.RankForDeletionResponse:
-        """Planner.RankForDeletion."""
+    def rank(self, request: pb.RankDeletionsRequest, call: Call) -> pb.RankDeletionsResponse:
+        """PlannerService.RankDeletions."""
         ranked = self._ranks.rank(_ask(request, call))
         if call.span.recording:
             call.span.set_many(
                 {
                     "topospread.cluster": request.cluster or DEFAULT_CLUSTER,
-                    "topospread.revision": ranked.token,
+                    "topospread.revision": ranked.state[0].token if ranked.state else "",
                     "topospread.pods": len(ranked.pods),
                 }
             )
@@ -79,23 +84,29 @@ class RankServicer:
 # ------------------------------ decode
 
 
-def _ask(request: pb.RankForDeletionRequest, call: Call) -> RankAsk:
+def _ask(request: pb.RankDeletionsRequest, call: Call) -> RankAsk:
     wrong: list[FieldViolation] = []
+    consistency = NEWEST_AT_HAND
+    with noted(wrong):
+        consistency = consistency_of(request.consistency)
     namespace = request.namespace or DEFAULT_NAMESPACE
     selector = _selector(request, wrong)
     if request.strategy not in _STRATEGIES:
-        known = ", ".join(rank_pb2.RankStrategy.keys())
+        known = ", ".join(deletion_order_pb2.RankStrategy.keys())
         wrong.append(
             FieldViolation(
                 "strategy", f"must be one of {known}", "Unsupported value", request.strategy
             )
         )
     constraints = _constraints(request, wrong)
+    if request.delete_count < 0:
+        wrong.append(invalid("deleteCount", request.delete_count, "must not be negative"))
     _check_names("pods", request.pods, wrong)
     _check_names("nodes", request.nodes, wrong)
-    if not 0 <= request.now.seconds < YEAR_10000 or request.now.nanos < 0:
-        given = f"{request.now.seconds}s {request.now.nanos}ns"
-        wrong.append(invalid("now", given, "must be between the years 1970 and 9999"))
+    now = request.evaluation_time
+    if not 0 <= now.seconds < YEAR_10000 or not 0 <= now.nanos < SECOND:
+        given = f"{now.seconds}s {now.nanos}ns"
+        wrong.append(invalid("evaluationTime", given, "must be between the years 1970 and 9999"))
     if wrong:
         raise InvalidRequest.of(wrong)
     return RankAsk(
@@ -103,61 +114,55 @@ def _ask(request: pb.RankForDeletionRequest, call: Call) -> RankAsk:
         selector=selector,
         cluster=request.cluster or DEFAULT_CLUSTER,
         namespace=namespace,
-        consistency=consistency_of(request.consistency)
-        if request.HasField("consistency")
-        else NEWEST_AT_HAND,
+        consistency=consistency,
         pods=[_encoded(pod, namespace) for pod in request.pods] or None,
         nodes=[node_from_proto(node) for node in request.nodes] or None,
         replica_sets=[each.SerializeToString() for each in request.replica_sets],
         constraints=constraints,
         strategy=_STRATEGIES[request.strategy],
-        delete=request.delete,
-        now=(
-            request.now.seconds * 1_000_000_000 + request.now.nanos
-            if request.HasField("now")
-            else None
-        ),
+        delete=request.delete_count if request.HasField("delete_count") else None,
+        now=now.seconds * SECOND + now.nanos if request.HasField("evaluation_time") else None,
     )
 
 
-def _selector(request: pb.RankForDeletionRequest, wrong: list[FieldViolation]) -> Selector:
+def _selector(request: pb.RankDeletionsRequest, wrong: list[FieldViolation]) -> Selector:
     if not request.HasField("label_selector"):
         if not request.pods:
             wrong.append(required("labelSelector", "select pods of the state, or give pods"))
         return EVERYTHING
     try:
-        return compile_selector(selector_from_proto(request.label_selector))
-    except SelectorError as cause:
-        wrong.append(FieldViolation("labelSelector", str(cause)))
+        return selector_of(request.label_selector, "labelSelector")
+    except InvalidRequest as refused:
+        wrong += refused.violations
         return EVERYTHING
 
 
 def _constraints(
-    request: pb.RankForDeletionRequest, wrong: list[FieldViolation]
+    request: pb.RankDeletionsRequest, wrong: list[FieldViolation]
 ) -> tuple[KeptSpread, ...]:
     if len(request.constraints) > MAX_CONSTRAINTS:
         wrong.append(FieldViolation("constraints", f"must have at most {MAX_CONSTRAINTS} items"))
-    seen: set[tuple[str, frozenset[str], int]] = set()
+    kept: list[KeptSpread] = []
+    seen: set[tuple[str, frozenset[str], int | None]] = set()
     for position, constraint in enumerate(request.constraints):
         path = f"constraints[{position}]"
         if not constraint.topology_key:
             wrong.append(required(f"{path}.topologyKey", "can not be empty"))
         elif errors := label_key_errors(constraint.topology_key):
             wrong.append(invalid(f"{path}.topologyKey", constraint.topology_key, "; ".join(errors)))
-        if constraint.max_skew < 0:
-            wrong.append(invalid(f"{path}.maxSkew", constraint.max_skew, "must not be negative"))
-        same = constraint.topology_key, frozenset(constraint.limited_values), constraint.max_skew
+        max_skew = constraint.max_skew if constraint.HasField("max_skew") else None
+        if max_skew is not None and max_skew < 1:
+            wrong.append(invalid(f"{path}.maxSkew", max_skew, "must be greater than zero"))
+        same = constraint.topology_key, frozenset(constraint.limited_values), max_skew
         if same in seen:
             text = f"{_shown(constraint)} is named already"
             wrong.append(FieldViolation(path, text, DUPLICATE, _shown(constraint)))
         seen.add(same)
-    return tuple(
-        KeptSpread(each.topology_key, tuple(each.limited_values), each.max_skew)
-        for each in request.constraints
-    )
+        kept.append(KeptSpread(constraint.topology_key, tuple(constraint.limited_values), max_skew))
+    return tuple(kept)
 
 
-def _shown(constraint: rank_pb2.RankConstraint) -> str:
+def _shown(constraint: deletion_order_pb2.RankConstraint) -> str:
     values = ",".join(constraint.limited_values)
     return f"{constraint.topology_key}={values}" if values else constraint.topology_key
 
@@ -190,12 +195,12 @@ def _encoded(pod: kubernetes_pb2.Pod, namespace: str) -> EncodedPod:
 # ------------------------------ encode
 
 
-def _answer(ranked: Ranked) -> pb.RankForDeletionResponse:
-    answer = pb.RankForDeletionResponse(
-        revision=ranked.token,
+def _answer(ranked: Ranked) -> pb.RankDeletionsResponse:
+    answer = pb.RankDeletionsResponse(
+        meta=meta_of(*ranked.state) if ranked.state else None,
         strategy=_NUMBERS[ranked.strategy],
-        ranked=len(ranked.pods),
-        left_out=ranked.left_out,
+        ranked_pod_count=len(ranked.pods),
+        ending_pod_count=ranked.left_out,
         notes=ranked.notes,
     )
     if not ranked.pods:
@@ -204,38 +209,38 @@ def _answer(ranked: Ranked) -> pb.RankForDeletionResponse:
     for position, skews in zip(chosen.order, chosen.skews, strict=False):
         pod = ranked.pods[position]
         answer.pods.add(
-            namespace=pod.namespace,
-            name=pod.name,
-            uid=pod.uid,
+            pod=common_pb2.PodReference(namespace=pod.namespace, name=pod.name, uid=pod.uid),
             node=pod.node,
             rank=chosen.ranks[position],
             domains=[spread.domains[position] or "" for spread in ranked.spreads],
             skews=skews,
         )
-    for spread, limits in zip(ranked.spreads, ranked.limits, strict=True):
-        answer.constraints.append(_constraint(spread, limits))
+    for each in zip(ranked.constraints, ranked.spreads, ranked.limits, strict=True):
+        answer.constraints.append(_ranked_constraint(*each))
+    present = [each.skew for each in answer.constraints]
     for strategy, ranking in ranked.rankings.items():
         answer.outcomes.add(
             strategy=_NUMBERS[strategy],
-            kept=ranking.kept,
-            within=ranking.within,
-            last_skew=max(ranking.skews[-1], default=0),
+            kept_count=ranking.kept,
+            within_count=ranking.within,
+            last_skew=max(ranking.skews[-1] if ranking.skews else present, default=0),
         )
     if ranked.best is not None:
         answer.keeps_longest = _NUMBERS[ranked.best]
     return answer
 
 
-def _constraint(spread: Spread, limits: Iterable[str]) -> rank_pb2.RankedConstraint:
+def _ranked_constraint(
+    constraint: Constraint, spread: Spread, limits: Iterable[str]
+) -> deletion_order_pb2.RankedConstraint:
     counts = domain_counts(spread)
     fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return rank_pb2.RankedConstraint(
-        topology_key=spread.topology_key,
+    return deletion_order_pb2.RankedConstraint(
+        constraint=constraint_message(constraint),
         limited_values=limits,
-        max_skew=spread.max_skew,
-        min_domains=spread.min_domains,
-        domains=[
-            rank_pb2.RankedDomain(value=value, pods=pods) for value, pods in fullest[:MAX_DOMAINS]
+        domain_counts=[
+            common_pb2.DomainCount(value=value, pod_count=pods)
+            for value, pods in fullest[:MAX_DOMAINS]
         ],
         domain_count=len(counts),
         skew=skew_of(spread, counts),

@@ -41,6 +41,9 @@ takes in a message of the largest size for each thread that waits for one.
 HANDSHAKE_MS: Final = 10_000
 """For TLS and the greetings of HTTP/2: far above the time that any network takes."""
 
+AGED_MS: Final = 60_000
+"""For the calls of a connection that has reached its age; then they are cut."""
+
 QUIET: Final = 0.01
 """Seconds without a new call that make a server quiet."""
 
@@ -53,10 +56,10 @@ class Pools:
     """The thread pools: what one kind of call does never holds up another.
 
     Attributes:
-        decisions: PreFilter, Filter, Score, Evaluate, BatchEvaluate.
+        decisions: PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods.
         extender: the same over HTTP.
-        state: ClusterState's calls, which wait for the store.
-        planner: Explain and the Planner's calls, which compute for long.
+        state: ClusterStateService, PlacementService and LeaseService, which wait for the store.
+        planner: ExplainPod and the calls of PlannerService, which compute for long.
         expander: cluster-autoscaler's calls, whose messages are large.
         streams: calls that hold a thread for as long as they live.
         other: health, and calls that are not offered.
@@ -109,7 +112,8 @@ class ServerOptions:
 
     Attributes:
         max_request_bytes, max_response_bytes: larger ones are refused with RESOURCE_EXHAUSTED.
-        max_connection_age: seconds after which callers connect anew; 0 for never.
+        max_connection_age: seconds after which callers connect anew; 0 for never. Streams are cut
+            a little later.
         reflection: whether to describe the services to whoever asks.
         reuse_port: share the port with other processes that ask for the same.
         max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take. Direct
@@ -180,8 +184,7 @@ class GrpcServer:
         if options.reflection:
             described = (*offered, health.SERVICE)
             standard.append(reflection_handlers(described, pools.streams, door))
-        if frame.gate is not None:
-            standard.append(Unknown(door, pools.other))
+        standard.append(Unknown(door, pools.other))
         self._server.add_generic_rpc_handlers(standard)
 
     def listen(self, address: str, credentials: Credentials | None, flag: str = "--listen") -> int:
@@ -270,6 +273,6 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     if options.max_connection_age:
         chosen += [
             ("grpc.max_connection_age_ms", int(options.max_connection_age * 1000)),
-            ("grpc.max_connection_age_grace_ms", 60_000),
+            ("grpc.max_connection_age_grace_ms", AGED_MS),
         ]
     return chosen

@@ -1,4 +1,4 @@
-"""topospread.v1.Planner/Simulate: decode, call the use case, encode."""
+"""topospread.v1.PlannerService/Simulate: decode, call the use case, encode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from topospread.service.what_if import answer
 from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread.transports.grpc.simulating import answer_of, question_of
-from topospread_proto.v1 import planner_pb2 as pb
+from topospread_proto.v1 import planner_service_pb2 as pb
 
 if TYPE_CHECKING:
     from topospread.service.scenario import Scenarios
@@ -24,7 +24,7 @@ class SimulateServicer:
         return {"Simulate": (Unary(pb.SimulateRequest, self.simulate), "planner")}
 
     def simulate(self, request: pb.SimulateRequest, call: Call) -> pb.SimulateResponse:
-        """Planner.Simulate."""
+        """PlannerService.Simulate."""
         answered = answer(self._scenarios, question_of(request, call))
         simulation = answered.found.simulation
         if call.span.recording:

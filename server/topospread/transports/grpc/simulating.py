@@ -6,42 +6,45 @@ import time
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.codec.cluster import node_from_proto
 from topospread.codec.demands import amounts
 from topospread.errors import CallerGone, FieldViolation, InvalidRequest
-from topospread.kube.objects import (
-    DEFAULT_NAMESPACE,
-    DO_NOT_SCHEDULE,
-    HONOR,
-    IGNORE,
-    SCHEDULE_ANYWAY,
-)
-from topospread.kube.violations import invalid, not_supported, required
-from topospread.replica.replicas import NEWEST_AT_HAND
-from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask, PodRef
+from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR, IGNORE, SCHEDULE_ANYWAY
+from topospread.kube.violations import forbidden, invalid, not_supported, noted, required
+from topospread.service.asks import DEFAULT_CLUSTER, Ask, PodRef
 from topospread.service.constraint_changes import ConstraintChange
 from topospread.service.fit import Fit
 from topospread.service.node_groups import NodeGroup
-from topospread.service.questions import Drained, PodsToPlace, Question
+from topospread.service.questions import Added, Drained, PodsToPlace, Question
+from topospread.service.scenario import ADD_NODE_GROUPS
 from topospread.service.spreads import spread_changes
-from topospread.transports.grpc.decode import consistency_of, fit_of, settings_of
-from topospread.transports.grpc.encode import stale_for, status_message
+from topospread.transports.grpc.constraints import constraint_message
+from topospread.transports.grpc.decode import (
+    consistency_of,
+    fit_of,
+    given_pod,
+    reference_of,
+    settings_of,
+    strict,
+)
+from topospread.transports.grpc.encode import meta_of, verdict_message
 from topospread.transports.grpc.explain import explanation_message
-from topospread_proto.v1 import planner_pb2 as pb
-from topospread_proto.v1 import simulate_pb2 as detail
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import planner_service_pb2 as pb
+from topospread_proto.v1 import scenario_pb2 as detail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Sequence
 
     from topospread.service.explaining.findings import Explanation
     from topospread.service.fewest import Fewest
     from topospread.service.scenario import Scenario
-    from topospread.service.simulate import Pending
+    from topospread.service.simulate import Batch, Pending
     from topospread.service.simulated import Simulated
     from topospread.service.spreads import SpreadChange
     from topospread.service.what_if import Answer
     from topospread.transports.grpc.calls import Call
-    from topospread_proto.v1 import common_pb2
 
 NAMED: Final = 100
 """Pods or nodes that an answer names where it tells their number anyway."""
@@ -57,27 +60,28 @@ def question_of(request: pb.SimulateRequest, call: Call) -> Question:
         InvalidRequest: everything that cannot be read.
     """
     wrong: list[FieldViolation] = []
-    changes = request.changes
-    ask = Ask(
-        deadline=call.deadline,
-        cluster=request.cluster or DEFAULT_CLUSTER,
-        settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
-        consistency=consistency_of(request.consistency)
-        if request.HasField("consistency")
-        else NEWEST_AT_HAND,
-        validate=request.validate,
-    )
+    scenario, changes = request.scenario, request.scenario.changes
+    ask = Ask(deadline=call.deadline, cluster=request.cluster or DEFAULT_CLUSTER)
+    fit = None
+    with noted(wrong):
+        ask.consistency = consistency_of(request.consistency)
+    with noted(wrong, "scenario"):
+        fit = fit_of(scenario.fit)
+    with noted(wrong, "scenario"):
+        ask.settings = settings_of(scenario.settings)
+    with noted(wrong, "scenario"):
+        ask.validate = strict(scenario.validation)
     question = Question(
         ask=ask,
-        pods=list(_pods(request, wrong)),
-        groups=[_group(n, group, wrong) for n, group in enumerate(changes.add_nodes)],
-        drained=[_drained(n, drained, wrong) for n, drained in enumerate(changes.drain)],
-        added=[(move.pod.SerializeToString(), move.node) for move in changes.add_pods],
-        removed=[_reference(r) for r in changes.remove_pods],
-        constraints=list(_constraints(changes.constraints, wrong)),
-        fit=fit_of(request.fit) or Fit.NODE_AND_RESOURCES,
-        seed=request.seed,
-        fewest=request.fewest_nodes,
+        pods=_pods(request, wrong),
+        groups=[_group(n, request, wrong) for n in range(len(changes.add_node_groups))],
+        drained=[_drained(n, drained, wrong) for n, drained in enumerate(changes.drain_nodes)],
+        added=_added(changes, wrong),
+        removed=_deleted(changes, wrong),
+        constraints=[_constraint(n, c, wrong) for n, c in enumerate(changes.constraint_changes)],
+        fit=fit or Fit.NODE_AND_RESOURCES,
+        seed=scenario.seed,
+        fewest=request.find_fewest_nodes,
         reschedule=request.reschedule,
         pause=pause_between(call),
     )
@@ -86,128 +90,152 @@ def question_of(request: pb.SimulateRequest, call: Call) -> Question:
     return question
 
 
+def _added(changes: detail.SupposedChanges, wrong: list[FieldViolation]) -> list[Added]:
+    added: list[Added] = []
+    for number, move in enumerate(changes.add_pods):
+        checkpoint()
+        try:
+            pod, path = given_pod(move.pod, f"scenario.changes.addPods[{number}].pod")
+        except InvalidRequest as refused:  # there may be many: `noted` takes longer than the rest
+            wrong += refused.violations
+        else:
+            given = pod if isinstance(pod, PodRef) else pod.SerializeToString()
+            added.append(Added(given, path, move.node))
+    return added
+
+
 def answer_of(answer: Answer) -> pb.SimulateResponse:
     """What would happen."""
     found = answer.found
     scenario, simulation = found.scenario, found.simulation
     batches, groups = simulation.batches, found.group_of
     return pb.SimulateResponse(
-        revision=scenario.view.token,
-        stale_for=stale_for(scenario.replica),
-        placed=len(simulation.placements),
-        pending=simulation.waiting,
+        meta=meta_of(scenario.view, scenario.replica),
+        placed_pod_count=len(simulation.placements),
+        pending_pod_count=simulation.waiting,
         placements=[
             detail.SimulatedPlacement(
-                namespace=batches[placement.batch].namespace,
-                pod=placement.name,
+                pod=_reference(batches[placement.batch], placement.name),
                 node=placement.node,
                 node_group=groups.get(placement.node, ""),
             )
             for placement in simulation.placements
         ],
         pending_pods=[
-            _pending(pending, batches[pending.batch].namespace, explanation)
+            _pending(pending, batches, explanation)
             for pending, explanation in zip_longest(simulation.pending, answer.explanations)
         ],
-        spread=[_spread(change, scenario) for change in spread_changes(simulation)],
+        spread_changes=[_spread_change(each, scenario) for each in spread_changes(simulation)],
         not_modelled=scenario.not_modelled,
         warnings=scenario.warnings,
         joined=_joined(found),
-        evicted=simulation.evicted,
-        fewest=None if answer.fewest is None else _fewest(answer.fewest, found),
+        evicted_pod_count=simulation.evicted,
+        fewest_nodes=None if answer.fewest is None else _fewest(answer.fewest),
         advice=answer.advice,
-        rescheduled=scenario.evicted,
+        rescheduled_pod_count=scenario.evicted,
     )
 
 
 # ------------------------------ requests
 
 
-def _pods(request: pb.SimulateRequest, wrong: list[FieldViolation]) -> Iterator[PodsToPlace]:
-    if request.HasField("pod"):
-        replicas = request.replicas if request.HasField("replicas") else None
-        begin = request.pod.metadata.generate_name
-        yield PodsToPlace(request.pod.SerializeToString(), replicas, begin, "pod")
-    elif request.HasField("replicas"):
-        wrong.append(required("pod", "replicas are of a pod"))
+def _pods(request: pb.SimulateRequest, wrong: list[FieldViolation]) -> list[PodsToPlace]:
+    pods: list[PodsToPlace] = []
     for number, given in enumerate(request.pods):
         path = f"pods[{number}]"
-        replicas = given.replicas if given.HasField("replicas") else None
-        match given.WhichOneof("subject"):
-            case "pod":
-                begin = given.pod.metadata.generate_name
-                yield PodsToPlace(given.pod.SerializeToString(), replicas, begin, path)
-            case "pod_ref":
-                if not given.pod_ref.name:
-                    wrong.append(required(f"{path}.podRef.name", ""))
-                elif replicas is not None:
-                    text = "a pod of the state is only one"
-                    wrong.append(invalid(f"{path}.replicas", replicas, text))
-                yield PodsToPlace(_reference(given.pod_ref), path=path)
-            case _:
-                wrong.append(required(path, "give a pod, or the name of one in the state"))
+        with noted(wrong):
+            pods.append(_to_place(given, f"{path}.pod"))
+        if not given.HasField("replicas"):
+            continue
+        if given.replicas < 0:
+            wrong.append(invalid(f"{path}.replicas", given.replicas, "must not be negative"))
+        if given.pod.HasField("ref"):
+            text = "a pod of the state is only one"
+            wrong.append(invalid(f"{path}.replicas", given.replicas, text))
+    return pods
 
 
-def _group(number: int, group: detail.NodeGroup, wrong: list[FieldViolation]) -> NodeGroup:
-    path = f"changes.addNodes[{number}].template"
+def _to_place(given: detail.PodsToPlace, path: str) -> PodsToPlace:
+    pod, path = given_pod(given.pod, path)
+    if isinstance(pod, PodRef):
+        return PodsToPlace(pod, path)
+    encoded = given.pod.object_proto or pod.SerializeToString()
+    replicas = given.replicas if given.HasField("replicas") else None
+    return PodsToPlace(encoded, path, replicas, pod.metadata.generate_name)
+
+
+def _group(number: int, request: pb.SimulateRequest, wrong: list[FieldViolation]) -> NodeGroup:
+    group = request.scenario.changes.add_node_groups[number]
+    path = f"{ADD_NODE_GROUPS}[{number}]"
     if not group.HasField("template"):
-        wrong.append(required(path, "say what the nodes are like"))
-    try:
-        amounts(group.template.status.allocatable, f"{path}.status.allocatable")
-    except InvalidRequest as refused:
-        wrong.extend(refused.violations)
+        wrong.append(required(f"{path}.template", "say what the nodes are like"))
+    with noted(wrong):
+        amounts(group.template.status.allocatable, f"{path}.template.status.allocatable")
+    count = group.node_count if group.HasField("node_count") else None
+    if count is None and not request.find_fewest_nodes:
+        wrong.append(required(f"{path}.nodeCount", "say how many nodes join"))
+    if count is not None and count < 0:
+        wrong.append(invalid(f"{path}.nodeCount", count, "must not be negative"))
     template = node_from_proto(group.template)
     variants = [dict(variant.labels) for variant in group.variants]
-    return NodeGroup(
-        group.name or template.name or f"group-{number}", template, group.count, variants
-    )
+    return NodeGroup(group.name or template.name or f"group-{number}", template, count, variants)
 
 
 def _drained(number: int, drained: detail.DrainedNode, wrong: list[FieldViolation]) -> Drained:
     if drained.mode not in detail.DrainMode.values():
-        known = detail.DrainMode.keys()
-        wrong.append(not_supported(f"changes.drain[{number}].mode", str(drained.mode), known))
+        path = f"scenario.changes.drainNodes[{number}].mode"
+        wrong.append(not_supported(path, str(drained.mode), detail.DrainMode.keys()))
     return Drained(drained.node, drained.mode == detail.DRAIN_MODE_TAINTED)
 
 
-def _reference(reference: common_pb2.PodReference) -> PodRef:
-    return PodRef(reference.name, reference.namespace or DEFAULT_NAMESPACE)
+def _deleted(changes: detail.SupposedChanges, wrong: list[FieldViolation]) -> list[PodRef]:
+    pods: list[PodRef] = []
+    for number, reference in enumerate(changes.delete_pods):
+        with noted(wrong):
+            pods.append(reference_of(reference, f"scenario.changes.deletePods[{number}]"))
+    return pods
 
 
-def _constraints(
-    changes: Iterable[detail.ConstraintChange], wrong: list[FieldViolation]
-) -> Iterator[ConstraintChange]:
-    for number, change in enumerate(changes):
-        path = f"changes.constraints[{number}]"
-
-        def given(field: str, change: detail.ConstraintChange = change) -> bool:
-            return change.HasField(field)  # type: ignore[arg-type] # the names below are its own
-
-        if not change.topology_key:
-            wrong.append(required(f"{path}.topologyKey", ""))
-        if given("max_skew") and change.max_skew < 1:
-            text = "must be greater than zero"
-            wrong.append(invalid(f"{path}.maxSkew", change.max_skew, text))
-        if given("min_domains") and change.min_domains < 0:
-            text = "must be greater than zero, or 0 for none"
-            wrong.append(invalid(f"{path}.minDomains", change.min_domains, text))
-        for field, value, known in (
-            ("whenUnsatisfiable", change.when_unsatisfiable, ("", *_ACTIONS)),
-            ("newWhenUnsatisfiable", change.new_when_unsatisfiable, ("", *_ACTIONS)),
-            ("nodeAffinityPolicy", change.node_affinity_policy, ("", *_POLICIES)),
-            ("nodeTaintsPolicy", change.node_taints_policy, ("", *_POLICIES)),
-        ):
-            if value not in known:
-                wrong.append(not_supported(f"{path}.{field}", value, known[1:]))
-        yield ConstraintChange(
-            change.topology_key,
-            change.when_unsatisfiable,
-            change.max_skew if given("max_skew") else None,
-            change.min_domains if given("min_domains") else None,
-            change.node_affinity_policy or None,
-            change.node_taints_policy or None,
-            change.new_when_unsatisfiable or None,
+def _constraint(
+    number: int, change: detail.ConstraintChange, wrong: list[FieldViolation]
+) -> ConstraintChange:
+    match, values = change.match, change.set
+    path = f"scenario.changes.constraintChanges[{number}]"
+    if not match.topology_key:
+        wrong.append(required(f"{path}.match.topologyKey", ""))
+    if match.when_unsatisfiable not in ("", *_ACTIONS):
+        wrong.append(
+            not_supported(f"{path}.match.whenUnsatisfiable", match.when_unsatisfiable, _ACTIONS)
         )
+    max_skew = values.max_skew if values.HasField("max_skew") else None
+    min_domains = values.min_domains if values.HasField("min_domains") else None
+    for field, number_given in (("maxSkew", max_skew), ("minDomains", min_domains)):
+        if number_given is not None and number_given < 1:
+            text = "must be greater than zero"
+            wrong.append(invalid(f"{path}.set.{field}", number_given, text))
+    if min_domains is not None and change.clear_min_domains:
+        text = "may not be set with set.minDomains"
+        wrong.append(forbidden(f"{path}.clearMinDomains", text))
+    affinity = values.node_affinity_policy if values.HasField("node_affinity_policy") else None
+    taints = values.node_taints_policy if values.HasField("node_taints_policy") else None
+    action = values.when_unsatisfiable if values.HasField("when_unsatisfiable") else None
+    for field, word, known in (
+        ("nodeAffinityPolicy", affinity, _POLICIES),
+        ("nodeTaintsPolicy", taints, _POLICIES),
+        ("whenUnsatisfiable", action, _ACTIONS),
+    ):
+        if word is not None and word not in known:
+            wrong.append(not_supported(f"{path}.set.{field}", word, known))
+    return ConstraintChange(
+        match.topology_key,
+        match.when_unsatisfiable,
+        max_skew,
+        min_domains,
+        affinity,
+        taints,
+        action,
+        change.clear_min_domains,
+    )
 
 
 def pause_between(call: Call) -> Callable[[], None]:
@@ -225,52 +253,49 @@ def pause_between(call: Call) -> Callable[[], None]:
 # ------------------------------ answers
 
 
+def _reference(batch: Batch, name: str) -> common_pb2.PodReference:
+    return common_pb2.PodReference(namespace=batch.namespace, name=name, uid=batch.uid)
+
+
 def _joined(found: Simulated) -> list[detail.JoinedNodes]:
     groups = found.scenario.question.groups
     return [
-        detail.JoinedNodes(node_group=group.name, count=len(names), nodes=names[:NAMED])
+        detail.JoinedNodes(node_group=group.name, node_count=len(names), node_names=names[:NAMED])
         for group, names in zip(groups, found.joined, strict=True)
     ]
 
 
-def _fewest(fewest: Fewest, found: Simulated) -> detail.FewestNodes:
-    proved = detail.OPTIMALITY_PROVED if fewest.proved else detail.OPTIMALITY_BEST_FOUND
+def _fewest(fewest: Fewest) -> detail.FewestNodes:
+    proved = common_pb2.OPTIMALITY_PROVEN if fewest.proved else common_pb2.OPTIMALITY_BEST_FOUND
     return detail.FewestNodes(
-        all_fit=fewest.all_fit,
-        nodes=_joined(found),
-        optimal=proved,
-        simulations=fewest.simulations,
+        all_fit=fewest.all_fit, optimality=proved, simulation_count=fewest.simulations
     )
 
 
 def _pending(
-    pending: Pending, namespace: str, explanation: Explanation | None
+    pending: Pending, batches: Sequence[Batch], explanation: Explanation | None
 ) -> detail.PendingPods:
     return detail.PendingPods(
-        namespace=namespace,
-        pods=pending.names[:NAMED],
-        count=len(pending.names),
-        status=status_message(pending.refusal.status),
+        pods=[_reference(batches[batch], name) for batch, name in pending.pods[:NAMED]],
+        pod_count=len(pending.pods),
+        verdict=verdict_message(pending.refusal.status),
         message=pending.refusal.message,
         explanation=None if explanation is None else explanation_message(explanation),
     )
 
 
-def _spread(change: SpreadChange, scenario: Scenario) -> detail.SpreadChange:
+def _spread_change(change: SpreadChange, scenario: Scenario) -> detail.SpreadChange:
     batch, asked = scenario.batches[change.batch], change.batch - scenario.evicted
     return detail.SpreadChange(
-        pods=asked if asked >= 0 else None,
-        pod=f"{batch.namespace}/{batch.pod.name}" if batch.names else "",
-        topology_key=change.constraint.topology_key,
-        when_unsatisfiable=change.when_unsatisfiable,
-        max_skew=change.constraint.max_skew,
-        min_domains=change.constraint.min_domains,
+        constraint=constraint_message(change.constraint),
+        pods_index=asked if asked >= 0 else None,
+        pod=_reference(batch, batch.names[0]) if batch.names else None,
         skew_before=change.before.skew,
         skew_after=change.after.skew,
-        domains_before=len(change.before.counts),
-        domains_after=len(change.after.counts),
+        domain_count_before=len(change.before.counts),
+        domain_count_after=len(change.after.counts),
         domains=[
-            detail.DomainChange(value=value, before=before, after=after)
+            detail.DomainChange(value=value, pod_count_before=before, pod_count_after=after)
             for value, before, after in change.domains
         ],
     )

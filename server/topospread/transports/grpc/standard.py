@@ -9,10 +9,17 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 from typing_extensions import override
 
-from topospread.errors import PermissionDenied, TopospreadError, Unauthenticated
-from topospread.transports.grpc.failures import code_of
+from topospread.errors import (
+    InvalidRequest,
+    NotOffered,
+    PermissionDenied,
+    QueueFull,
+    TopospreadError,
+    Unauthenticated,
+)
+from topospread.transports.grpc.failures import end, failure_of
 from topospread.transports.grpc.needs import address_of, caller_of
-from topospread.transports.grpc.packing import plain
+from topospread.transports.grpc.packing import Limit, plain
 from topospread.transports.grpc.pool import away, overloaded
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from topospread.access.refusals import Refusals
     from topospread.transports.grpc.pool import Pool
 
-MAX_BYTES: Final = 16 << 10
+LARGEST: Final = Limit(16 << 10)
 """Of a request of health or reflection: names of services and symbols."""
 
 _Request = TypeVar("_Request", bound=Message)
@@ -56,11 +63,11 @@ class Door:
                 caller.clusters(role)
         except (Unauthenticated, PermissionDenied) as refused:
             self.refusals.tell(label, caller, address_of(context), refused)
-            context.abort(code_of(refused), str(refused))
+            end(context, failure_of(refused))
 
 
 class Unknown(grpc.GenericRpcHandler):
-    """Behind all other handlers: strangers are not told which methods there are.
+    """Behind all other handlers: says that there is no such method, to who may know that.
 
     Args:
         door: in front of them.
@@ -68,15 +75,14 @@ class Unknown(grpc.GenericRpcHandler):
     """
 
     def __init__(self, door: Door, pool: Pool) -> None:
-        def end(raws: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
+        def refuse(raws: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             del raws
             door.admit("unknown", None, context)
-            # What grpcio itself says.
-            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+            end(context, failure_of(NotOffered("this server does not have the method")))
 
-        end.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
+        refuse.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
         self._handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_unary_rpc_method_handler(
-            end
+            refuse
         )
 
     @override
@@ -94,7 +100,7 @@ def first_message(
     """The next message; the call ends when there is none, or it does not parse."""
     message = next_message(kind, raws, context)
     if message is None:
-        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request message")
+        end(context, failure_of(InvalidRequest("the call has no request message")))
     return message
 
 
@@ -103,15 +109,15 @@ def next_message(
 ) -> _Request | None:
     """The next message, None after the last; the call ends when it does not parse."""
     if overloaded():
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many calls at once: try again later")
+        end(context, failure_of(QueueFull("too many calls at once: try again later")))
     with away(context.cancel):
         raw = next(raws, None)
     if raw is None:
         return None
     try:
-        return kind.FromString(plain(raw, MAX_BYTES))
+        return kind.FromString(plain(raw, LARGEST))
     except TopospreadError as refused:
-        context.abort(code_of(refused), str(refused))
+        end(context, failure_of(refused))
     except DecodeError:
         name = kind.DESCRIPTOR.full_name
-        context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the request does not parse as {name}")
+        end(context, failure_of(InvalidRequest(f"the request does not parse as {name}")))

@@ -19,8 +19,8 @@ EVERY: Final = 0.25
 GRACE: Final = 0.7
 """Seconds that a stream has to end by itself, saying why, before it is cancelled.
 
-A Watch looks twice a second whether its caller is known. With the time until a change of the access
-file is seen, all ends within two seconds.
+WatchObjects looks twice a second whether its caller is known. With the time until a change of the
+access file is seen, all ends within two seconds.
 """
 
 

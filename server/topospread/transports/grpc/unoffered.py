@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.transports.grpc.calls import Method, Unoffered
 from topospread_proto.v1 import (
-    cluster_state_pb2,
-    feed_pb2,
-    placement_pb2,
-    planner_pb2,
-    spread_engine_pb2,
+    cluster_state_service_pb2,
+    decision_service_pb2,
+    lease_service_pb2,
+    placement_service_pb2,
+    planner_service_pb2,
+    server_service_pb2,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FILES: Final = (
-    spread_engine_pb2.DESCRIPTOR,
-    cluster_state_pb2.DESCRIPTOR,
-    placement_pb2.DESCRIPTOR,
-    feed_pb2.DESCRIPTOR,
-    planner_pb2.DESCRIPTOR,
+    decision_service_pb2.DESCRIPTOR,
+    cluster_state_service_pb2.DESCRIPTOR,
+    placement_service_pb2.DESCRIPTOR,
+    lease_service_pb2.DESCRIPTOR,
+    planner_service_pb2.DESCRIPTOR,
+    server_service_pb2.DESCRIPTOR,
 )
 
 Services = dict[str, dict[str, tuple[Method, str]]]

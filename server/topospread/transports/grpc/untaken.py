@@ -12,7 +12,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import LimitExceeded
+from topospread.errors import QueueFull
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,11 +133,11 @@ class Untaken:
         """Under the lock."""
         held = self._connections.get(peer, 0)
         if held and held + size > self._each:
-            raise LimitExceeded(
+            raise QueueFull(
                 f"answers of {held} bytes wait to be taken on this connection, at most {self._each}"
             )
         if self._bytes + size > self._most or len(self._waiting) >= self._calls:
-            raise LimitExceeded("too many answers wait to be taken: try again later")
+            raise QueueFull("too many answers wait to be taken: try again later")
 
     def _mind(self) -> None:
         while not self._closing.wait(TICK):

@@ -6,8 +6,8 @@ import gzip
 import zlib
 from typing import TYPE_CHECKING, Final, Self
 
-from topospread.errors import CallerGone
-from topospread.transports.http.failures import BAD, Refused
+from topospread.errors import CallerGone, InvalidRequest, QueueFull, TooLarge
+from topospread.transports.http.failures import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,11 +38,11 @@ class Room:
         """Some bytes more have come.
 
         Raises:
-            Refused: there is no room for them.
+            QueueFull: there is no room for them.
         """
         if size > self._left:
             text = "the requests under way are too large together: try again later"
-            raise Refused(429, "RESOURCE_EXHAUSTED", text)
+            raise QueueFull(text)
         self._left -= size
 
     def give_back(self, size: int) -> None:
@@ -99,7 +99,7 @@ async def read_body(
         came: told how many bytes there are by now, with each piece; may refuse them.
 
     Raises:
-        Refused: it is larger; if it says so beforehand, nothing is read.
+        TooLarge: it is larger; if it says so beforehand, nothing is read.
         CallerGone: the rest did not come.
     """
     if length.isdigit() and int(length) > limit:
@@ -124,23 +124,28 @@ def unpacked(body: bytes, encoding: bytes, limit: int) -> bytes:
     """A body without its Content-Encoding.
 
     Raises:
-        Refused: another encoding than gzip, no gzip, or more than ``limit`` bytes come out of it.
+        Refused: another encoding than gzip, or no gzip.
+        TooLarge: more than ``limit`` bytes come out of it.
     """
     encoding = encoding.strip().lower()
     if encoding in (b"", b"identity"):
         return body
     if encoding not in GZIP:
         shown = encoding[:40].decode("ascii", "replace")
-        raise Refused(415, BAD, f"Content-Encoding {shown!r} is unknown: send gzip, or none")
+        text = f"Content-Encoding {shown!r} is unknown: send gzip, or none"
+        raise Refused(415, InvalidRequest(text))
     unpacker = zlib.decompressobj(_GZIP_WINDOW)
     try:
         plain = unpacker.decompress(body, limit + 1)
     except zlib.error as cause:
-        raise Refused(400, BAD, "the body is no gzip, as its Content-Encoding says") from cause
+        raise Refused(
+            400, InvalidRequest("the body is no gzip, as its Content-Encoding says")
+        ) from cause
     if len(plain) > limit:
         raise too_large(limit)
     if not unpacker.eof or unpacker.unused_data:
-        raise Refused(400, BAD, "the gzip body is incomplete, or something follows its end")
+        text = "the gzip body is incomplete, or something follows its end"
+        raise Refused(400, InvalidRequest(text))
     return plain
 
 
@@ -156,13 +161,10 @@ def packed(answer: bytes, accepted: bytes) -> tuple[bytes, bool]:
     return gzip.compress(answer, LEVEL, mtime=0), True
 
 
-def too_large(limit: int) -> Refused:
+def too_large(limit: int) -> TooLarge:
     """What is said of a body beyond the limit."""
-    return Refused(
-        413,
-        "RESOURCE_EXHAUSTED",
-        f"the request is larger than {limit} bytes (--http-max-body-bytes)",
-    )
+    setting = "--http-max-body-bytes"
+    return TooLarge(f"the request is larger than {limit} bytes ({setting})", setting, limit)
 
 
 def _takes_gzip(accepted: bytes) -> bool:

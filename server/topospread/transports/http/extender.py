@@ -7,6 +7,7 @@ scheduler may well send is told, where the protocol has a place for it, in an an
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,9 +19,8 @@ from starlette.requests import HTTPConnection
 from topospread.access.audit import audit
 from topospread.access.callers import Role
 from topospread.checkpoints import Beneficiary, TakesLong, checkpoint, computing_for
-from topospread.errors import CallerGone
+from topospread.errors import CallerGone, NotOffered
 from topospread.transports.http.bodies import Body, Room, packed, unpacked
-from topospread.transports.http.extender_json import error_body
 from topospread.transports.http.extender_paths import Target, Verb, target_of
 from topospread.transports.http.extender_verbs import Asked, Verbs, failed, waits
 from topospread.transports.http.failures import Refused, failure_of
@@ -44,6 +44,7 @@ LARGE: Final = 1 << 18
 ROOM: Final = 2
 """Of the largest bodies, for all requests under way together."""
 
+_OK: Final = 200
 _TOO_LARGE: Final = 413
 _FULL: Final = 429
 _NOT_POST: Final = 405
@@ -60,6 +61,7 @@ class Answer:
         is_packed: the body is gzip.
         traceparent: of the call; empty where none was begun.
         what: the audit log says of a place.
+        retry_after: seconds after which trying again may help; None where it does not.
     """
 
     status: int
@@ -68,6 +70,7 @@ class Answer:
     is_packed: bool = False
     traceparent: str = ""
     what: Mapping[str, object] = field(default_factory=dict)
+    retry_after: float | None = None
 
 
 class Submit(Protocol):
@@ -166,17 +169,18 @@ class Extender:
         try:
             target = target_of(scope["path"], scope["query_string"], self._places)
             meter = self._meters[target.verb]
-            permit(HTTPConnection(scope), Role.DECIDE, target.cluster)
+            role = Role.PLACE if target.places else Role.DECIDE
+            permit(HTTPConnection(scope), role, target.cluster)
             answer = await self._answered(target, scope, receive)
         except CallerGone:
             meter.done("CANCELLED", time.perf_counter() - started)
             return
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             failure = failure_of(error)
-            status, body = failure.status, error_body(failure.text)
+            status, body = failure.status, failure.body
             if target is not None:
                 status, body = failed(target.verb, failure, error)
-            answer = Answer(status, body, failure.code)
+            answer = Answer(status, body, failure.code, retry_after=failure.retry_after)
         meter.done(answer.code, time.perf_counter() - started)
         # The guard tells of who was not let in.
         if target is not None and target.places and answer.code != "PERMISSION_DENIED":
@@ -186,7 +190,7 @@ class Extender:
 
     async def _answered(self, target: Target, scope: Scope, receive: Receive) -> Answer:
         if scope["method"] != "POST":
-            raise Refused(_NOT_POST, "UNIMPLEMENTED", f"{target.verb.value} is called with POST")
+            raise Refused(_NOT_POST, NotOffered(f"{target.verb.value} is called with POST"))
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
         with Body(self._room) as body:
@@ -228,10 +232,15 @@ class Extender:
             span.end_http(_GONE, gone)
             raise
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            failure = failure_of(error)
+            failure = failure_of(error, span.traceparent)
             status, found = failed(verb, failure, error)
             span.end_http(failure.status, error)
-            return Answer(status, found, failure.code, traceparent=span.traceparent, what=what)
+            return Answer(
+                *(status, found, failure.code),
+                traceparent=span.traceparent,
+                what=what,
+                retry_after=failure.retry_after,
+            )
         span.end_http(200)
         found, is_packed = packed(found, headers.get(b"accept-encoding", b""))
         return Answer(200, found, is_packed=is_packed, traceparent=span.traceparent, what=what)
@@ -283,6 +292,8 @@ def _start(answer: Answer) -> Message:
         headers.append((b"traceparent", answer.traceparent.encode()))
     if answer.status == _NOT_POST:
         headers.append((b"allow", b"POST"))
+    if answer.retry_after is not None and answer.status != _OK:
+        headers.append((b"retry-after", str(math.ceil(answer.retry_after)).encode()))
     if answer.status in (_TOO_LARGE, _FULL):
         # What was not read of the body would be taken for the next request.
         headers.append((b"connection", b"close"))

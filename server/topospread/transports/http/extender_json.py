@@ -87,10 +87,11 @@ def read_args(body: bytes) -> ExtenderArgs:
             raise InvalidRequest.of([FieldViolation("NodeNames", "must be an array of strings")])
         return ExtenderArgs(pod, names, None)
     if nodes is None:
-        raise InvalidRequest(
+        text = (
             "NodeNames and Nodes are both null: a scheduler sends the first if the extender is"
             " nodeCacheCapable, and the second if not"
         )
+        raise InvalidRequest.of([required("NodeNames", text)])
     items = _items(nodes)
     return ExtenderArgs(pod, list(map(_name_of, range(len(items)), items)), items)
 
@@ -149,11 +150,6 @@ def priority_list(names: Sequence[str], scores: Sequence[int]) -> bytes:
     """A HostPriorityList."""
     pairs = zip(names, scores, strict=True)
     return orjson.dumps([{"Host": name, "Score": score} for name, score in pairs])
-
-
-def error_body(text: str) -> bytes:
-    """What goes with a status other than 200."""
-    return orjson.dumps({"Error": text})
 
 
 def _items(nodes: object) -> list[Fields]:

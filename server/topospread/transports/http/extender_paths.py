@@ -11,8 +11,9 @@ from enum import Enum
 from typing import Final
 from urllib.parse import parse_qsl
 
+from topospread.errors import InvalidRequest, NotOffered
 from topospread.service.asks import DEFAULT_CLUSTER
-from topospread.transports.http.failures import BAD, Refused
+from topospread.transports.http.failures import Refused
 
 ROOT: Final = "/extender/v1/"
 
@@ -52,17 +53,18 @@ def target_of(path: str, query: bytes, places: bool) -> Target:
         places: filter's mode where the URL does not say.
 
     Raises:
-        Refused: there is no such call.
+        NotOffered: there is no such call.
+        Refused: its query cannot be read.
     """
     parts = path.removeprefix(ROOT).split("/") if path.startswith(ROOT) else []
     if len(parts) not in (1, 2) or not parts[-1]:
-        raise Refused(
-            404, "NOT_FOUND", f"no such page: calls are {ROOT}[CLUSTER/]VERB with {_KNOWN}"
-        )
+        raise NotOffered(f"no such page: calls are {ROOT}[CLUSTER/]VERB with {_KNOWN}")
     asked = _asked(query)
     mode = asked.get("mode", "")
     if mode not in ("", "filter", PLACE):
-        raise Refused(400, BAD, f"mode={mode[:40]}: must be filter or {PLACE}")
+        raise Refused(
+            400, InvalidRequest.at("mode", f"must be filter or {PLACE}, not {mode[:40]!r}")
+        )
     cluster = _cluster(parts[0] if len(parts) == 2 else "", asked.get("cluster", ""))
     name = parts[-1]
     if name == PLACE:
@@ -70,9 +72,7 @@ def target_of(path: str, query: bytes, places: bool) -> Target:
     try:
         verb = Verb(name)
     except ValueError:
-        raise Refused(
-            404, "NOT_FOUND", f"unknown verb {name[:40]!r}: this extender has {_KNOWN}"
-        ) from None
+        raise NotOffered(f"unknown verb {name[:40]!r}: this extender has {_KNOWN}") from None
     return Target(verb, cluster, (mode == PLACE if mode else places) and verb is Verb.FILTER)
 
 
@@ -80,15 +80,13 @@ def _asked(query: bytes) -> dict[str, str]:
     asked = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True))
     if strange := asked.keys() - {"cluster", "mode"}:
         name = min(strange)[:40]
-        raise Refused(400, BAD, f"unknown parameter {name!r}: there are cluster and mode")
+        text = "unknown parameter: there are cluster and mode"
+        raise Refused(400, InvalidRequest.at(name, text, "Forbidden"))
     return asked
 
 
 def _cluster(in_path: str, in_query: str) -> str:
     if in_path and in_query and in_path != in_query:
-        raise Refused(
-            400,
-            BAD,
-            f"the path names cluster {in_path[:253]!r}, and the query {in_query[:253]!r}",
-        )
+        text = f"the path names cluster {in_path[:253]!r}, and the query {in_query[:253]!r}"
+        raise Refused(400, InvalidRequest.at("cluster", text))
     return in_path or in_query or DEFAULT_CLUSTER

@@ -7,7 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from topospread.errors import InvalidRequest, PermissionDenied, Unauthenticated
+from topospread.errors import (
+    InvalidPod,
+    InvalidRequest,
+    NotOffered,
+    PermissionDenied,
+    TooLarge,
+    Unauthenticated,
+)
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.asks import Ask
 from topospread.service.bursts import Bursts
@@ -16,7 +23,7 @@ from topospread.service.victims import PodsByUid, helped
 from topospread.spread.verdicts import Code
 from topospread.transports.http import extender_json as messages
 from topospread.transports.http.extender_paths import Target, Verb
-from topospread.transports.http.failures import BAD, Failure, Refused
+from topospread.transports.http.failures import Failure, Refused
 from topospread.transports.http.preemption_json import (
     PreemptionArgs,
     preemption_result,
@@ -40,7 +47,7 @@ LOG: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_STATUSES: Final = (Refused, Unauthenticated, PermissionDenied)
+_STATUSES: Final = (Refused, NotOffered, TooLarge, Unauthenticated, PermissionDenied)
 """Errors that are told by a status, whatever the verb."""
 
 PLACED_BY: Final = "Extender/filter"
@@ -105,12 +112,15 @@ class Verbs:
             Refused: the body cannot be read.
             And what the use cases raise.
         """
-        if asked.target.verb is Verb.PREEMPT:
-            return self._preempt(_readable(read_preemption, asked.body), asked)
-        args = _readable(messages.read_args, asked.body)
-        if asked.target.verb is Verb.PRIORITIZE:
-            return self._prioritize(args, asked)
-        return self._filter(args, asked)
+        try:
+            if asked.target.verb is Verb.PREEMPT:
+                return self._preempt(_readable(read_preemption, asked.body), asked)
+            args = _readable(messages.read_args, asked.body)
+            if asked.target.verb is Verb.PRIORITIZE:
+                return self._prioritize(args, asked)
+            return self._filter(args, asked)
+        except InvalidPod as wrong:
+            raise wrong.under("Pod") from wrong
 
     def _filter(self, args: messages.ExtenderArgs, asked: Asked) -> bytes:
         if asked.target.places:
@@ -172,7 +182,7 @@ class Verbs:
             self._metrics.placement(PLACED_BY, result)
             asked.what["revision"] = held.token
             asked.what["node"] = held.node
-            asked.what["status"] = held.status.code.value
+            asked.what["verdict"] = held.status.code.label
             asked.what["already_bound"] = held.already_bound
         return judged, wanted.pod
 
@@ -224,7 +234,7 @@ def failed(verb: Verb, failure: Failure, error: Exception) -> tuple[int, bytes]:
     """
     if verb is Verb.FILTER and not isinstance(error, _STATUSES):
         return 200, messages.filter_error(failure.text)
-    return failure.status, messages.error_body(failure.text)
+    return failure.status, failure.body
 
 
 def waits(target: Target) -> bool:
@@ -236,7 +246,7 @@ def _readable(read: Callable[[bytes], _T], body: bytes) -> _T:
     try:
         return read(body)
     except InvalidRequest as wrong:
-        raise Refused(400, BAD, str(wrong)) from wrong
+        raise Refused(400, wrong) from wrong
 
 
 def _traced(asked: Asked) -> Traced:

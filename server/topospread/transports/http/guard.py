@@ -8,19 +8,19 @@ rates, callers that ask for anything but health too often get 429.
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from starlette.responses import PlainTextResponse
+from starlette.responses import Response
 
 from topospread.access.callers import ANYBODY, Caller, Role
 from topospread.access.certificates import NO_NAMES
 from topospread.access.refusals import Refusals
 from topospread.errors import PermissionDenied, RateExceeded, TopospreadError, Unauthenticated
+from topospread.transports.http.failures import failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from starlette.requests import HTTPConnection
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -89,17 +89,11 @@ class Guard:
             if path not in self._open:
                 tell(None, address, refused)
                 challenge = {"www-authenticate": "Bearer"}
-                answer = PlainTextResponse(f"{refused}\n", 401, headers=challenge)
-                await answer(scope, receive, send)
+                await error_response(refused, challenge)(scope, receive, send)
                 return
-        except RateExceeded as refused:
+        except (RateExceeded, PermissionDenied) as refused:
             tell(caller, address, refused)
-            later = {"retry-after": str(math.ceil(refused.retry_after))}
-            await PlainTextResponse(f"{refused}\n", 429, headers=later)(scope, receive, send)
-            return
-        except PermissionDenied as refused:
-            tell(caller, address, refused)
-            await PlainTextResponse(f"{refused}\n", 403)(scope, receive, send)
+            await error_response(refused)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -107,6 +101,12 @@ class Guard:
         if self._gate is None:
             return ANYBODY
         return self._gate.caller(_shown(scope), lambda: scope["state"].get(NAMES, NO_NAMES))
+
+
+def error_response(error: Exception, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer for an error."""
+    failure = failure_of(error)
+    return Response(failure.body, failure.status, {**failure.headers, **(headers or {})})
 
 
 def guarded(

@@ -65,10 +65,11 @@ def read_preemption(body: bytes) -> PreemptionArgs:
             node: _victims_of(f"{name}[{node}]", victims, of_pod) for node, victims in nodes.items()
         }
         return PreemptionArgs(pod, found)
-    raise InvalidRequest(
+    text = (
         "NodeNameToVictims and NodeNameToMetaVictims are both null: a scheduler sends the second if"
         " the extender is nodeCacheCapable, and the first if not"
     )
+    raise InvalidRequest.of([required("NodeNameToMetaVictims", text)])
 
 
 def preemption_result(args: PreemptionArgs, kept: Iterable[str]) -> bytes:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from topospread.access.callers import Role
-from topospread.transports.http.guard import guarded, may
+from topospread.errors import NotOffered, TooLarge, TopospreadError
+from topospread.transports.http.failures import Refused
+from topospread.transports.http.guard import error_response, guarded, may
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -27,6 +31,8 @@ Health = Callable[[], tuple[bool, Sequence[str]]]
 
 Exposition = Callable[[str], tuple[bytes, str]]
 """An Accept header to metrics in a format it allows, and their content type."""
+
+HTTP_TOO_LARGE: Final = 413
 
 EXTENDER: Final = "/extender/"
 """What the extender's paths begin with."""
@@ -85,10 +91,25 @@ def http_app(
             *routes,
         ],
         max_body_size=max_body_bytes,
+        exception_handlers={HTTPException: partial(_refused, max_body_bytes), Exception: _failed},
     )
     if extender is not None:
         app = _beside(app, extender)
     return guarded(app, gate, rates, refusals)
+
+
+def _refused(most: int, _: Request, cause: Exception) -> Response:
+    """What Starlette itself refuses: unknown pages, other methods, large bodies."""
+    assert isinstance(cause, HTTPException), "as registered"
+    error: TopospreadError = NotOffered("there is no such page")
+    if cause.status_code == HTTP_TOO_LARGE:
+        setting = "--http-max-body-bytes"
+        error = TooLarge(f"the request is larger than {most} bytes ({setting})", setting, most)
+    return error_response(Refused(cause.status_code, error), cause.headers)
+
+
+def _failed(_: Request, cause: Exception) -> Response:
+    return error_response(cause)
 
 
 def _beside(pages: ASGIApp, extender: ASGIApp) -> ASGIApp:

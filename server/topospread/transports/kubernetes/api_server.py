@@ -20,7 +20,13 @@ from urllib.parse import urlencode
 
 import orjson
 
-from topospread.errors import ClusterUnavailable, ConfigError, NotFound, RevisionUnavailable
+from topospread.errors import (
+    ClusterUnavailable,
+    ConfigError,
+    NotFound,
+    RevisionCompacted,
+    RevisionUnavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -297,7 +303,7 @@ def _is_list(answer: Any) -> TypeGuard[dict[str, Any]]:
 def failure(path: str, code: int, text: str) -> ClusterUnavailable | RevisionUnavailable:
     """What a status of the API server means for whoever asked."""
     if code == GONE or _AHEAD in text:
-        return RevisionUnavailable(f"{path}: {text or 'gone'}")
+        return RevisionCompacted(f"{path}: {text or 'gone'}")
     advice = {
         401: ": who we are is not known there: check the kubeconfig or the service account",
         403: ": allow list and watch with RBAC (deploy/ has a ClusterRole for it)",

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from topospread.codec.stored import stored
 from topospread.errors import InvalidRequest
-from topospread.store.api import Key, Put
-from topospread.store.checks import check_changes
-from topospread_client.manifests import ManifestError, object_from_manifest
+from topospread.store.api import Key
+from topospread.store.checks import check_size
+from topospread_client import ManifestError, object_from_manifest
 
 if TYPE_CHECKING:
     from topospread.store.api import StoredObject
     from topospread.transports.kubernetes.resources import Resource
-    from topospread_proto.v1.cluster_state_pb2 import Object
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Fact:
         stored: trimmed, as the store holds it.
     """
 
-    message: Object
+    message: ClusterObject
     stored: StoredObject
 
     @property
@@ -68,7 +68,7 @@ def read_fact(resource: Resource, manifest: Any) -> Fact:
         raise InvalidRequest(f"kind: expected {resource.name}, got {manifest['kind']!r}")
     fact = Fact(message, stored(message))
     # Here, where one object can be left out, and not where it would hold up five hundred.
-    check_changes((Put(fact.stored),))
+    check_size(fact.stored)
     return fact
 
 

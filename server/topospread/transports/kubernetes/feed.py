@@ -35,7 +35,7 @@ class Feed:
         api: where it is read.
         sink: where it goes.
         lease: seconds that the lease outlives a feeder that died.
-        left_out: namespaces whose objects are not fed.
+        excluded_namespaces: namespaces whose objects are not fed.
         listed: called, in a thread of the feed, when all kinds were listed for the first time.
         stands_by: called, in a thread of the feed, each time that another turns out to have the
             lease.
@@ -48,7 +48,7 @@ class Feed:
         sink: Sink,
         *,
         lease: float,
-        left_out: Collection[str],
+        excluded_namespaces: Collection[str],
         listed: Callable[[], None],
         stands_by: Callable[[], None],
     ) -> None:
@@ -56,7 +56,7 @@ class Feed:
         self._api = api
         self._sink = sink
         self._lease = lease
-        self._left_out = left_out
+        self._excluded_namespaces = excluded_namespaces
         self._listed = listed
         self._stands_by = stands_by
         self._tallies = {resource.kind: KindTallies() for resource in RESOURCES}
@@ -113,7 +113,8 @@ class Feed:
             if not self._stopping:
                 self._bell.clear()
         self._end_tenure()
-        self._leave()
+        if fence:
+            self._leave(fence)
 
     def _hold(self, fence: int) -> int:
         """Take or renew the lease; returns the fence that is held now, 0 for none."""
@@ -130,9 +131,9 @@ class Feed:
             self._stands_by()
         return held
 
-    def _leave(self) -> None:
+    def _leave(self, fence: int) -> None:
         try:
-            self._sink.leave()
+            self._sink.leave(fence)
         except TopospreadError as error:
             LOG.info("cluster %s: the lease ends by itself: %s", self.cluster, error)
 
@@ -143,7 +144,7 @@ class Feed:
             self._api,
             self._sink,
             fence,
-            self._left_out,
+            self._excluded_namespaces,
             self._tallies,
             self._note_listed,
             self._note_lost,

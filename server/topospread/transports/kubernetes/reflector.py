@@ -19,6 +19,7 @@ from topospread.errors import (
     RevisionUnavailable,
     TopospreadError,
 )
+from topospread.store.progress import VERSION
 from topospread.telemetry.feeding import KindGauges, KindTallies
 from topospread.transports.kubernetes.api_server import REMINDER_SECONDS, NoAnswer, failure
 from topospread.transports.kubernetes.facts import (
@@ -69,7 +70,7 @@ class Reflector:
         sink: where lists go.
         fence: of the lease that this is done under.
         pending: where the changes of watches go.
-        left_out: namespaces whose objects are not fed.
+        excluded_namespaces: namespaces whose objects are not fed.
         tallies: counts what happens.
         tell: called after each list that went into the state.
         lost: called when a list was refused because another holds the lease.
@@ -82,7 +83,7 @@ class Reflector:
         sink: Sink,
         fence: int,
         pending: Pending,
-        left_out: Collection[str],
+        excluded_namespaces: Collection[str],
         tallies: KindTallies,
         tell: Callable[[], None],
         lost: Callable[[], None],
@@ -93,11 +94,11 @@ class Reflector:
         self._sink = sink
         self._fence = fence
         self._pending = pending
-        self._left_out = frozenset(left_out)
+        self._excluded_namespaces = frozenset(excluded_namespaces)
         self._tallies = tallies
         self._tell = tell
         self._lost = lost
-        self._query = resource.query(left_out)
+        self._query = resource.query(excluded_namespaces)
         self._told = threading.Event()
         self._stream: Lines | None = None
         # What is known to be in the state or on its way there, by a mark of what is kept.
@@ -191,7 +192,7 @@ class Reflector:
             if newer:
                 # A list is the newest there is: what is newer comes from before a restored backup.
                 LOG.warning(
-                    "%s: %d objects of the state are newer than the cluster: taking the cluster's",
+                    "%s: the state is newer than the cluster (%d): taking the cluster's",
                     *(self.resource.name, newer),
                 )
                 self._replace(facts, version, force=True)
@@ -285,7 +286,10 @@ class Reflector:
             tally.add_one()
         for change in self._changes(kind, manifest, version):
             self._pending.add(change)
-        self._version = version or self._version
+        if version:
+            self._version = version
+            if VERSION.fullmatch(version):
+                self._pending.read(self.resource.kind, version)
 
     def _changes(
         self, kind: str, manifest: dict[str, Any], version: str
@@ -302,7 +306,7 @@ class Reflector:
             yield fact
         elif kind == "DELETED":
             key = key_of(self.resource, manifest)
-            if key.namespace not in self._left_out:
+            if key.namespace not in self._excluded_namespaces:
                 self._known.pop(key, None)
                 yield Absence(key, version)
 
@@ -314,4 +318,4 @@ class Reflector:
             self._tallies.changes["refused"].add_one()
             LOG.warning("%s left out: %s", self.resource.name, error)
             return None
-        return None if fact.key.namespace in self._left_out else fact
+        return None if fact.key.namespace in self._excluded_namespaces else fact

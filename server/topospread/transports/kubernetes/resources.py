@@ -29,11 +29,11 @@ class Resource:
     path: str
     selectors: tuple[str, ...] = ()
 
-    def query(self, left_out: Collection[str]) -> dict[str, str]:
+    def query(self, excluded_namespaces: Collection[str]) -> dict[str, str]:
         """The query of a list or watch without some namespaces."""
         selectors = list(self.selectors)
         if self.kind is not Kind.NODE:
-            selectors += [f"metadata.namespace!={name}" for name in sorted(left_out)]
+            selectors += [f"metadata.namespace!={name}" for name in sorted(excluded_namespaces)]
         return {"fieldSelector": ",".join(selectors)} if selectors else {}
 
 

@@ -11,9 +11,9 @@ from topospread.service.write import Incoming
 from topospread.store.api import Outcome, Remove
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from topospread.service.feeders import Feeders
+    from topospread.service.leases import Leases
     from topospread.service.write import Writes
     from topospread.store.api import Kind
     from topospread.transports.kubernetes.facts import Absence, Fact
@@ -35,8 +35,8 @@ class Sink(Protocol):
         """Take or renew the lease; returns the fence to write with, 0 while another has it."""
         ...
 
-    def leave(self) -> None:
-        """Give the lease back."""
+    def leave(self, fence: int) -> None:
+        """Give the lease with this fence back."""
         ...
 
     def replace(
@@ -52,15 +52,24 @@ class Sink(Protocol):
             fence: of the lease.
 
         Returns:
-            How many objects were left alone because the state has newer ones.
+            How many objects of the state are newer than the list, and were left alone.
 
         Raises:
             InvalidRequest: an object cannot be stored.
         """
         ...
 
-    def write(self, facts: Sequence[Fact], absences: Sequence[Absence], *, fence: int) -> None:
+    def write(
+        self,
+        facts: Sequence[Fact],
+        absences: Sequence[Absence],
+        *,
+        observed: Mapping[Kind, str],
+        fence: int,
+    ) -> None:
         """Write changes, at most 500 of each sort, each object once.
+
+        With the last of them it is noted how far the API server was read by then.
 
         Raises:
             InvalidRequest: an object cannot be stored; none of the facts was written.
@@ -73,25 +82,25 @@ class ServiceSink:
 
     Args:
         writes: the use case that writes.
-        feeders: the use case that lends the lease.
+        leases: the use case that lends the lease.
         cluster: which is fed.
         holder: who we are.
     """
 
-    def __init__(self, writes: Writes, feeders: Feeders, cluster: str, holder: str) -> None:
+    def __init__(self, writes: Writes, leases: Leases, cluster: str, holder: str) -> None:
         self._writes = writes
-        self._feeders = feeders
+        self._leases = leases
         self._cluster = cluster
         self._holder = holder
 
     def hold(self, seconds: float) -> int:
         """See Sink."""
-        lease = self._feeders.hold(self._cluster, self._holder, seconds, timeout=HOLD_SECONDS)
+        lease = self._leases.acquire(self._cluster, self._holder, seconds, timeout=HOLD_SECONDS)
         return lease.fence if lease.holder == self._holder else 0
 
-    def leave(self) -> None:
+    def leave(self, fence: int) -> None:
         """See Sink."""
-        self._feeders.leave(self._cluster, self._holder, timeout=HOLD_SECONDS)
+        self._leases.release(self._cluster, self._holder, fence, timeout=HOLD_SECONDS)
 
     def replace(
         self, kind: Kind, facts: Sequence[Fact], version: str, *, force: bool, fence: int
@@ -100,7 +109,7 @@ class ServiceSink:
         replaced = self._writes.replace(
             self._cluster,
             kind,
-            map(_incoming, facts),
+            [[_incoming(fact) for fact in facts]],
             resource_version=version,
             force=force,
             timeout=REPLACE_SECONDS,
@@ -109,10 +118,17 @@ class ServiceSink:
         )
         return replaced.outcomes[Outcome.IGNORED_STALE]
 
-    def write(self, facts: Sequence[Fact], absences: Sequence[Absence], *, fence: int) -> None:
+    def write(
+        self,
+        facts: Sequence[Fact],
+        absences: Sequence[Absence],
+        *,
+        observed: Mapping[Kind, str],
+        fence: int,
+    ) -> None:
         """See Sink."""
         ends = time.monotonic() + WRITE_SECONDS
-        if facts:
+        if facts or not absences:
             self._writes.apply(
                 self._cluster,
                 [_incoming(fact) for fact in facts],
@@ -120,6 +136,7 @@ class ServiceSink:
                 timeout=ends - time.monotonic(),
                 traced=_untraced,
                 fence=fence,
+                observed={} if absences else observed,
             )
         if absences:
             self._writes.delete(
@@ -128,6 +145,7 @@ class ServiceSink:
                 timeout=max(1.0, ends - time.monotonic()),
                 traced=_untraced,
                 fence=fence,
+                observed=observed,
             )
 
 

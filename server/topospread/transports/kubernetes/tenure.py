@@ -33,6 +33,8 @@ LONGEST_PAUSE: Final = 5.0
 LEAVING_SECONDS: Final = 5.0
 """How long the end waits for threads that a silent API server holds: they write nothing more."""
 
+_NOTHING: Final[Mapping[Kind, str]] = {}
+
 
 class Tenure:
     """A reflector for each kind, and one thread that writes what they see.
@@ -41,7 +43,7 @@ class Tenure:
         api: where the cluster is read.
         sink: where it goes.
         fence: of the lease.
-        left_out: namespaces whose objects are not fed.
+        excluded_namespaces: namespaces whose objects are not fed.
         tallies: count what happens, by kind.
         tell: called after each list that went into the state.
         lost: called when a write was refused because another holds the lease.
@@ -52,7 +54,7 @@ class Tenure:
         api: ApiServer,
         sink: Sink,
         fence: int,
-        left_out: Collection[str],
+        excluded_namespaces: Collection[str],
         tallies: Mapping[Kind, KindTallies],
         tell: Callable[[], None],
         lost: Callable[[], None],
@@ -64,7 +66,17 @@ class Tenure:
         self._told = threading.Event()
         self._pending = Pending()
         self._reflectors = [
-            Reflector(one, api, sink, fence, self._pending, left_out, tallies[one.kind], tell, lost)
+            Reflector(
+                one,
+                api,
+                sink,
+                fence,
+                self._pending,
+                excluded_namespaces,
+                tallies[one.kind],
+                tell,
+                lost,
+            )
             for one in RESOURCES
         ]
         self._threads = [
@@ -102,9 +114,12 @@ class Tenure:
     # ------------------------------ writing
 
     def _write_changes(self) -> None:
-        while changes := self._pending.take(MAX_CHANGES):
+        while self._pending.open:
+            changes = self._pending.take(MAX_CHANGES)
+            observed = self._pending.observed()
             try:
-                self._write(changes)
+                if changes or observed:
+                    self._write(changes, observed)
             except IdentityChanged as other:
                 LOG.warning("listing all kinds again: %s", other)
                 for reflector in self._reflectors:
@@ -115,8 +130,8 @@ class Tenure:
             finally:
                 self._pending.done()
 
-    def _write(self, changes: Sequence[Change]) -> None:
-        """Write changes, however long the state is out of reach.
+    def _write(self, changes: Sequence[Change], observed: Mapping[Kind, str]) -> None:
+        """Write changes, and how far was read, however long the state is out of reach.
 
         Raises:
             IdentityChanged: the store has another history; only lists go there.
@@ -127,9 +142,14 @@ class Tenure:
         pause = FIRST_PAUSE
         while not self._told.is_set():
             try:
-                self._sink.write(facts, absences, fence=self._fence)
+                self._sink.write(facts, absences, observed=observed, fence=self._fence)
             except (InvalidRequest, LimitExceeded) as error:
+                if not changes:
+                    LOG.warning("how far was read is not noted: %s", error)
+                    return
                 self._write_apart(changes, error)
+                if observed:
+                    self._write((), observed)
                 return
             except Unavailable as error:
                 LOG.warning("changes wait: %s", error)
@@ -145,8 +165,8 @@ class Tenure:
         """Halve until what cannot be stored stands alone, and leave it out."""
         if len(changes) > 1:
             middle = len(changes) // 2
-            self._write(changes[:middle])
-            self._write(changes[middle:])
+            self._write(changes[:middle], _NOTHING)
+            self._write(changes[middle:], _NOTHING)
             return
         key = changes[0].key
         self._tallies[key.kind].changes["refused"].add_one()

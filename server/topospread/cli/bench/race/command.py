@@ -205,7 +205,7 @@ def raced(
     from topospread.cli.bench.race.replay import Replay
     from topospread.cli.bench.race.run import Entry, Race
     from topospread.cli.bench.record import Recorder
-    from topospread_client.client import Client
+    from topospread_client import Client
 
     processes.require_proc()
     cluster = f"race-{secrets.token_hex(4)}"
@@ -214,7 +214,7 @@ def raced(
         running = (Servers if guarded else Unguarded)(stack, store, config, servers)
         clients = [stack.enter_context(Client(at, cluster=cluster)) for at in running.addresses]
         # Closed before the servers go: dropped while somebody can be asked to.
-        stack.callback(clients[0].drop_cluster, cluster)
+        stack.callback(clients[0].delete_cluster, cluster)
         opened = open_store(store, os.environ)
         stack.callback(opened.close)
         spaces = [f"team-{number}" for number in range(namespaces)]

@@ -10,7 +10,7 @@ from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.kube.demands import CPU
 from topospread.store.api import Kind, LogEntry
-from topospread_client.manifests import manifest_from_object
+from topospread_client import manifest_from_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

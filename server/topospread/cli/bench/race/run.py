@@ -11,23 +11,23 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from topospread.cli.bench.race import scenario
-from topospread_client import placement
-from topospread_client.answers import Kind
-from topospread_client.errors import (
+from topospread_client import (
     Conflict,
     DeadlineExceeded,
+    Fit,
+    Kind,
     LimitExceeded,
+    ObjectReference,
+    PodReference,
     Unavailable,
+    pod_from_manifest,
 )
-from topospread_client.manifests import pod_from_manifest
-from topospread_client.requests import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topospread_client.client import Client
-    from topospread_client.places import Placed, Reserved
-    from topospread_proto.v1.kubernetes_pb2 import Pod
+    from topospread_client import Client, PlacePodResponse, ReserveNodeResponse
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
 
 SHORT, LONG = 1.0, 60.0
 """Seconds that places are held for: those that are left alone end while the race is on."""
@@ -114,7 +114,7 @@ class Race:
     def prepare(self) -> None:
         """Make the cluster."""
         nodes = [scenario.node(number) for number in range(self._entry.nodes)]
-        self._entry.clients[0].apply([*nodes, *scenario.services(self._entry.namespaces)])
+        self._entry.clients[0].apply_objects([*nodes, *scenario.services(self._entry.namespaces)])
 
     def run(self) -> tuple[Tally, float]:
         """What all callers counted, and the seconds that it took.
@@ -203,7 +203,7 @@ class Race:
             self._over.wait(PAUSE)
             return
         tally.latencies.append(time.monotonic() - began)
-        tally.conflicts += answer.conflicts
+        tally.conflicts += answer.conflict_count
         if not node:
             tally.refused += 1
             return
@@ -213,8 +213,8 @@ class Race:
         elif fate < LEFT:
             with suppress(*_TRY_AGAIN):
                 meta = pod.metadata
-                client.release(
-                    meta.name, namespace=meta.namespace, reservation_id=answer.reservation_id
+                client.release_reservation(
+                    PodReference(meta.name, meta.namespace), reservation_id=answer.reservation_id
                 )
 
     # ------------------------------ what happens to the servers
@@ -262,13 +262,13 @@ class Race:
             pod.spec.node_name = node
             bound.append(pod)
         if bound:
-            client.apply(bound, timeout=PATIENCE)
+            client.apply_objects(bound, timeout=PATIENCE)
             running += bound
 
     def _end(self, client: Client, running: list[Pod], ending: list[Pod], random: Random) -> None:
         """Half of those that go terminate first; the others are gone at once, or fail."""
         if ending:
-            client.delete([_reference(pod) for pod in ending], timeout=PATIENCE)
+            client.delete_objects([_reference(pod) for pod in ending], timeout=PATIENCE)
             ending.clear()
         surplus = len(running) - LIVE
         if surplus <= 0:
@@ -279,7 +279,7 @@ class Race:
             pod.metadata.deletion_timestamp.seconds = 1
         for pod in chosen[1::4]:
             pod.status.phase = "Failed"
-        client.apply(chosen, timeout=PATIENCE)
+        client.apply_objects(chosen, timeout=PATIENCE)
         ending += chosen
 
     def _change_nodes(
@@ -291,43 +291,43 @@ class Race:
         if number in gone or number in tainted:
             gone.discard(number)
             tainted.discard(number)
-            client.apply([scenario.node(number)], timeout=PATIENCE)
+            client.apply_objects([scenario.node(number)], timeout=PATIENCE)
         elif random.random() < 0.5 and len(gone) < self._entry.nodes // 4:
             gone.add(number)
-            client.delete([Reference(Kind.NODE, name)], timeout=PATIENCE)
+            client.delete_objects([ObjectReference(Kind.NODE, name)], timeout=PATIENCE)
         elif len(tainted) < self._entry.nodes // 3:
             tainted.add(number)
             zoned = random.random() < 0.5
             changed = scenario.node(number, tainted=zoned, zoned=zoned)
-            client.apply([changed], timeout=PATIENCE)
+            client.apply_objects([changed], timeout=PATIENCE)
 
 
 def _asked(
     client: Client, pod: Pod, random: Random, nodes: int, fate: float
-) -> tuple[Placed | Reserved, str]:
+) -> tuple[PlacePodResponse | ReserveNodeResponse, str]:
     """Place, mostly; sometimes among a few candidates, sometimes a node of the caller's own."""
     way = random.random()
     ttl = LONG if fate < LEFT else SHORT
     if way < 0.1:
         node: str = scenario.node(random.randrange(nodes))["metadata"]["name"]
-        reserved = client.reserve(pod, node, ttl=ttl, timeout=PATIENCE)
-        return reserved, node if reserved.status.success else ""
+        reserved = client.reserve_node(pod, node, reservation_ttl=ttl, timeout=PATIENCE)
+        return reserved, node if reserved.verdict.success else ""
     candidates = None
     if way < 0.2:
         chosen = random.sample(range(nodes), min(nodes, 12))
         candidates = [str(scenario.node(number)["metadata"]["name"]) for number in chosen]
-    fit = placement.NODE if way < 0.4 and candidates is None else None
-    placed = client.place(
+    fit = Fit.NODE if way < 0.4 and candidates is None else None
+    placed = client.place_pod(
         pod,
         candidates=candidates,
         fit=fit,
-        ttl=ttl,
+        reservation_ttl=ttl,
         seed=str(random.random()),
         timeout=PATIENCE,
     )
     return placed, placed.node or ""
 
 
-def _reference(pod: Pod) -> Reference:
+def _reference(pod: Pod) -> ObjectReference:
     meta = pod.metadata
-    return Reference(Kind.POD, meta.name, namespace=meta.namespace, uid=meta.uid)
+    return ObjectReference(Kind.POD, meta.name, namespace=meta.namespace, uid=meta.uid)

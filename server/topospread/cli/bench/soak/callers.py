@@ -14,9 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from topospread.cli.bench.soak import templates
-from topospread_client import placement
-from topospread_client.client import Client
-from topospread_client.errors import Conflict, TopospreadClientError
+from topospread_client import Client, Conflict, Fit, PodReference, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,20 +117,22 @@ class Callers:
         began = time.perf_counter()
         if way < 0.50:
             name = "evaluate"
-            client.evaluate(pod)
+            client.evaluate_pod(pod)
         elif way < 0.70:
             name = "filter"
             client.filter(templates.never_seen(template, number))
         elif way < 0.72:
             name = "explain"
-            client.explain(pod)
+            client.explain_pod(pod)
         else:
             name = "place"
-            client.place(pod, fit=placement.NODE, ttl=HELD, seed=str(number))
+            client.place_pod(pod, fit=Fit.NODE, reservation_ttl=HELD, seed=str(number))
         tally.seconds.setdefault(name, []).append(time.perf_counter() - began)
         if way > 0.80:
             began = time.perf_counter()
-            client.release(pod.metadata.name, namespace=template.namespace, uid=pod.metadata.uid)
+            client.release_reservation(
+                PodReference(pod.metadata.name, template.namespace, pod.metadata.uid)
+            )
             tally.seconds.setdefault("release", []).append(time.perf_counter() - began)
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from topospread_client.answers import Outcome
+from topospread_client import ObjectOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from topospread.cli.bench.soak.fleet import Written
-    from topospread_client.answers import Written as Done
-    from topospread_client.client import Client
+    from topospread_client import ApplyObjectsResponse, Client, DeleteObjectsResponse
 
 PATIENCE: Final = 60.0
 """Seconds that a write may take."""
@@ -22,7 +21,7 @@ PATIENCE: Final = 60.0
 LEAD: Final = 10_000
 """Changes that may be ahead of the recorder: far fewer than the log keeps."""
 
-_USELESS: Final = (Outcome.IGNORED_STALE, Outcome.NOT_FOUND)
+_USELESS: Final = (ObjectOutcome.IGNORED_STALE, ObjectOutcome.NOT_FOUND)
 
 
 @dataclass(slots=True)
@@ -47,16 +46,16 @@ class Feeder:
         Raises:
             TopospreadClientError: it cannot be written.
         """
-        self._note(self.client.delete(written.gone, timeout=PATIENCE))
+        self._note(self.client.delete_objects(written.gone, timeout=PATIENCE))
         left = iter(written.there)
         while some := list(islice(left, LEAD)):
-            self._note(self.client.apply(some, timeout=PATIENCE))
+            self._note(self.client.apply_objects(some, timeout=PATIENCE))
 
-    def _note(self, done: Done) -> None:
+    def _note(self, done: ApplyObjectsResponse | DeleteObjectsResponse) -> None:
         self.changes += len(done.results)
         for outcome, count in done.counts().items():
             if outcome in _USELESS:
-                self.useless[outcome.label] += count
+                self.useless[outcome.lower().replace("_", " ")] += count
         self._ahead += len(done.results)
         if self._ahead >= LEAD:
             self.catch_up()

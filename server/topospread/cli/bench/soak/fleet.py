@@ -11,15 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from topospread.cli.bench.soak import templates
-from topospread_client.answers import Kind
-from topospread_client.requests import Reference
-from topospread_proto.v1.cluster_state_pb2 import Object
+from topospread_client import Kind, ObjectReference
+from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
     from random import Random
 
     from topospread.cli.bench.soak.templates import Template
-    from topospread_proto.v1 import kubernetes_pb2 as k8s
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
 SUCCEEDED: Final = "Succeeded"
 
@@ -28,8 +27,8 @@ SUCCEEDED: Final = "Succeeded"
 class Written:
     """What is written about one minute: first what is gone, then what is there."""
 
-    gone: list[Reference]
-    there: list[Object]
+    gone: list[ObjectReference]
+    there: list[ClusterObject]
 
     def __len__(self) -> int:
         """Changes."""
@@ -88,8 +87,8 @@ class Fleet:
         self._open: list[Node] = []
         self._waiting: dict[Pod, None] = {}
         self._ending: dict[Pod, None] = {}
-        self._gone: list[Reference] = []
-        self._there: dict[tuple[Kind, str, str], Object] = {}
+        self._gone: list[ObjectReference] = []
+        self._there: dict[tuple[Kind, str, str], ClusterObject] = {}
         self._numbers = 0
         self._version = 0
 
@@ -121,7 +120,7 @@ class Fleet:
         app = App(template, wanted)
         self.apps[app] = None
         if template.revision:
-            self._put(Object(service=templates.service(template)))
+            self._put(ClusterObject(service=templates.service(template)))
             self._keep(app)
         self.scale(app, wanted)
         return app
@@ -230,20 +229,20 @@ class Fleet:
             made.status.phase = phase or "Running"
         if pod in self._ending and not phase:
             made.metadata.deletion_timestamp.seconds = 1
-        self._put(Object(pod=made))
+        self._put(ClusterObject(pod=made))
 
     def _put_node(self, node: Node) -> None:
         made = templates.node(
             node.name, node.zone, cordoned=node.cordoned, unreachable=node.unreachable
         )
-        self._put(Object(node=made))
+        self._put(ClusterObject(node=made))
 
     def _keep(self, app: App) -> None:
         app.kept.append(app.template)
-        self._put(Object(replica_set=templates.replica_set(app.template, app.wanted)))
+        self._put(ClusterObject(replica_set=templates.replica_set(app.template, app.wanted)))
 
-    def _put(self, made: Object) -> None:
-        field = made.WhichOneof("object")
+    def _put(self, made: ClusterObject) -> None:
+        field = made.WhichOneof("content")
         assert field is not None
         meta: k8s.ObjectMeta = getattr(made, field).metadata
         meta.resource_version = self._next_version()
@@ -255,7 +254,7 @@ class Fleet:
         namespace = template.namespace if template else ""
         self._there.pop((kind, namespace, name), None)
         version = self._next_version()
-        self._gone.append(Reference(kind, name, namespace, resource_version=version))
+        self._gone.append(ObjectReference(kind, name, namespace, resource_version=version))
 
     def _next_version(self) -> str:
         self._version += 1

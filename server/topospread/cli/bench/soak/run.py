@@ -19,14 +19,14 @@ from topospread.cli.bench.soak.day import Day
 from topospread.cli.bench.soak.feeder import PATIENCE, Feeder
 from topospread.cli.bench.soak.found import Found, Kept
 from topospread.cli.bench.soak.witness import Witness
-from topospread_client.client import Client
+from topospread_client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from topospread.cli.bench.soak.fleet import Written
-    from topospread_client.answers import ClusterStatus
+    from topospread_client import Cluster
 
 SEGMENTS: Final = 24
 """Parts of a run: hours of a day. After each, callers hear what is there now."""
@@ -103,16 +103,16 @@ class Soak:
             client = stack.enter_context(self._client(running))
             first = self._day.first()
             # There must be a cluster for the witness to follow.
-            nodes = client.apply(next(first).there, timeout=PATIENCE)
+            nodes = client.apply_objects(next(first).there, timeout=PATIENCE)
             # Closed before the servers go: dropped while somebody can be asked to.
-            stack.callback(client.drop_cluster, entry.cluster)
+            stack.callback(client.delete_cluster, entry.cluster)
             watching = stack.enter_context(child(Witness, entry.store, entry.cluster))
             feeder = Feeder(client, partial(watching.run, witness.catch_up))
             for written in first:
                 feeder.write(written)
             found.began = len(nodes.results) + feeder.changes
             feeder.changes = 0
-            client.node_table()  # loads it
+            client.get_node_table()  # loads it
             asking = stack.enter_context(
                 child(Callers, running.address, entry.cluster, entry.callers, entry.seed, over)
             )
@@ -168,14 +168,14 @@ class Soak:
                 pod = templates.incoming(about[number % len(about)], number)
                 pod.metadata.labels["build"] = str(number)
                 pods.append(pod)
-            client.batch_evaluate(pods)
+            client.batch_evaluate_pods(pods)
             self._shapes += some
 
     def _compare(self, client: Client, watching: Child) -> None:
         """Let all stand still, and look whether what was followed is what there is."""
         found = self._found
-        _await(lambda: not self._status(client).reservations)
-        found.overdue += self._status(client).reservations
+        _await(lambda: not self._status(client).reservation_count)
+        found.overdue += self._status(client).reservation_count
         found.compared.append(watching.run(witness.compare, self._day.templates()))
 
     def _ask_anew(self, client: Client) -> None:
@@ -191,16 +191,15 @@ class Soak:
 
     def _end(self, client: Client, running: Running) -> None:
         """Nobody asks any more: look what is kept all the same."""
-        _await(lambda: not self._status(client).groups)
+        _await(lambda: not self._status(client).group_count)
         self._found.left = self._kept(client, running)
 
     def _kept(self, client: Client, running: Running) -> Kept:
         status = self._status(client)
-        return Kept(status.groups, status.label_sets, running.resident())
+        return Kept(status.group_count, status.label_set_count, running.resident())
 
-    def _status(self, client: Client) -> ClusterStatus:
-        name = self._entry.cluster
-        return next(each for each in client.clusters().clusters if each.name == name)
+    def _status(self, client: Client) -> Cluster:
+        return client.get_cluster(cluster=self._entry.cluster).cluster
 
     def _server(self) -> AbstractContextManager[Running]:
         idle = f"{IDLE:g}s"

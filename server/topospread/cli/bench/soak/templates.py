@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from topospread.cli.bench.cluster import HASH, HOSTNAME, ZONE
-from topospread_proto.v1 import kubernetes_pb2 as k8s
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,169 @@
+"""The API's enums: a member is called, and is, the wire's name without its prefix."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class VerdictCode(StrEnum):
+    """What became of a pod at one extension point, or at one node."""
+
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+    UNSCHEDULABLE = "UNSCHEDULABLE"
+    UNSCHEDULABLE_AND_UNRESOLVABLE = "UNSCHEDULABLE_AND_UNRESOLVABLE"
+    SKIP = "SKIP"
+
+    @property
+    def label(self) -> str:
+        """Upstream's spelling, for example ``UnschedulableAndUnresolvable``."""
+        return self.title().replace("_", "")
+
+
+class Kind(StrEnum):
+    """The kinds of object that a server keeps; reservations are only watched."""
+
+    NODE = "NODE"
+    POD = "POD"
+    SERVICE = "SERVICE"
+    REPLICATION_CONTROLLER = "REPLICATION_CONTROLLER"
+    REPLICA_SET = "REPLICA_SET"
+    STATEFUL_SET = "STATEFUL_SET"
+    RESERVATION = "RESERVATION"
+
+    @property
+    def label(self) -> str:
+        """Kubernetes' spelling, for example ``ReplicaSet``."""
+        return self.title().replace("_", "")
+
+    @property
+    def field(self) -> str:
+        """Its field in a ClusterObject."""
+        return self.lower()
+
+
+class ConstraintValidation(StrEnum):
+    """How closely a pod's constraints are looked at before it is judged."""
+
+    IGNORE = "IGNORE"
+    STRICT = "STRICT"
+
+
+class Fit(StrEnum):
+    """How much of "does it fit" is asked beside spreading."""
+
+    SPREAD_ONLY = "SPREAD_ONLY"
+    NODE = "NODE"
+    NODE_AND_RESOURCES = "NODE_AND_RESOURCES"
+
+
+class Optimality(StrEnum):
+    """What is known of a smallest number."""
+
+    PROVEN = "PROVEN"
+    BEST_FOUND = "BEST_FOUND"
+
+
+class ObjectOutcome(StrEnum):
+    """What became of one object of a write."""
+
+    CREATED = "CREATED"
+    UPDATED = "UPDATED"
+    UNCHANGED = "UNCHANGED"
+    IGNORED_STALE = "IGNORED_STALE"
+    DELETED = "DELETED"
+    NOT_FOUND = "NOT_FOUND"
+
+
+class WatchEventType(StrEnum):
+    """What an event of a watch tells."""
+
+    APPLIED = "APPLIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+class MinimumReason(StrEnum):
+    """Why the global minimum is what it is."""
+
+    LOWEST = "LOWEST"
+    FEW_DOMAINS = "FEW_DOMAINS"
+    NO_DOMAINS = "NO_DOMAINS"
+
+
+class WarningKind(StrEnum):
+    """What a constraint may not do that its author meant it to."""
+
+    SELF_MISMATCH = "SELF_MISMATCH"
+    NIL_SELECTOR = "NIL_SELECTOR"
+    EMPTY_SELECTOR = "EMPTY_SELECTOR"
+    KEY_ON_NO_NODE = "KEY_ON_NO_NODE"
+    KEY_ON_SOME_NODES = "KEY_ON_SOME_NODES"
+    MIN_DOMAINS_OUT_OF_REACH = "MIN_DOMAINS_OUT_OF_REACH"
+    MIN_DOMAINS_IGNORED = "MIN_DOMAINS_IGNORED"
+    LABEL_KEY_MISSING = "LABEL_KEY_MISSING"
+    DEFAULTS_WITHOUT_ZONE = "DEFAULTS_WITHOUT_ZONE"
+    DEFAULTS_WITHOUT_SELECTOR = "DEFAULTS_WITHOUT_SELECTOR"
+    NOT_PARSED = "NOT_PARSED"
+    ALREADY_BOUND = "ALREADY_BOUND"
+
+
+class DrainMode(StrEnum):
+    """What becomes of a drained node."""
+
+    GONE = "GONE"
+    TAINTED = "TAINTED"
+
+
+class RankStrategy(StrEnum):
+    """How pods are ranked; what each does is told in docs/scale-down.md."""
+
+    EVEN = "EVEN"
+    PROPORTIONAL = "PROPORTIONAL"
+    REPLICA_SET = "REPLICA_SET"
+
+
+class RebalanceOutcome(StrEnum):
+    """What became of constraints that depend on one another."""
+
+    PLANNED = "PLANNED"
+    OVER_LIMIT = "OVER_LIMIT"
+    IMPOSSIBLE = "IMPOSSIBLE"
+    NOT_FOUND = "NOT_FOUND"
+
+
+class ErrorReason(StrEnum):
+    """Why a call failed; newer servers may tell others."""
+
+    INVALID_FIELDS = "INVALID_FIELDS"
+    PAGE_TOKEN_MISMATCH = "PAGE_TOKEN_MISMATCH"
+    CLUSTER_NOT_FOUND = "CLUSTER_NOT_FOUND"
+    POD_NOT_FOUND = "POD_NOT_FOUND"
+    OBJECT_NOT_FOUND = "OBJECT_NOT_FOUND"
+    CYCLE_EXPIRED = "CYCLE_EXPIRED"
+    NODE_TABLE_CHANGED = "NODE_TABLE_CHANGED"
+    STORE_IDENTITY_CHANGED = "STORE_IDENTITY_CHANGED"
+    FENCED = "FENCED"
+    LEASE_LOST = "LEASE_LOST"
+    NO_FEED_PROGRESS = "NO_FEED_PROGRESS"
+    REVISION_COMPACTED = "REVISION_COMPACTED"
+    REVISION_OF_OTHER_HISTORY = "REVISION_OF_OTHER_HISTORY"
+    RATE_LIMITED = "RATE_LIMITED"
+    QUEUE_FULL = "QUEUE_FULL"
+    STREAMS_FULL = "STREAMS_FULL"
+    REQUEST_TOO_LARGE = "REQUEST_TOO_LARGE"
+    TOO_MANY_CLUSTERS = "TOO_MANY_CLUSTERS"
+    STORE_UNREACHABLE = "STORE_UNREACHABLE"
+    CLUSTER_LOADING = "CLUSTER_LOADING"
+    STATE_TOO_STALE = "STATE_TOO_STALE"
+    SHUTTING_DOWN = "SHUTTING_DOWN"
+    PLACEMENT_CONFLICT = "PLACEMENT_CONFLICT"
+    PLACEMENT_SUPERSEDED = "PLACEMENT_SUPERSEDED"
+    REPLACE_INCOMPLETE = "REPLACE_INCOMPLETE"
+    ROLE_MISSING = "ROLE_MISSING"
+    CREDENTIALS_MISSING = "CREDENTIALS_MISSING"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    CALLER_GONE = "CALLER_GONE"
+    VALUE_CORRUPT = "VALUE_CORRUPT"
+    METHOD_NOT_SERVED = "METHOD_NOT_SERVED"
+    INTERNAL = "INTERNAL"

@@ -1,0 +1,75 @@
+"""Versions of the API server on the wire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import FieldViolation, InvalidRequest
+from topospread.kube.violations import NOT_SUPPORTED, duplicate, invalid, noted
+from topospread.store.progress import OBSERVABLE, VERSION
+from topospread_proto.v1 import common_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from topospread.store.api import Kind
+    from topospread.store.progress import Observed
+
+_KINDS: Final = {kind.value: kind for kind in OBSERVABLE}
+
+
+def check_version(version: str, path: str) -> None:
+    """Refuse what is no version of the API server.
+
+    Raises:
+        InvalidRequest: it cannot be compared as a number.
+    """
+    if VERSION.fullmatch(version) is None:
+        text = "must be decimal digits without leading zeros, 255 at most"
+        raise InvalidRequest.of([invalid(path, version[:512], text)])
+
+
+def observed_from_proto(
+    versions: Iterable[common_pb2.ResourceVersion], path: str
+) -> dict[Kind, str]:
+    """The version of each kind.
+
+    Args:
+        versions: one of a kind.
+        path: where they stand in the request.
+
+    Raises:
+        InvalidRequest: a kind that no API server has, or twice, or no version.
+    """
+    found: dict[Kind, str] = {}
+    wrong: list[FieldViolation] = []
+    for position, each in enumerate(versions):
+        here = f"{path}[{position}]"
+        kind = _KINDS.get(each.kind)
+        if kind is None:
+            known = ", ".join(f"KIND_{one.name}" for one in OBSERVABLE)
+            wrong.append(
+                FieldViolation(f"{here}.kind", f"must be one of {known}", NOT_SUPPORTED, each.kind)
+            )
+        elif kind in found:
+            wrong.append(duplicate(f"{here}.kind", f"KIND_{kind.name}"))
+        with noted(wrong):
+            check_version(each.resource_version, f"{here}.resourceVersion")
+            if kind is not None:
+                found[kind] = each.resource_version
+        if len(wrong) > len(_KINDS):
+            break  # as many may be sent as a request holds
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return found
+
+
+def observed_messages(observed: Observed) -> list[common_pb2.ResourceVersion]:
+    """How far each kind was read, on the wire."""
+    return [
+        common_pb2.ResourceVersion(
+            kind=kind.value,  # type: ignore[arg-type] # the numbers are the same
+            resource_version=version,
+        )
+        for kind, version in observed
+    ]

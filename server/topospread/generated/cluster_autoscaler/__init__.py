@@ -1,0 +1,1 @@
+"""cluster-autoscaler's protocol for expanders."""

@@ -1,0 +1,1 @@
+"""Packages topospread.internal.*; their modules are generated."""

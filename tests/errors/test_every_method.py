@@ -1,0 +1,290 @@
+"""What every method may be refused for is told in the same way by all of them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from tests.access.callers import AccessFile
+from tests.errors.calls import API, EXPANDER, NAMED, ask, refused
+from tests.errors.told import REASONS, Told, told
+from tests.servers import PATIENCE, Peer, served, settings, two_zones
+from topospread import errors
+from topospread.app import parts
+from topospread.telemetry.export import tracing_from_environment
+from topospread.telemetry.metrics import Metrics
+from topospread.transports.grpc.calls import StreamBoth, StreamIn, StreamOut, UnaryBytes
+from topospread.transports.grpc.frame import Frame
+from topospread.transports.grpc.server import GrpcServer
+from topospread.transports.grpc.unoffered import completed
+from topospread_proto.v1.cluster_state_service_pb2 import (
+    AcceptStoreRequest,
+    DeleteClusterRequest,
+    WatchObjectsRequest,
+)
+from topospread_proto.v1.decision_service_pb2 import (
+    EvaluatePodRequest,
+    StreamEvaluatePodsRequest,
+    StreamEvaluatePodsResponse,
+)
+from topospread_proto.v1.error_reason_pb2 import ErrorReason
+from topospread_proto.v1.server_service_pb2 import GetServerInfoRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from topospread.transports.grpc.calls import Method
+
+EVERY = [*API, EXPANDER]
+SINGLE = [path for path, method in API.items() if not method.client_streaming]
+LARGE = 2 << 20
+
+EXAMPLES: Mapping[str, Callable[[], Exception]] = {
+    "INVALID_FIELDS": lambda: errors.InvalidRequest("it does not parse"),
+    "PAGE_TOKEN_MISMATCH": lambda: errors.PageTokenMismatch("of another call"),
+    "CLUSTER_NOT_FOUND": lambda: errors.ClusterNotFound("prod"),
+    "POD_NOT_FOUND": lambda: errors.PodNotFound("no such pod", "Pod", "default/x", "prod"),
+    "OBJECT_NOT_FOUND": lambda: errors.ObjectNotFound("no such node", "Node", "x", "prod"),
+    "CYCLE_EXPIRED": lambda: errors.CycleExpired("it expired"),
+    "NODE_TABLE_CHANGED": lambda: errors.NodeTableChanged("another table", "t"),
+    "STORE_IDENTITY_CHANGED": lambda: errors.IdentityChanged("another store"),
+    "FENCED": lambda: errors.Fenced("another feeds it", "somebody"),
+    "LEASE_LOST": lambda: errors.LeaseLost("it ended", "somebody"),
+    "NO_FEED_PROGRESS": lambda: errors.NoFeedProgress("nobody says", "KIND_POD"),
+    "REVISION_COMPACTED": lambda: errors.RevisionCompacted("too old", (7, "tag"), "token"),
+    "REVISION_OF_OTHER_HISTORY": lambda: errors.RevisionOfOtherHistory("of another store"),
+    "RATE_LIMITED": lambda: errors.RateExceeded("too often", 0.25),
+    "QUEUE_FULL": lambda: errors.QueueFull("too many"),
+    "STREAMS_FULL": lambda: errors.StreamsFull("too many"),
+    "REQUEST_TOO_LARGE": lambda: errors.TooLarge("too large", "--max-request-bytes", 5),
+    "TOO_MANY_CLUSTERS": lambda: errors.TooManyClusters("too many", 3),
+    "STORE_UNREACHABLE": lambda: errors.StoreUnavailable("no answer"),
+    "CLUSTER_LOADING": lambda: errors.ClusterLoading("not yet"),
+    "STATE_TOO_STALE": lambda: errors.StateTooStale("too old"),
+    "SHUTTING_DOWN": lambda: errors.ShuttingDown("it ends"),
+    "PLACEMENT_CONFLICT": lambda: errors.Conflict("others were first"),
+    "PLACEMENT_SUPERSEDED": lambda: errors.Superseded("another call was later"),
+    "REPLACE_INCOMPLETE": lambda: errors.ReplaceIncomplete("no commit"),
+    "ROLE_MISSING": lambda: errors.PermissionDenied("read", "prod"),
+    "CREDENTIALS_MISSING": errors.Unauthenticated,
+    "DEADLINE_EXCEEDED": lambda: errors.DeadlineExceeded("too late"),
+    "CALLER_GONE": lambda: errors.CallerGone("gone"),
+    "VALUE_CORRUPT": lambda: errors.CorruptValue("not readable"),
+    "METHOD_NOT_SERVED": lambda: errors.NotOffered("not in this version"),
+    "INTERNAL": lambda: ZeroDivisionError("a defect"),
+}
+
+
+def test_every_reason_is_known_here() -> None:
+    declared = {name.removeprefix("ERROR_REASON_") for name in ErrorReason.keys()} - {"UNSPECIFIED"}  # noqa: SIM118 - an enum wrapper
+    assert declared == REASONS.keys() == EXAMPLES.keys()
+
+
+def test_every_error_has_a_reason_of_its_own() -> None:
+    def below(kind: type[Any]) -> Iterator[type[Any]]:
+        yield kind
+        for each in kind.__subclasses__():
+            yield from below(each)
+
+    ours = [kind for kind in below(errors.TopospreadError) if kind.__module__ == errors.__name__]
+    assert {kind.reason for kind in ours} == REASONS.keys()
+
+
+# ------------------------------ every method, every reason
+
+
+@pytest.fixture(scope="module")
+def failing() -> Iterator[grpc.Channel]:
+    """A server all of whose methods fail with the reason that the request names."""
+
+    def fail(raw: Any, call: object) -> bytes:
+        del call
+        raise EXAMPLES[raw.decode()]()
+
+    class Word:
+        """Stands for any message: its bytes are the word."""
+
+        DESCRIPTOR = GetServerInfoRequest.DESCRIPTOR
+
+        @staticmethod
+        def FromString(raw: bytes) -> bytes:  # noqa: N802 - protobuf's name for it
+            return raw
+
+    def failing(path: str) -> Method:
+        kind: Any = Word
+        method = API[path]
+        if method.client_streaming and method.server_streaming:
+            return StreamBoth(kind, lambda raws, call: iter([fail(next(raws), call)]))
+        if method.client_streaming:
+            return StreamIn(kind, lambda raws, call: fail(next(raws), call))
+        if method.server_streaming:
+            return StreamOut(kind, lambda raw, call: iter([fail(raw, call)]))
+        return UnaryBytes(fail)
+
+    services: dict[str, dict[str, tuple[Method, str]]] = {}
+    for path, method in API.items():
+        _, service, name = path.split("/")
+        streams = method.client_streaming or method.server_streaming
+        pool = "streams" if streams else "decisions" if "Decision" in service else "state"
+        services.setdefault(service, {})[name] = failing(path), pool
+    with _bare(services) as channel:
+        yield channel
+
+
+@contextmanager
+def _bare(services: Any) -> Iterator[grpc.Channel]:
+    """A server of these methods alone."""
+    chosen, tracing = settings(), tracing_from_environment("0")
+    pools = parts.make_pools(chosen)
+    options = parts.grpc_options(chosen, reuse_port=False)
+    server = GrpcServer(Frame(tracing, Metrics("0")), services, pools, options)
+    port = server.listen("127.0.0.1:0", None)
+    server.start()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+    server.stop(0)
+    pools.shutdown()
+    tracing.close()
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_reason_is_told_alike_by_all_methods(failing, reason):
+    for path in API:
+        found = refused(failing, path, [reason.encode()])
+        found.check(reason)
+        assert found.metadata.keys() == REASONS[reason].metadata, path
+
+
+def test_a_defect_names_the_trace_that_tells_more(failing):
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    parent = [("traceparent", f"00-{trace}-b7ad6b7169203331-01")]
+    for path in API:
+        assert refused(failing, path, [b"INTERNAL"], token=parent).metadata == {"traceId": trace}
+
+
+# ------------------------------ before a method is carried out
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Peer]:
+    with served(max_request_bytes="1MiB") as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        yield peer
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_bytes_that_do_not_parse(server, path):
+    found = refused(server.channel, path, [b"\xff"])
+    found.check("INVALID_FIELDS")
+    assert found.fields == [("", "FIELD_VALUE_INVALID")]
+
+
+@pytest.mark.parametrize("path", [*SINGLE, EXPANDER])
+def test_a_call_without_a_message(server, path):
+    refused(server.channel, path, []).check("INVALID_FIELDS")
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_a_message_that_is_too_large(server, path):
+    # Packed, so that it passes gRPC's own limit, of which gRPC's core tells without us.
+    found = refused(
+        server.channel,
+        path,
+        [b"\x0a" + b"\x80\x80\x80\x01" + bytes(LARGE)],
+        compression=grpc.Compression.Gzip,
+    )
+    found.check("REQUEST_TOO_LARGE")
+    (limit,) = found.details["QuotaFailure"].violations
+    assert (limit.subject, limit.quota_value) == ("--max-request-bytes", 1 << 20)
+
+
+@pytest.mark.parametrize("path", ["/topospread.v1.DecisionService/Guess", "/a.B/C", "/a/b/c"])
+def test_a_method_that_there_is_not(server, path):
+    refused(server.channel, path, [b""]).check("METHOD_NOT_SERVED")
+
+
+def test_a_method_that_this_version_does_not_have():
+    with _bare(completed({}, "0")) as channel:
+        for path in API:
+            refused(channel, path, [b""]).check("METHOD_NOT_SERVED")
+
+
+def test_who_calls_too_often():
+    with served(rate_limit=0.01, rate_burst=1) as server, Peer(server.address) as peer:
+        ask(peer.channel, NAMED["GetServerInfo"], [b""])
+        for path in EVERY:
+            refused(peer.channel, path, [b""]).check("RATE_LIMITED")
+
+
+def test_a_line_that_is_full():
+    with served() as server, Peer(server.address) as peer:
+        pools = server._pools
+        pools.streams._streams = 0
+        for pool in pools.unary():
+            pool._bound = 0
+        with pools.decisions.paused():
+            for path in EVERY:
+                streams = path in API and API[path].server_streaming
+                reason = "STREAMS_FULL" if streams else "QUEUE_FULL"
+                refused(peer.channel, path, [b""]).check(reason)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory) -> Iterator[tuple[grpc.Channel, AccessFile]]:
+    path = tmp_path_factory.mktemp("access") / "access.yaml"
+    access = AccessFile(path, elsewhere=["admin@elsewhere"])
+    with served(access_file=str(access)) as server, Peer(server.address) as peer:
+        yield peer.channel, access
+
+
+REQUESTS = {
+    NAMED["StreamEvaluatePods"]: StreamEvaluatePodsRequest(evaluate=EvaluatePodRequest()),
+    NAMED["DeleteCluster"]: DeleteClusterRequest(cluster="default"),
+    NAMED["AcceptStore"]: AcceptStoreRequest(cluster="default"),
+}
+"""Of methods that are not about a cluster when nothing is said."""
+
+OF_ALL_CLUSTERS = (NAMED["ListClusters"], NAMED["GetServerInfo"])
+"""Methods that anybody may call who has a role somewhere."""
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_a_stranger(guarded, path):
+    refused(guarded[0], path, [b""]).check("CREDENTIALS_MISSING")
+
+
+@pytest.mark.parametrize("path", [path for path in EVERY if path not in OF_ALL_CLUSTERS])
+def test_a_caller_without_the_role(guarded, path):
+    channel, access = guarded
+    token = access.bearer("elsewhere")
+    request = REQUESTS.get(path, b"")
+    if path == NAMED["StreamEvaluatePods"]:
+        # The first question says which cluster is meant.
+        (raw,) = ask(channel, path, [request], token=token)
+        found = Told(StreamEvaluatePodsResponse.FromString(raw).error)
+    else:
+        found = refused(channel, path, [request], token=token)
+    found.check("ROLE_MISSING")
+    assert found.metadata["cluster"] == "default"
+    assert found.metadata["role"] in ("read", "decide", "place", "write", "admin")
+
+
+def test_a_stranger_asks_for_a_method_that_there_is_not(guarded):
+    channel, access = guarded
+    refused(channel, "/a/b", [b""]).check("CREDENTIALS_MISSING")
+    found = refused(channel, "/a/b", [b""], token=access.bearer("elsewhere"))
+    found.check("METHOD_NOT_SERVED")
+
+
+def test_a_server_that_ends_says_so_to_open_streams():
+    with served() as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        watch = peer.state.WatchObjects(WatchObjectsRequest(send_initial=True), timeout=PATIENCE)
+        next(watch)
+        server.stop(5.0)
+        with pytest.raises(grpc.RpcError) as ended:
+            list(watch)
+        told(ended.value).check("SHUTTING_DOWN")

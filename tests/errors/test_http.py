@@ -1,0 +1,136 @@
+"""Errors over HTTP: the extender's, where its protocol has room for them, and those of pages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from google.protobuf.json_format import ParseDict
+from google.rpc import code_pb2, status_pb2
+
+from tests.access.callers import AccessFile
+from tests.errors.told import Told
+from tests.http.extender_client import Scheduler, node, spreading
+from tests.servers import served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LIMIT = 1 << 20
+
+
+def told(answer: httpx.Response, code: str) -> Told:
+    """What an answer tells, as the google.rpc.Status that it would be over gRPC."""
+    body = answer.json()
+    assert answer.headers["content-type"] == "application/json"
+    status: dict[str, Any] = {
+        "code": code_pb2.Code.Value(code),
+        "message": body["Error"],
+        "details": body["Details"],
+    }
+    found = Told(ParseDict(status, status_pb2.Status()))
+    assert ("retry-after" in answer.headers) == ("RetryInfo" in found.details)
+    return found
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[Scheduler]:
+    flags: dict[str, Any] = {"http": "127.0.0.1:0", "http_max_body_bytes": LIMIT}
+    with served(**flags) as server, Scheduler(server) as scheduler:
+        scheduler.write(node("n-a", zone="a"))
+        yield scheduler
+
+
+def args(**more: Any) -> bytes:
+    return json.dumps({"Pod": spreading("x"), "NodeNames": ["n-a"]} | more).encode()
+
+
+WRONG_POD = {"metadata": {"name": "x"}, "spec": {"tolerations": "none"}}
+
+REFUSED = [
+    ("filter", b"no JSON", 400, "INVALID_ARGUMENT", "INVALID_FIELDS", ""),
+    ("prioritize", b"[]", 400, "INVALID_ARGUMENT", "INVALID_FIELDS", ""),
+    ("filter", b"{}", 400, "INVALID_ARGUMENT", "INVALID_FIELDS", "Pod"),
+    ("filter", args(NodeNames=5), 400, "INVALID_ARGUMENT", "INVALID_FIELDS", "NodeNames"),
+    ("filter", args(NodeNames=None), 400, "INVALID_ARGUMENT", "INVALID_FIELDS", "NodeNames"),
+    ("preempt", args(), 400, "INVALID_ARGUMENT", "INVALID_FIELDS", "NodeNameToMetaVictims"),
+    ("prioritize", args(Pod=WRONG_POD), 400, "INVALID_ARGUMENT", "INVALID_FIELDS",
+     "Pod.spec.tolerations"),
+    ("filter?mode=x", args(), 400, "INVALID_ARGUMENT", "INVALID_FIELDS", "mode"),
+    ("filter?other=x", args(), 400, "INVALID_ARGUMENT", "INVALID_FIELDS", "other"),
+    ("nothing", args(), 404, "UNIMPLEMENTED", "METHOD_NOT_SERVED", ""),
+    ("a/b/c", args(), 404, "UNIMPLEMENTED", "METHOD_NOT_SERVED", ""),
+    ("nowhere/prioritize", args(), 404, "NOT_FOUND", "CLUSTER_NOT_FOUND", ""),
+    ("filter", bytes(LIMIT + 1), 413, "RESOURCE_EXHAUSTED", "REQUEST_TOO_LARGE", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "body", "status", "code", "reason", "path"), REFUSED)
+def test_what_the_extender_refuses(scheduler, verb, body, status, code, reason, path):
+    answer = scheduler.post(verb, body)
+    assert answer.status_code == status, answer.text
+    found = told(answer, code)
+    found.check(reason)
+    if path:
+        assert path in dict(found.fields)
+
+
+def test_filter_tells_what_goes_wrong_where_the_scheduler_shows_it(scheduler):
+    answer = scheduler.post("nowhere/filter", args())
+    assert answer.status_code == httpx.codes.OK
+    assert "'nowhere' is not known" in answer.json()["Error"]
+
+
+def test_another_method_than_post(scheduler):
+    answer = scheduler.http.get("/extender/v1/filter")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    told(answer, "UNIMPLEMENTED").check("METHOD_NOT_SERVED")
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [
+    ("GET", "/nothing", 404), ("POST", "/metrics", 405), ("PUT", "/", 405)
+])  # fmt: skip
+def test_pages_that_there_are_not(scheduler, method, path, status):
+    answer = scheduler.http.request(method, path)
+    assert answer.status_code == status
+    told(answer, "UNIMPLEMENTED").check("METHOD_NOT_SERVED")
+
+
+def test_who_is_not_let_in(tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", elsewhere=["admin@elsewhere"])
+    with (
+        served(http="127.0.0.1:0", access_file=str(access)) as server,
+        Scheduler(server) as scheduler,
+    ):
+        for method, path in (("GET", "/metrics"), ("POST", "/extender/v1/filter")):
+            stranger = scheduler.http.request(method, path)
+            assert (stranger.status_code, stranger.headers["www-authenticate"]) == (401, "Bearer")
+            told(stranger, "UNAUTHENTICATED").check("CREDENTIALS_MISSING")
+            headers = {"authorization": access.bearer("elsewhere")[0][1]}
+            known = scheduler.http.request(method, path, headers=headers)
+            assert known.status_code == 403
+            found = told(known, "PERMISSION_DENIED")
+            found.check("ROLE_MISSING")
+            assert found.metadata["role"] in ("read", "decide")
+
+
+def test_who_asks_too_often():
+    with (
+        served(http="127.0.0.1:0", rate_limit=0.01, rate_burst=1) as server,
+        Scheduler(server) as scheduler,
+    ):
+        scheduler.http.get("/metrics")
+        answer = scheduler.http.get("/metrics")
+        assert answer.status_code == 429
+        told(answer, "RESOURCE_EXHAUSTED").check("RATE_LIMITED")
+
+
+def test_a_line_that_is_full(scheduler):
+    with served(http="127.0.0.1:0") as server, Scheduler(server) as full:
+        full.write(node("n-a", zone="a"))
+        server._pools.state._bound = server._pools.extender._bound = 0
+        answer = full.post("preempt", args(NodeNameToMetaVictims={}))
+        assert answer.status_code == 429
+        told(answer, "RESOURCE_EXHAUSTED").check("QUEUE_FULL")

@@ -1,0 +1,1 @@
+"""The public `.proto` files as other languages' generators and libraries read them."""

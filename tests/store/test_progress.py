@@ -1,0 +1,110 @@
+"""How far the API server was read: kept by kind, in the transaction of what was read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put
+from topospread.errors import TooLarge
+from topospread.store.api import MAX_CHANGES, Key, Kind, Outcome, Put, Remove, Unchanged
+from topospread.store.progress import OBSERVABLE, noted, progress
+
+
+def observed(store, cluster=CLUSTER):
+    found = (noted(each) for key, each in objects(store, cluster).items() if key.kind is PROGRESS)
+    return dict(each for each in found if each is not None)
+
+
+PROGRESS = Kind.PROGRESS
+
+
+def test_it_is_written_in_the_step_of_what_was_read(store):
+    """Seen before what was read, a reader would take the state for newer than it is."""
+    store.apply(CLUSTER, [put(pod(), "7"), *progress({Kind.POD: "7", Kind.NODE: "5"})])
+    (transaction,) = follow_all(store)
+    assert [entry.key.kind for entry in transaction.entries] == [Kind.POD, PROGRESS, PROGRESS]
+    assert observed(store) == {Kind.POD: "7", Kind.NODE: "5"}
+
+
+def test_the_highest_number_stays_unless_it_is_forced(store):
+    for version in ("9", "10", "9", "1" * 255, "10"):
+        store.apply(CLUSTER, progress({Kind.POD: version}))
+    assert observed(store) == {Kind.POD: "1" * 255}
+    store.apply(CLUSTER, progress({Kind.POD: "10"}), force=True)
+    assert observed(store) == {Kind.POD: "10"}
+
+
+def test_what_is_known_is_not_logged_again(store):
+    first = store.apply(CLUSTER, progress({Kind.POD: "9"}))
+    again = store.apply(CLUSTER, progress({Kind.POD: "9"}))
+    assert again.revision == first.revision
+    assert again.outcomes == (Outcome.UNCHANGED,)
+
+
+def test_it_makes_no_decision_void(store):
+    """Each heartbeat would be a conflict for whoever holds a node."""
+    store.apply(CLUSTER, [put(pod()), put(node()), *progress({Kind.POD: "1"})])
+    revision = store.head(CLUSTER).revision
+    for version in ("2", "3"):
+        store.apply(CLUSTER, progress({Kind.POD: version, Kind.NODE: version}))
+    unchanged = Unchanged(revision, ("default", "nodes/"))
+    assert store.apply(CLUSTER, [put(pod("b"))], precondition=unchanged).outcomes == (
+        Outcome.CREATED,
+    )
+
+
+def test_it_is_no_object_of_the_cluster(store):
+    everything = dict.fromkeys(OBSERVABLE, "1")
+    store.apply(CLUSTER, [put(pod()), put(node()), *progress(everything)])
+    for kind in OBSERVABLE:
+        found = [each.key.kind for page in store.scan(CLUSTER, kind=kind) for each in page]
+        assert set(found) <= {kind}
+    assert store.drop(CLUSTER) == 2
+    assert observed(store) == {}
+
+
+def test_as_many_objects_as_ever_go_with_it(store):
+    everything = progress(dict.fromkeys(OBSERVABLE, "1"))
+    full = [put(pod(f"p-{n}")) for n in range(MAX_CHANGES)]
+    assert len(store.apply(CLUSTER, [*full, *everything]).outcomes) == len(full) + len(everything)
+    with pytest.raises(TooLarge):
+        store.apply(CLUSTER, [*full, put(pod("more")), *everything])
+
+
+def test_what_a_newer_version_notes_says_nothing_here():
+    stored = progress({Kind.POD: "7"})[0].object
+    for name in ("7", "8", "12", "pod", ""):
+        other = Put(type(stored)(Key(PROGRESS, "", name), b"", stored.digest, "7"))
+        assert noted(other.object) is None
+
+
+@pytest.mark.parametrize("version", ["", "17"])
+def test_a_deletion_is_logged_with_what_it_deleted(store, version):
+    store.apply(CLUSTER, [put(pod(), version, uid="u-1"), put(node(), version, uid="")])
+    store.apply(CLUSTER, [Remove(pod()), Remove(node())])
+    entries = follow_all(store)[-1].entries
+    assert [(entry.object, entry.uid, entry.version) for entry in entries] == [
+        (None, "u-1", version),
+        (None, "", version),
+    ]
+
+
+def test_reservations_that_end_are_logged_with_their_pods_uid(store):
+    """With their pods, by themselves, and when somebody gives them back."""
+    held = [Key(Kind.RESERVATION, "default", name) for name in ("bound", "due", "given-back")]
+    puts = [put(key, "5", uid=f"u-{key.name}").object for key in held]
+    store.apply(CLUSTER, [Put(puts[0], lifetime=60_000), Put(puts[2], lifetime=60_000)])
+    bound = put(pod("bound"), uid="u-bound").object
+    store.apply(CLUSTER, [Put(bound, ends_reservation=True)])
+    store.apply(CLUSTER, [Remove(held[2])])
+    store.apply(CLUSTER, [Put(puts[1], lifetime=1)])
+    ended: dict[Key, tuple[str, str]] = {}
+    while len(ended) < 3:
+        store.purge(CLUSTER)
+        ended = {
+            entry.key: (entry.uid, entry.version)
+            for transaction in follow_all(store)
+            for entry in transaction.entries
+            if entry.object is None
+        }
+    assert ended == {key: (f"u-{key.name}", "5") for key in held}
