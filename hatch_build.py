@@ -59,7 +59,7 @@ INTERNAL = (
 """What the server alone needs."""
 
 
-class ProtobufBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+class ProtobufBuildHook(BuildHookInterface[Any]):
     """Runs protoc before a wheel or an editable install is made."""
 
     PLUGIN_NAME = "custom"

@@ -12,7 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class GeneratedModulesHook(BuildHookInterface):  # type: ignore[type-arg]
+class GeneratedModulesHook(BuildHookInterface[Any]):
     """Runs before a wheel, an editable install or a source distribution is made."""
 
     PLUGIN_NAME = "custom"
