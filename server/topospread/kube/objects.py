@@ -26,8 +26,6 @@ IGNORE: Final = "Ignore"
 TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """Phases of pods that have ended: they hold nothing and are not counted (upstream fact 8)."""
 
-NO_LABELS: Final[Mapping[str, str]] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class LabelExpression:

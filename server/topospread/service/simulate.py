@@ -160,9 +160,6 @@ class Simulation:
         return sum(len(each.pods) for each in self.pending)
 
 
-NO_CHANGES = Supposition()
-
-
 def simulate(
     view: View, changes: Supposition, batches: Sequence[Batch], options: Options
 ) -> Simulation:
