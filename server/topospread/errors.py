@@ -10,7 +10,7 @@ secret. The cause is kept in ``__cause__`` for the log.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,8 @@ RETRY_LATER: Final = 1.0
 """Seconds after which a stream may have ended, a store be back or a cluster be loaded."""
 
 _NOTHING: Final[Mapping[str, str]] = {}
+
+_Other = TypeVar("_Other", bound="InvalidRequest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,7 @@ class InvalidRequest(TopospreadError):
     def under(self, path: str) -> InvalidRequest:
         """The same error, where what it is about stands at a path of the request."""
         text = str(self) if self.violations[0].field else f"{path}: {self}"
-        moved = InvalidRequest(text, self.below(path))
-        moved.__cause__ = self.__cause__
-        return moved
+        return self._instead(InvalidRequest(text, self.below(path)))
 
     def named(self, path: str) -> InvalidRequest:
         """The same error, about what the request only names at a path: texts have its fields."""
@@ -121,9 +121,7 @@ class InvalidRequest(TopospreadError):
             )
             for each in self.violations
         ]
-        moved = InvalidRequest(str(self), named)
-        moved.__cause__ = self.__cause__
-        return moved
+        return self._instead(InvalidRequest(str(self), named))
 
     def noting(self, where: str) -> InvalidRequest:
         """The same error, which says in each text where in a stream of messages it is."""
@@ -135,9 +133,12 @@ class InvalidRequest(TopospreadError):
 
     def of_pod(self) -> InvalidPod:
         """The same error, whose paths begin at a pod that stands somewhere in the request."""
-        moved = InvalidPod(str(self), self.violations)
-        moved.__cause__ = self.__cause__
-        return moved
+        return self._instead(InvalidPod(str(self), self.violations))
+
+    def _instead(self, other: _Other) -> _Other:
+        """Another error that takes the place of this one, with its cause."""
+        other.__cause__ = self.__cause__
+        return other
 
 
 class InvalidPod(InvalidRequest):
@@ -300,6 +301,11 @@ class QueueFull(LimitExceeded):
 
     reason: ClassVar[str] = "QUEUE_FULL"
     retry_after = RETRY_SOON
+
+    @classmethod
+    def of(cls, pool: str) -> Self:
+        """As many calls of a pool as may be."""
+        return cls(f"too many {pool} calls at once: try again later")
 
 
 class StreamsFull(LimitExceeded):

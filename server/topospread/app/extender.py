@@ -64,7 +64,7 @@ def _submit(pool: BoundedExecutor, name: str, metrics: Metrics) -> Submit:
         def done() -> Answer:
             if overloaded():
                 metrics.rejection(name)
-                raise QueueFull(f"too many {name} calls at once: try again later")
+                raise QueueFull.of(name)
             return work()
 
         return pool.submit(done)

@@ -158,7 +158,7 @@ class DirectCall:
     def turn_away(self) -> None:
         """Tell the caller that the line is full."""
         self._answers.rejected()
-        self.answer(QueueFull("too many decisions calls at once: try again later"))
+        self.answer(QueueFull.of("decisions"))
 
     def received(self, event: Any) -> DirectCall:
         """The message came, or will not come; whoever took the event is to answer."""

@@ -386,7 +386,7 @@ class _Framed:
             self.rejected()
             if self._pool_name == "streams":
                 raise StreamsFull("too many open streams: try again later")
-            raise QueueFull(f"too many {self._pool_name} calls at once: try again later")
+            raise QueueFull.of(self._pool_name)
         if isinstance(method, Unoffered):
             raise NotOffered(method.text)
         if isinstance(method, StreamIn | StreamBoth):
