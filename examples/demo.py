@@ -60,10 +60,10 @@ def serving(folder: str) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             first = server.stdout.readline() if server.stdout else ""
-            said = re.search(r"listens on (\S+)", first)
-            if said is None:
-                raise SystemExit("demo: the server did not start; what it said stands above")
-            yield said.group(1)
+            match = re.search(r"listens on (\S+)", first)
+            if match is None:
+                raise SystemExit("demo: the server did not start; see its messages above")
+            yield match.group(1)
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(timeout=30)

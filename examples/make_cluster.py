@@ -105,13 +105,13 @@ def make_node(
         taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
     if taints:
         spec["taints"] = taints
-    room = {"cpu": str(cpus), "memory": f"{memory}Gi", "pods": "110"}
+    resources = {"cpu": str(cpus), "memory": f"{memory}Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": metadata(name, None, labels),
         "spec": spec,
-        "status": {"capacity": room, "allocatable": room},
+        "status": {"capacity": resources, "allocatable": resources},
     }
 
 

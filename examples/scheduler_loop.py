@@ -2,13 +2,12 @@
 
     python -m examples.scheduler_loop HOST:PORT [CLUSTER]
 
-It looks on a stream, which costs nobody else anything, and sorts out what fits nowhere now.
-PlacePod decides: it chooses from the newest state and holds the node in the same step, so that as
-many of these loops as you like, also on other servers, never put more into a zone than maxSkew
-allows.
+It evaluates pods on a stream, which reserves nothing, and leaves out those that fit nowhere now.
+PlacePod decides: it chooses from the newest state and reserves the node in the same step, so that
+any number of these loops, also on other servers, never put more into a zone than maxSkew allows.
 
-A real scheduler would bind the pod through the API server and let its watch tell topospread; this
-one writes the pod's node straight into topospread's state.
+A real scheduler would bind the pod through the API server, which topospread watches; this one
+writes the pod's node straight into topospread's state.
 """
 
 from __future__ import annotations

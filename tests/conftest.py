@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from contextlib import ExitStack
@@ -22,15 +23,20 @@ if TYPE_CHECKING:
 settings.register_profile(
     "dev", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile(
-    "ci", settings.get_profile("dev"), max_examples=200, derandomize=True, print_blob=True
-)
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile(
     "thorough", settings.get_profile("dev"), max_examples=20_000, print_blob=True
 )
+settings.register_profile("check", settings.get_profile("dev"), max_examples=10)
 settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") == "true" else "dev")
 )
+
+
+def pytest_collection_finish() -> None:
+    """Take what is there for good, thousands of tests and modules, out of garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -82,10 +82,10 @@ def default_redis_binary() -> Path:
 
 def _version(binary: Path) -> Version | None:
     try:
-        told = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20)
+        ran = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=20)
     except OSError:
         return None
-    found = re.search(r"\bv=(\d+(?:\.\d+)+)", told.stdout)
+    found = re.search(r"\bv=(\d+(?:\.\d+)+)", ran.stdout)
     return tuple(int(part) for part in found[1].split(".")) if found else None
 
 

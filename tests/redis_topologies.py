@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import redis
 
 from tests.redis_server import RedisProcess, free_port
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,18 +15,6 @@ if TYPE_CHECKING:
     Start = Callable[..., RedisProcess]
 
 SERVICE = "main"
-T = TypeVar("T")
-PATIENCE = 60.0
-"""Seconds after which something is taken to hang."""
-
-
-def until(reached: Callable[[], T | None], what: str) -> T:
-    """Wait for something that servers do among themselves; what came of it."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := reached()):
-        assert time.monotonic() < deadline, f"it did not happen in {PATIENCE:g} s: {what}"
-        time.sleep(0.01)
-    return found
 
 
 def replica_of(
@@ -129,9 +117,9 @@ def cluster_of(
 
 def _agrees(server: RedisProcess, count: int) -> bool:
     with server.client() as client:
-        told = client.execute_command("CLUSTER INFO")
+        answer = client.execute_command("CLUSTER INFO")
         slots = client.execute_command("CLUSTER SLOTS")
-    state = told["cluster_state"] if isinstance(told, dict) else ""
+    state = answer["cluster_state"] if isinstance(answer, dict) else ""
     return state == "ok" and len(slots) == count
 
 

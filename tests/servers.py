@@ -18,6 +18,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from tests.processes import command, parent
+from tests.waiting import PATIENCE, until
 from topospread.app.server import Server
 from topospread.config.loading import load_settings
 from topospread_client import object_from_manifest, pod_from_manifest
@@ -35,13 +36,16 @@ if TYPE_CHECKING:
     from topospread.config.settings import ServerSettings
 
 ZONE = "topology.kubernetes.io/zone"
-PATIENCE = 60.0
-"""Seconds after which something is taken to hang."""
 
 
 def settings(**flags: object) -> ServerSettings:
     """Settings of a server on loopback whose state is in memory, unless told otherwise."""
-    defaults = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:", "grace": "5s"}
+    defaults = {
+        "listen": "127.0.0.1:0",
+        "http": "off",
+        "store": "memory:",
+        "shutdown_grace_period": "5s",
+    }
     return load_settings({**defaults, **flags}, {})
 
 
@@ -193,16 +197,6 @@ def threads_end() -> Iterator[None]:
     for thread in set(threading.enumerate()) - before:
         thread.join(PATIENCE)
         assert not thread.is_alive(), thread.name
-
-
-def until(reached: Callable[[], bool], what: str) -> None:
-    """Wait for something that happens in another thread or process."""
-    waiting = threading.Event()
-    for _ in range(int(PATIENCE / 0.02)):
-        if reached():
-            return
-        waiting.wait(0.02)
-    raise AssertionError(f"it did not happen in {PATIENCE:g} s: {what}")
 
 
 def expired(begin: Callable[[float], Any], begun: Callable[[], bool]) -> Any:

@@ -74,7 +74,7 @@ def test_a_computation_ends_when_its_caller_has_gone_in_the_midst_of_it():
     assert len(asked) == 3
 
 
-def test_what_another_thread_computes_for_a_caller_ends_with_that_caller():
+def test_work_of_another_thread_for_a_caller_ends_with_that_caller():
     ended: list[TopospreadError] = []
 
     def compute(whom: Beneficiary | None) -> None:

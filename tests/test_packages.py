@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tarfile
 from email import message_from_bytes
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
 
 from tests.redis_server import ROOT
+
+MODULES = {"__init__.py", "__main__.py", "bounded.py", "checkpoints.py", "errors.py", "py.typed"}
+PACKAGES = {
+    *("access", "app", "cli", "codec", "config", "generated", "index", "kube", "replica"),
+    *("service", "spread", "store", "telemetry", "transports"),
+}
+SHIPPED = {
+    "topospread": {"topospread": MODULES | PACKAGES},
+    "topospread_client": {
+        "topospread_client": {"__init__.py", "py.typed"},  # and private modules
+        "topospread_proto": {"__init__.py", "py.typed", "v1", "kubernetes"},
+    },
+}
+"""What may be in each wheel: the top-level packages, and what each has in it."""
+
+KINDS = {".py", ".pyi"}
+OTHER_FILES = {"py.typed", "topospread/store/redis/store.lua"}
+
+WORKSHOP = {
+    *("bench", "benchmark", "benchmarks", "conftest", "examples", "fixtures", "test", "tests"),
+    *("tools", "race", "soak", "fake", "mock", "apiserver", "unguarded"),
+}
+"""Words that no path in a wheel has: what measures and tests does not ship."""
+
+SOURCES = {
+    "topospread": {"topospread", "build_hook.py"},
+    "topospread_client": {"client", "proto", "hatch_build.py", "CHANGELOG.md"},
+}
+"""What is in each sdist, beside what every sdist has."""
 
 BUILDER = ROOT / ".tools" / "build" / "bin" / "python"
 
@@ -19,6 +51,15 @@ def built(source, out, *what):
     command = [BUILDER, "-m", "build", "--no-isolation", *what, "--outdir", out, source]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+class Made(NamedTuple):
+    """A distribution: its wheel, the wheel that its sdist makes, and where the sdist is."""
+
+    name: str
+    wheel: ZipFile
+    again: ZipFile
+    sources: Path
 
 
 @pytest.fixture(scope="module", params=[("topospread_client", ""), ("topospread", "server")])
@@ -35,10 +76,9 @@ def made(request, tmp_path_factory):
         sources.extractall(out / "sources")
     (unpacked,) = (each for each in (out / "sources").iterdir() if each.is_dir())
     built(unpacked, out / "again", "--wheel")
-    wheels = [ZipFile(path) for side in ("direct", "again") for path in (out / side).iterdir()]
-    yield name, *wheels
-    for wheel in wheels:
-        wheel.close()
+    (direct,), (again,) = ((out / side).iterdir() for side in ("direct", "again"))
+    with ZipFile(direct) as wheel, ZipFile(again) as wheel_of_sources:
+        yield Made(name, wheel, wheel_of_sources, out / "sources")
 
 
 def metadata(wheel):
@@ -46,8 +86,8 @@ def metadata(wheel):
     return message_from_bytes(wheel.read(path))
 
 
-def test_what_is_in_it(made):
-    name, wheel, _ = made
+def test_wheel_has_its_packages_dependencies_and_scripts(made):
+    name, wheel = made.name, made.wheel
     files = [path for path in wheel.namelist() if ".dist-info/" not in path]
     scripts = [path for path in wheel.namelist() if path.endswith("entry_points.txt")]
     needed = {Requirement(each).name for each in metadata(wheel).get_all("Requires-Dist")}
@@ -68,10 +108,54 @@ def test_what_is_in_it(made):
     assert any(path.endswith(".dist-info/licenses/LICENSE") for path in wheel.namelist())
 
 
-def test_its_sources_make_the_same(made):
-    _, direct, again = made
-    assert sorted(direct.namelist()) == sorted(again.namelist())
+def outside_dist_info(wheel):
+    paths = [PurePosixPath(path) for path in wheel.namelist()]
+    return [path for path in paths if not path.parts[0].endswith(".dist-info")]
 
 
-def test_both_have_one_licence():
+def test_wheel_has_the_named_packages_and_nothing_else(made):
+    name, wheel = made.name, made.wheel
+    found: dict[str, set[str]] = {}
+    for package, entry, *_ in (path.parts for path in outside_dist_info(wheel)):
+        private = package == "topospread_client" and entry.startswith("_")
+        if entry == "__init__.py" or not private:
+            found.setdefault(package, set()).add(entry)
+    assert found == SHIPPED[name]
+
+
+def test_wheel_has_modules_and_the_named_other_files(made):
+    wheel = made.wheel
+    other = [path for path in outside_dist_info(wheel) if path.suffix not in KINDS]
+    assert [str(p) for p in other if not {p.name, str(p)} & OTHER_FILES] == []
+
+
+def test_wheel_has_nothing_that_measures_or_tests(made):
+    wheel = made.wheel
+    words = {p: set(re.split(r"[/_.]", str(p))) for p in outside_dist_info(wheel)}
+    assert {str(path): found & WORKSHOP for path, found in words.items() if found & WORKSHOP} == {}
+
+
+def test_wheel_metadata_has_the_usual_files(made):
+    wheel = made.wheel
+    paths = [PurePosixPath(path) for path in wheel.namelist() if ".dist-info/" in path]
+    usual = {"METADATA", "RECORD", "WHEEL", "LICENSE", "entry_points.txt"}
+    assert {path.name for path in paths} <= usual
+
+
+def test_sdist_has_the_named_sources(made):
+    name = made.name
+    always = {"PKG-INFO", "pyproject.toml", "README.md", "LICENSE", ".gitignore"}
+    (archive,) = made.sources.glob("*.tar.gz")
+    with tarfile.open(archive) as sources:
+        parts = [PurePosixPath(each).parts for each in sources.getnames()]
+    assert {each[1] for each in parts if len(each) > 1} - always == SOURCES[name]
+    words = {word for each in parts for part in each[1:] for word in re.split(r"[_.]", part)}
+    assert words & WORKSHOP == set()
+
+
+def test_sdist_makes_the_same_wheel(made):
+    assert sorted(made.wheel.namelist()) == sorted(made.again.namelist())
+
+
+def test_both_distributions_have_one_licence():
     assert (ROOT / "server" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()

@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from hatch_build import include_path, protoc
 from tests.redis_server import ROOT
 from tools import proto_rules
-from topospread.codec.bounds import LIMITS, USUAL
+from topospread.codec.parsing import LIMITS, USUAL
 from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 PROTO = ROOT / "proto"
@@ -88,7 +88,7 @@ def test_all_rules_of_buf_hold():
         ("repeated VerdictCount verdict_counts = 6;", "repeated VerdictCount verdict_counts = 66;"),
     ],
 )
-def test_what_breaks_callers_is_found(tmp_path, monkeypatch, capfd, was, became):
+def test_changes_that_break_callers_are_found(tmp_path, monkeypatch, capfd, was, became):
     """The rules are asked as `make lint` asks them, of files in which something changed."""
     shutil.copytree(PROTO, tmp_path / "proto")
     changed = tmp_path / "proto/topospread/v1/decision_service.proto"

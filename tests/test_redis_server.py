@@ -78,5 +78,5 @@ def test_every_version_found_runs(tmp_path, redis_binary):
     for version, binary in redis_binaries().items():
         with RedisProcess(tmp_path / str(version), binary=binary) as server:
             with server.client() as client:
-                told = client.info("server")["redis_version"]
-            assert told == ".".join(map(str, version))
+                running = client.info("server")["redis_version"]
+            assert running == ".".join(map(str, version))

@@ -116,7 +116,7 @@ def test_a_large_request_waits_before_it_is_read(taken):
     assert _others_may_go_on()
 
 
-def test_a_large_request_that_waits_for_a_revision_holds_nobody_up():
+def test_a_large_request_that_waits_for_a_revision_holds_up_no_other():
     def decide() -> bool:
         leave = lend_place()
         others = _others_may_go_on()
@@ -127,7 +127,7 @@ def test_a_large_request_that_waits_for_a_revision_holds_nobody_up():
     assert decided(decide, lambda: PATIENCE, deadline, lambda: True, LARGE_REQUEST + 1)
 
 
-def test_a_short_decision_waits_for_nobody(taken):
+def test_a_short_decision_waits_for_no_other(taken):
     def decide() -> str:
         checkpoint()
         checkpoint()
@@ -143,7 +143,7 @@ def test_a_short_decision_waits_for_nobody(taken):
         (lambda: 60.0, lambda: False, CallerGone),
     ],
 )
-def test_who_waits_in_line_for_nobody_leaves_it(taken, left, active, error):
+def test_an_abandoned_waiter_leaves_the_line(taken, left, active, error):
     with pytest.raises(error):
         LONG_DECISIONS.take(left, active)
     assert not LONG_DECISIONS.waiting
@@ -224,7 +224,7 @@ def test_one_that_was_begun_anew_keeps_its_turn_to_the_end(taken):
     assert _others_may_go_on()
 
 
-def test_what_has_written_is_not_begun_anew(taken):
+def test_a_decision_that_has_written_is_not_begun_anew(taken):
     written = list[None]()
 
     def decide() -> str:
@@ -237,5 +237,5 @@ def test_what_has_written_is_not_begun_anew(taken):
     assert len(written) == 1
 
 
-def test_it_is_no_exception_that_somebody_on_its_way_takes_for_a_failure():
+def test_takes_long_is_no_exception_that_a_handler_takes_for_a_failure():
     assert not issubclass(TakesLong, Exception)

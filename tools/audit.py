@@ -138,9 +138,9 @@ def licences(package: Any) -> set[str]:
     if expression:
         return set(re.findall(r"[\w.+-]+", expression)) - {"AND", "OR", "WITH"}
     classifiers = package.get_all("Classifier") or ()
-    told = [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License")]
+    licenses = [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License")]
     text = package.get("License") or ""
-    names = [text] if _NAMES.get(text, text) in ALLOWED or not told else told
+    names = [text] if _NAMES.get(text, text) in ALLOWED or not licenses else licenses
     return {_NAMES.get(name, name) for name in names if name}
 
 
@@ -178,6 +178,7 @@ def problems(root: Path = ROOT) -> list[str]:
     for name, wanted in (
         ("build.lock", [*client["build-system"]["requires"], *groups["build"]]),
         ("lowest.lock", [*shipped, *groups["test-lowest"]]),
+        ("docs.lock", [*client["project"]["dependencies"], *groups["docs"]]),
     ):
         found += [f"{name}: {each}" for each in _not_locked(wanted, locks[name])]
     tried = {(each.name, each.version) for each in dev}
@@ -211,7 +212,7 @@ def _installed(name: str) -> str:
 
 
 if __name__ == "__main__":
-    told = problems()
-    for problem in told:
+    found = problems()
+    for problem in found:
         sys.stderr.write(f"audit: {problem}\n")
-    sys.exit(1 if told else 0)
+    sys.exit(1 if found else 0)

@@ -11,7 +11,7 @@ from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import topospread_client
-from topospread.cli.structures import (
+from topospread.cli.documents import (
     API_VERSION,
     DURATIONS,
     MEANT_EMPTY,
@@ -19,7 +19,7 @@ from topospread.cli.structures import (
     camel,
     constant,
 )
-from topospread.cli.subjects import Subject
+from topospread.cli.errors import Subject
 from topospread.config import values
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread_client import Kind
@@ -174,10 +174,10 @@ _SKIPPED: Final[Mapping[str, Any]] = {
 
 def _settings(made: _Schema) -> dict[str, Any]:
     """Every setting by its key."""
-    hints = get_type_hints(ServerSettings)
+    hints = get_type_hints(ServerSettings, localns={"Mapping": Mapping})
     written = {
         one.key: _DURATION
-        if one.about.unit == "seconds"
+        if one.unit == "seconds"
         else _STRING
         if hints[one.name] in {values.Address, values.Address | None}
         else made.type(hints[one.name])

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools import output_schema
-from topospread.app import tally
+from topospread.app.multiprocess import supervisor
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.telemetry.families import CacheGauges, ClusterGauges, PoolGauges
-from topospread.telemetry.feeding import FeedGauges, KindGauges, KindTallies
 from topospread.telemetry.metrics import Metrics
+from topospread.telemetry.sync_metrics import KindCounters, KindGauges, SyncGauges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,8 +39,8 @@ that begin with `scheduler_` have kube-scheduler's names, labels and buckets, so
 and alerts work, with the one plugin that there is here. Two things differ: a Filter or Score of all
 nodes is one observation, and no observation is left out. `--no-scheduler-metrics` leaves these
 families out where a kube-scheduler is summed with this server. `topospread_sync_*` are there where
-a cluster is fed (`--sync`, `topospread sync`). `process_*` and `python_gc_*` come from Prometheus'
-client library."""
+a cluster is synced (`--sync`, `topospread sync`). `process_*` and `python_gc_*` come from
+Prometheus' client library."""
 
 
 def pages() -> dict[str, str]:
@@ -57,13 +57,12 @@ def settings_page() -> str:
     defaults = ServerSettings()
     rows = []
     for setting in SETTINGS.values():
-        about = setting.about
-        default = shown(getattr(defaults, setting.name), about.unit)
+        default = shown(getattr(defaults, setting.name), setting.unit)
         if setting.name == "store":
             default = "`sqlite:///…/topospread/state.db`"
         spelled = f"`{setting.flag}`<br>`{setting.variable}`<br>`{setting.key}`"
-        what = f"{about.help}<br>*{about.reason}*"
-        rows.append([spelled, default, about.unit or "–", what])
+        what = f"{setting.help}<br>*{setting.reason}*"
+        rows.append([spelled, default, setting.unit or "–", what])
     return page(
         "Settings",
         SETTINGS_ARE,
@@ -80,7 +79,7 @@ def metrics_page() -> str:
             ", ".join(f"`{label}`" for label in labels_of(family.samples)) or "–",
             family.documentation,
         ]
-        for family in (*observed().families(), *tally.families(2, 2, 0))
+        for family in (*observed().families(), *supervisor.families(2, 2, 0))
     ]
     return page(
         "Metrics",
@@ -101,15 +100,15 @@ def observed() -> Metrics:
     metrics.placement("PlacePod", "held")
     metrics.placement_conflict("PlacePod")
     metrics.unknown_nodes("default")
-    metrics.outrun("default")
+    metrics.stale_decision("default")
     metrics.watch_refused("default", lambda: 0)
-    metrics.http_ended("malformed")
+    metrics.http_dropped("malformed")
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
     metrics.watch_pools(lambda: [PoolGauges("decisions", 0, 0)])
     metrics.watch_caches(lambda: [CacheGauges("shapes", 0, 0, 0)])
-    pods = KindGauges("Pod", watching=True, lag_seconds=0.0, objects=0, tallies=KindTallies())
-    metrics.watch_feeds(lambda: [FeedGauges("default", active=True, kinds=(pods,))])
+    pods = KindGauges("Pod", watching=True, lag_seconds=0.0, objects=0, counters=KindCounters())
+    metrics.watch_sync(lambda: [SyncGauges("default", active=True, kinds=(pods,))])
     return metrics
 
 
@@ -126,7 +125,7 @@ def shown(default: object, unit: str) -> str:
         return "–"
     if isinstance(default, tuple):
         return f"`{','.join(default)}`"
-    if unit == "bytes" and isinstance(default, int) and default % MIB == 0:
+    if unit.startswith("bytes") and isinstance(default, int) and default % MIB == 0:
         return f"`{default // MIB}MiB`"
     if unit == "seconds" and isinstance(default, float):
         return f"`{default:g}s`" if default >= 1 or not default else f"`{default * 1000:g}ms`"

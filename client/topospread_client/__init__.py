@@ -1,7 +1,7 @@
 """Typed clients, blocking and for asyncio, that need grpcio and protobuf only.
 
-What is named here is the package's; its modules are its own business. They are imported at the
-first use of a name: most programs need few of them.
+The names of this package are public; its modules are private. They are imported at the first use
+of a name: most programs need few of them.
 """
 
 from __future__ import annotations
@@ -18,37 +18,22 @@ if TYPE_CHECKING:
     )
     from topospread_client._answers import (
         AcceptStoreResponse as AcceptStoreResponse,
-        AcquireLeaseResponse as AcquireLeaseResponse,
         Answer as Answer,
-        ApplyObjectsResponse as ApplyObjectsResponse,
         BatchEvaluatePodsResponse as BatchEvaluatePodsResponse,
         Cluster as Cluster,
         ConstraintState as ConstraintState,
         DeleteClusterResponse as DeleteClusterResponse,
-        DeleteObjectsResponse as DeleteObjectsResponse,
         DomainCount as DomainCount,
         EvaluatePodResponse as EvaluatePodResponse,
         FilterResponse as FilterResponse,
         GetClusterResponse as GetClusterResponse,
-        GetLeaseResponse as GetLeaseResponse,
         GetNodeTableResponse as GetNodeTableResponse,
         GetObjectResponse as GetObjectResponse,
-        GetReservationResponse as GetReservationResponse,
         GetServerInfoResponse as GetServerInfoResponse,
-        Lease as Lease,
         ListClustersResponse as ListClustersResponse,
         ListObjectsResponse as ListObjectsResponse,
-        ListReservationsResponse as ListReservationsResponse,
         NodeScore as NodeScore,
-        ObjectResult as ObjectResult,
-        PlacePodResponse as PlacePodResponse,
         PreFilterResponse as PreFilterResponse,
-        ReleaseLeaseResponse as ReleaseLeaseResponse,
-        ReleaseReservationResponse as ReleaseReservationResponse,
-        RenewLeaseResponse as RenewLeaseResponse,
-        ReplaceObjectsResponse as ReplaceObjectsResponse,
-        Reservation as Reservation,
-        ReserveNodeResponse as ReserveNodeResponse,
         ResponseMeta as ResponseMeta,
         ScoreResponse as ScoreResponse,
         ServerLimits as ServerLimits,
@@ -63,6 +48,9 @@ if TYPE_CHECKING:
     )
     from topospread_client._connection import (
         Connection as Connection,
+    )
+    from topospread_client._credentials import (
+        Tls as Tls,
     )
     from topospread_client._enums import (
         ConstraintValidation as ConstraintValidation,
@@ -104,7 +92,7 @@ if TYPE_CHECKING:
         Unavailable as Unavailable,
         Violation as Violation,
     )
-    from topospread_client._explanations import (
+    from topospread_client._explain import (
         AddDomains as AddDomains,
         AddToleration as AddToleration,
         ConstraintExplanation as ConstraintExplanation,
@@ -127,18 +115,31 @@ if TYPE_CHECKING:
         Suggestion as Suggestion,
         UncordonNodes as UncordonNodes,
     )
-    from topospread_client._label_query import (
-        selector_from_query as selector_from_query,
+    from topospread_client._leases import (
+        AcquireLeaseResponse as AcquireLeaseResponse,
+        GetLeaseResponse as GetLeaseResponse,
+        Lease as Lease,
+        ReleaseLeaseResponse as ReleaseLeaseResponse,
+        RenewLeaseResponse as RenewLeaseResponse,
     )
     from topospread_client._manifests import (
+        args_from_manifest as args_from_manifest,
         ClusterObject as ClusterObject,
         Manifest as Manifest,
-        ManifestError as ManifestError,
-        args_from_manifest as args_from_manifest,
         manifest_from_object as manifest_from_object,
+        ManifestError as ManifestError,
         object_from_manifest as object_from_manifest,
         pod_from_manifest as pod_from_manifest,
         selector_from_manifest as selector_from_manifest,
+        selector_from_query as selector_from_query,
+    )
+    from topospread_client._placement import (
+        GetReservationResponse as GetReservationResponse,
+        ListReservationsResponse as ListReservationsResponse,
+        PlacePodResponse as PlacePodResponse,
+        ReleaseReservationResponse as ReleaseReservationResponse,
+        Reservation as Reservation,
+        ReserveNodeResponse as ReserveNodeResponse,
     )
     from topospread_client._ranking import (
         RankConstraint as RankConstraint,
@@ -164,13 +165,13 @@ if TYPE_CHECKING:
     from topospread_client._requests import (
         Consistency as Consistency,
         KeptObject as KeptObject,
+        kind_of as kind_of,
         LabelSelector as LabelSelector,
         PodObject as PodObject,
         PodOnNode as PodOnNode,
         PodSource as PodSource,
         Settings as Settings,
         WhatIf as WhatIf,
-        kind_of as kind_of,
     )
     from topospread_client._scenarios import (
         ConstraintChange as ConstraintChange,
@@ -183,7 +184,7 @@ if TYPE_CHECKING:
         Scenario as Scenario,
         SupposedChanges as SupposedChanges,
     )
-    from topospread_client._simulations import (
+    from topospread_client._simulate import (
         DomainChange as DomainChange,
         FewestNodes as FewestNodes,
         JoinedNodes as JoinedNodes,
@@ -195,8 +196,11 @@ if TYPE_CHECKING:
     from topospread_client._stream import (
         EvaluateStream as EvaluateStream,
     )
-    from topospread_client._tls import (
-        Tls as Tls,
+    from topospread_client._writing import (
+        ApplyObjectsResponse as ApplyObjectsResponse,
+        DeleteObjectsResponse as DeleteObjectsResponse,
+        ObjectResult as ObjectResult,
+        ReplaceObjectsResponse as ReplaceObjectsResponse,
     )
 
 _HOMES: Final = {
@@ -205,18 +209,15 @@ _HOMES: Final = {
         "_aio": "AsyncClient",
         "_aio_stream": "AsyncEvaluateStream",
         "_answers": """
-            AcceptStoreResponse AcquireLeaseResponse Answer ApplyObjectsResponse
-            BatchEvaluatePodsResponse Cluster ConstraintState DeleteClusterResponse
-            DeleteObjectsResponse DomainCount EvaluatePodResponse FilterResponse
-            GetClusterResponse GetLeaseResponse GetNodeTableResponse GetObjectResponse
-            GetReservationResponse GetServerInfoResponse Lease ListClustersResponse
-            ListObjectsResponse ListReservationsResponse NodeScore ObjectResult PlacePodResponse
-            PreFilterResponse ReleaseLeaseResponse ReleaseReservationResponse RenewLeaseResponse
-            ReplaceObjectsResponse Reservation ReserveNodeResponse ResponseMeta ScoreResponse
-            ServerLimits SpreadConstraint Verdict VerdictCount WatchEvent WatchObjectsResponse
+            AcceptStoreResponse Answer BatchEvaluatePodsResponse Cluster ConstraintState
+            DeleteClusterResponse DomainCount EvaluatePodResponse FilterResponse GetClusterResponse
+            GetNodeTableResponse GetObjectResponse GetServerInfoResponse ListClustersResponse
+            ListObjectsResponse NodeScore PreFilterResponse ResponseMeta ScoreResponse ServerLimits
+            SpreadConstraint Verdict VerdictCount WatchEvent WatchObjectsResponse
         """,
         "_client": "Client",
         "_connection": "Connection",
+        "_credentials": "Tls",
         "_enums": """
             ConstraintValidation DrainMode ErrorReason Fit Kind MinimumReason ObjectOutcome
             Optimality RankStrategy RebalanceOutcome VerdictCode WarningKind WatchEventType
@@ -224,27 +225,30 @@ _HOMES: Final = {
         "_errors": """
             BadConnection Closed Conflict CycleExpired DeadlineExceeded Fenced InvalidRequest
             LeaseLost LimitExceeded NoFeedProgress NodeTableChanged NotFound NotSupported
-            PermissionDenied PreconditionFailed ReplaceIncomplete RevisionUnavailable
-            ServerFault StoreIdentityChanged TopospreadClientError Unauthenticated Unavailable
-            Violation
+            PermissionDenied PreconditionFailed ReplaceIncomplete RevisionUnavailable ServerFault
+            StoreIdentityChanged TopospreadClientError Unauthenticated Unavailable Violation
         """,
-        "_explanations": """
+        "_explain": """
             AddDomains AddToleration ConstraintExplanation ConstraintWarning DomainExplanation
-            ExcludedNodes ExplainPodResponse Explanation LabelNodes MinimumExplanation
-            NodeReason RemovePods ScoreRange SetMaxSkew SetMinDomains SetNodeAffinityPolicy
-            SetNodeTaintsPolicy SetWhenUnsatisfiable SuggestedChange Suggestion UncordonNodes
+            ExcludedNodes ExplainPodResponse Explanation LabelNodes MinimumExplanation NodeReason
+            RemovePods ScoreRange SetMaxSkew SetMinDomains SetNodeAffinityPolicy SetNodeTaintsPolicy
+            SetWhenUnsatisfiable SuggestedChange Suggestion UncordonNodes
         """,
-        "_label_query": "selector_from_query",
+        "_leases": """
+            AcquireLeaseResponse GetLeaseResponse Lease ReleaseLeaseResponse RenewLeaseResponse
+        """,
         "_manifests": """
             ClusterObject Manifest ManifestError args_from_manifest manifest_from_object
-            object_from_manifest pod_from_manifest selector_from_manifest
+            object_from_manifest pod_from_manifest selector_from_manifest selector_from_query
         """,
-        "_ranking": """
-            RankConstraint RankDeletionsResponse RankOutcome RankedConstraint RankedPod
+        "_placement": """
+            GetReservationResponse ListReservationsResponse PlacePodResponse
+            ReleaseReservationResponse Reservation ReserveNodeResponse
         """,
+        "_ranking": "RankConstraint RankDeletionsResponse RankOutcome RankedConstraint RankedPod",
         "_rebalancing": """
-            EvictionFilters EvictionLimits PlanRebalanceResponse PlannedEviction
-            RebalanceConstraint RebalanceGroup StuckPods
+            EvictionFilters EvictionLimits PlanRebalanceResponse PlannedEviction RebalanceConstraint
+            RebalanceGroup StuckPods
         """,
         "_references": "ObjectReference PodReference ResourceVersion",
         "_requests": """
@@ -255,21 +259,23 @@ _HOMES: Final = {
             ConstraintChange ConstraintMatch ConstraintValues DrainedNode NodeGroup NodeObject
             PodsToPlace Scenario SupposedChanges
         """,
-        "_simulations": """
+        "_simulate": """
             DomainChange FewestNodes JoinedNodes PendingPods SimulateResponse SimulatedPlacement
             SpreadChange
         """,
         "_stream": "EvaluateStream",
-        "_tls": "Tls",
+        "_writing": """
+            ApplyObjectsResponse DeleteObjectsResponse ObjectResult ReplaceObjectsResponse
+        """,
     }.items()
     for name in names.split()
 }
-"""The module of each name: what is imported above for those who only read types."""
+"""Module of each public name, as it is imported above for type checkers."""
 
 __all__ = sorted(_HOMES)
 
 
-if not TYPE_CHECKING:  # for which every name would be there
+if not TYPE_CHECKING:  # type checkers would take every name for public
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

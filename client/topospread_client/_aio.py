@@ -18,59 +18,60 @@ from topospread_client import _rpcs as rpcs
 from topospread_client import _state as state
 from topospread_client import _writing as writing
 from topospread_client._aio_stream import AsyncEvaluateStream
-from topospread_client._channels import CLOSED
+from topospread_client._arguments import checked
 from topospread_client._connection import (
+    CLOSED,
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
     Connection,
 )
-from topospread_client._conversation import DEFAULT_WINDOW, Conversation, Line
 from topospread_client._errors import (
     Closed,
     TopospreadClientError,
     invalid,
 )
-from topospread_client._given import expect
-from topospread_client._later import Operations, at_first_use
 from topospread_client._operations import (
-    Ask,
-    Listing,
+    ClientSession,
+    LazyModule,
     Operation,
-    Reply,
-    Session,
-    Subscription,
+    PagedList,
+    RpcCall,
+    RpcReply,
+    ServerStream,
+    lazy_method,
     resume,
 )
-from topospread_client._repeats import Repeats, seconds
-from topospread_client._status import CANCELLED, FailedCall, accepted, ended, error_of
+from topospread_client._retries import RetryTimer, seconds
+from topospread_client._status import CANCELLED, GrpcFailure, error_of, had_started, stream_ended
+from topospread_client._stream_session import DEFAULT_WINDOW, StreamCall, StreamSession
 from topospread_client._tracing import outgoing, traceparent_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    from topospread_client import _explaining as explaining
+    from topospread_client import _explain as explaining
     from topospread_client import _leases as leases
     from topospread_client import _ranking as ranking
     from topospread_client import _rebalancing as rebalancing
-    from topospread_client import _simulating as simulating
+    from topospread_client import _simulate as simulating
     from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsRequest
 else:
-    explaining = Operations("topospread_client._explaining")
-    leases = Operations("topospread_client._leases")
-    ranking = Operations("topospread_client._ranking")
-    rebalancing = Operations("topospread_client._rebalancing")
-    simulating = Operations("topospread_client._simulating")
+    explaining = LazyModule("topospread_client._explain")
+    leases = LazyModule("topospread_client._leases")
+    ranking = LazyModule("topospread_client._ranking")
+    rebalancing = LazyModule("topospread_client._rebalancing")
+    simulating = LazyModule("topospread_client._simulate")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-@at_first_use("{}")
+@lazy_method("{}")
 def _awaited(
-    operation: Callable[Concatenate[Session, _P], Operation[_T]],
+    operation: Callable[Concatenate[ClientSession, _P], Operation[_T]],
 ) -> Callable[Concatenate[AsyncClient, _P], Awaitable[_T]]:
-    """A method that runs the operation to its end."""
+    """Method that runs an operation."""
 
     @wraps(operation)
     async def method(self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -79,38 +80,38 @@ def _awaited(
     return method
 
 
-@at_first_use("AsyncIterator[{}]")
+@lazy_method("AsyncIterator[{}]")
 def _paged(
-    listing: Callable[Concatenate[Session, _P], Listing[_T]],
+    paged_list: Callable[Concatenate[ClientSession, _P], PagedList[_T]],
 ) -> Callable[Concatenate[AsyncClient, _P], AsyncIterator[_T]]:
-    """A method that iterates over what is in all pages."""
+    """Method that iterates over the items of all pages."""
 
-    @wraps(listing)
+    @wraps(paged_list)
     async def method(
         self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs
     ) -> AsyncIterator[_T]:
-        listed = listing(self._session, *args, **kwargs)
+        pages = paged_list(self._session, *args, **kwargs)
         token: str | None = None
         while token != "":
-            page = await self._run(listed.fetch(token))
-            for found in listed.items(page):
+            page = await self._run(pages.fetch(token))
+            for found in pages.items(page):
                 yield found
             token = page.next_page_token
 
     return method
 
 
-@at_first_use("AsyncGenerator[{}, None]")
+@lazy_method("AsyncGenerator[{}, None]")
 def _streaming(
-    subscription: Callable[Concatenate[Session, _P], Subscription[_T]],
+    server_stream: Callable[Concatenate[ClientSession, _P], ServerStream[_T]],
 ) -> Callable[Concatenate[AsyncClient, _P], AsyncGenerator[_T, None]]:
-    """A method that iterates over what the server sends; leaving the iteration ends the call."""
+    """Method that iterates over a server stream; leaving the iteration ends the call."""
 
-    @wraps(subscription)
+    @wraps(server_stream)
     def method(
         self: AsyncClient, /, *args: _P.args, **kwargs: _P.kwargs
     ) -> AsyncGenerator[_T, None]:
-        return self._follow(subscription(self._session, *args, **kwargs))
+        return self._follow(server_stream(self._session, *args, **kwargs))
 
     return method
 
@@ -123,8 +124,8 @@ class AsyncClient:
         async with AsyncClient("127.0.0.1:7946") as client:
             evaluation = await client.evaluate_pod(pod)
 
-    Methods raise `TopospreadClientError`, of one kind or another: `InvalidRequest` for whatever is
-    given wrongly, before it is sent or by the server.
+    Methods raise subclasses of `TopospreadClientError`: `InvalidRequest` for wrong arguments, from
+    the client before anything is sent, or from the server.
     """
 
     def __init__(
@@ -148,15 +149,15 @@ class AsyncClient:
         """
         if isinstance(connection, str):
             connection = Connection(connection)
-        self._session: Final = Session(cluster)
+        self._session: Final = ClientSession(cluster)
         self._timeout = seconds(timeout, DEFAULT_TIMEOUT)
         self._bulk_timeout = seconds(bulk_timeout, DEFAULT_BULK_TIMEOUT)
-        self._lasts = connection.retry_timeout if connection.retries else 0.0
-        self._token = connection.shown()
+        self._retry_timeout = connection.retry_timeout if connection.retries else 0.0
+        self._token = connection.token_provider()
         self._loop = asyncio.get_running_loop()
         self._channels = connection.open_aio()
         self._closing = asyncio.Event()
-        self._conversations: WeakSet[Conversation] = WeakSet()
+        self._stream_sessions: WeakSet[StreamSession] = WeakSet()
 
     pre_filter = _awaited(decisions.pre_filter)
     filter = _awaited(decisions.filter_nodes)
@@ -195,38 +196,38 @@ class AsyncClient:
     def stream_evaluate_pods(
         self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None
     ) -> AsyncEvaluateStream:
-        """A stream for many evaluations; a context manager. It is opened by the first question.
+        """Stream for many evaluations; a context manager. The first evaluation opens it.
 
         Args:
-            window: questions under way at once in its `evaluate_pods`, at least 1.
-            traceparent: parent of the server's span for the stream, and of those for questions that
-                have none of their own; None takes the current OpenTelemetry span.
+            window: evaluations under way at once in its `evaluate_pods`, at least 1.
+            traceparent: parent of the server's span for the stream, and of those for evaluations
+                that have none of their own; None takes the current OpenTelemetry span.
         """
-        if expect(int, window, "window") < 1:
+        if checked(int, window, "window") < 1:
             raise invalid("window", f"{window} questions at once: at least one is needed")
         metadata = outgoing(traceparent)
         channels, token = self._channels, self._token
 
-        def open_line() -> Line:
-            shown = (*metadata, *token.metadata())
-            questions: asyncio.Queue[StreamEvaluatePodsRequest | None] = asyncio.Queue()
-            stubs = channels.newest()
+        def open_call() -> StreamCall:
+            with_token = (*metadata, *token.metadata())
+            requests: asyncio.Queue[StreamEvaluatePodsRequest | None] = asyncio.Queue()
+            stubs = channels.current()
             call = stubs.of(rpcs.STREAM_EVALUATE_PODS, "stream_stream")(
-                _until_none(questions), metadata=shown
+                _until_none(requests), metadata=with_token
             )
-            return Line(call, questions.put_nowait, stubs)
+            return StreamCall(call, requests.put_nowait, stubs)
 
-        conversation = Conversation(
-            open_line, timeout=self._timeout, lasts=self._lasts, metadata=metadata
+        stream_session = StreamSession(
+            open_call, timeout=self._timeout, retry_timeout=self._retry_timeout, metadata=metadata
         )
-        self._conversations.add(conversation)
+        self._stream_sessions.add(stream_session)
         if self._channels.closed:
-            conversation.close(CLOSED)
-        return AsyncEvaluateStream(self._session, conversation, window, self._loop)
+            stream_session.close(CLOSED)
+        return AsyncEvaluateStream(self._session, stream_session, window, self._loop)
 
     async def close(self) -> None:
-        """End the connection, from whichever loop: calls under way fail with `Closed`."""
-        # A loop that does not run would never get to it.
+        """End the connection, from any event loop: calls under way fail with `Closed`."""
+        # A loop that does not run would never close it.
         if asyncio.get_running_loop() is self._loop or not self._loop.is_running():
             await self._close()
         else:
@@ -239,15 +240,15 @@ class AsyncClient:
         refused = (RuntimeError,) if self._loop.is_closed() else ()
         with suppress(*refused):
             self._closing.set()
-        for conversation in list(self._conversations):
+        for stream_session in list(self._stream_sessions):
             with suppress(*refused):
-                conversation.close(CLOSED)
+                stream_session.close(CLOSED)
         for channel in channels:
             while True:
                 try:
                     await channel.close()
                 except refused:
-                    continue  # with the next call: the one that was to be woken is cancelled
+                    continue  # with the next call: this one is cancelled, though not woken
                 break
 
     async def __aenter__(self) -> Self:
@@ -262,116 +263,118 @@ class AsyncClient:
         await self.close()
 
     async def _run(self, operation: Operation[_T]) -> _T:
-        """Make an operation's calls, one after the other, and return its answer."""
+        """Make the calls of an operation one after the other and return its response."""
         try:
-            ask = next(operation)
+            call = next(operation)
             while True:
                 try:
-                    reply = await self._call(ask)
+                    reply = await self._call(call)
                 except TopospreadClientError as error:
-                    ask = operation.throw(error)
+                    call = operation.throw(error)
                 else:
-                    ask = resume(operation, reply)
+                    call = resume(operation, reply)
         except StopIteration as done:
             return cast("_T", done.value)
 
-    async def _follow(self, subscription: Subscription[_T]) -> AsyncGenerator[_T, None]:
-        """Read a server stream, and open it again after the last message when its server goes."""
-        ask = subscription.ask
-        repeats = Repeats(seconds(ask.timeout, math.inf), min(self._lasts, self._timeout))
+    async def _follow(self, stream: ServerStream[_T]) -> AsyncGenerator[_T, None]:
+        """Read a server stream; when its server goes away, continue it at another one."""
+        call = stream.call
+        retries = RetryTimer(
+            seconds(call.timeout, math.inf), min(self._retry_timeout, self._timeout)
+        )
         while True:
-            call, last, asked_before = None, None, _times_cancelled()
+            rpc, last, cancels_before = None, None, _cancel_count()
             try:
-                stubs = self._channels.newest()
-                stub = stubs.of(ask.rpc, "unary_stream")
-                call = stub(ask.request, timeout=repeats.left(), metadata=self._metadata(ask))
-                while (message := await call.read()) is not grpc.aio.EOF:
-                    last = subscription.read(message)
+                stubs = self._channels.current()
+                stub = stubs.of(call.rpc, "unary_stream")
+                rpc = stub(call.request, timeout=retries.remaining(), metadata=self._metadata(call))
+                while (message := await rpc.read()) is not grpc.aio.EOF:
+                    last = stream.read(message)
                     yield last
-                    asked_before = _times_cancelled()  # it may be read by another task now
-                raise ended()
+                    cancels_before = _cancel_count()  # it may be read by another task now
+                raise stream_ended()
             except (*_FAILURES, asyncio.CancelledError) as failed:
-                begun = last is not None or accepted(failed)
-                error = self._error(failed, asked_before)
+                started = last is not None or had_started(failed)
+                error = self._error(failed, cancels_before)
             finally:
-                if call is not None:
-                    call.cancel()
-            if begun:
-                repeats.begin_anew(self._lasts)
-            further = ask if last is None else subscription.after(last)
-            pause = repeats.pause_after(error)
-            if further is None or pause is None:
+                if rpc is not None:
+                    rpc.cancel()
+            if started:
+                retries.restart(self._retry_timeout)
+            next_call = call if last is None else stream.after(last)
+            pause = retries.next_pause(error)
+            if next_call is None or pause is None:
                 raise error
-            ask = further
+            call = next_call
             await self._pause(pause)
 
-    async def _call(self, ask: Ask) -> Reply[Any]:
-        own = self._bulk_timeout if ask.bulk else self._timeout + ask.beside
-        timeout = seconds(ask.timeout, own)
-        repeats = Repeats(timeout, self._lasts if ask.repeated else 0.0)
-        asked_before = _times_cancelled()
+    async def _call(self, call: RpcCall) -> RpcReply[Any]:
+        default = self._bulk_timeout if call.bulk else self._timeout + call.extra_timeout
+        timeout = seconds(call.timeout, default)
+        retries = RetryTimer(timeout, self._retry_timeout if call.retried else 0.0)
+        cancels_before = _cancel_count()
         while True:
-            stubs = self._channels.newest()
-            stub = stubs.of(ask.rpc, "stream_unary" if ask.bulk else "unary_unary")
+            stubs = self._channels.current()
+            stub = stubs.of(call.rpc, "stream_unary" if call.bulk else "unary_unary")
             try:
-                call = stub(ask.request, timeout=repeats.left(), metadata=self._metadata(ask))
-                message = await call
-                trace = traceparent_in(await call.trailing_metadata())
-                return Reply(message, trace or traceparent_in(await call.initial_metadata()))
+                rpc = stub(call.request, timeout=retries.remaining(), metadata=self._metadata(call))
+                message = await rpc
+                trace = traceparent_in(await rpc.trailing_metadata())
+                return RpcReply(message, trace or traceparent_in(await rpc.initial_metadata()))
             except (*_FAILURES, asyncio.CancelledError) as failed:
-                error = self._error(failed, asked_before)
-            pause = repeats.pause_after(error)
+                error = self._error(failed, cancels_before)
+            pause = retries.next_pause(error)
             if pause is None:
-                raise repeats.told(ask, error)
+                raise retries.final_error(call, error)
             await self._pause(pause)
-            if repeats.may_have_arrived:
-                ask.before_repeat()
+            if retries.may_have_arrived:
+                call.before_retry()
 
     async def _pause(self, pause: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._closing.wait()
 
-    def _error(self, failed: BaseException, asked_before: int) -> TopospreadClientError:
-        """What to raise for what gRPC raised.
+    def _error(self, failed: BaseException, cancels_before: int) -> TopospreadClientError:
+        """Error to raise for an exception of gRPC.
 
         Raises:
-            CancelledError: that was it, and it is meant for the task.
+            CancelledError: the task itself is cancelled.
         """
         closed = self._channels.closed
         if isinstance(failed, asyncio.CancelledError) and (
-            not closed or _times_cancelled() > asked_before
+            not closed or _cancel_count() > cancels_before
         ):
             raise failed
         error: TopospreadClientError
         if isinstance(failed, grpc.aio.AioRpcError):
-            error = error_of(cast("FailedCall", failed))
-            ours = closed and failed.code() is CANCELLED
+            error = error_of(cast("GrpcFailure", failed))
+            by_close = closed and failed.code() is CANCELLED
         else:
             error = invalid("metadata", str(failed))
-            ours = closed
-        if ours:
-            # gRPC raises CancelledError, too, in whoever waits for a call that another has ended.
+            by_close = closed
+        if by_close:
+            # gRPC raises CancelledError, too, in tasks that wait for a call that another ended.
             error = Closed(CLOSED)
         error.__cause__ = failed
         return error
 
-    def _metadata(self, ask: Ask) -> tuple[tuple[str, str], ...]:
-        return (*outgoing(ask.traceparent), *self._token.metadata())
+    def _metadata(self, call: RpcCall) -> tuple[tuple[str, str], ...]:
+        return (*outgoing(call.traceparent), *self._token.metadata())
 
 
 _FAILURES: Final = (grpc.aio.AioRpcError, grpc.aio.UsageError, ValueError)
-"""What gRPC raises: for a failed call, on a closed channel, for odd metadata."""
+"""Exceptions of gRPC: for a failed call, a closed channel, metadata that cannot be sent."""
 
 
-def _times_cancelled() -> int:
-    """How often somebody has asked for the end of the task that runs."""
+def _cancel_count() -> int:
+    """Number of times that the running task was asked to cancel."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 async def _until_none(
-    questions: asyncio.Queue[StreamEvaluatePodsRequest | None],
+    requests: asyncio.Queue[StreamEvaluatePodsRequest | None],
 ) -> AsyncIterator[StreamEvaluatePodsRequest]:
-    while (question := await questions.get()) is not None:
-        yield question
+    while (request := await requests.get()) is not None:
+        yield request

@@ -12,59 +12,64 @@ import grpc
 import grpc.aio
 
 from topospread_client import _decisions as decisions
-from topospread_client._later import at_first_use
-from topospread_client._repeats import to_grpc
+from topospread_client._operations import lazy_method
+from topospread_client._retries import to_grpc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
     from types import TracebackType
 
     from topospread_client._answers import EvaluatePodResponse
-    from topospread_client._conversation import Conversation, Line, Outcome, Question
-    from topospread_client._operations import Operation, Session
+    from topospread_client._operations import ClientSession, Operation
     from topospread_client._requests import PodSource
-    from topospread_client._status import FailedCall
+    from topospread_client._status import GrpcFailure
+    from topospread_client._stream_session import (
+        Outcome,
+        PendingEvaluation,
+        StreamCall,
+        StreamSession,
+    )
 
 _P = ParamSpec("_P")
 
 
-@at_first_use("{}")
-def _answered(
-    operation: Callable[Concatenate[Session, _P], Operation[EvaluatePodResponse]],
+@lazy_method("{}")
+def _evaluating(
+    operation: Callable[Concatenate[ClientSession, _P], Operation[EvaluatePodResponse]],
 ) -> Callable[Concatenate[AsyncEvaluateStream, _P], Awaitable[EvaluatePodResponse]]:
-    """A method that asks and waits for the answer."""
+    """Method that evaluates a pod."""
 
     @wraps(operation)
     async def method(
         self: AsyncEvaluateStream, /, *args: _P.args, **kwargs: _P.kwargs
     ) -> EvaluatePodResponse:
-        return await self._answer(operation(self._session, *args, **kwargs))
+        return await self._evaluate(operation(self._session, *args, **kwargs))
 
     return method
 
 
-@at_first_use("AsyncGenerator[Outcome, None]", about="pods: Iterable[PodSource]")
-def _answered_all(
-    operation: Callable[Concatenate[Session, PodSource, _P], Operation[EvaluatePodResponse]],
+@lazy_method("AsyncGenerator[Outcome, None]", about="pods: Iterable[PodSource]")
+def _evaluating_all(
+    operation: Callable[Concatenate[ClientSession, PodSource, _P], Operation[EvaluatePodResponse]],
 ) -> Callable[
     Concatenate[AsyncEvaluateStream, Iterable[PodSource], _P], AsyncGenerator[Outcome, None]
 ]:
-    """A method that asks about each of many pods."""
+    """Method that evaluates many pods."""
 
     def method(
         self: AsyncEvaluateStream, pods: Iterable[PodSource], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> AsyncGenerator[Outcome, None]:
-        """Ask about many pods, several at a time, and give the outcomes in the pods' order.
+        """Evaluate many pods, several at a time, and yield the outcomes in the pods' order.
 
         Each pod is judged on its own at the newest state at its turn: none sees the others placed.
-        Pods are taken as far ahead as the stream's window; leaving the iteration early forgets
-        those under way. What `evaluate_pod` takes beside a pod is for all of them; `timeout` is how
-        long to wait for one answer after the other.
+        Pods are read as far ahead as the stream's window; leaving the iteration early drops those
+        under way. The other arguments of `evaluate_pod` hold for all pods; `timeout` is the time to
+        wait for each response.
 
         Yields:
-            For each pod its evaluation, or what `evaluate_pod` would have raised.
+            For each pod its evaluation, or the error that `evaluate_pod` would have raised.
         """
-        return self._answers(operation(self._session, pod, *args, **kwargs) for pod in pods)
+        return self._evaluate_all(operation(self._session, pod, *args, **kwargs) for pod in pods)
 
     return method
 
@@ -84,31 +89,31 @@ class AsyncEvaluateStream:
 
     def __init__(
         self,
-        session: Session,
-        conversation: Conversation,
+        session: ClientSession,
+        stream_session: StreamSession,
         window: int,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._session = session
-        self._conversation = conversation
+        self._stream_session = stream_session
         self._window = window
         self._loop = loop
         self._reader: asyncio.Task[None] | None = None
         self._closed = asyncio.Event()
-        conversation.on_close = self._closed.set
+        stream_session.on_close = self._closed.set
 
     def __del__(self) -> None:
         # Its reader would wait for ever. This may be another thread, or after the loop's end.
         if hasattr(self, "_closed") and not self._closed.is_set():
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._conversation.close)
+                self._loop.call_soon_threadsafe(self._stream_session.close)
 
-    evaluate_pod = _answered(decisions.evaluate_pod)
-    evaluate_pods = _answered_all(decisions.evaluate_pod)
+    evaluate_pod = _evaluating(decisions.evaluate_pod)
+    evaluate_pods = _evaluating_all(decisions.evaluate_pod)
 
     async def close(self) -> None:
-        """End the stream; there are no answers to questions under way."""
-        self._conversation.close()
+        """End the stream; evaluations under way fail."""
+        self._stream_session.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,94 +126,96 @@ class AsyncEvaluateStream:
     ) -> None:
         await self.close()
 
-    async def _answer(self, operation: Operation[EvaluatePodResponse]) -> EvaluatePodResponse:
-        """Ask one question and wait for the answer."""
-        told = asyncio.Event()
-        question = self._conversation.ask(operation, told.set)
-        self._see_to_reading()
-        await self._wait(question, told)
-        return question.result()
+    async def _evaluate(self, operation: Operation[EvaluatePodResponse]) -> EvaluatePodResponse:
+        """Run one evaluation and wait for its response."""
+        done = asyncio.Event()
+        evaluation = self._stream_session.start(operation, done.set)
+        self._ensure_reader()
+        await self._wait(evaluation, done)
+        return evaluation.result()
 
-    async def _answers(
+    async def _evaluate_all(
         self, operations: Iterable[Operation[EvaluatePodResponse]]
     ) -> AsyncGenerator[Outcome, None]:
-        """Ask several questions, as many at once as the window is wide."""
-        asked: deque[tuple[Question, asyncio.Event]] = deque()
+        """Run several evaluations, as many at once as the window is wide."""
+        pending: deque[tuple[PendingEvaluation, asyncio.Event]] = deque()
         try:
             for operation in operations:
-                told = asyncio.Event()
-                asked.append((self._conversation.try_to_ask(operation, told.set), told))
-                self._see_to_reading()
-                if len(asked) == self._window:
-                    yield await self._outcome(asked)
-            while asked:
-                yield await self._outcome(asked)
+                done = asyncio.Event()
+                pending.append((self._stream_session.try_start(operation, done.set), done))
+                self._ensure_reader()
+                if len(pending) == self._window:
+                    yield await self._outcome(pending)
+            while pending:
+                yield await self._outcome(pending)
         finally:
-            self._conversation.forget(question for question, _ in asked)
+            self._stream_session.discard(evaluation for evaluation, _ in pending)
 
-    async def _outcome(self, asked: deque[tuple[Question, asyncio.Event]]) -> Outcome:
-        await self._wait(*asked[0])
-        outcome = asked.popleft()[0].outcome
-        assert outcome is not None, "that is what was waited for"
+    async def _outcome(self, pending: deque[tuple[PendingEvaluation, asyncio.Event]]) -> Outcome:
+        await self._wait(*pending[0])
+        outcome = pending.popleft()[0].outcome
+        assert outcome is not None, "the evaluation is done"
         return outcome
 
-    async def _wait(self, question: Question, told: asyncio.Event) -> None:
-        if question.outcome is not None:
+    async def _wait(self, evaluation: PendingEvaluation, done: asyncio.Event) -> None:
+        if evaluation.outcome is not None:
             return
         try:
-            async with asyncio.timeout(to_grpc(question.timeout)):
-                await told.wait()
+            async with asyncio.timeout(to_grpc(evaluation.timeout)):
+                await done.wait()
         except TimeoutError:
-            self._conversation.time_out(question)
+            self._stream_session.time_out(evaluation)
         except BaseException:
-            self._conversation.forget((question,))
+            self._stream_session.discard((evaluation,))
             raise
 
-    def _see_to_reading(self) -> None:
-        """Have a task read, if none does."""
+    def _ensure_reader(self) -> None:
+        """Start a task that reads, unless one does."""
         started = self._reader is not None and not self._reader.done()
-        if self._conversation.wants_reader() and not started:
-            self._reader = reader = self._loop.create_task(_read(self._conversation, self._closed))
+        if self._stream_session.needs_reader() and not started:
+            self._reader = reader = self._loop.create_task(
+                _read(self._stream_session, self._closed)
+            )
             _READERS.add(reader)
             reader.add_done_callback(_READERS.discard)
 
 
 _READERS: Final[set[asyncio.Task[None]]] = set()
-"""The loop itself keeps none."""
+"""Readers that run: the event loop itself holds no reference to its tasks."""
 
 
-async def _read(conversation: Conversation, closed: asyncio.Event) -> None:
-    """Take in what the server says until there is nothing to wait for."""
-    if not conversation.begin_to_read():
+async def _read(stream_session: StreamSession, closed: asyncio.Event) -> None:
+    """Read responses until nothing is pending."""
+    if not stream_session.claim_reader():
         return
     try:
-        while (line := conversation.next_line()) is not None:
-            if isinstance(line, float):
+        while (call := stream_session.next_call()) is not None:
+            if isinstance(call, float):
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(line):
+                    async with asyncio.timeout(call):
                         await closed.wait()
             else:
-                await _read_line(conversation, line)
+                await _read_call(stream_session, call)
     except asyncio.CancelledError:
-        conversation.close("the event loop ends")
+        stream_session.close("the event loop ends")
         raise
     except BaseException as error:
-        # Nobody would read any more, and questions would wait for nothing.
-        conversation.close(f"the stream cannot be read any more: {error!r}: open another one")
+        # Without a reader, evaluations would wait in vain.
+        stream_session.close(f"the stream cannot be read any more: {error!r}: open another one")
         raise
 
 
-async def _read_line(conversation: Conversation, line: Line) -> None:
+async def _read_call(stream_session: StreamSession, call: StreamCall) -> None:
     try:
-        while (message := await line.call.read()) is not grpc.aio.EOF:
-            conversation.answered(line, message)
+        while (message := await call.rpc.read()) is not grpc.aio.EOF:
+            stream_session.on_response(call, message)
     except grpc.aio.AioRpcError as failed:
-        conversation.ended(line, cast("FailedCall", failed))
+        stream_session.on_end(call, cast("GrpcFailure", failed))
     except asyncio.CancelledError:
-        # gRPC raises it, too, when the call has been given up.
+        # gRPC raises it, too, when the call was cancelled.
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        conversation.broke(line)
+        stream_session.on_cancel(call)
     else:
-        conversation.ended(line, None)
+        stream_session.on_end(call, None)

@@ -1,40 +1,49 @@
-"""What the server answers, as frozen values.
+"""Responses of decisions and of reads, as frozen values; those of other calls are beside them.
 
-A class is named after the message that it is read from, and has its fields. What a message leaves
-out is None, or empty; times are datetimes in UTC, durations are seconds, and long columns stay
-arrays. Only objects are messages still.
+A class has the name and the fields of the message that it is read from. Absent fields are None, or
+empty; times are datetimes in UTC, durations are seconds, and long columns are arrays. Kubernetes
+objects stay messages.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from topospread_client._enums import VerdictCode
 from topospread_client._tracing import trace_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from topospread_client._arrays import IntArray
-    from topospread_client._enums import Kind, ObjectOutcome, WatchEventType
+    from topospread_client._enums import WatchEventType
     from topospread_client._errors import TopospreadClientError
-    from topospread_client._references import ObjectReference, PodReference, ResourceVersion
+    from topospread_client._references import ObjectReference, ResourceVersion
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
     from topospread_proto.v1 import cluster_state_service_pb2
 
 
+class IntArray(Protocol):
+    """Common methods of NumPy's and the standard library's arrays of integers."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> int: ...
+    def __iter__(self) -> Iterator[int]: ...
+    def tolist(self) -> list[int]:
+        """Elements as Python's own integers."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseMeta:
-    """What every answer says of the state behind it.
+    """State that a response was made from.
 
     Attributes:
         revision: opaque; of the state, or the one that contains the write; empty where no state
             was read.
         store_unreachable_for: seconds for which the store has not answered; None while it does.
-        observed: how far the feed of that state had read the API server.
+        observed: how far the sync of that state had read the API server.
     """
 
     revision: str = ""
@@ -44,10 +53,10 @@ class ResponseMeta:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What every answer has.
+    """Base of all responses.
 
     Attributes:
-        meta: of the state behind it.
+        meta: the state that it was made from.
         traceparent: W3C trace context of the call; None when the server did not send one.
     """
 
@@ -56,37 +65,37 @@ class Answer:
 
     @property
     def revision(self) -> str:
-        """That of `meta`."""
+        """Revision of `meta`."""
         return self.meta.revision
 
     @property
     def trace_id(self) -> str | None:
-        """The identity under which the call's trace is looked up."""
+        """Trace id of the call."""
         return trace_id(self.traceparent)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one extension point, or about one node, with upstream's exact reasons."""
+    """Status of one extension point, or of one node, with upstream's exact reasons."""
 
     code: VerdictCode
     reasons: tuple[str, ...] = ()
 
     @property
     def success(self) -> bool:
-        """Whether the node, or the pod, passes."""
+        """Whether the code is SUCCESS."""
         return self.code is VerdictCode.SUCCESS
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """A constraint as it is understood.
+    """A topology spread constraint with its defaults filled in.
 
     Attributes:
-        id: the same wherever, and for whichever pod, all other fields are the same.
+        id: equal for constraints whose other fields are equal, also of other pods.
         label_selector: a message; None counts no pods.
-        selector_text: the same as kubectl writes selectors.
-        min_domains: 1 when it has none.
+        selector_text: the selector as kubectl writes it.
+        min_domains: 1 where it is absent.
     """
 
     id: str
@@ -103,7 +112,7 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class DomainCount:
-    """Matching pods in one domain; the value "" is a real domain."""
+    """Number of matching pods in one domain; the value "" is a domain, too."""
 
     value: str
     pod_count: int
@@ -111,7 +120,7 @@ class DomainCount:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintState:
-    """What PreFilter knows of one hard constraint.
+    """Counts of PreFilter for one hard constraint.
 
     Attributes:
         self_match: whether the pod adds itself to the count.
@@ -129,7 +138,7 @@ class ConstraintState:
 
 @dataclass(frozen=True, kw_only=True)
 class PreFilterResponse(Answer):
-    """Success, Skip (no hard constraints) or Error, with the counts behind it.
+    """Verdict of PreFilter (Skip without hard constraints), with the counts of its constraints.
 
     Attributes:
         cycle: lets filter and score answer from the same frozen counts.
@@ -145,7 +154,7 @@ class PreFilterResponse(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class FilterResponse(Answer):
-    """One verdict for each node: ``node_names[i]`` has ``verdict_table[verdicts[i]]``.
+    """Verdicts of Filter by node: ``node_names[i]`` has ``verdict_table[verdicts[i]]``.
 
     Attributes:
         verdict: PreFilter's; Skip means that every node passes.
@@ -166,26 +175,26 @@ class FilterResponse(Answer):
         return len(self.verdicts)
 
     def by_node(self) -> dict[str, Verdict]:
-        """Each node's verdict."""
+        """Verdict of each node."""
         table = self.verdict_table
         pairs = zip(self.node_names, self.verdicts.tolist(), strict=True)
         return {name: table[at] for name, at in pairs}
 
     def feasible(self) -> list[str]:
-        """The nodes that pass, in the order of `node_names`."""
+        """Names of the nodes that pass, in the order of `node_names`."""
         passing = {at for at, verdict in enumerate(self.verdict_table) if verdict.success}
         pairs = zip(self.node_names, self.verdicts.tolist(), strict=True)
         return [name for name, at in pairs if at in passing]
 
     def counts(self) -> dict[Verdict, int]:
-        """Nodes for each distinct verdict."""
+        """Number of nodes for each distinct verdict."""
         counted = Counter(self.verdicts.tolist())
         return {self.verdict_table[at]: nodes for at, nodes in counted.most_common()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreResponse(Answer):
-    """Scores of nodes that passed: ``node_names[i]`` has ``raw[i]`` and ``normalized[i]``.
+    """Scores of feasible nodes: ``node_names[i]`` has ``raw[i]`` and ``normalized[i]``.
 
     Attributes:
         verdict: PreScore's; Skip (no soft constraints) and Error come without scores.
@@ -205,17 +214,17 @@ class ScoreResponse(Answer):
         return len(self.raw)
 
     def raw_by_node(self) -> dict[str, int]:
-        """Each node's raw score."""
+        """Raw score of each node."""
         return dict(zip(self.node_names, self.raw.tolist(), strict=True))
 
     def normalized_by_node(self) -> dict[str, int]:
-        """Each node's score from 0 to 100."""
+        """Normalized score of each node, from 0 to 100."""
         return dict(zip(self.node_names, self.normalized.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictCount:
-    """How many nodes got one verdict."""
+    """Number of nodes with one verdict."""
 
     verdict: Verdict
     node_count: int
@@ -223,7 +232,7 @@ class VerdictCount:
 
 @dataclass(frozen=True, slots=True)
 class NodeScore:
-    """A node that passed, with its scores."""
+    """Scores of one feasible node."""
 
     node: str
     raw: int
@@ -232,7 +241,7 @@ class NodeScore:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatePodResponse(Answer):
-    """The whole judgement of a pod.
+    """Result of PreFilter, Filter and Score for a pod.
 
     Attributes:
         node_count: nodes that were judged.
@@ -256,71 +265,27 @@ class EvaluatePodResponse(Answer):
 
     @property
     def best(self) -> str | None:
-        """The best node; None when none fits."""
+        """Name of the best node; None when none fits."""
         return self.top_nodes[0].node if self.top_nodes else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchEvaluatePodsResponse(Answer):
-    """One result for each pod, in order, all at one revision."""
+    """Results of several pods, in order, all at one revision."""
 
     results: tuple[EvaluatePodResponse | TopospreadClientError, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectResult:
-    """One object's outcome; ``warnings`` say what was odd about it."""
-
-    kind: Kind
-    namespace: str
-    name: str
-    outcome: ObjectOutcome
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _WriteResponse(Answer):
-    """What became of each object of a write, in order; the revision contains them all."""
-
-    results: tuple[ObjectResult, ...]
-
-    def counts(self) -> dict[ObjectOutcome, int]:
-        """Objects for each outcome."""
-        return dict(Counter(result.outcome for result in self.results))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApplyObjectsResponse(_WriteResponse):
-    """What became of each object, in order; the revision contains them all."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeleteObjectsResponse(_WriteResponse):
-    """What became of each object, in order; the revision is without them all."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplaceObjectsResponse(Answer):
-    """How the stored content of one kind changed."""
-
-    created_count: int
-    updated_count: int
-    unchanged_count: int
-    ignored_stale_count: int
-    deleted_count: int
-    warnings: tuple[str, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class GetObjectResponse(Answer):
-    """An object as it is stored: trimmed to the fields that matter."""
+    """An object as it is stored: trimmed to the fields that spreading uses."""
 
     object: cluster_state_service_pb2.ClusterObject
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListObjectsResponse(Answer):
-    """Some objects of one kind; ``next_page_token`` is empty on the last page."""
+    """Page of objects of one kind; ``next_page_token`` is empty on the last one."""
 
     objects: tuple[cluster_state_service_pb2.ClusterObject, ...]
     next_page_token: str
@@ -328,7 +293,7 @@ class ListObjectsResponse(Answer):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One change, or a bookmark.
+    """Change of an object, or a bookmark.
 
     Attributes:
         ref: of the object; None for a bookmark.
@@ -342,14 +307,14 @@ class WatchEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchObjectsResponse(Answer):
-    """The changes up to one revision, in order; a watch may go on from it."""
+    """Changes up to one revision, in order; a watch can continue from it."""
 
     events: tuple[WatchEvent, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GetNodeTableResponse(Answer):
-    """The node names that answers are aligned with, sorted as bytes."""
+    """Node names with which verdicts and scores are aligned, sorted as bytes."""
 
     node_table_id: str
     node_names: tuple[str, ...]
@@ -357,7 +322,7 @@ class GetNodeTableResponse(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """How the server follows one cluster.
+    """State of one cluster in the server.
 
     Attributes:
         loaded: whether it is in the index of the process that answered.
@@ -368,7 +333,7 @@ class Cluster:
         label_set_count: different label sets of counted pods, over all namespaces.
         identity_changed: the store is another one than before; writes are refused.
         store_identity: of the store as it is now, for accept_store.
-        observed: how far the feed had read the API server.
+        observed: how far the sync had read the API server.
     """
 
     name: str
@@ -390,14 +355,14 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class GetClusterResponse(Answer):
-    """How the server follows one cluster."""
+    """State of one cluster in the server."""
 
     cluster: Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListClustersResponse(Answer):
-    """Some clusters, by name; ``next_page_token`` is empty on the last page."""
+    """Page of clusters, by name; ``next_page_token`` is empty on the last one."""
 
     clusters: tuple[Cluster, ...]
     next_page_token: str
@@ -405,144 +370,19 @@ class ListClustersResponse(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteClusterResponse(Answer):
-    """How many objects went."""
+    """Number of objects that were deleted with a cluster."""
 
     object_count: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptStoreResponse(Answer):
-    """The revision from which the store is followed again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlacePodResponse(Answer):
-    """Where a pod's place is.
-
-    Attributes:
-        node: None when no node fits.
-        verdict: Success, or why not.
-        message: kube-scheduler's words for why no node fits.
-        already_bound: the pod runs on that node; nothing is held for it.
-        expire_time: until when the place is held; None when none is.
-        not_modelled: what of the pod was not looked at.
-        conflict_count: how often others' changes made a judgement void before this one held.
-        reservation_id: of what is held, for release_reservation; a renewal has another one. Empty
-            when nothing is held.
-    """
-
-    node: str | None
-    verdict: Verdict
-    message: str
-    already_bound: bool
-    expire_time: datetime | None
-    not_modelled: tuple[str, ...]
-    conflict_count: int
-    reservation_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReserveNodeResponse(Answer):
-    """Whether a node is held for a pod; the fields are PlacePodResponse's.
-
-    Attributes:
-        node: that is held, or that the pod runs on already, which may be another; None when it was
-            refused.
-    """
-
-    node: str | None
-    verdict: Verdict
-    already_bound: bool
-    expire_time: datetime | None
-    conflict_count: int
-    reservation_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseReservationResponse(Answer):
-    """Whether this call ended what was held.
-
-    False, too, when a try of it did whose answer was lost. Either way it is not held any more.
-    """
-
-    released: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A node held for a pod; `labels` are the pod's, by which it is counted."""
-
-    pod: PodReference
-    node: str
-    labels: Mapping[str, str]
-    expire_time: datetime | None
-    reservation_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class GetReservationResponse(Answer):
-    """What is held for a pod."""
-
-    reservation: Reservation
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListReservationsResponse(Answer):
-    """Some reservations; ``next_page_token`` is empty on the last page."""
-
-    reservations: tuple[Reservation, ...]
-    next_page_token: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Who may feed a cluster, and until when.
-
-    Attributes:
-        fencing_token: grows with each new holder; the writes of its holder name it. None where it
-            is another's.
-        lease_duration: seconds, as they were asked for.
-        expire_time: by the store's clock.
-        remaining: seconds until then.
-    """
-
-    holder_identity: str
-    fencing_token: int | None
-    lease_duration: float
-    expire_time: datetime | None
-    remaining: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class AcquireLeaseResponse(Answer):
-    """The lease as it is now; with `acquired`, the caller has it."""
-
-    acquired: bool
-    lease: Lease
-
-
-@dataclass(frozen=True, kw_only=True)
-class RenewLeaseResponse(Answer):
-    """The lease as it is now."""
-
-    lease: Lease
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseLeaseResponse(Answer):
-    """The lease is given back, or was another's by then."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GetLeaseResponse(Answer):
-    """Who has the lease."""
-
-    lease: Lease
+    """Revision from which the store is followed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """How much a server takes in one request."""
+    """Limits of a server for one request."""
 
     max_batch_objects: int
     max_batch_pods: int
@@ -560,13 +400,13 @@ class ServerLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class GetServerInfoResponse(Answer):
-    """What the server is.
+    """Version, features, limits and configuration of a server.
 
     Attributes:
         version: its release.
         api_versions: API packages that it serves.
-        features: what it does beside, by name.
-        start_time: None when the server did not say.
+        features: optional features, by name.
+        start_time: None where the server does not send it.
         store: the store's address without secrets; empty for callers who may not read all clusters.
         config_generation: grows by one each time the configuration is read anew.
         config_error: why the newest configuration was refused; empty when it is in force.

@@ -1,4 +1,4 @@
-"""The client for callers that wait for their answers. Threads may share one."""
+"""The blocking client. Threads may share one."""
 
 from __future__ import annotations
 
@@ -16,60 +16,61 @@ from topospread_client import _placement as placement
 from topospread_client import _rpcs as rpcs
 from topospread_client import _state as state
 from topospread_client import _writing as writing
-from topospread_client._channels import CLOSED
+from topospread_client._arguments import checked
 from topospread_client._connection import (
+    CLOSED,
     DEFAULT_BULK_TIMEOUT,
     DEFAULT_TIMEOUT,
     Connection,
 )
-from topospread_client._conversation import DEFAULT_WINDOW, Conversation, Line
 from topospread_client._errors import (
     Closed,
     TopospreadClientError,
     invalid,
 )
-from topospread_client._given import expect
-from topospread_client._later import Operations, at_first_use
 from topospread_client._operations import (
-    Ask,
-    Listing,
+    ClientSession,
+    LazyModule,
     Operation,
-    Reply,
-    Session,
-    Subscription,
+    PagedList,
+    RpcCall,
+    RpcReply,
+    ServerStream,
+    lazy_method,
     resume,
 )
-from topospread_client._repeats import Repeats, seconds
-from topospread_client._status import CANCELLED, FailedCall, accepted, ended, error_of
+from topospread_client._retries import RetryTimer, seconds
+from topospread_client._status import CANCELLED, GrpcFailure, error_of, had_started, stream_ended
 from topospread_client._stream import EvaluateStream
+from topospread_client._stream_session import DEFAULT_WINDOW, StreamCall, StreamSession
 from topospread_client._tracing import outgoing, traceparent_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from types import TracebackType
 
-    from topospread_client import _explaining as explaining
+    from topospread_client import _explain as explaining
     from topospread_client import _leases as leases
     from topospread_client import _ranking as ranking
     from topospread_client import _rebalancing as rebalancing
-    from topospread_client import _simulating as simulating
+    from topospread_client import _simulate as simulating
     from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsRequest
 else:
-    explaining = Operations("topospread_client._explaining")
-    leases = Operations("topospread_client._leases")
-    ranking = Operations("topospread_client._ranking")
-    rebalancing = Operations("topospread_client._rebalancing")
-    simulating = Operations("topospread_client._simulating")
+    explaining = LazyModule("topospread_client._explain")
+    leases = LazyModule("topospread_client._leases")
+    ranking = LazyModule("topospread_client._ranking")
+    rebalancing = LazyModule("topospread_client._rebalancing")
+    simulating = LazyModule("topospread_client._simulate")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-@at_first_use("{}")
+@lazy_method("{}")
 def _blocking(
-    operation: Callable[Concatenate[Session, _P], Operation[_T]],
+    operation: Callable[Concatenate[ClientSession, _P], Operation[_T]],
 ) -> Callable[Concatenate[Client, _P], _T]:
-    """A method that runs the operation to its end."""
+    """Method that runs an operation."""
 
     @wraps(operation)
     def method(self: Client, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -78,33 +79,33 @@ def _blocking(
     return method
 
 
-@at_first_use("Iterator[{}]")
+@lazy_method("Iterator[{}]")
 def _paged(
-    listing: Callable[Concatenate[Session, _P], Listing[_T]],
+    paged_list: Callable[Concatenate[ClientSession, _P], PagedList[_T]],
 ) -> Callable[Concatenate[Client, _P], Iterator[_T]]:
-    """A method that iterates over what is in all pages."""
+    """Method that iterates over the items of all pages."""
 
-    @wraps(listing)
+    @wraps(paged_list)
     def method(self: Client, /, *args: _P.args, **kwargs: _P.kwargs) -> Iterator[_T]:
-        listed = listing(self._session, *args, **kwargs)
+        pages = paged_list(self._session, *args, **kwargs)
         token: str | None = None
         while token != "":
-            page = self._run(listed.fetch(token))
-            yield from listed.items(page)
+            page = self._run(pages.fetch(token))
+            yield from pages.items(page)
             token = page.next_page_token
 
     return method
 
 
-@at_first_use("Generator[{}, None, None]")
+@lazy_method("Generator[{}, None, None]")
 def _streaming(
-    subscription: Callable[Concatenate[Session, _P], Subscription[_T]],
+    server_stream: Callable[Concatenate[ClientSession, _P], ServerStream[_T]],
 ) -> Callable[Concatenate[Client, _P], Generator[_T, None, None]]:
-    """A method that iterates over what the server sends; leaving the iteration ends the call."""
+    """Method that iterates over a server stream; leaving the iteration ends the call."""
 
-    @wraps(subscription)
+    @wraps(server_stream)
     def method(self: Client, /, *args: _P.args, **kwargs: _P.kwargs) -> Generator[_T, None, None]:
-        return self._follow(subscription(self._session, *args, **kwargs))
+        return self._follow(server_stream(self._session, *args, **kwargs))
 
     return method
 
@@ -117,8 +118,8 @@ class Client:
         with Client("127.0.0.1:7946") as client:
             evaluation = client.evaluate_pod(pod)
 
-    Methods raise `TopospreadClientError`, of one kind or another: `InvalidRequest` for whatever is
-    given wrongly, before it is sent or by the server.
+    Methods raise subclasses of `TopospreadClientError`: `InvalidRequest` for wrong arguments, from
+    the client before anything is sent, or from the server.
     """
 
     def __init__(
@@ -142,16 +143,16 @@ class Client:
         """
         if isinstance(connection, str):
             connection = Connection(connection)
-        self._session: Final = Session(cluster)
+        self._session: Final = ClientSession(cluster)
         self._timeout = seconds(timeout, DEFAULT_TIMEOUT)
         self._bulk_timeout = seconds(bulk_timeout, DEFAULT_BULK_TIMEOUT)
-        self._lasts = connection.retry_timeout if connection.retries else 0.0
-        self._token = connection.shown()
+        self._retry_timeout = connection.retry_timeout if connection.retries else 0.0
+        self._token = connection.token_provider()
         self._channels = connection.open()
         self._closing = threading.Event()
-        self._conversations: WeakSet[Conversation] = WeakSet()
+        self._stream_sessions: WeakSet[StreamSession] = WeakSet()
         # Reentrant: a signal's handler may close in the thread that opens a stream.
-        self._conversations_lock = threading.RLock()
+        self._stream_sessions_lock = threading.RLock()
 
     pre_filter = _blocking(decisions.pre_filter)
     filter = _blocking(decisions.filter_nodes)
@@ -190,44 +191,44 @@ class Client:
     def stream_evaluate_pods(
         self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None
     ) -> EvaluateStream:
-        """A stream for many evaluations; a context manager. It is opened by the first question.
+        """Stream for many evaluations; a context manager. The first evaluation opens it.
 
         Args:
-            window: questions under way at once in its `evaluate_pods`, at least 1.
-            traceparent: parent of the server's span for the stream, and of those for questions that
-                have none of their own; None takes the current OpenTelemetry span.
+            window: evaluations under way at once in its `evaluate_pods`, at least 1.
+            traceparent: parent of the server's span for the stream, and of those for evaluations
+                that have none of their own; None takes the current OpenTelemetry span.
         """
-        if expect(int, window, "window") < 1:
+        if checked(int, window, "window") < 1:
             raise invalid("window", f"{window} questions at once: at least one is needed")
         metadata = outgoing(traceparent)
         channels, token = self._channels, self._token
 
-        def open_line() -> Line:
-            shown = (*metadata, *token.metadata())
-            questions: SimpleQueue[StreamEvaluatePodsRequest | None] = SimpleQueue()
-            stubs = channels.newest()
+        def open_call() -> StreamCall:
+            with_token = (*metadata, *token.metadata())
+            requests: SimpleQueue[StreamEvaluatePodsRequest | None] = SimpleQueue()
+            stubs = channels.current()
             call = stubs.of(rpcs.STREAM_EVALUATE_PODS, "stream_stream")(
-                iter(questions.get, None), metadata=shown
+                iter(requests.get, None), metadata=with_token
             )
-            return Line(call, questions.put, stubs)
+            return StreamCall(call, requests.put, stubs)
 
-        conversation = Conversation(
-            open_line, timeout=self._timeout, lasts=self._lasts, metadata=metadata
+        stream_session = StreamSession(
+            open_call, timeout=self._timeout, retry_timeout=self._retry_timeout, metadata=metadata
         )
-        with self._conversations_lock:
-            self._conversations.add(conversation)
+        with self._stream_sessions_lock:
+            self._stream_sessions.add(stream_session)
         if self._channels.closed:
-            conversation.close(CLOSED)
-        return EvaluateStream(self._session, conversation, window)
+            stream_session.close(CLOSED)
+        return EvaluateStream(self._session, stream_session, window)
 
     def close(self) -> None:
-        """End the connection, from whichever thread: calls under way fail with `Closed`."""
+        """End the connection, from any thread: calls under way fail with `Closed`."""
         channels = self._channels.close()
         self._closing.set()
-        with self._conversations_lock:
-            conversations = list(self._conversations)
-        for conversation in conversations:
-            conversation.close(CLOSED)
+        with self._stream_sessions_lock:
+            stream_sessions = list(self._stream_sessions)
+        for stream_session in stream_sessions:
+            stream_session.close(CLOSED)
         for channel in channels:
             channel.close()
 
@@ -243,82 +244,84 @@ class Client:
         self.close()
 
     def _run(self, operation: Operation[_T]) -> _T:
-        """Make an operation's calls, one after the other, and return its answer."""
+        """Make the calls of an operation one after the other and return its response."""
         try:
-            ask = next(operation)
+            call = next(operation)
             while True:
                 try:
-                    reply = self._call(ask)
+                    reply = self._call(call)
                 except TopospreadClientError as error:
-                    ask = operation.throw(error)
+                    call = operation.throw(error)
                 else:
-                    ask = resume(operation, reply)
+                    call = resume(operation, reply)
         except StopIteration as done:
             return cast("_T", done.value)
 
-    def _follow(self, subscription: Subscription[_T]) -> Generator[_T, None, None]:
-        """Read a server stream, and open it again after the last message when its server goes."""
-        ask = subscription.ask
-        repeats = Repeats(seconds(ask.timeout, math.inf), min(self._lasts, self._timeout))
+    def _follow(self, stream: ServerStream[_T]) -> Generator[_T, None, None]:
+        """Read a server stream; when its server goes away, continue it at another one."""
+        call = stream.call
+        retries = RetryTimer(
+            seconds(call.timeout, math.inf), min(self._retry_timeout, self._timeout)
+        )
         while True:
-            call, last = None, None
+            rpc, last = None, None
             try:
-                stubs = self._channels.newest()
-                stub = stubs.of(ask.rpc, "unary_stream")
-                call = stub(ask.request, timeout=repeats.left(), metadata=self._metadata(ask))
-                for message in call:
-                    last = subscription.read(message)
+                stubs = self._channels.current()
+                stub = stubs.of(call.rpc, "unary_stream")
+                rpc = stub(call.request, timeout=retries.remaining(), metadata=self._metadata(call))
+                for message in rpc:
+                    last = stream.read(message)
                     yield last
-                raise ended()
+                raise stream_ended()
             except (grpc.RpcError, ValueError) as failed:
-                begun = last is not None or accepted(failed)
+                started = last is not None or had_started(failed)
                 error = self._error(failed)
             finally:
-                if call is not None:
-                    call.cancel()
-            if begun:
-                repeats.begin_anew(self._lasts)
-            further = ask if last is None else subscription.after(last)
-            pause = repeats.pause_after(error)
-            if further is None or pause is None:
+                if rpc is not None:
+                    rpc.cancel()
+            if started:
+                retries.restart(self._retry_timeout)
+            next_call = call if last is None else stream.after(last)
+            pause = retries.next_pause(error)
+            if next_call is None or pause is None:
                 raise error
-            ask = further
+            call = next_call
             self._closing.wait(pause)
 
-    def _call(self, ask: Ask) -> Reply[Any]:
-        own = self._bulk_timeout if ask.bulk else self._timeout + ask.beside
-        timeout = seconds(ask.timeout, own)
-        repeats = Repeats(timeout, self._lasts if ask.repeated else 0.0)
+    def _call(self, call: RpcCall) -> RpcReply[Any]:
+        default = self._bulk_timeout if call.bulk else self._timeout + call.extra_timeout
+        timeout = seconds(call.timeout, default)
+        retries = RetryTimer(timeout, self._retry_timeout if call.retried else 0.0)
         while True:
-            stubs = self._channels.newest()
-            stub: Any = stubs.of(ask.rpc, "stream_unary" if ask.bulk else "unary_unary")
+            stubs = self._channels.current()
+            stub: Any = stubs.of(call.rpc, "stream_unary" if call.bulk else "unary_unary")
             try:
-                message, call = stub.with_call(
-                    ask.request, timeout=repeats.left(), metadata=self._metadata(ask)
+                message, rpc = stub.with_call(
+                    call.request, timeout=retries.remaining(), metadata=self._metadata(call)
                 )
             except (grpc.RpcError, ValueError) as failed:
                 error = self._error(failed)
             else:
-                trace = traceparent_in(call.trailing_metadata())
-                return Reply(message, trace or traceparent_in(call.initial_metadata()))
-            pause = repeats.pause_after(error)
+                trace = traceparent_in(rpc.trailing_metadata())
+                return RpcReply(message, trace or traceparent_in(rpc.initial_metadata()))
+            pause = retries.next_pause(error)
             if pause is None:
-                raise repeats.told(ask, error)
+                raise retries.final_error(call, error)
             self._closing.wait(pause)
-            if repeats.may_have_arrived:
-                ask.before_repeat()
+            if retries.may_have_arrived:
+                call.before_retry()
 
     def _error(self, failed: grpc.RpcError | ValueError) -> TopospreadClientError:
-        """What to raise for what gRPC raised: ValueError for a closed channel, or odd metadata."""
+        """Error for an exception of gRPC: ValueError is a closed channel, or wrong metadata."""
         error: TopospreadClientError
         if isinstance(failed, ValueError):
             error = Closed(CLOSED) if self._channels.closed else invalid("metadata", str(failed))
-        elif self._channels.closed and cast("FailedCall", failed).code() is CANCELLED:
+        elif self._channels.closed and cast("GrpcFailure", failed).code() is CANCELLED:
             error = Closed(CLOSED)
         else:
-            error = error_of(cast("FailedCall", failed))
+            error = error_of(cast("GrpcFailure", failed))
         error.__cause__ = failed
         return error
 
-    def _metadata(self, ask: Ask) -> tuple[tuple[str, str], ...]:
-        return (*outgoing(ask.traceparent), *self._token.metadata())
+    def _metadata(self, call: RpcCall) -> tuple[tuple[str, str], ...]:
+        return (*outgoing(call.traceparent), *self._token.metadata())

@@ -1,37 +1,44 @@
-"""How a server is reached: address, TLS, time-outs, and how a connection is looked after."""
+"""Connections to a server: address, TLS, time-outs, keepalive, and channels."""
 
 from __future__ import annotations
 
 import ipaddress
+import threading
+import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from weakref import WeakSet
 
 import grpc
 import grpc.aio
 
-from topospread_client._channels import Channels
-from topospread_client._errors import BadConnection
-from topospread_client._tls import FilePath, Tls
-from topospread_client._token import Token
+from topospread_client._credentials import FilePath, Tls, TlsFiles, TokenProvider
+from topospread_client._errors import BadConnection, Closed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from topospread_client._rpcs import Rpc
+
 
 __all__ = ["DEFAULT_BULK_TIMEOUT", "DEFAULT_TIMEOUT", "Connection", "Tls", "is_local"]
 
 DEFAULT_TIMEOUT: Final = 10.0
-"""Seconds for one call: far above any answer's time, short enough for a person to wait for."""
+"""Seconds for one call: far longer than any takes, short enough for a person to wait for."""
 
 DEFAULT_BULK_TIMEOUT: Final = 600.0
-"""Seconds for a ReplaceObjects: a large cluster is written in many pieces."""
+"""Seconds for a ReplaceObjects: a large cluster is written in many batches."""
 
-_LONGEST: Final = 86400
-"""Seconds of an option for connecting."""
+_MAX_SECONDS: Final = 86400
+"""Longest time in seconds of an option for connecting."""
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
-"""Largest answer taken: a page of objects or the names of tens of thousands of nodes."""
+"""Size of the largest response: a page of objects, or the names of all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where and how to connect.
+    """Address of a server, and options for connecting to it.
 
     Attributes:
         address: ``HOST:PORT`` or any gRPC target (``dns:///…``, ``ipv4:HOST:PORT,HOST:PORT``,
@@ -42,16 +49,16 @@ class Connection:
             nothing, PlacePod, ReserveNode and those of one's own lease, an ApplyObjects whose
             objects all have a resourceVersion, and a ReleaseReservation that names the
             reservation.
-        token: shown with each call, where the server asks who calls.
+        token: sent with each call, where the server authenticates its callers.
         token_file: a file with the token instead; read again when it changes.
         retry_timeout: seconds after which a call is not repeated any more, though its own time-out
             would allow it.
         connect_timeout: seconds until a try to connect has failed.
         max_reconnect_backoff: seconds at most, give or take a fifth, between tries to connect.
-        keepalive: seconds without a word from the server after which it is asked for one, whether
-            or not calls are under way; servers take it for abuse below 5.
-        keepalive_timeout: seconds for its answer; then the connection is given up, calls under way
-            end with Unavailable, and the next ones connect anew.
+        keepalive: seconds without data from the server after which it is sent a ping, whether or
+            not calls are under way; servers take it for abuse below 5.
+        keepalive_timeout: seconds for the reply; then the connection is closed, calls under way end
+            with Unavailable, and the next ones connect anew.
     """
 
     address: str
@@ -66,39 +73,39 @@ class Connection:
     keepalive: float = 10.0
     keepalive_timeout: float = 5.0
 
-    def shown(self) -> Token:
-        """What tells the server who calls.
+    def token_provider(self) -> TokenProvider:
+        """Provider of the token for each call.
 
         Raises:
-            BadConnection: there is no token where one should be.
+            BadConnection: the token or its file cannot be used.
         """
-        return Token(self.token, self.token_file)
+        return TokenProvider(self.token, self.token_file)
 
     def open(self) -> Channels[grpc.Channel]:
-        """Channels; they connect at the first call.
+        """Open channels, which connect at the first call.
 
         Raises:
             BadConnection: the options cannot be used.
         """
         self._check()
 
-        def opened(credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+        def open_channel(credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
             if credentials is None:
                 return grpc.insecure_channel(self.address, options=self._options())
             return grpc.secure_channel(self.address, credentials, options=self._options())
 
-        return Channels(self, opened)
+        return Channels(self, open_channel)
 
     def open_aio(self) -> Channels[grpc.aio.Channel]:
-        """The same for asyncio; must be called where an event loop runs."""
+        """Open channels for asyncio; must be called where an event loop runs."""
         self._check()
 
-        def opened(credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+        def open_channel(credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
             if credentials is None:
                 return grpc.aio.insecure_channel(self.address, options=self._options())
             return grpc.aio.secure_channel(self.address, credentials, options=self._options())
 
-        return Channels(self, opened)
+        return Channels(self, open_channel)
 
     def _check(self) -> None:
         if not self.address.strip():
@@ -112,9 +119,9 @@ class Connection:
             )
 
         for name in ("connect_timeout", "max_reconnect_backoff", "keepalive", "keepalive_timeout"):
-            if not 0.001 <= getattr(self, name) <= _LONGEST:
+            if not 0.001 <= getattr(self, name) <= _MAX_SECONDS:
                 raise BadConnection(
-                    f"{name}: {getattr(self, name)}: must be from 0.001 to {_LONGEST} seconds"
+                    f"{name}: {getattr(self, name)}: must be from 0.001 to {_MAX_SECONDS} seconds"
                 )
         if not self.retry_timeout >= 0:
             raise BadConnection(f"retry_timeout: {self.retry_timeout}: must not be negative")
@@ -123,14 +130,14 @@ class Connection:
         options: list[tuple[str, str | int]] = [
             ("grpc.primary_user_agent", "topospread-client"),
             ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-            # A connection of this client's own: others in the process may have given theirs up.
+            # A connection of this client's own: others in the process may have closed theirs.
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.keepalive_time_ms", _ms(self.keepalive)),
             ("grpc.keepalive_timeout_ms", _ms(self.keepalive_timeout)),
-            # A ping of gRPC's own (it measures the network) stands for one that asks.
+            # Pings with which gRPC measures the network serve as keepalive, too.
             ("grpc.http2.ping_timeout_ms", _ms(self.keepalive_timeout)),
             ("grpc.keepalive_permit_without_calls", 1),
-            # A watch may be silent for hours; gRPC would stop to ask after two pings.
+            # A watch may be silent for hours; gRPC would send no more than two pings.
             ("grpc.http2.max_pings_without_data", 0),
             ("grpc.initial_reconnect_backoff_ms", _ms(min(0.2, self.max_reconnect_backoff))),
             ("grpc.max_reconnect_backoff_ms", _ms(self.max_reconnect_backoff)),
@@ -146,7 +153,7 @@ class Connection:
 
 
 def is_local(address: str) -> bool:
-    """Whether plain text to this address stays on this machine."""
+    """Whether an address is on this machine, so that plain text does not leave it."""
     scheme, colon, rest = address.partition(":")
     if colon and scheme in {"unix", "unix-abstract"}:
         return True
@@ -170,3 +177,97 @@ def _ms(seconds: float) -> int:
 
 def _has_port(address: str) -> bool:
     return address.rpartition(":")[2].isdigit() and (address.count(":") == 1 or "]:" in address)
+
+
+_C = TypeVar("_C")
+
+RELOAD_INTERVAL: Final = 1.0
+"""Seconds between checks of the files: one costs more than the rest of making a call."""
+
+CLOSED: Final = "the client is closed: open another one"
+
+
+class Stubs(Generic[_C]):
+    """A channel and the stubs of the methods that were called on it."""
+
+    def __init__(self, channel: _C) -> None:
+        self.channel: Final = channel
+        self._stubs: dict[str, Callable[..., Any]] = {}
+
+    def of(self, rpc: Rpc, kind: str) -> Callable[..., Any]:
+        """Stub of a method.
+
+        Args:
+            rpc: the method.
+            kind: ``unary_unary`` or another of the channel's methods.
+        """
+        stub = self._stubs.get(rpc.path)
+        if stub is None:
+            stub = self._stubs[rpc.path] = getattr(self.channel, kind)(
+                rpc.path,
+                request_serializer=rpc.request.SerializeToString,
+                response_deserializer=rpc.response.FromString,
+            )
+        return stub
+
+
+class Channels(Generic[_C]):
+    """The channels of one client: a new one when its TLS files have changed.
+
+    Calls that are under way when the files change end on the channel that they began on: each call
+    holds its `Stubs` until it has ended, and gRPC closes a channel without references.
+
+    Args:
+        connection: options.
+        open_channel: opens a channel with credentials, or in plain text with None.
+    """
+
+    def __init__(
+        self, connection: Connection, open_channel: Callable[[grpc.ChannelCredentials | None], _C]
+    ) -> None:
+        self._open_channel = open_channel
+        self._files = None if connection.tls is None else TlsFiles(connection.tls)
+        # Reentrant: a signal's handler may close in the thread that reloads.
+        self._lock = threading.RLock()
+        self._checked_at = time.monotonic()
+        self._closed = False
+        first = open_channel(None if self._files is None else self._files.first)
+        self._current: Stubs[_C] = Stubs(first)
+        self._all: WeakSet[Stubs[_C]] = WeakSet((self._current,))
+
+    def current(self) -> Stubs[_C]:
+        """Stubs for a call that begins now.
+
+        Raises:
+            Closed: the client is closed.
+        """
+        if self._files is not None and time.monotonic() - self._checked_at > RELOAD_INTERVAL:
+            self._reload(self._files)
+        if self._closed:
+            raise Closed(CLOSED)
+        return self._current
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client is closed."""
+        return self._closed
+
+    def close(self) -> list[_C]:
+        """Refuse further calls; returns the channels to close."""
+        with self._lock:
+            self._closed = True
+            return [stubs.channel for stubs in self._all]
+
+    def _reload(self, files: TlsFiles) -> None:
+        if not self._lock.acquire(blocking=False):
+            return  # another thread reloads
+        try:
+            self._checked_at = time.monotonic()
+            if self._closed:
+                return
+            credentials = files.changed()
+            if credentials is not None:
+                self._current = Stubs(self._open_channel(credentials))
+                self._all.add(self._current)
+        finally:
+            self._lock.release()

@@ -1,11 +1,11 @@
-"""The operations of DecisionService: where may a pod go, and where should it."""
+"""Operations of DecisionService: on which nodes a pod may run, and which are best."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topospread_client import _arguments as arguments
 from topospread_client import _decoding as decoding
-from topospread_client import _given as given
 from topospread_client import _requests as requests
 from topospread_client import _rpcs as rpcs
 from topospread_client._answers import (
@@ -18,7 +18,7 @@ from topospread_client._answers import (
     ScoreResponse,
 )
 from topospread_client._errors import ServerFault
-from topospread_client._operations import Operation, Session, call
+from topospread_client._operations import ClientSession, Operation, call
 from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1 import decision_service_pb2 as pb
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def pre_filter(
-    session: Session,
+    session: ClientSession,
     pod: PodSource,
     *,
     cluster: str | None = None,
@@ -53,16 +53,16 @@ def pre_filter(
         settings: None takes the profile of the pod's schedulerName.
         consistency: None answers from the newest snapshot at hand.
         validation: STRICT refuses what an API server would refuse in the pod's constraints.
-        with_counts: also answer the matching pods of each domain.
+        with_counts: also return the number of matching pods of each domain.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
 
     Raises:
-        InvalidRequest: everything that is wrong with the pod or the settings.
+        InvalidRequest: all errors in the pod and the settings.
         NotFound: the cluster or the pod is not in the state.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(
+    request = arguments.request(
         pb.PreFilterRequest,
         cluster=cluster or session.cluster,
         pod=requests.pod_source(pod),
@@ -78,7 +78,7 @@ def pre_filter(
 
 
 def filter_nodes(
-    session: Session,
+    session: ClientSession,
     pod: PodSource | None = None,
     *,
     cycle: str | None = None,
@@ -92,10 +92,10 @@ def filter_nodes(
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[FilterResponse]:
-    """One verdict for each node.
+    """Judge each node by the pod's hard constraints.
 
     Args:
-        pod: as for `pre_filter`; None asks about `cycle` alone.
+        pod: as for `pre_filter`; None uses `cycle` alone.
         cycle: of an earlier answer; made again from the pod where it is not known any more.
         candidates: names to judge, answered in this order; None judges all nodes of the cluster.
         cluster: None takes the client's.
@@ -109,14 +109,14 @@ def filter_nodes(
 
     Raises:
         CycleExpired: the cycle is not known any more and no pod was given.
-        InvalidRequest: everything that is wrong with the pod or the settings.
+        InvalidRequest: all errors in the pod and the settings.
         NotFound: the cluster or the pod is not in the state.
         TopospreadClientError: any other failure of the call.
     """
-    cluster = given.expect(str, cluster or session.cluster, "cluster")
-    chosen = None if candidates is None else given.several(candidates, "candidates")
-    held = session.tables.get(cluster) if chosen is None else None
-    request = given.request(
+    cluster = arguments.checked(str, cluster or session.cluster, "cluster")
+    chosen = None if candidates is None else arguments.as_list(candidates, "candidates")
+    table = session.tables.get(cluster) if chosen is None else None
+    request = arguments.request(
         pb.FilterRequest,
         cluster=cluster,
         cycle=cycle or "",
@@ -124,7 +124,7 @@ def filter_nodes(
         add_pods=requests.pods_on_nodes(add_pods, "addPods"),
         remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
         candidates=requests.selection(chosen),
-        node_table_id=held.node_table_id if held else "",
+        node_table_id=table.node_table_id if table else "",
         settings=requests.settings_message(settings),
         consistency=requests.consistency_message(consistency),
         validation=requests.validation_message(validation),
@@ -134,24 +134,24 @@ def filter_nodes(
     names: Sequence[str]
     if chosen is not None:
         names = chosen
-    elif held is not None and held.node_table_id == answer.node_table_id:
-        names = held.node_names
+    elif table is not None and table.node_table_id == answer.node_table_id:
+        names = table.node_names
     else:
-        table = GetNodeTableResponse(
+        sent = GetNodeTableResponse(
             meta=ResponseMeta(answer.meta.revision),
             node_table_id=answer.node_table_id,
             node_names=tuple(answer.node_names),
         )
-        session.tables[cluster] = table
-        names = table.node_names
+        session.tables[cluster] = sent
+        names = sent.node_names
     if not answer.verdicts and answer.verdict.code != common.VERDICT_CODE_SUCCESS:
-        names = ()  # Skip and Error say it of all nodes at once
+        names = ()  # Skip and Error hold for all nodes at once
     _same_length("Filter", names, answer.verdicts)
     return decoding.filtered(reply, names)
 
 
 def score(
-    session: Session,
+    session: ClientSession,
     pod: PodSource | None = None,
     *,
     cycle: str | None = None,
@@ -165,10 +165,10 @@ def score(
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[ScoreResponse]:
-    """Raw and normalized scores for nodes that passed the filter.
+    """Score the nodes that passed the filter, raw and normalized.
 
     Args:
-        pod: as for `pre_filter`; None asks about `cycle` alone.
+        pod: as for `pre_filter`; None uses `cycle` alone.
         cycle: of an earlier answer; made again from the pod where it is not known any more.
         candidates: the nodes that passed; None takes the server's own Filter result, empty means
             none.
@@ -183,14 +183,14 @@ def score(
 
     Raises:
         CycleExpired: the cycle is not known any more and no pod was given.
-        InvalidRequest: everything that is wrong with the pod or the settings.
+        InvalidRequest: all errors in the pod and the settings.
         NotFound: the cluster or the pod is not in the state.
         TopospreadClientError: any other failure of the call.
     """
-    cluster = given.expect(str, cluster or session.cluster, "cluster")
-    chosen = None if candidates is None else given.several(candidates, "candidates")
-    held = session.tables.get(cluster) if chosen is None else None
-    request = given.request(
+    cluster = arguments.checked(str, cluster or session.cluster, "cluster")
+    chosen = None if candidates is None else arguments.as_list(candidates, "candidates")
+    table = session.tables.get(cluster) if chosen is None else None
+    request = arguments.request(
         pb.ScoreRequest,
         cluster=cluster,
         cycle=cycle or "",
@@ -198,7 +198,7 @@ def score(
         add_pods=requests.pods_on_nodes(add_pods, "addPods"),
         remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
         candidates=requests.selection(chosen),
-        node_table_id=held.node_table_id if held else "",
+        node_table_id=table.node_table_id if table else "",
         settings=requests.settings_message(settings),
         consistency=requests.consistency_message(consistency),
         validation=requests.validation_message(validation),
@@ -210,8 +210,8 @@ def score(
         names = ()
     elif chosen is not None:
         names = chosen
-    elif held is not None and held.node_table_id == answer.node_table_id and answer.node_indices:
-        names = tuple(map(held.node_names.__getitem__, answer.node_indices))
+    elif table is not None and table.node_table_id == answer.node_table_id and answer.node_indices:
+        names = tuple(map(table.node_names.__getitem__, answer.node_indices))
     else:
         names = tuple(answer.node_names)
     _same_length("Score", names, answer.raw)
@@ -220,7 +220,7 @@ def score(
 
 
 def evaluate_pod(
-    session: Session,
+    session: ClientSession,
     pod: PodSource,
     *,
     top_k: int | None = None,
@@ -234,7 +234,7 @@ def evaluate_pod(
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[EvaluatePodResponse]:
-    """PreFilter, Filter and Score in one round trip: counts by verdict and the best nodes.
+    """Run PreFilter, Filter and Score in one call: counts by verdict and the best nodes.
 
     Args:
         pod: as for `pre_filter`.
@@ -250,11 +250,11 @@ def evaluate_pod(
         traceparent: parent of the server's span.
 
     Raises:
-        InvalidRequest: everything that is wrong with the pod or the settings.
+        InvalidRequest: all errors in the pod and the settings.
         NotFound: the cluster or the pod is not in the state.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(
+    request = arguments.request(
         pb.EvaluatePodRequest,
         cluster=cluster or session.cluster,
         pod=requests.pod_source(pod),
@@ -271,7 +271,7 @@ def evaluate_pod(
 
 
 def batch_evaluate_pods(
-    session: Session,
+    session: ClientSession,
     pods: Iterable[PodSource],
     *,
     top_k: int | None = None,
@@ -295,13 +295,13 @@ def batch_evaluate_pods(
         traceparent: parent of the server's span.
 
     Returns:
-        One result for each pod: its evaluation, or what a call about it would have raised.
+        One result for each pod: its evaluation, or the error that a call of its own would raise.
 
     Raises:
         InvalidRequest: the batch as a whole is refused.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(
+    request = arguments.request(
         pb.BatchEvaluatePodsRequest,
         cluster=cluster or session.cluster,
         pods=requests.pod_sources(pods),

@@ -1,11 +1,12 @@
-"""Messages from the server → answers.
+"""Response messages → the classes of this package.
 
-A message becomes the class of the package that has its name, field by field: what a field's
-annotation allows to be None is None where the message says nothing.
+A message becomes the class with its name, field by field: a field whose annotation allows None is
+None where the message lacks it.
 """
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import fields
 from datetime import UTC
 from functools import cache
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import topospread_client
 from topospread_client import _answers as answers
-from topospread_client._arrays import int_array
 from topospread_client._status import error_in_answer
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from google.protobuf.message import Message
 
-    from topospread_client._operations import Reply
+    from topospread_client._operations import RpcReply
     from topospread_proto.v1 import decision_service_pb2 as decisions
 
 _T = TypeVar("_T")
@@ -33,19 +33,21 @@ _Read: TypeAlias = "Callable[[Any], Any]"
 
 _KUBERNETES: Final = "topospread.kubernetes."
 _OBJECT: Final = "topospread.v1.ClusterObject"
-"""Messages that stay messages."""
+"""Names of messages that stay messages."""
+
+_TYPECODES: Final = {"int32": "i", "int64": "q"}
 
 
-def answer(kind: type[_A], reply: Reply[Any], **read: Any) -> _A:
-    """A call's answer.
+def answer(kind: type[_A], reply: RpcReply[Any], **read: Any) -> _A:
+    """Convert the response of a call.
 
     Args:
-        kind: its class.
+        kind: class of the response.
         reply: of the call.
-        read: fields that have been read already.
+        read: fields that have been converted already.
 
     Raises:
-        ValueError: it says what this client cannot know.
+        ValueError: a value that this client does not know.
     """
     message = reply.message
     values = _values(kind, message, *read)
@@ -53,7 +55,7 @@ def answer(kind: type[_A], reply: Reply[Any], **read: Any) -> _A:
 
 
 def value(kind: type[_T], message: Message) -> _T:
-    """A message as the class of its name; raises as :func:`answer` does."""
+    """Convert a message to a class; raises as :func:`answer` does."""
     return kind(**_values(kind, message))
 
 
@@ -62,15 +64,15 @@ def _values(kind: Any, message: Message, *but: str) -> dict[str, Any]:
 
 
 def filtered(
-    reply: Reply[decisions.FilterResponse], names: Sequence[str]
+    reply: RpcReply[decisions.FilterResponse], names: Sequence[str]
 ) -> answers.FilterResponse:
-    """Filter's answer; `names` has one name for each verdict."""
+    """Convert a response of Filter; `names` has one name for each verdict."""
     verdicts = int_array(reply.message.verdicts, "int32")
     return answer(answers.FilterResponse, reply, node_names=names, verdicts=verdicts)
 
 
-def scored(reply: Reply[decisions.ScoreResponse], names: Sequence[str]) -> answers.ScoreResponse:
-    """Score's answer; `names` has one name for each score."""
+def scored(reply: RpcReply[decisions.ScoreResponse], names: Sequence[str]) -> answers.ScoreResponse:
+    """Convert a response of Score; `names` has one name for each score."""
     raw = int_array(reply.message.raw, "int64")
     normalized = int_array(reply.message.normalized, "int32")
     kind = answers.ScoreResponse
@@ -78,9 +80,9 @@ def scored(reply: Reply[decisions.ScoreResponse], names: Sequence[str]) -> answe
 
 
 def batch(
-    reply: Reply[decisions.BatchEvaluatePodsResponse],
+    reply: RpcReply[decisions.BatchEvaluatePodsResponse],
 ) -> answers.BatchEvaluatePodsResponse:
-    """BatchEvaluatePods' answer; a pod that could not be judged has its error in its place."""
+    """Convert a response of BatchEvaluatePods; a pod that failed has its error in its place."""
     meta = value(answers.ResponseMeta, reply.message.meta)
     one = answers.EvaluatePodResponse
     read = _readers(one, reply.message.DESCRIPTOR.file.message_types_by_name[one.__name__], "meta")
@@ -99,7 +101,7 @@ def batch(
 
 @cache
 def _readers(kind: Any, message: Descriptor, *but: str) -> tuple[tuple[str, _Read], ...]:
-    """How each field of a class is read from its message; without those that are read already."""
+    """Readers of the fields of a class from its message, except those that are read already."""
     own = {"traceparent", *but} if issubclass(kind, answers.Answer) else set(but)
     return tuple(
         (each.name, _reader(message.fields_by_name[each.name], str(each.type).endswith("| None")))
@@ -130,7 +132,7 @@ def _reader(field: FieldDescriptor, optional: bool) -> _Read:
 
 
 def _converter(field: FieldDescriptor) -> _Read | None:
-    """What one value of a field becomes; None where it stays as it is."""
+    """Converter of one value of a field; None where the value stays as it is."""
     if field.enum_type is not None:
         return _members(field.enum_type)
     message = field.message_type
@@ -148,7 +150,7 @@ def _converter(field: FieldDescriptor) -> _Read | None:
 
 
 def _members(enum: EnumDescriptor) -> _Read:
-    """An enum's members by their numbers."""
+    """Converter of the numbers of an enum to its members."""
     name = enum.name if enum.containing_type is None else enum.containing_type.name + enum.name
     kind = getattr(topospread_client, name)
     prefix = enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
@@ -165,3 +167,26 @@ def _members(enum: EnumDescriptor) -> _Read:
             raise ValueError(f"{name} {number} is not known here") from None
 
     return member
+
+
+def int_array(values: Sequence[int], dtype: str) -> answers.IntArray:
+    """Copy a field to an array: NumPy's where it is installed, the standard library's otherwise.
+
+    Args:
+        values: a repeated field.
+        dtype: ``int32`` or ``int64``.
+    """
+    from_iterable = _numpy_fromiter()
+    if from_iterable is None:
+        return array(_TYPECODES[dtype], values)
+    made: answers.IntArray = from_iterable(values, dtype=dtype, count=len(values))
+    return made
+
+
+@cache
+def _numpy_fromiter() -> Callable[..., Any] | None:
+    try:
+        import numpy as np
+    except ImportError:
+        return None
+    return np.fromiter

@@ -1,4 +1,4 @@
-"""The API's enums: a member is called, and is, the wire's name without its prefix."""
+"""Enums of the API: names and values are those of the messages without their prefix."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class VerdictCode(StrEnum):
-    """What became of a pod at one extension point, or at one node."""
+    """Status of a pod at one extension point, or on one node."""
 
     SUCCESS = "SUCCESS"
     ERROR = "ERROR"
@@ -21,7 +21,7 @@ class VerdictCode(StrEnum):
 
 
 class Kind(StrEnum):
-    """The kinds of object that a server keeps; reservations are only watched."""
+    """Kinds of objects that a server stores; reservations are only watched."""
 
     NODE = "NODE"
     POD = "POD"
@@ -38,19 +38,19 @@ class Kind(StrEnum):
 
     @property
     def field(self) -> str:
-        """Its field in a ClusterObject."""
+        """Name of the field in a ClusterObject."""
         return self.lower()
 
 
 class ConstraintValidation(StrEnum):
-    """How closely a pod's constraints are looked at before it is judged."""
+    """How strictly a pod's constraints are validated."""
 
     IGNORE = "IGNORE"
     STRICT = "STRICT"
 
 
 class Fit(StrEnum):
-    """How much of "does it fit" is asked beside spreading."""
+    """Filters of kube-scheduler that are applied beside spreading."""
 
     SPREAD_ONLY = "SPREAD_ONLY"
     NODE = "NODE"
@@ -58,14 +58,14 @@ class Fit(StrEnum):
 
 
 class Optimality(StrEnum):
-    """What is known of a smallest number."""
+    """Whether a smallest number is proven."""
 
     PROVEN = "PROVEN"
     BEST_FOUND = "BEST_FOUND"
 
 
 class ObjectOutcome(StrEnum):
-    """What became of one object of a write."""
+    """Outcome of writing one object."""
 
     CREATED = "CREATED"
     UPDATED = "UPDATED"
@@ -76,7 +76,7 @@ class ObjectOutcome(StrEnum):
 
 
 class WatchEventType(StrEnum):
-    """What an event of a watch tells."""
+    """Type of an event of a watch."""
 
     APPLIED = "APPLIED"
     DELETED = "DELETED"
@@ -84,7 +84,7 @@ class WatchEventType(StrEnum):
 
 
 class MinimumReason(StrEnum):
-    """Why the global minimum is what it is."""
+    """Reason for the value of a global minimum."""
 
     LOWEST = "LOWEST"
     FEW_DOMAINS = "FEW_DOMAINS"
@@ -92,7 +92,7 @@ class MinimumReason(StrEnum):
 
 
 class WarningKind(StrEnum):
-    """What a constraint may not do that its author meant it to."""
+    """Kind of a warning about a constraint that may not do what its author meant."""
 
     SELF_MISMATCH = "SELF_MISMATCH"
     NIL_SELECTOR = "NIL_SELECTOR"
@@ -109,14 +109,14 @@ class WarningKind(StrEnum):
 
 
 class DrainMode(StrEnum):
-    """What becomes of a drained node."""
+    """State of a drained node: gone, or still there with a taint."""
 
     GONE = "GONE"
     TAINTED = "TAINTED"
 
 
 class RankStrategy(StrEnum):
-    """How pods are ranked; what each does is told in docs/scale-down.md."""
+    """Strategy for ranking pods; docs/scale-down.md describes each."""
 
     EVEN = "EVEN"
     PROPORTIONAL = "PROPORTIONAL"
@@ -124,7 +124,7 @@ class RankStrategy(StrEnum):
 
 
 class RebalanceOutcome(StrEnum):
-    """What became of constraints that depend on one another."""
+    """Outcome of planning for constraints that depend on one another."""
 
     PLANNED = "PLANNED"
     OVER_LIMIT = "OVER_LIMIT"
@@ -133,7 +133,7 @@ class RebalanceOutcome(StrEnum):
 
 
 class ErrorReason(StrEnum):
-    """Why a call failed; newer servers may tell others."""
+    """Reason of a failed call; newer servers may have others."""
 
     INVALID_FIELDS = "INVALID_FIELDS"
     PAGE_TOKEN_MISMATCH = "PAGE_TOKEN_MISMATCH"

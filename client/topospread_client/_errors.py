@@ -1,4 +1,4 @@
-"""Every error that a client raises.
+"""Errors that clients raise.
 
 Errors that came over the wire hold the call's ``traceparent``; their cause is the gRPC error.
 """
@@ -23,15 +23,15 @@ _WORDS: Final = {
     "FIELD_VALUE_TOO_LONG": "Too long",
     "FIELD_VALUE_TOO_MANY": "Too many",
 }
-"""The API server's kinds of error."""
+"""Kubernetes' text for each kind of violation."""
 
 INVALID_FIELDS: Final = "INVALID_FIELDS"
-"""The reason of what the client itself refuses, as a server says it."""
+"""Reason of requests that the client itself refuses, as servers give it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that is wrong with a request.
+    """Error in one field of a request.
 
     Attributes:
         field: path from the request's root, for example
@@ -46,21 +46,21 @@ class Violation:
 
     @property
     def text(self) -> str:
-        """As the API server words it, without the offending value."""
+        """Text as the API server writes it, without the invalid value."""
         parts = (self.field, _WORDS.get(self.reason, ""), self.description)
         # Where there is no more to say, the kind of error is the description.
         return ": ".join(part for part in dict.fromkeys(parts) if part)
 
 
 class TopospreadClientError(Exception):
-    """Base of all errors here.
+    """Base of all errors of this package.
 
     Attributes:
         code: gRPC's status; None where the client itself raised it.
-        reason: for programs: an `ErrorReason`, or what only a newer server says; None where no
-            server said one.
-        metadata: what the server says beside the reason, by name.
-        retry_after: seconds to wait before the next try; None where the server did not say.
+        reason: for programs: an `ErrorReason`, or that of a newer server; None where no server
+            gave one.
+        metadata: details of the reason, by name.
+        retry_after: seconds to wait before the next try; None where the server did not give it.
         traceparent: W3C trace context of the failed call; None where the server did not send one.
     """
 
@@ -83,7 +83,7 @@ class TopospreadClientError(Exception):
 
 
 class BadConnection(TopospreadClientError):
-    """Connection options that cannot be used; the text says what to change. Nothing was sent."""
+    """Invalid connection options; the message names what to change. Nothing was sent."""
 
 
 class InvalidRequest(TopospreadClientError):
@@ -97,12 +97,12 @@ class InvalidRequest(TopospreadClientError):
 
 
 def invalid(path: str, description: str, reason: str = "FIELD_VALUE_INVALID") -> InvalidRequest:
-    """What is raised for something that a caller gave, before anything is sent.
+    """Error for an argument of a caller, before anything is sent.
 
     Args:
-        path: of what is wrong, from the request's root.
-        description: what is wrong there.
-        reason: the kind of error.
+        path: of the field, from the request's root.
+        description: of the error.
+        reason: kind of the violation.
     """
     violation = Violation(path, reason, description)
     error = InvalidRequest(violation.text, reason=INVALID_FIELDS)
@@ -111,82 +111,82 @@ def invalid(path: str, description: str, reason: str = "FIELD_VALUE_INVALID") ->
 
 
 class NotFound(TopospreadClientError):
-    """Something named in the request does not exist; ``reason`` tells a cluster from a pod."""
+    """Cluster, pod or object of a request that does not exist; ``reason`` names which."""
 
 
 class PreconditionFailed(TopospreadClientError):
-    """The caller's view is out of date."""
+    """Request that assumes another state of the server."""
 
 
 class CycleExpired(PreconditionFailed):
-    """The cycle is unknown to that process and the request carried no pod to make it again."""
+    """Cycle that the server does not have any more, in a request without a pod."""
 
 
 class NodeTableChanged(PreconditionFailed):
-    """Indices refer to a node table that is not the current one."""
+    """Node table that is not the current one."""
 
 
 class StoreIdentityChanged(PreconditionFailed):
-    """The store is another one than was followed; an operator must accept it."""
+    """Store that is another one than before; an operator must accept it."""
 
 
 class Fenced(PreconditionFailed):
-    """A write's fencing token is not the present lease's: acquire the lease, and list again."""
+    """Fencing token that is not the present lease's: acquire the lease, and list again."""
 
 
 class LeaseLost(PreconditionFailed):
-    """The lease is another's, or has ended: acquire it anew."""
+    """Lease that has expired or that another holds: acquire it again."""
 
 
 class NoFeedProgress(PreconditionFailed):
-    """``not_older_than`` names a kind of which no feed says how far it has read."""
+    """``not_older_than`` for a kind of which no sync reports its progress."""
 
 
 class RevisionUnavailable(TopospreadClientError):
-    """A revision that the log no longer reaches, or of another history. List again, then watch."""
+    """Revision that the log no longer has, or of another history. List again, then watch."""
 
 
 class LimitExceeded(TopospreadClientError):
-    """The server refused at once instead of queueing; the text names the limit."""
+    """Limit of the server that a request exceeds; the message names it."""
 
 
 class Conflict(TopospreadClientError):
-    """Others changed what the write rests on."""
+    """Concurrent changes of others made the write impossible."""
 
 
 class ReplaceIncomplete(Conflict):
-    """A list ended without its commit. Nothing was changed. Send the whole list again."""
+    """Replacement that ended without its commit. Nothing was changed. Send all of it again."""
 
 
 class DeadlineExceeded(TopospreadClientError):
-    """No answer within the time-out. A write may have happened."""
+    """No response within the time-out. A write may have happened."""
 
 
 class Unavailable(TopospreadClientError):
-    """No server at that address, or one that cannot answer now.
+    """No server at the address, or one that cannot serve requests now.
 
     Attributes:
-        reached: whether a server answered at all.
+        reached: whether a server responded at all.
     """
 
     reached: bool = False
 
 
 class Closed(TopospreadClientError):
-    """The client or the stream was closed: open another one. A write may have happened."""
+    """Call of a closed client or stream: open another one. A write may have happened."""
 
 
 class Unauthenticated(TopospreadClientError):
-    """The caller showed no token or certificate that the server knows."""
+    """Caller without a token or certificate that the server knows."""
 
 
 class PermissionDenied(TopospreadClientError):
-    """The caller lacks the role that ``metadata`` names."""
+    """Caller without the role that ``metadata`` names."""
 
 
 class NotSupported(TopospreadClientError):
-    """This server does not have that call."""
+    """Call that the server does not have."""
 
 
 class ServerFault(TopospreadClientError):
-    """The server failed, or sent what cannot be read. Not the caller's fault."""
+    """Failure of the server, or a response that cannot be read."""

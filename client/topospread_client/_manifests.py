@@ -1,21 +1,29 @@
 """Kubernetes manifests, decoded from JSON or YAML, to messages, and back.
 
 Types are the API server's: a value of a wrong type is refused with its path, null is like absent,
-and fields that spreading does not look at are passed over. An empty ``labelSelector: {}`` stays
-there, because it means something else than none. Nothing is defaulted or validated.
+and fields that spreading does not use are skipped. An empty ``labelSelector: {}`` stays, because it
+has another meaning than none. Nothing is defaulted or validated.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from topospread_client._errors import INVALID_FIELDS, InvalidRequest, Violation
-from topospread_client._manifest_fields import fill, plain
-from topospread_client._manifest_values import MisfitError, misfit
-from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Pod, PodTemplateSpec
+from topospread_client._errors import INVALID_FIELDS, InvalidRequest, Violation, invalid
+from topospread_client._manifest_fields import FieldTypeError, field_type_error, fill, plain
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    Pod,
+    PodTemplateSpec,
+)
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject as ClusterObject
 from topospread_proto.v1.common_pb2 import PodTopologySpreadArgs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Manifest = Mapping[str, Any]
 
@@ -33,6 +41,12 @@ _API_VERSIONS: Final = {"replica_set": "apps/v1", "stateful_set": "apps/v1"}
 
 _OWNERS: Final = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet"})
 """Workloads that control their pods themselves and decide their default constraints."""
+
+_PART: Final = re.compile(r"(?:[^,(]|\([^)]*\)?)*")
+_KEY: Final = r"(?P<key>[^\s=!(),]+)"
+_SET: Final = re.compile(rf"^{_KEY}\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
+_EQUAL: Final = re.compile(rf"^{_KEY}\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!()]*)$")
+_EXISTS: Final = re.compile(rf"^(?P<no>!?)\s*{_KEY}$")
 
 
 class ManifestError(InvalidRequest):
@@ -52,7 +66,7 @@ class ManifestError(InvalidRequest):
         self.violations = (Violation(path, "FIELD_VALUE_INVALID", message),)
 
     def below(self, path: str) -> Self:
-        """The same, with the path of the manifest in a request."""
+        """Prefix the path with that of the manifest in a request."""
         where = f"{path}.{self.path}".removesuffix(".")
         violation = Violation(where, "FIELD_VALUE_INVALID", self.message)
         self.args, self.violations = (violation.text,), (violation,)
@@ -60,10 +74,10 @@ class ManifestError(InvalidRequest):
 
 
 def object_from_manifest(manifest: Manifest) -> ClusterObject | None:
-    """An object in its envelope; None for kinds that are not kept.
+    """Convert a manifest to a ClusterObject; None for kinds that are not stored.
 
     A kind of another API group (a Service of Knative) is another kind; without apiVersion, the
-    group is taken for granted.
+    group is not checked.
 
     Raises:
         ManifestError: no kind, or a value of a wrong type.
@@ -83,7 +97,7 @@ def object_from_manifest(manifest: Manifest) -> ClusterObject | None:
 
 
 def pod_from_manifest(manifest: Manifest) -> Pod:
-    """A pod, or the pod that a workload would make.
+    """Convert a manifest to a pod: its own, or the pod that a workload would make.
 
     Without kind it is taken for a pod. The pod of a workload (anything with a pod template in
     ``spec.template``, and CronJobs) has no name but a generateName, and the workload's namespace;
@@ -109,9 +123,9 @@ def pod_from_manifest(manifest: Manifest) -> Pod:
 
 
 def selector_from_manifest(manifest: Manifest) -> LabelSelector | None:
-    """Which pods a workload takes for its own; None when it does not say.
+    """Label selector of a workload; None where it has none.
 
-    A ReplicationController says it with labels, all others with a label selector.
+    A ReplicationController selects with labels, all others with a label selector.
 
     Raises:
         ManifestError: a value of a wrong type.
@@ -127,8 +141,24 @@ def selector_from_manifest(manifest: Manifest) -> LabelSelector | None:
     return selector
 
 
+def selector_from_query(query: str, path: str = "labelSelector") -> LabelSelector:
+    """Parse a label query of kubectl; an empty one selects everything.
+
+    Args:
+        query: requirements, separated by commas.
+        path: of the selector, for errors.
+
+    Raises:
+        InvalidRequest: a part that is no requirement.
+    """
+    if not query.strip():
+        return LabelSelector()
+    parts = [part.strip() for part in _parts(query)]
+    return LabelSelector(match_expressions=[_requirement(part, path) for part in parts])
+
+
 def manifest_from_object(message: ClusterObject) -> dict[str, Any]:
-    """An object as ``kubectl get -o json`` prints it, as far as it is kept.
+    """Convert an object to a manifest as ``kubectl get -o json`` prints it, as far as stored.
 
     Raises:
         ManifestError: the message is empty.
@@ -142,7 +172,7 @@ def manifest_from_object(message: ClusterObject) -> dict[str, Any]:
 
 
 def args_from_manifest(manifest: Manifest) -> PodTopologySpreadArgs:
-    """PodTopologySpreadArgs of a KubeSchedulerConfiguration; strict, as kube-scheduler is.
+    """Convert PodTopologySpreadArgs of a KubeSchedulerConfiguration; strict as kube-scheduler is.
 
     Raises:
         ManifestError: another kind, an unknown field, or a value of a wrong type.
@@ -182,16 +212,45 @@ def _pod_of_workload(manifest: Manifest, kind: str, path: str, template: object)
 def _fill(message: Any, fields: object, path: str = "", *, strict: bool = False) -> None:
     try:
         fill(message, fields, strict=strict)
-    except MisfitError as wrong:
+    except FieldTypeError as wrong:
         where = path + "".join(reversed(wrong.path))
         raise ManifestError(where.removeprefix("."), str(wrong)) from None
 
 
 def _text(manifest: Manifest, name: str) -> str:
-    """A text of the manifest itself; empty when it is absent."""
+    """String field of the manifest; empty when it is absent."""
     if not isinstance(manifest, Mapping):
-        raise ManifestError("", str(misfit("object", manifest)))
+        raise ManifestError("", str(field_type_error("object", manifest)))
     value = manifest.get(name)
     if value is not None and not isinstance(value, str):
-        raise ManifestError(name, str(misfit("string", value)))
+        raise ManifestError(name, str(field_type_error("string", value)))
     return value or ""
+
+
+def _parts(query: str) -> Iterator[str]:
+    """Parts of a query between commas outside of parentheses."""
+    at = 0
+    while at <= len(query):
+        found = _PART.match(query, at)
+        assert found is not None, "it matches nothing, too"
+        yield found[0]
+        at = found.end() + 1
+
+
+def _requirement(part: str, path: str) -> LabelSelectorRequirement:
+    if found := _SET.match(part):
+        values = [value.strip() for value in found["values"].split(",")]
+        operator = "In" if found["operator"] == "in" else "NotIn"
+        return LabelSelectorRequirement(key=found["key"], operator=operator, values=values)
+    if found := _EQUAL.match(part):
+        operator = "NotIn" if found["operator"] == "!=" else "In"
+        values = [found["value"]]
+        return LabelSelectorRequirement(key=found["key"], operator=operator, values=values)
+    if found := _EXISTS.match(part):
+        operator = "DoesNotExist" if found["no"] else "Exists"
+        return LabelSelectorRequirement(key=found["key"], operator=operator)
+    raise invalid(
+        path,
+        f"{part!r} is no requirement: write key=value, key!=value, key, !key, key in (a,b) or "
+        "key notin (a,b)",
+    )

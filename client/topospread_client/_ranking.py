@@ -1,4 +1,4 @@
-"""Which pods of a workload should go first: RankDeletions, and what it answers."""
+"""RankDeletions: the order in which pods of a workload should be deleted."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from topospread_client import _arguments as arguments
 from topospread_client import _decoding as decoding
-from topospread_client import _given as given
 from topospread_client import _requests as requests
 from topospread_client import _rpcs as rpcs
 from topospread_client._answers import Answer
 from topospread_client._enums import RankStrategy
 from topospread_client._errors import invalid
 from topospread_client._manifests import object_from_manifest
-from topospread_client._operations import Operation, Session, call
+from topospread_client._operations import ClientSession, Operation, call
 from topospread_client._scenarios import node_message
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1 import deletion_order_pb2, planner_service_pb2
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RankConstraint:
-    """What pods shall stay spread over.
+    """Topology key over which pods shall stay spread.
 
     Attributes:
         topology_key: the node label whose values are the domains.
-        limited_values: only these are domains; none: all.
+        limited_values: the domains; empty for all values.
         max_skew: None takes that of the pods' own constraint with this key, 1 if they have none.
     """
 
@@ -46,23 +46,23 @@ class RankConstraint:
     max_skew: int | None = None
 
     def message(self, path: str) -> deletion_order_pb2.RankConstraint:
-        """As the request carries it."""
-        return given.part(
+        """Message of the request."""
+        return arguments.part(
             path,
             deletion_order_pb2.RankConstraint,
             topology_key=self.topology_key,
-            limited_values=given.several(self.limited_values, f"{path}.limitedValues"),
+            limited_values=arguments.as_list(self.limited_values, f"{path}.limitedValues"),
             max_skew=self.max_skew,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RankedPod:
-    """One pod in the order of deletion.
+    """Pod in the order of deletion.
 
     Attributes:
         node: None while it waits for one.
-        rank: the higher, the sooner, among pods that no more important key tells apart.
+        rank: the higher, the sooner, among pods with equal keys of more importance.
         domains: one for each constraint; empty where it has none.
         skews: of each constraint, when this pod and all before it are gone.
     """
@@ -76,7 +76,7 @@ class RankedPod:
 
 @dataclass(frozen=True, slots=True)
 class RankedConstraint:
-    """A constraint as it was understood, and the state before any deletion.
+    """Constraint with its defaults filled in, and its state before any deletion.
 
     Attributes:
         domain_counts: the fullest first; of at most 1,000 of the `domain_count` domains.
@@ -91,7 +91,7 @@ class RankedConstraint:
 
 @dataclass(frozen=True, slots=True)
 class RankOutcome:
-    """What a strategy leaves.
+    """Skews that a strategy leaves.
 
     Attributes:
         kept_count: deletions before the first that leaves a skew above its maxSkew.
@@ -107,7 +107,7 @@ class RankOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class RankDeletionsResponse(Answer):
-    """The order of deletion.
+    """Order of deletion.
 
     Attributes:
         strategy: that made the order.
@@ -117,7 +117,7 @@ class RankDeletionsResponse(Answer):
         keeps_longest: the strategy that keeps every maxSkew longest; None without constraints.
         ranked_pod_count: pods that were ranked, named or not.
         ending_pod_count: matching pods that are terminating or have ended.
-        notes: what a caller ought to know.
+        notes: for people.
     """
 
     strategy: RankStrategy
@@ -131,7 +131,7 @@ class RankDeletionsResponse(Answer):
 
 
 def rank_deletions(
-    session: Session,
+    session: ClientSession,
     label_selector: LabelSelector | None = None,
     *,
     namespace: str | None = None,
@@ -147,7 +147,7 @@ def rank_deletions(
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[RankDeletionsResponse]:
-    """The order in which pods of a workload should go.
+    """Rank the pods of a workload in the order in which they should be deleted.
 
     Args:
         label_selector: of the pods: a message, labels that must be equal, or a query as kubectl's
@@ -155,11 +155,11 @@ def rank_deletions(
         namespace: of the pods; None means ``default``.
         constraints: what the pods shall stay spread over, a string being a topology key; none
             takes the pods' own.
-        delete_count: how many pods the answer names; None: all.
+        delete_count: how many pods to return; None returns all.
         strategy: how to rank; None: EVEN.
-        pods: to rank in place of those of the state.
-        nodes: to look at in place of those of the state.
-        replica_sets: beside those of the state.
+        pods: to rank instead of those of the state.
+        nodes: to use instead of those of the state.
+        replica_sets: to use beside those of the state.
         evaluation_time: from which ages are counted; None is the server's clock.
         cluster: None takes the client's.
         consistency: how fresh the state must be; None answers from the newest at hand.
@@ -167,26 +167,32 @@ def rank_deletions(
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
 
     Raises:
-        InvalidRequest: everything that is wrong with the request.
+        InvalidRequest: all errors in the request.
         NotFound: the cluster is not in the state.
         Unavailable: the store is out of reach.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(
+    request = arguments.request(
         planner_service_pb2.RankDeletionsRequest,
         cluster=cluster or session.cluster,
         namespace=namespace or "",
         label_selector=requests.label_selector(label_selector),
         consistency=requests.consistency_message(consistency),
         constraints=[
-            _constraint(each, where) for where, each in given.each(constraints, "constraints")
+            _constraint(each, where)
+            for where, each in arguments.with_paths(constraints, "constraints")
         ],
         delete_count=delete_count,
-        strategy=given.member(deletion_order_pb2.RankStrategy, RankStrategy, strategy, "strategy"),
-        pods=[requests.pod_message(each, where) for where, each in given.each(pods, "pods")],
-        nodes=[node_message(each, where) for where, each in given.each(nodes, "nodes")],
+        strategy=arguments.enum_value(
+            deletion_order_pb2.RankStrategy, RankStrategy, strategy, "strategy"
+        ),
+        pods=[
+            requests.pod_message(each, where) for where, each in arguments.with_paths(pods, "pods")
+        ],
+        nodes=[node_message(each, where) for where, each in arguments.with_paths(nodes, "nodes")],
         replica_sets=[
-            _replica_set(each, where) for where, each in given.each(replica_sets, "replicaSets")
+            _replica_set(each, where)
+            for where, each in arguments.with_paths(replica_sets, "replicaSets")
         ],
         evaluation_time=_timestamp(evaluation_time),
     )
@@ -196,7 +202,7 @@ def rank_deletions(
 
 def _constraint(each: RankConstraint | str, path: str) -> deletion_order_pb2.RankConstraint:
     constraint = RankConstraint(each) if isinstance(each, str) else each
-    return given.expect(RankConstraint, constraint, path).message(path)
+    return arguments.checked(RankConstraint, constraint, path).message(path)
 
 
 def _replica_set(each: kube.ReplicaSet | Mapping[str, Any], path: str) -> kube.ReplicaSet:
@@ -212,5 +218,5 @@ def _timestamp(time: datetime | None) -> Timestamp | None:
     if time is None:
         return None
     made = Timestamp()
-    made.FromDatetime(given.expect(datetime, time, "evaluationTime"))
+    made.FromDatetime(arguments.checked(datetime, time, "evaluationTime"))
     return made

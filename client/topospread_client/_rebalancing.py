@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from topospread_client import _arguments as arguments
 from topospread_client import _decoding as decoding
-from topospread_client import _given as given
 from topospread_client import _requests as requests
 from topospread_client import _rpcs as rpcs
 from topospread_client._answers import Answer
-from topospread_client._operations import Operation, Session, call
+from topospread_client._operations import ClientSession, Operation, call
 from topospread_proto.v1 import planner_service_pb2, rebalance_pb2
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EvictionFilters:
-    """Which pods may be evicted; never those of DaemonSets, nor static ones.
+    """Conditions for pods to be evicted; DaemonSets' and static pods never are.
 
     Attributes:
         priority_threshold: only pods of a lower priority; None: below system-critical.
-        evict_bare_pods: also pods without a controller, which nobody makes again.
+        evict_bare_pods: also pods without a controller, which are not recreated.
         protect_pods_with_pvc: not those that mount a persistent volume claim.
         protect_selector: not those with these labels.
     """
@@ -39,8 +39,8 @@ class EvictionFilters:
     protect_selector: LabelSelector | None = None
 
     def message(self, path: str) -> rebalance_pb2.EvictionFilters:
-        """As the request carries it."""
-        return given.part(
+        """Message of the request."""
+        return arguments.part(
             path,
             rebalance_pb2.EvictionFilters,
             priority_threshold=self.priority_threshold,
@@ -54,15 +54,15 @@ class EvictionFilters:
 
 @dataclass(frozen=True, slots=True)
 class EvictionLimits:
-    """How many evictions are allowed; None: any number."""
+    """Greatest numbers of evictions; None for any number."""
 
     max_evictions: int | None = None
     max_evictions_per_node: int | None = None
     max_evictions_per_namespace: int | None = None
 
     def message(self, path: str) -> rebalance_pb2.EvictionLimits:
-        """As the request carries it."""
-        return given.part(
+        """Message of the request."""
+        return arguments.part(
             path,
             rebalance_pb2.EvictionLimits,
             max_evictions=self.max_evictions,
@@ -73,7 +73,7 @@ class EvictionLimits:
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """One step: evict the pod; its replacement can go to `target_node` then.
+    """Step of a plan: evict the pod; its replacement can go to `target_node` then.
 
     Attributes:
         fitting_node_count: nodes that it can go to then.
@@ -91,10 +91,10 @@ class PlannedEviction:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceConstraint:
-    """A constraint, before and after the evictions of its group.
+    """Constraint before and after the evictions of its group.
 
     Attributes:
-        wanted: False: nobody asked for it to hold; the plan does not make it worse.
+        wanted: whether the request asked for it; if not, the plan does not make it worse.
     """
 
     constraint: SpreadConstraint
@@ -105,7 +105,7 @@ class RebalanceConstraint:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceGroup:
-    """Constraints that depend on one another, at least one of which does not hold now.
+    """Group of constraints that depend on one another, of which at least one is violated.
 
     Attributes:
         optimality: of `eviction_count`; of an impossible one: that it is impossible.
@@ -124,7 +124,7 @@ class RebalanceGroup:
 
 @dataclass(frozen=True, slots=True)
 class StuckPods:
-    """Pods of the groups that may not be evicted, by why."""
+    """Number of pods that may not be evicted, by reason."""
 
     reason: str
     pod_count: int
@@ -132,16 +132,16 @@ class StuckPods:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRebalanceResponse(Answer):
-    """A plan, never an action.
+    """Plan of evictions; nothing is evicted.
 
     Attributes:
         evictions: in order.
-        optimality: proven only if it is so for each group.
-        constraint_count: distinct ones that were asked for.
+        optimality: proven only if it is proven for each group.
+        constraint_count: distinct constraints of the request.
         violated_constraint_count: of these, above their maxSkew now.
         remaining_constraint_count: of these, above it after the plan.
-        not_modelled: what of the evicted pods was not looked at.
-        notes: what the caller ought to know, such as that there is no constraint.
+        not_modelled: features of the evicted pods that were not considered.
+        notes: for people, for example that there is no constraint.
     """
 
     evictions: tuple[PlannedEviction, ...]
@@ -156,7 +156,7 @@ class PlanRebalanceResponse(Answer):
 
 
 def plan_rebalance(
-    session: Session,
+    session: ClientSession,
     label_selector: LabelSelector | None = None,
     *,
     namespace: str | None = None,
@@ -171,7 +171,7 @@ def plan_rebalance(
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[PlanRebalanceResponse]:
-    """The fewest evictions that bring constraints within maxSkew together.
+    """Plan the fewest evictions that bring constraints within maxSkew together.
 
     Args:
         label_selector: of the pods whose constraints shall hold, and which may be evicted: a
@@ -185,16 +185,16 @@ def plan_rebalance(
         settings: None takes the profile of each pod's schedulerName.
         cluster: None takes the client's.
         consistency: how fresh the state must be; None answers from the newest at hand.
-        timeout: seconds; None takes the client's, and the search's beside it.
+        timeout: seconds; None takes the client's plus that of the search.
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
 
     Raises:
-        InvalidRequest: everything that is wrong with the request.
+        InvalidRequest: all errors in the request.
         NotFound: the cluster is not in the state.
         Unavailable: the store is out of reach.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(
+    request = arguments.request(
         planner_service_pb2.PlanRebalanceRequest,
         cluster=cluster or session.cluster,
         namespace=namespace or "",
@@ -202,11 +202,13 @@ def plan_rebalance(
         consistency=requests.consistency_message(consistency),
         settings=requests.settings_message(settings),
         include_soft=include_soft,
-        filters=requests.carried(filters, EvictionFilters, "filters"),
-        eviction_limits=requests.carried(eviction_limits, EvictionLimits, "evictionLimits"),
-        search_timeout=given.duration(search_timeout, "searchTimeout"),
-        excluded_namespaces=given.several(excluded_namespaces, "excludedNamespaces"),
+        filters=requests.part_message(filters, EvictionFilters, "filters"),
+        eviction_limits=requests.part_message(eviction_limits, EvictionLimits, "evictionLimits"),
+        search_timeout=arguments.duration(search_timeout, "searchTimeout"),
+        excluded_namespaces=arguments.as_list(excluded_namespaces, "excludedNamespaces"),
     )
-    beside = max(search_timeout or 0.0, 0.0)
-    reply = yield from call(rpcs.PLAN_REBALANCE, request, timeout, traceparent, beside=beside)
+    extra_timeout = max(search_timeout or 0.0, 0.0)
+    reply = yield from call(
+        rpcs.PLAN_REBALANCE, request, timeout, traceparent, extra_timeout=extra_timeout
+    )
     return decoding.answer(PlanRebalanceResponse, reply)

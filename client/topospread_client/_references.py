@@ -1,11 +1,11 @@
-"""How pods, objects and versions are named, in requests and in answers."""
+"""References to pods, objects and versions, in requests and responses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from topospread_client import _given as given
+from topospread_client import _arguments as arguments
 from topospread_client._enums import Kind
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PodReference:
-    """Names a pod of the state.
+    """Reference to a pod of the state.
 
     Attributes:
         namespace: None means ``default``.
-        uid: None means whichever pod has the name.
+        uid: None for any pod of that name.
     """
 
     name: str
@@ -29,20 +29,20 @@ class PodReference:
 
     @property
     def full_name(self) -> str:
-        """As ``NAMESPACE/NAME``."""
+        """Namespace and name: ``NAMESPACE/NAME``."""
         return f"{self.namespace or 'default'}/{self.name}"
 
     @classmethod
     def of(cls, named: PodReference | str) -> Self:
-        """The same from ``NAMESPACE/NAME`` or ``NAME``."""
+        """Make a reference from ``NAMESPACE/NAME`` or ``NAME``."""
         if isinstance(named, str):
             namespace, _, name = named.rpartition("/")
             return cls(name, namespace or None)
         return cls(named.name, named.namespace, named.uid)
 
     def message(self, path: str) -> common.PodReference:
-        """As the request carries it."""
-        return given.part(
+        """Message of the request."""
+        return arguments.part(
             path,
             common.PodReference,
             namespace=self.namespace or "",
@@ -53,7 +53,7 @@ class PodReference:
 
 @dataclass(frozen=True, slots=True)
 class ObjectReference:
-    """Names an object; `uid` and `resource_version`, when given, must be those stored."""
+    """Reference to an object; `uid` and `resource_version`, when given, must be those stored."""
 
     kind: Kind
     name: str
@@ -62,8 +62,8 @@ class ObjectReference:
     resource_version: str | None = None
 
     def message(self, path: str) -> state.ObjectReference:
-        """As the request carries it."""
-        return given.part(
+        """Message of the request."""
+        return arguments.part(
             path,
             state.ObjectReference,
             kind=kind_message(self.kind, f"{path}.kind"),
@@ -76,14 +76,14 @@ class ObjectReference:
 
 @dataclass(frozen=True, slots=True)
 class ResourceVersion:
-    """A version of the API server: decimal digits, compared as a number with others of its kind."""
+    """Version of the API server: decimal digits, compared as a number with others of its kind."""
 
     kind: Kind
     resource_version: str
 
     def message(self, path: str) -> common.ResourceVersion:
-        """As the request carries it."""
-        return given.part(
+        """Message of the request."""
+        return arguments.part(
             path,
             common.ResourceVersion,
             kind=kind_message(self.kind, f"{path}.kind"),
@@ -92,21 +92,21 @@ class ResourceVersion:
 
 
 def kind_message(kind: Kind, path: str) -> common.Kind.ValueType:
-    """A kind as requests carry it."""
-    made: common.Kind.ValueType = given.member(common.Kind, Kind, kind, path)
+    """Message of a kind."""
+    made: common.Kind.ValueType = arguments.enum_value(common.Kind, Kind, kind, path)
     return made
 
 
 def pod_reference(named: PodReference | str, path: str = "pod") -> common.PodReference:
-    """A pod's name as requests carry it."""
+    """Message of a reference to a pod."""
     if not isinstance(named, PodReference | str):
-        raise given.unexpected(path, "PodReference", named)
+        raise arguments.type_violation(path, "PodReference", named)
     return PodReference.of(named).message(path)
 
 
 def versions(several: Iterable[ResourceVersion], path: str) -> list[common.ResourceVersion]:
-    """Versions as requests carry them."""
+    """Messages of versions."""
     return [
-        given.expect(ResourceVersion, each, where).message(where)
-        for where, each in given.each(several, path)
+        arguments.checked(ResourceVersion, each, where).message(where)
+        for where, each in arguments.with_paths(several, path)
     ]

@@ -1,4 +1,4 @@
-"""What callers give → parts of request messages. Nothing here calls a server."""
+"""Parts of requests: the types of arguments, and their messages. Nothing here calls a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from topospread_client import _given as given
+from topospread_client import _arguments as arguments
 from topospread_client._enums import ConstraintValidation, Fit, Kind
 from topospread_client._errors import invalid
 from topospread_client._manifests import (
@@ -16,6 +16,7 @@ from topospread_client._manifests import (
     args_from_manifest,
     object_from_manifest,
     pod_from_manifest,
+    selector_from_query,
 )
 from topospread_client._references import PodReference, ResourceVersion, pod_reference, versions
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
@@ -55,39 +56,39 @@ _JSON_FIELDS: Final = {
     for field in state.ClusterObject.DESCRIPTOR.fields
     if field.message_type is not None
 }
-"""Of each kind, the field in a ClusterObject."""
+"""Name of the field in a ClusterObject for each kind."""
 
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-class Carried(Protocol[_T_co]):
-    """What a request carries as a message."""
+class RequestPart(Protocol[_T_co]):
+    """Argument that becomes a message in a request."""
 
     def message(self, path: str) -> _T_co:
-        """As the request carries it, in the field with this path."""
+        """Message for the field with this path."""
         ...
 
 
 class PodOnNode(NamedTuple):
-    """A pod on a node, for what-if questions; without a node on the pod's own nodeName."""
+    """A pod on a node, for what-if requests; without a node on the pod's own nodeName."""
 
     pod: PodSource
     node: str | None = None
 
 
 WhatIf: TypeAlias = Iterable[tuple[PodSource, str | None]]
-"""Pods to imagine or to imagine away: PodOnNode, or such pairs."""
+"""Pods to add or to remove hypothetically: PodOnNode, or such pairs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """How fresh the state behind an answer must be; at most one of the first three.
+    """Freshness of the state behind a response; at most one of the first three.
 
     Attributes:
         at_least_as_fresh: a revision from an earlier answer to wait for.
-        fully_consistent: ask the store for its head first, then wait for it.
-        not_older_than: versions of the API server that the feed must have read.
+        fully_consistent: read the store's head first, then wait for it.
+        not_older_than: versions of the API server that the sync must have read.
         max_staleness: seconds; the server refuses when it has been without its store for longer.
     """
 
@@ -97,7 +98,7 @@ class Consistency:
     max_staleness: float | None = None
 
     def message(self, path: str) -> common.Consistency:
-        """As the request carries it."""
+        """Message of the request."""
         asked: dict[str, Any] = {}
         if self.at_least_as_fresh:
             asked["at_least_as_fresh"] = self.at_least_as_fresh
@@ -108,13 +109,13 @@ class Consistency:
             asked["not_older_than"] = common.ObservedVersions(versions=read)
         if len(asked) > 1:
             raise invalid(path, f"{' and '.join(asked)} exclude each other")
-        longest = given.duration(self.max_staleness, f"{path}.maxStaleness")
-        return given.part(path, common.Consistency, max_staleness=longest, **asked)
+        longest = arguments.duration(self.max_staleness, f"{path}.maxStaleness")
+        return arguments.part(path, common.Consistency, max_staleness=longest, **asked)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """By which rules pods are judged, instead of those of their schedulerName's profile.
+    """Rules by which pods are judged, instead of those of their schedulerName's profile.
 
     Attributes:
         profile: name of a profile of the server's configuration.
@@ -127,7 +128,7 @@ class Settings:
     feature_gates: Mapping[str, bool] | None = None
 
     def message(self, path: str) -> common.Settings:
-        """As the request carries it."""
+        """Message of the request."""
         if self.profile is not None and self.args is not None:
             raise invalid(path, "profile and args exclude each other")
         rules: dict[str, Any] = {}
@@ -137,60 +138,60 @@ class Settings:
             rules["args"] = self.args
         elif self.profile is not None:
             rules["profile"] = self.profile
-        return given.part(path, common.Settings, feature_gates=self.feature_gates or {}, **rules)
+        return arguments.part(
+            path, common.Settings, feature_gates=self.feature_gates or {}, **rules
+        )
 
 
-def carried(part: Carried[_T] | None, kind: type[Carried[_T]], path: str) -> _T | None:
-    """The message of what was given; None leaves the field to the server."""
-    return None if part is None else given.expect(kind, part, path).message(path)
+def part_message(part: RequestPart[_T] | None, kind: type[RequestPart[_T]], path: str) -> _T | None:
+    """Message of an argument; None leaves the field to the server."""
+    return None if part is None else arguments.checked(kind, part, path).message(path)
 
 
 def settings_message(settings: Settings | None) -> common.Settings | None:
-    """By which rules pods are judged."""
-    return carried(settings, Settings, "settings")
+    """Message of the rules by which pods are judged."""
+    return part_message(settings, Settings, "settings")
 
 
 def consistency_message(consistency: Consistency | None) -> common.Consistency | None:
-    """How fresh the state must be."""
-    return carried(consistency, Consistency, "consistency")
+    """Message of the freshness of the state."""
+    return part_message(consistency, Consistency, "consistency")
 
 
 def fit_message(fit: Fit | None, path: str = "fit") -> common.Fit.ValueType:
-    """How much is asked beside spreading."""
-    made: common.Fit.ValueType = given.member(common.Fit, Fit, fit, path)
+    """Message of the filters beside spreading."""
+    made: common.Fit.ValueType = arguments.enum_value(common.Fit, Fit, fit, path)
     return made
 
 
 def validation_message(
     validation: ConstraintValidation | None, path: str = "validation"
 ) -> common.ConstraintValidation.ValueType:
-    """How closely constraints are looked at."""
+    """Message of how strictly constraints are validated."""
     made: common.ConstraintValidation.ValueType
-    made = given.member(common.ConstraintValidation, ConstraintValidation, validation, path)
+    made = arguments.enum_value(common.ConstraintValidation, ConstraintValidation, validation, path)
     return made
 
 
 def label_selector(
     selector: LabelSelector | None, path: str = "labelSelector"
 ) -> kube.LabelSelector | None:
-    """A label selector as requests carry it."""
+    """Message of a label selector."""
     if selector is None or isinstance(selector, kube.LabelSelector):
         return selector
     if isinstance(selector, str):
-        from topospread_client._label_query import selector_from_query
-
         return selector_from_query(selector, path)
     if isinstance(selector, Mapping):
-        return given.part(path, kube.LabelSelector, match_labels=selector)
-    raise given.unexpected(path, "LabelSelector", selector)
+        return arguments.part(path, kube.LabelSelector, match_labels=selector)
+    raise arguments.type_violation(path, "LabelSelector", selector)
 
 
 def pod_source(pod: PodSource | None, path: str = "pod") -> common.PodSource | None:
-    """The pod itself, or its name in the state.
+    """Message of a pod: itself, or its name in the state.
 
     Raises:
         ManifestError: a manifest that is no pod.
-        InvalidRequest: nothing of which there is a pod.
+        InvalidRequest: an argument of another type.
     """
     if pod is None:
         return None
@@ -202,12 +203,12 @@ def pod_source(pod: PodSource | None, path: str = "pod") -> common.PodSource | N
 
 
 def pod_sources(pods: Iterable[PodSource], path: str = "pods") -> list[common.PodSource]:
-    """Several pods; raises as :func:`pod_source` does."""
-    return [_required(pod, where) for where, pod in given.each(pods, path)]
+    """Messages of several pods; raises as :func:`pod_source` does."""
+    return [_required(pod, where) for where, pod in arguments.with_paths(pods, path)]
 
 
 def pod_message(pod: PodObject, path: str) -> kube.Pod:
-    """A pod in any of its three forms as a message.
+    """Convert a pod in any of its three forms to a message.
 
     Raises:
         InvalidRequest: bytes that are no v1.Pod.
@@ -224,40 +225,42 @@ def pod_message(pod: PodObject, path: str) -> kube.Pod:
 
 
 def pods_on_nodes(pods: WhatIf, path: str) -> list[common.PodOnNode]:
-    """What-if pods, each with its node."""
+    """Messages of what-if pods, each with its node."""
     made = []
-    for where, pair in given.each(pods, path):
-        pod, node = given.pair(pair, where)
+    for where, pair in arguments.with_paths(pods, path):
+        pod, node = arguments.checked_pair(pair, where)
         source = _required(pod, f"{where}.pod")
-        made.append(given.part(where, common.PodOnNode, pod=source, node=node or ""))
+        made.append(arguments.part(where, common.PodOnNode, pod=source, node=node or ""))
     return made
 
 
 def _required(pod: PodSource, path: str) -> common.PodSource:
     source = pod_source(pod, path)
     if source is None:
-        raise given.unexpected(path, "PodSource", pod)
+        raise arguments.type_violation(path, "PodSource", pod)
     return source
 
 
 def selection(nodes: Iterable[str] | None) -> common.NodeSelection | None:
-    """A choice of nodes; None (the server's own choice) and an empty one differ."""
+    """Message of a choice of nodes; None (the server's own choice) and an empty one differ."""
     if nodes is None:
         return None
-    names = given.several(nodes, "candidates")
-    return common.NodeSelection(names=given.part("candidates.names", common.NodeNames, names=names))
+    names = arguments.as_list(nodes, "candidates")
+    return common.NodeSelection(
+        names=arguments.part("candidates.names", common.NodeNames, names=names)
+    )
 
 
 def manifest(read: Callable[[Any], _T], content: object, path: str) -> _T:
-    """What a manifest means.
+    """Convert a manifest; errors get the path of its field.
 
     Args:
-        read: reads it.
+        read: converts it.
         content: the manifest.
         path: of the field that it is for.
 
     Raises:
-        ManifestError: it cannot be read.
+        ManifestError: the manifest cannot be read.
     """
     try:
         return read(content)
@@ -266,10 +269,10 @@ def manifest(read: Callable[[Any], _T], content: object, path: str) -> _T:
 
 
 def object_message(kept: KeptObject, path: str) -> state.ClusterObject:
-    """An object in its envelope.
+    """Convert an object to a ClusterObject.
 
     Raises:
-        InvalidRequest: nothing that is kept.
+        InvalidRequest: a kind that is not stored.
         ManifestError: a manifest that cannot be read.
     """
     if isinstance(kept, state.ClusterObject):
@@ -289,23 +292,23 @@ def object_message(kept: KeptObject, path: str) -> state.ClusterObject:
 
 
 def object_messages(kept: Iterable[KeptObject], path: str = "objects") -> list[state.ClusterObject]:
-    """Several objects; raises as :func:`object_message` does."""
-    return [object_message(each, where) for where, each in given.each(kept, path)]
+    """Convert several objects; raises as :func:`object_message` does."""
+    return [object_message(each, where) for where, each in arguments.with_paths(kept, path)]
 
 
 def kind_of(given: state.ClusterObject) -> Kind | None:
-    """The kind of the object in an envelope; None for an empty one."""
+    """Kind of the object in a ClusterObject; None for an empty one."""
     name = given.WhichOneof("content")
     return None if name is None else Kind[name.upper()]
 
 
 def has_version(given: state.ClusterObject) -> bool:
-    """Whether the object in an envelope says which version of it this is."""
+    """Whether the object in a ClusterObject has a resourceVersion."""
     name = given.WhichOneof("content")
     return name is not None and bool(getattr(given, name).metadata.resource_version)
 
 
-def pieces(objects: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
-    """The objects in runs that a server takes at once."""
+def batches(objects: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """Split objects into batches that a server takes at once."""
     for start in range(0, len(objects), size):
         yield objects[start : start + size]

@@ -1,6 +1,6 @@
-"""The calls that this client makes, as the services' descriptors tell them.
+"""The methods of the API's services, read from their descriptors.
 
-Each has the name of its method: ``EVALUATE_POD`` is EvaluatePod.
+Each is an attribute with the name of its method: ``EVALUATE_POD`` is EvaluatePod.
 """
 
 from __future__ import annotations
@@ -27,36 +27,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rpc:
-    """One RPC."""
+    """One method of a service."""
 
     method: MethodDescriptor
 
     @cached_property
     def path(self) -> str:
-        """The HTTP/2 path of the call."""
+        """HTTP/2 path of its calls."""
         return f"/{self.method.containing_service.full_name}/{self.method.name}"
 
     @cached_property
     def request(self) -> type[Any]:
-        """The type of the request message."""
+        """Type of the request message."""
         made: type[Any] = GetMessageClass(self.method.input_type)
         return made
 
     @cached_property
     def response(self) -> type[Any]:
-        """The type of the response message."""
+        """Type of the response message."""
         made: type[Any] = GetMessageClass(self.method.output_type)
         return made
 
     @cached_property
-    def safe(self) -> bool:
-        """Whether a repetition does no harm, whatever is asked.
+    def idempotent(self) -> bool:
+        """Whether a call may be repeated, whatever its request.
 
-        Such calls change nothing on the server, or only what their caller alone has, as a lease is
-        its holder's; the channel repeats them when the server was out of reach. Others may meet
-        what somebody else wrote after the first time. Some of these name what they follow, so that
-        the server can tell: those are repeated by the operation (`call_again`). The rest is its
-        caller's to repeat.
+        Such calls change nothing on the server, or only what belongs to their caller, as a lease
+        belongs to its holder; they are retried when the server was out of reach. Other calls may
+        meet a write of another caller the second time. Where the request tells the server what the
+        call follows, the operation retries them (`call_with_retry`); the others are not retried.
         """
         return bool(self.method.GetOptions().idempotency_level)  # 0 is IDEMPOTENCY_UNKNOWN
 

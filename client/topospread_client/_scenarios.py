@@ -1,4 +1,4 @@
-"""What Simulate is asked to suppose, as callers write it → parts of its request."""
+"""Scenarios of Simulate: the hypothetical changes, and the rules of placement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from topospread_client import _given as given
+from topospread_client import _arguments as arguments
 from topospread_client import _requests as requests
 from topospread_client._enums import ConstraintValidation, DrainMode, Fit
 from topospread_client._errors import invalid
@@ -24,7 +24,7 @@ NodeObject: TypeAlias = kube.Node | Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PodsToPlace:
-    """Pods of one template, or one pod of the state.
+    """Pods of one template to place, or one pod of the state.
 
     Attributes:
         pod: itself, a workload that makes pods (a manifest), or its name in the state.
@@ -35,13 +35,13 @@ class PodsToPlace:
     replicas: int | None = None
 
     def message(self, path: str) -> pb.PodsToPlace:
-        """As the request carries it.
+        """Message of the request.
 
         Raises:
             InvalidRequest: replicas that cannot be.
             ManifestError: a manifest that is no pod.
         """
-        return given.part(
+        return arguments.part(
             path,
             pb.PodsToPlace,
             pod=requests.pod_source(self.pod, f"{path}.pod"),
@@ -51,13 +51,13 @@ class PodsToPlace:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes that join.
+    """Nodes that join the cluster.
 
     Attributes:
-        template: what each is like: labels, taints, status.allocatable.
+        template: labels, taints and status.allocatable of each.
         node_count: how many. When the fewest are looked for, the most that may join, where None is
             as many as the server allows; otherwise it is required.
-        name: tells groups apart in the answer; None: the template's name.
+        name: of the group in the response; None takes the template's name.
         variants: labels that the nodes take in turn, one mapping a zone.
     """
 
@@ -67,41 +67,41 @@ class NodeGroup:
     variants: Sequence[Mapping[str, str]] = ()
 
     def message(self, path: str) -> pb.NodeGroup:
-        """As the request carries it.
+        """Message of the request.
 
         Raises:
             InvalidRequest: a count that cannot be, or a manifest of another kind.
             ManifestError: a manifest that cannot be read.
         """
-        return given.part(
+        return arguments.part(
             path,
             pb.NodeGroup,
             name=self.name or "",
             template=node_message(self.template, f"{path}.template"),
             node_count=self.node_count,
             variants=[
-                given.part(where, pb.NodeLabels, labels=labels)
-                for where, labels in given.each(self.variants, f"{path}.variants")
+                arguments.part(where, pb.NodeLabels, labels=labels)
+                for where, labels in arguments.with_paths(self.variants, f"{path}.variants")
             ],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class DrainedNode:
-    """A node that is emptied; None: it is gone."""
+    """Node that is drained; without a mode it is gone."""
 
     node: str
     mode: DrainMode | None = None
 
     def message(self, path: str) -> pb.DrainedNode:
-        """As the request carries it."""
-        mode = given.member(pb.DrainMode, DrainMode, self.mode, f"{path}.mode")
-        return given.part(path, pb.DrainedNode, node=self.node, mode=mode)
+        """Message of the request."""
+        mode = arguments.enum_value(pb.DrainMode, DrainMode, self.mode, f"{path}.mode")
+        return arguments.part(path, pb.DrainedNode, node=self.node, mode=mode)
 
 
 @dataclass(frozen=True, slots=True)
 class ConstraintMatch:
-    """Which constraints of the pods are changed.
+    """Selection of the constraints that are changed.
 
     Attributes:
         topology_key: those with this key.
@@ -114,7 +114,7 @@ class ConstraintMatch:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintValues:
-    """What constraints say instead; None leaves a value as it is."""
+    """New values of constraints; None leaves a value as it is."""
 
     max_skew: int | None = None
     min_domains: int | None = None
@@ -125,7 +125,7 @@ class ConstraintValues:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintChange:
-    """Other values for the pods' constraints.
+    """Change of the pods' constraints.
 
     Attributes:
         match: which; a string is a topology key.
@@ -138,20 +138,20 @@ class ConstraintChange:
     clear_min_domains: bool = False
 
     def message(self, path: str) -> pb.ConstraintChange:
-        """As the request carries it."""
+        """Message of the request."""
         match = ConstraintMatch(self.match) if isinstance(self.match, str) else self.match
-        match = given.expect(ConstraintMatch, match, f"{path}.match")
-        values = given.expect(ConstraintValues, self.set or ConstraintValues(), f"{path}.set")
-        return given.part(
+        match = arguments.checked(ConstraintMatch, match, f"{path}.match")
+        values = arguments.checked(ConstraintValues, self.set or ConstraintValues(), f"{path}.set")
+        return arguments.part(
             path,
             pb.ConstraintChange,
-            match=given.part(
+            match=arguments.part(
                 f"{path}.match",
                 pb.ConstraintMatch,
                 topology_key=match.topology_key,
                 when_unsatisfiable=match.when_unsatisfiable or "",
             ),
-            set=given.part(
+            set=arguments.part(
                 f"{path}.set",
                 pb.ConstraintValues,
                 max_skew=values.max_skew,
@@ -166,11 +166,11 @@ class ConstraintChange:
 
 @dataclass(frozen=True, slots=True)
 class SupposedChanges:
-    """Changes of the live state to suppose; they come before any pod is placed.
+    """Hypothetical changes of the live state, which come before any pod is placed.
 
     Attributes:
         add_node_groups: nodes that join.
-        drain_nodes: nodes that are emptied; a string is a node that is gone.
+        drain_nodes: nodes that are drained; a string is a node that is gone.
         add_pods: pods that run, each with its node.
         delete_pods: pods of the state that are gone.
         constraint_changes: other values for the pods' constraints.
@@ -186,34 +186,38 @@ class SupposedChanges:
         """As the request carries it; raises as its parts do."""
         return pb.SupposedChanges(
             add_node_groups=[
-                given.expect(NodeGroup, each, where).message(where)
-                for where, each in given.each(self.add_node_groups, f"{path}.addNodeGroups")
+                arguments.checked(NodeGroup, each, where).message(where)
+                for where, each in arguments.with_paths(
+                    self.add_node_groups, f"{path}.addNodeGroups"
+                )
             ],
             drain_nodes=[
-                given.expect(
+                arguments.checked(
                     DrainedNode, DrainedNode(each) if isinstance(each, str) else each, where
                 ).message(where)
-                for where, each in given.each(self.drain_nodes, f"{path}.drainNodes")
+                for where, each in arguments.with_paths(self.drain_nodes, f"{path}.drainNodes")
             ],
             add_pods=requests.pods_on_nodes(self.add_pods, f"{path}.addPods"),
             delete_pods=[
                 pod_reference(each, where)
-                for where, each in given.each(self.delete_pods, f"{path}.deletePods")
+                for where, each in arguments.with_paths(self.delete_pods, f"{path}.deletePods")
             ],
             constraint_changes=[
-                given.expect(ConstraintChange, each, where).message(where)
-                for where, each in given.each(self.constraint_changes, f"{path}.constraintChanges")
+                arguments.checked(ConstraintChange, each, where).message(where)
+                for where, each in arguments.with_paths(
+                    self.constraint_changes, f"{path}.constraintChanges"
+                )
             ],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is supposed, and by which rules pods are placed in it.
+    """Hypothetical changes, and the rules by which pods are placed.
 
     Attributes:
         changes: of the live state.
-        fit: how much is asked beside spreading; None: NODE_AND_RESOURCES.
+        fit: filters beside spreading; None applies NODE_AND_RESOURCES.
         seed: orders equal nodes, as for place_pod.
         settings: None takes the profiles of the pods' schedulerNames.
         validation: of the pods' constraints, as changed.
@@ -227,19 +231,19 @@ class Scenario:
 
     def message(self, path: str) -> pb.Scenario:
         """As the request carries it; raises as its parts do."""
-        return given.part(
+        return arguments.part(
             path,
             pb.Scenario,
-            changes=requests.carried(self.changes, SupposedChanges, f"{path}.changes"),
+            changes=requests.part_message(self.changes, SupposedChanges, f"{path}.changes"),
             fit=requests.fit_message(self.fit, f"{path}.fit"),
             seed=self.seed or "",
-            settings=requests.carried(self.settings, requests.Settings, f"{path}.settings"),
+            settings=requests.part_message(self.settings, requests.Settings, f"{path}.settings"),
             validation=requests.validation_message(self.validation, f"{path}.validation"),
         )
 
 
 def node_message(node: NodeObject, path: str) -> kube.Node:
-    """A node in either form as a message.
+    """Convert a node to a message.
 
     Raises:
         InvalidRequest: a manifest of another kind.
@@ -247,7 +251,7 @@ def node_message(node: NodeObject, path: str) -> kube.Node:
     """
     if isinstance(node, kube.Node):
         return node
-    made = requests.manifest(object_from_manifest, node, path)
-    if made is None or not made.HasField("node"):
+    converted = requests.manifest(object_from_manifest, node, path)
+    if converted is None or not converted.HasField("node"):
         raise invalid(path, f"kind {node['kind']!r}: this must be a Node")
-    return made.node
+    return converted.node

@@ -1,12 +1,12 @@
-"""The operations of ClusterStateService that read, and those about clusters and the server."""
+"""Operations of ClusterStateService that read, and those about clusters and the server."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from topospread_client import _arguments as arguments
 from topospread_client import _decoding as decoding
-from topospread_client import _given as given
 from topospread_client import _requests as requests
 from topospread_client import _rpcs as rpcs
 from topospread_client._answers import (
@@ -21,7 +21,14 @@ from topospread_client._answers import (
     ListObjectsResponse,
     WatchObjectsResponse,
 )
-from topospread_client._operations import Ask, Listing, Operation, Session, Subscription, call
+from topospread_client._operations import (
+    ClientSession,
+    Operation,
+    PagedList,
+    RpcCall,
+    ServerStream,
+    call,
+)
 from topospread_client._references import kind_message
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import server_service_pb2
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def get_object(
-    session: Session,
+    session: ClientSession,
     kind: Kind,
     name: str,
     *,
@@ -44,7 +51,7 @@ def get_object(
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[GetObjectResponse]:
-    """One object as it is stored.
+    """Get one object as it is stored.
 
     Args:
         kind: of the object.
@@ -59,7 +66,7 @@ def get_object(
         NotFound: there is no such object.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(
+    request = arguments.request(
         pb.GetObjectRequest,
         cluster=cluster or session.cluster,
         kind=kind_message(kind, "kind"),
@@ -72,7 +79,7 @@ def get_object(
 
 
 def list_objects_page(
-    session: Session,
+    session: ClientSession,
     kind: Kind,
     *,
     namespace: str | None = None,
@@ -84,7 +91,7 @@ def list_objects_page(
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[ListObjectsResponse]:
-    """Some objects of one kind, ordered by namespace and name as bytes.
+    """List a page of objects of one kind, ordered by namespace and name as bytes.
 
     Args:
         kind: of the objects.
@@ -101,7 +108,7 @@ def list_objects_page(
     Raises:
         TopospreadClientError: the call failed.
     """
-    request = given.request(
+    request = arguments.request(
         pb.ListObjectsRequest,
         cluster=cluster or session.cluster,
         kind=kind_message(kind, "kind"),
@@ -116,7 +123,7 @@ def list_objects_page(
 
 
 def list_objects(
-    session: Session,
+    session: ClientSession,
     kind: Kind,
     *,
     namespace: str | None = None,
@@ -126,8 +133,8 @@ def list_objects(
     consistency: Consistency | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
-) -> Listing[pb.ClusterObject]:
-    """All objects of one kind, fetched page by page; later pages may hold newer objects.
+) -> PagedList[pb.ClusterObject]:
+    """List all objects of one kind, page by page; later pages may have newer objects.
 
     Args:
         kind: of the objects.
@@ -158,11 +165,11 @@ def list_objects(
             traceparent=traceparent,
         )
 
-    return Listing(fetch, lambda page: page.objects)
+    return PagedList(fetch, lambda page: page.objects)
 
 
 def watch_objects(
-    session: Session,
+    session: ClientSession,
     *,
     revision: str | None = None,
     kinds: Iterable[Kind] = (),
@@ -170,59 +177,59 @@ def watch_objects(
     cluster: str | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
-) -> Subscription[WatchObjectsResponse]:
-    """Changes as they happen, until the iteration is left; bookmarks tell how far it is meanwhile.
+) -> ServerStream[WatchObjectsResponse]:
+    """Watch changes until the iteration is left; bookmarks show the progress meanwhile.
 
-    When its server or its connection goes, as each connection does once it is old enough, the watch
-    goes on from the last revision that it told, on whichever server answers within the connection's
-    `retry_timeout`. No change is left out or told twice: where that cannot be, an error is raised.
-    What `send_initial` begins with is not told anew when it is cut.
+    When its server or its connection goes away, as each connection does once it is old enough, the
+    watch continues from its last revision, on any server that answers within the connection's
+    `retry_timeout`. No change is left out or repeated: where that is impossible, an error is
+    raised. The objects of `send_initial` are not sent again when they are interrupted.
 
     Args:
         revision: start after it; None starts after the present one. Not with `send_initial`.
         kinds: of the objects; none given means all.
-        send_initial: begin with what there is, as APPLIED events, up to a BOOKMARK.
+        send_initial: begin with all objects, as APPLIED events, up to a BOOKMARK.
         cluster: None takes the client's.
         timeout: seconds after which the stream ends with DeadlineExceeded; None: never.
         traceparent: parent of the server's span.
 
     Raises:
         RevisionUnavailable: the log no longer reaches back to the revision: list again.
-        Unavailable: no server answered for too long, or it went amid what `send_initial` begins
-            with.
+        Unavailable: no server answered for too long, or it went away amid the objects of
+            `send_initial`.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(
+    request = arguments.request(
         pb.WatchObjectsRequest,
         cluster=cluster or session.cluster,
         revision=revision or "",
-        kinds=[kind_message(kind, where) for where, kind in given.each(kinds, "kinds")],
+        kinds=[kind_message(kind, where) for where, kind in arguments.with_paths(kinds, "kinds")],
         send_initial=send_initial,
     )
-    ask = Ask(rpcs.WATCH_OBJECTS, request, timeout, traceparent)
+    first = RpcCall(rpcs.WATCH_OBJECTS, request, timeout, traceparent)
 
-    def after(changes: WatchObjectsResponse) -> Ask | None:
-        """None amid what there is, which has no revision."""
+    def after(changes: WatchObjectsResponse) -> RpcCall | None:
+        """Next call; None amid the initial objects, which come without a revision."""
         if not changes.revision:
             return None
-        further = pb.WatchObjectsRequest()
-        further.CopyFrom(request)
-        further.revision = changes.revision
-        further.send_initial = False
-        return replace(ask, request=further)
+        request_after = pb.WatchObjectsRequest()
+        request_after.CopyFrom(request)
+        request_after.revision = changes.revision
+        request_after.send_initial = False
+        return replace(first, request=request_after)
 
-    return Subscription(ask, lambda message: decoding.value(WatchObjectsResponse, message), after)
+    return ServerStream(first, lambda message: decoding.value(WatchObjectsResponse, message), after)
 
 
 def get_node_table(
-    session: Session,
+    session: ClientSession,
     *,
     cluster: str | None = None,
     consistency: Consistency | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[GetNodeTableResponse]:
-    """The node names that verdicts and scores are aligned with; later answers are spared them.
+    """Get the node names of verdicts and scores, which later responses then leave out.
 
     Args:
         cluster: None takes the client's.
@@ -234,7 +241,7 @@ def get_node_table(
         TopospreadClientError: the call failed.
     """
     cluster = cluster or session.cluster
-    request = given.request(
+    request = arguments.request(
         pb.GetNodeTableRequest,
         cluster=cluster,
         consistency=requests.consistency_message(consistency),
@@ -246,13 +253,13 @@ def get_node_table(
 
 
 def get_cluster(
-    session: Session,
+    session: ClientSession,
     *,
     cluster: str | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[GetClusterResponse]:
-    """How the server follows one cluster.
+    """Get the state of one cluster.
 
     Args:
         cluster: None takes the client's.
@@ -263,20 +270,20 @@ def get_cluster(
         NotFound: there is no such cluster.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(pb.GetClusterRequest, cluster=cluster or session.cluster)
+    request = arguments.request(pb.GetClusterRequest, cluster=cluster or session.cluster)
     reply = yield from call(rpcs.GET_CLUSTER, request, timeout, traceparent)
     return decoding.answer(GetClusterResponse, reply)
 
 
 def list_clusters_page(
-    session: Session,
+    session: ClientSession,
     *,
     page_size: int | None = None,
     page_token: str | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[ListClustersResponse]:
-    """Some of the clusters that the caller may read, by name.
+    """List a page of the clusters that the caller may read, by name.
 
     Args:
         page_size: at most 5,000; None leaves it to the server.
@@ -288,7 +295,7 @@ def list_clusters_page(
         TopospreadClientError: the call failed.
     """
     del session
-    request = given.request(
+    request = arguments.request(
         pb.ListClustersRequest, page_size=page_size or 0, page_token=page_token or ""
     )
     reply = yield from call(rpcs.LIST_CLUSTERS, request, timeout, traceparent)
@@ -296,13 +303,13 @@ def list_clusters_page(
 
 
 def list_clusters(
-    session: Session,
+    session: ClientSession,
     *,
     page_size: int | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
-) -> Listing[Cluster]:
-    """The clusters that the caller may read, and how the server follows each, by name.
+) -> PagedList[Cluster]:
+    """List all clusters that the caller may read, by name.
 
     Args:
         page_size: at most 5,000; None leaves it to the server.
@@ -322,65 +329,67 @@ def list_clusters(
             traceparent=traceparent,
         )
 
-    return Listing(fetch, lambda page: page.clusters)
+    return PagedList(fetch, lambda page: page.clusters)
 
 
 def delete_cluster(
-    session: Session,
+    session: ClientSession,
     cluster: str,
     *,
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[DeleteClusterResponse]:
-    """Forget a cluster: all its objects go and its tokens die.
+    """Delete a cluster with all its objects; its cycles, revisions and page tokens become invalid.
 
     Args:
-        cluster: always named: this must not hit the default by a slip.
+        cluster: required, so that the default one is not changed by mistake.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
 
     Raises:
         TopospreadClientError: the call failed.
     """
-    request = given.request(pb.DeleteClusterRequest, cluster=cluster)
+    request = arguments.request(pb.DeleteClusterRequest, cluster=cluster)
     reply = yield from call(rpcs.DELETE_CLUSTER, request, timeout, traceparent)
     session.tables.pop(cluster, None)
     return decoding.answer(DeleteClusterResponse, reply)
 
 
 def accept_store(
-    session: Session,
+    session: ClientSession,
     cluster: str,
     store_identity: str,
     *,
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[AcceptStoreResponse]:
-    """Take what the store holds now of a cluster as the truth, whatever servers knew before.
+    """Accept the present content of the store for a cluster, whatever servers knew before.
 
-    They keep what they knew and refuse writes when they find a store emptied, restored from
-    elsewhere or exchanged, until somebody says so.
+    Servers that find a store emptied, restored from elsewhere or replaced keep what they know and
+    refuse writes, until it is accepted.
 
     Args:
-        cluster: always named: this must not hit the default by a slip.
-        store_identity: of the store that is meant, as `get_cluster` told it.
+        cluster: required, so that the default one is not changed by mistake.
+        store_identity: of the store to accept, from `get_cluster`.
         timeout: seconds, also for loading it; None takes the client's.
         traceparent: parent of the server's span.
 
     Raises:
-        StoreIdentityChanged: the store is yet another one by now.
+        StoreIdentityChanged: the store has changed again.
         TopospreadClientError: any other failure of the call.
     """
-    request = given.request(pb.AcceptStoreRequest, cluster=cluster, store_identity=store_identity)
+    request = arguments.request(
+        pb.AcceptStoreRequest, cluster=cluster, store_identity=store_identity
+    )
     reply = yield from call(rpcs.ACCEPT_STORE, request, timeout, traceparent)
     session.tables.pop(cluster, None)
     return decoding.answer(AcceptStoreResponse, reply)
 
 
 def get_server_info(
-    session: Session, *, timeout: float | None = None, traceparent: str | None = None
+    session: ClientSession, *, timeout: float | None = None, traceparent: str | None = None
 ) -> Operation[GetServerInfoResponse]:
-    """What the server is, what it can do, and how much it takes at once.
+    """Get the version, features, limits and configuration of the server.
 
     Raises:
         TopospreadClientError: the call failed.

@@ -1,4 +1,4 @@
-"""From a failed gRPC call to an error of this package: the one place that knows status codes."""
+"""Failed gRPC calls → errors of this package; no other module knows status codes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CANCELLED: Final = grpc.StatusCode.CANCELLED
-AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, CANCELLED})
-"""How calls end when their server goes away: those that it can tell nothing any more are CANCELLED.
+UNAVAILABLE_CODES: Final = frozenset({grpc.StatusCode.UNAVAILABLE, CANCELLED})
+"""Codes of calls whose server went away: it ends those that it cannot answer with CANCELLED.
 
-Calls that this side cancels are not judged here.
+Calls that this side cancels are handled before.
 """
 
 _DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -37,7 +37,7 @@ _KINDS: Final[Mapping[grpc.StatusCode, type[errors.TopospreadClientError]]] = {
     grpc.StatusCode.UNAUTHENTICATED: errors.Unauthenticated,
     grpc.StatusCode.PERMISSION_DENIED: errors.PermissionDenied,
     grpc.StatusCode.UNIMPLEMENTED: errors.NotSupported,
-    **dict.fromkeys(AWAY, errors.Unavailable),
+    **dict.fromkeys(UNAVAILABLE_CODES, errors.Unavailable),
 }
 _REASONS: Final[Mapping[str, type[errors.TopospreadClientError]]] = {
     ErrorReason.CYCLE_EXPIRED: errors.CycleExpired,
@@ -52,24 +52,24 @@ _REASONS: Final[Mapping[str, type[errors.TopospreadClientError]]] = {
 _M = TypeVar("_M", bound=Message)
 
 
-class FailedCall(Protocol):
-    """What sync and aio gRPC errors have in common."""
+class GrpcFailure(Protocol):
+    """Common methods of the errors of blocking and asyncio gRPC calls."""
 
     def code(self) -> grpc.StatusCode:
-        """How the call ended."""
+        """Status code."""
 
     def details(self) -> str | None:
-        """The server's or the channel's text."""
+        """Message of the server or of the channel."""
 
     def initial_metadata(self) -> Metadata | None:
-        """What the server sent before its answer."""
+        """Metadata before the response."""
 
     def trailing_metadata(self) -> Metadata | None:
-        """What the server sent after its answer."""
+        """Metadata after the response."""
 
 
-def error_of(failed: FailedCall) -> errors.TopospreadClientError:
-    """The error to raise instead of a failed gRPC call."""
+def error_of(failed: GrpcFailure) -> errors.TopospreadClientError:
+    """Error to raise for a failed gRPC call."""
     trailing = list(failed.trailing_metadata() or ())
     initial = list(failed.initial_metadata() or ())
     error = _error(failed.code(), failed.details() or "", _details_in(trailing))
@@ -79,20 +79,22 @@ def error_of(failed: FailedCall) -> errors.TopospreadClientError:
     return error
 
 
-def accepted(failed: BaseException) -> bool:
-    """Whether a server had begun to carry out the call that failed."""
-    return isinstance(failed, grpc.RpcError) and bool(cast("FailedCall", failed).initial_metadata())
+def had_started(failed: BaseException) -> bool:
+    """Whether a server had started to carry out a call that failed."""
+    return isinstance(failed, grpc.RpcError) and bool(
+        cast("GrpcFailure", failed).initial_metadata()
+    )
 
 
-def ended() -> errors.Unavailable:
-    """The error of a watch that its server ends: silence would tell that nothing changes."""
+def stream_ended() -> errors.Unavailable:
+    """Error of a watch that its server ends: a silent end would look like no changes."""
     error = errors.Unavailable("the server ended the stream: open another one")
     error.reached = True
     return error
 
 
 def error_in_answer(status: status_pb2.Status) -> errors.TopospreadClientError:
-    """The error that an answer holds about a part of itself, for example one pod of a batch."""
+    """Error in a response about a part of it, for example one pod of a batch."""
     error = _error(_CODES.get(status.code, grpc.StatusCode.UNKNOWN), status.message, status)
     if isinstance(error, errors.Unavailable):
         error.reached = True
@@ -108,7 +110,7 @@ def _error(
     kind = _KINDS.get(code, errors.ServerFault)
     closer = _REASONS.get(info.reason)
     error = (closer if closer is not None and issubclass(closer, kind) else kind)(
-        message or ("the server cannot answer now" if code in AWAY else code.name),
+        message or ("the server cannot answer now" if code in UNAVAILABLE_CODES else code.name),
         code=code,
         reason=info.reason or None,
         metadata=info.metadata,
@@ -130,7 +132,7 @@ def _details_in(trailing: Metadata) -> status_pb2.Status:
 
 
 def _find(details: status_pb2.Status, mirror: _M) -> _M | None:
-    """The detail of google.rpc's message with the mirror's name, read as the mirror."""
+    """Detail of the type of a message of google.rpc, merged into that message."""
     for detail in details.details:
         if detail.type_url.endswith(f"/google.rpc.{mirror.DESCRIPTOR.name}"):
             try:

@@ -1,4 +1,4 @@
-"""StreamEvaluatePods for callers that wait for their answers."""
+"""StreamEvaluatePods for the blocking client."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, cast
 import grpc
 
 from topospread_client import _decisions as decisions
-from topospread_client._later import at_first_use
+from topospread_client._operations import lazy_method
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from topospread_client._answers import EvaluatePodResponse
-    from topospread_client._conversation import Conversation, Outcome, Question
-    from topospread_client._operations import Operation, Session
+    from topospread_client._operations import ClientSession, Operation
     from topospread_client._requests import PodSource
-    from topospread_client._status import FailedCall
+    from topospread_client._status import GrpcFailure
+    from topospread_client._stream_session import Outcome, PendingEvaluation, StreamSession
 
 _P = ParamSpec("_P")
 
 
-@at_first_use("{}")
-def _answered(
-    operation: Callable[Concatenate[Session, _P], Operation[EvaluatePodResponse]],
+@lazy_method("{}")
+def _evaluating(
+    operation: Callable[Concatenate[ClientSession, _P], Operation[EvaluatePodResponse]],
 ) -> Callable[Concatenate[EvaluateStream, _P], EvaluatePodResponse]:
-    """A method that asks and waits for the answer."""
+    """Method that evaluates a pod."""
 
     @wraps(operation)
     def method(self: EvaluateStream, /, *args: _P.args, **kwargs: _P.kwargs) -> EvaluatePodResponse:
-        return self._answer(operation(self._session, *args, **kwargs))
+        return self._evaluate(operation(self._session, *args, **kwargs))
 
     return method
 
 
-@at_first_use("Iterator[Outcome]", about="pods: Iterable[PodSource]")
-def _answered_all(
-    operation: Callable[Concatenate[Session, PodSource, _P], Operation[EvaluatePodResponse]],
+@lazy_method("Iterator[Outcome]", about="pods: Iterable[PodSource]")
+def _evaluating_all(
+    operation: Callable[Concatenate[ClientSession, PodSource, _P], Operation[EvaluatePodResponse]],
 ) -> Callable[Concatenate[EvaluateStream, Iterable[PodSource], _P], Iterator[Outcome]]:
-    """A method that asks about each of many pods."""
+    """Method that evaluates many pods."""
 
     def method(
         self: EvaluateStream, pods: Iterable[PodSource], /, *args: _P.args, **kwargs: _P.kwargs
     ) -> Iterator[Outcome]:
-        """Ask about many pods, several at a time, and give the outcomes in the pods' order.
+        """Evaluate many pods, several at a time, and yield the outcomes in the pods' order.
 
         Each pod is judged on its own at the newest state at its turn: none sees the others placed.
-        Pods are taken as far ahead as the stream's window; leaving the iteration early forgets
-        those under way. What `evaluate_pod` takes beside a pod is for all of them; `timeout` is how
-        long to wait for one answer after the other.
+        Pods are read as far ahead as the stream's window; leaving the iteration early drops those
+        under way. The other arguments of `evaluate_pod` hold for all pods; `timeout` is the time to
+        wait for each response.
 
         Yields:
-            For each pod its evaluation, or what `evaluate_pod` would have raised.
+            For each pod its evaluation, or the error that `evaluate_pod` would have raised.
         """
-        return self._answers(operation(self._session, pod, *args, **kwargs) for pod in pods)
+        return self._evaluate_all(operation(self._session, pod, *args, **kwargs) for pod in pods)
 
     return method
 
 
 class EvaluateStream:
-    """Evaluate pods over one long-lived call, which spares each question the making of one.
+    """Evaluate pods over one long-lived call, which is cheaper than a call for each pod.
 
     ::
 
@@ -72,32 +72,32 @@ class EvaluateStream:
             for outcome in stream.evaluate_pods(pods):
                 ...
 
-    A question that fails ends nothing but itself. When the server goes away, the next one is asked,
-    and questions that had no answer are repeated there for as long as `evaluate_pod` is. Each
-    question has a trace of its own, which its answer names.
+    An evaluation that fails ends only itself. When the server goes away, the next one is called,
+    and pending evaluations are retried there for as long as `evaluate_pod` is. Each evaluation has
+    a trace of its own, which its response names.
 
-    Threads may share a stream, though one for each thread is quicker. The server holds a thread for
+    Threads may share a stream, though one for each thread is quicker. The server uses a thread for
     each stream, too.
     """
 
-    def __init__(self, session: Session, conversation: Conversation, window: int) -> None:
+    def __init__(self, session: ClientSession, stream_session: StreamSession, window: int) -> None:
         self._session = session
-        self._conversation = conversation
+        self._stream_session = stream_session
         self._window = window
         self._closed = threading.Event()
-        conversation.on_close = self._closed.set
+        stream_session.on_close = self._closed.set
 
     def __del__(self) -> None:
         # Its reader would wait for ever.
         if hasattr(self, "_conversation"):
-            self._conversation.close()
+            self._stream_session.close()
 
-    evaluate_pod = _answered(decisions.evaluate_pod)
-    evaluate_pods = _answered_all(decisions.evaluate_pod)
+    evaluate_pod = _evaluating(decisions.evaluate_pod)
+    evaluate_pods = _evaluating_all(decisions.evaluate_pod)
 
     def close(self) -> None:
-        """End the stream; there are no answers to questions under way."""
-        self._conversation.close()
+        """End the stream; evaluations under way fail."""
+        self._stream_session.close()
 
     def __enter__(self) -> Self:
         return self
@@ -110,87 +110,89 @@ class EvaluateStream:
     ) -> None:
         self.close()
 
-    def _answer(self, operation: Operation[EvaluatePodResponse]) -> EvaluatePodResponse:
-        """Ask one question and wait for the answer."""
-        told = _unset()
-        question = self._conversation.ask(operation, told.release)
-        self._see_to_reading()
-        self._wait(question, told)
-        return question.result()
+    def _evaluate(self, operation: Operation[EvaluatePodResponse]) -> EvaluatePodResponse:
+        """Run one evaluation and wait for its response."""
+        done = _locked()
+        evaluation = self._stream_session.start(operation, done.release)
+        self._ensure_reader()
+        self._wait(evaluation, done)
+        return evaluation.result()
 
-    def _answers(self, operations: Iterable[Operation[EvaluatePodResponse]]) -> Iterator[Outcome]:
-        """Ask several questions, as many at once as the window is wide."""
-        asked: deque[tuple[Question, threading.Lock]] = deque()
+    def _evaluate_all(
+        self, operations: Iterable[Operation[EvaluatePodResponse]]
+    ) -> Iterator[Outcome]:
+        """Run several evaluations, as many at once as the window is wide."""
+        pending: deque[tuple[PendingEvaluation, threading.Lock]] = deque()
         try:
             for operation in operations:
-                told = _unset()
-                asked.append((self._conversation.try_to_ask(operation, told.release), told))
-                self._see_to_reading()
-                if len(asked) == self._window:
-                    yield self._outcome(asked)
-            while asked:
-                yield self._outcome(asked)
+                done = _locked()
+                pending.append((self._stream_session.try_start(operation, done.release), done))
+                self._ensure_reader()
+                if len(pending) == self._window:
+                    yield self._outcome(pending)
+            while pending:
+                yield self._outcome(pending)
         finally:
-            self._conversation.forget(question for question, _ in asked)
+            self._stream_session.discard(evaluation for evaluation, _ in pending)
 
-    def _outcome(self, asked: deque[tuple[Question, threading.Lock]]) -> Outcome:
-        self._wait(*asked[0])
-        outcome = asked.popleft()[0].outcome
-        assert outcome is not None, "that is what was waited for"
+    def _outcome(self, pending: deque[tuple[PendingEvaluation, threading.Lock]]) -> Outcome:
+        self._wait(*pending[0])
+        outcome = pending.popleft()[0].outcome
+        assert outcome is not None, "the evaluation is done"
         return outcome
 
-    def _wait(self, question: Question, told: threading.Lock) -> None:
-        """Wait for the outcome on a plain lock, which an interrupt leaves in order."""
+    def _wait(self, evaluation: PendingEvaluation, done: threading.Lock) -> None:
+        """Wait for the outcome on a plain lock, which an interrupt leaves consistent."""
         try:
-            longest = min(question.timeout, threading.TIMEOUT_MAX)
-            if question.outcome is None and not told.acquire(timeout=longest):
-                self._conversation.time_out(question)
+            timeout = min(evaluation.timeout, threading.TIMEOUT_MAX)
+            if evaluation.outcome is None and not done.acquire(timeout=timeout):
+                self._stream_session.time_out(evaluation)
         except BaseException:
-            self._conversation.forget((question,))
+            self._stream_session.discard((evaluation,))
             raise
 
-    def _see_to_reading(self) -> None:
-        """Have a thread read, if none does.
+    def _ensure_reader(self) -> None:
+        """Start a thread that reads, unless one does.
 
-        It is not the caller's: a KeyboardInterrupt within gRPC's code would leave gRPC's locks
-        held, and whoever comes next, the end of the process included, would wait for ever.
+        The caller's thread does not read: a KeyboardInterrupt within gRPC's code would leave gRPC's
+        locks held, and the next user of them, such as the end of the process, would wait for ever.
         """
-        if self._conversation.wants_reader():
-            arguments = (self._conversation, self._closed)
+        if self._stream_session.needs_reader():
+            arguments = (self._stream_session, self._closed)
             try:
                 threading.Thread(target=_read, args=arguments, name="reader", daemon=True).start()
             except RuntimeError as error:
                 # The interpreter ends, or the process has all the threads that it may have.
-                self._conversation.close(f"there is no thread to read the answers: {error}")
+                self._stream_session.close(f"there is no thread to read the answers: {error}")
 
 
-def _unset() -> threading.Lock:
-    told = threading.Lock()
-    told.acquire()
-    return told
+def _locked() -> threading.Lock:
+    done = threading.Lock()
+    done.acquire()
+    return done
 
 
-def _read(conversation: Conversation, closed: threading.Event) -> None:
-    """Take in what the server says until there is nothing to wait for."""
-    if not conversation.begin_to_read():
+def _read(stream_session: StreamSession, closed: threading.Event) -> None:
+    """Read responses until nothing is pending."""
+    if not stream_session.claim_reader():
         return
     try:
-        _read_lines(conversation, closed)
+        _read_calls(stream_session, closed)
     except BaseException as error:
-        # Nobody would read any more, and questions would wait for nothing.
-        conversation.close(f"the stream cannot be read any more: {error!r}: open another one")
+        # Without a reader, evaluations would wait in vain.
+        stream_session.close(f"the stream cannot be read any more: {error!r}: open another one")
         raise
 
 
-def _read_lines(conversation: Conversation, closed: threading.Event) -> None:
-    while (line := conversation.next_line()) is not None:
-        if isinstance(line, float):
-            closed.wait(line)
+def _read_calls(stream_session: StreamSession, closed: threading.Event) -> None:
+    while (call := stream_session.next_call()) is not None:
+        if isinstance(call, float):
+            closed.wait(call)
             continue
         try:
-            for message in line.call:
-                conversation.answered(line, message)
+            for message in call.rpc:
+                stream_session.on_response(call, message)
         except grpc.RpcError as failed:
-            conversation.ended(line, cast("FailedCall", failed))
+            stream_session.on_end(call, cast("GrpcFailure", failed))
         else:
-            conversation.ended(line, None)
+            stream_session.on_end(call, None)

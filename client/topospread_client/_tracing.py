@@ -1,4 +1,4 @@
-"""W3C trace context on the way to the server and back.
+"""W3C trace context of calls and responses.
 
 No tracing library is needed. Where the caller uses OpenTelemetry, its current span is the parent.
 """
@@ -9,31 +9,31 @@ import sys
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+from topospread_client._arguments import checked
 from topospread_client._errors import invalid
-from topospread_client._given import expect
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
 
 Metadata: TypeAlias = Iterable[tuple[str, str | bytes]]
-"""gRPC metadata as both kinds of gRPC call give it."""
+"""gRPC metadata of blocking and asyncio calls."""
 
 
 def outgoing(traceparent: str | None) -> tuple[tuple[str, str], ...]:
-    """The metadata that names the parent of the server's span.
+    """Metadata with the parent of the server's span.
 
     Args:
-        traceparent: given by the caller; None takes the current OpenTelemetry span, if any.
+        traceparent: of the caller; None takes the current OpenTelemetry span, if any.
 
     Raises:
-        InvalidRequest: it cannot be sent.
+        InvalidRequest: a traceparent that cannot be sent.
     """
     if traceparent is not None:
-        expect(str, traceparent, "traceparent")
+        checked(str, traceparent, "traceparent")
         if not traceparent.isascii() or not traceparent.isprintable():
             raise invalid("traceparent", f"{traceparent!r} is no W3C trace context")
         return ((TRACEPARENT, traceparent),)
-    # Where nobody has imported OpenTelemetry there can be no span: looking is then free.
+    # Unless OpenTelemetry was imported there is no span, and nothing to import for it.
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return ()
@@ -47,7 +47,7 @@ def outgoing(traceparent: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def traceparent_in(metadata: Metadata | None) -> str | None:
-    """The trace context that the server returned."""
+    """Trace context that the server returned."""
     for key, value in metadata or ():
         if key == TRACEPARENT:
             return value if isinstance(value, str) else value.decode("ascii", "replace")
@@ -55,7 +55,7 @@ def traceparent_in(metadata: Metadata | None) -> str | None:
 
 
 def trace_id(traceparent: str | None) -> str | None:
-    """The 32 hexadecimal digits under which a trace is looked up; None when there is no trace."""
+    """Trace id: 32 hexadecimal digits; None without a traceparent."""
     if traceparent is None:
         return None
     parts = traceparent.split("-")

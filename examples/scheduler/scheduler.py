@@ -1,4 +1,4 @@
-"""Watches for pending pods with its schedulerName, asks PlacePod, binds, releases on failure."""
+"""Watches for pending pods with its schedulerName, calls PlacePod, binds, releases on failure."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ CONFLICT, NOT_FOUND, SERVER_ERROR = 409, 404, 500
 
 
 class Cluster:
-    """The little that a scheduler asks of an API server."""
+    """The calls that a scheduler makes to an API server."""
 
     def __init__(self, configuration: Any) -> None:
         self._configuration = configuration
         self._client: Any = ApiClient(configuration)
 
     def pending(self, scheduler: str, known: list[str]) -> Pods:
-        """By uid, the pods that wait for a scheduler and each change; None: waits no longer."""
+        """Pending pods of a scheduler by uid, then each change; None: not pending any more."""
         pods = f"/api/v1/pods?fieldSelector=spec.schedulerName={scheduler},spec.nodeName="
-        listed = json.loads(self._ask("GET", pods).data)
+        listed = json.loads(self._request("GET", pods).data)
         found = {pod["metadata"]["uid"]: pod for pod in listed["items"]}
         yield from {**dict.fromkeys(known), **found}.items()
         since, rest = listed["metadata"]["resourceVersion"], b""
         watch = f"{pods}&watch=1&timeoutSeconds=240&resourceVersion={since}"
-        for chunk in self._ask("GET", watch, silence=270.0).stream():
+        for chunk in self._request("GET", watch, silence=270.0).stream():
             *lines, rest = (rest + chunk).split(b"\n")
             for event in map(json.loads, lines):
                 if event["type"] == "ERROR":
@@ -46,45 +46,45 @@ class Cluster:
                 yield pod["metadata"]["uid"], None if event["type"] == "DELETED" else pod
 
     def bind(self, pod: dict[str, Any], node: str) -> None:
-        """Give a pod its node; ApiException says why it is refused, HTTPError that nobody knows."""
+        """Bind a pod; ApiException is a refusal, HTTPError leaves the outcome unknown."""
         meta = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/binding"
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
-        self._ask("POST", path, binding)
+        self._request("POST", path, binding)
 
-    def _ask(self, method: str, path: str, body: Any = None, silence: float = 30.0) -> Any:
+    def _request(self, method: str, path: str, body: Any = None, silence: float = 30.0) -> Any:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         headers |= {it["key"]: it["value"] for it in self._configuration.auth_settings().values()}
         url, wait = self._configuration.host + path, (10.0, silence)
-        asked = self._client.rest_client.request(method, url, headers, body, _request_timeout=wait)
-        if (status := asked.response.status) >= 300:
-            raise ApiException(status=status, reason=asked.response.data.decode()[:200])
-        return asked.response
+        answer = self._client.rest_client.request(method, url, headers, body, _request_timeout=wait)
+        if (status := answer.response.status) >= 300:
+            raise ApiException(status=status, reason=answer.response.data.decode()[:200])
+        return answer.response
 
 
 class Scheduler:
-    """Places pods one after the other, where an engine that is fed from their cluster says."""
+    """Places pods one after the other on the nodes that an engine chooses for them."""
 
     def __init__(self, cluster: Cluster, engine: Client, name: str, pause: float = 5.0) -> None:
         self.bound: dict[str, str] = {}
         self._cluster, self._engine, self._name, self._pause = cluster, engine, name, pause
-        # Each of these is in the queue, at hand, or in its pause: once, however often it is seen.
+        # Each of these is in the queue, being placed, or in its pause: once, however often seen.
         self._waiting: dict[str, dict[str, Any]] = {}
         self._queue: SimpleQueue[str | None] = SimpleQueue()
-        self._told = threading.Event()
-        # Nodes that are equally good are taken in an order of one's own, so that copies part ways.
+        self._stopped = threading.Event()
+        # Orders equally good nodes differently in each copy, so that copies choose different ones.
         self._seed = secrets.token_hex(4)
 
     def watch(self) -> None:
-        """Line up the pods that wait, until stop(): to be run in a thread of its own."""
-        while not self._told.is_set():
+        """Enqueue pending pods until stop(); runs in a thread of its own."""
+        while not self._stopped.is_set():
             try:
                 for uid, pod in self._cluster.pending(self._name, [*self._waiting]):
-                    self._line_up(uid, pod)
+                    self._enqueue(uid, pod)
             except (HTTPError, ApiException) as error:
                 LOG.warning("the API server: %s", error)
-            self._told.wait(self._pause)
+            self._stopped.wait(self._pause)
 
     def run(self) -> None:
         """Place pods until stop()."""
@@ -93,7 +93,7 @@ class Scheduler:
                 continue
             try:
                 if self.schedule(pod):
-                    self._line_up(uid, None)
+                    self._enqueue(uid, None)
                     continue
             except (TopospreadClientError, HTTPError) as error:
                 LOG.warning("%s: %s", pod["metadata"]["name"], error)
@@ -101,7 +101,7 @@ class Scheduler:
             again.daemon = True
             again.start()
 
-    def _line_up(self, uid: str, pod: dict[str, Any] | None) -> None:
+    def _enqueue(self, uid: str, pod: dict[str, Any] | None) -> None:
         if not pod or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("schedulingGates"):
             self._waiting.pop(uid, None)
             return
@@ -110,12 +110,12 @@ class Scheduler:
             self._queue.put(uid)
 
     def stop(self) -> None:
-        """Make run() return after the pod that it is at."""
-        self._told.set()
+        """Make run() return after its present pod."""
+        self._stopped.set()
         self._queue.put(None)
 
     def schedule(self, pod: dict[str, Any]) -> bool:
-        """Place one pod; whether it needs no further try."""
+        """Place one pod; return whether it needs no further try."""
         name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
         place = self._engine.place_pod(pod, seed=self._seed)
         if place.node is None or place.already_bound:
@@ -125,7 +125,7 @@ class Scheduler:
             self._cluster.bind(pod, place.node)
         except ApiException as error:
             LOG.info("%s: not bound to %s: %s", name, place.node, error.reason)
-            # Another may have bound the pod, or the lost call did: its place counts until seen.
+            # Another scheduler or a lost call may have bound the pod: the reservation then stays.
             if error.status != CONFLICT and error.status < SERVER_ERROR:
                 self._engine.release_reservation(
                     f"{space}/{name}", reservation_id=place.reservation_id

@@ -1,4 +1,4 @@
-"""What is worked out once and kept, within a number of bytes."""
+"""Caches that are bounded in bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LARGE = 16
 
 
 class Sized(Protocol):
-    """A cache.
+    """A cache that counts its bytes.
 
     Attributes:
         size: bytes, about, that it holds.
@@ -49,11 +49,11 @@ class Sized(Protocol):
 
 
 class Budget:
-    """What each cache of one kind may hold, and what they hold together.
+    """The bytes that each cache of one kind may hold, and the sum of what they hold.
 
     Attributes:
         most: bytes of one cache.
-        evicted: entries that had to go for lack of room, until now.
+        evicted: entries that were evicted for lack of space, so far.
     """
 
     def __init__(self, most: int) -> None:
@@ -82,13 +82,13 @@ Budgets = Mapping[str, Budget]
 
 
 def budgets(caches: Mapping[str, int], most: int) -> dict[str, Budget]:
-    """So many bytes, divided as by default."""
+    """Divide a number of bytes between caches in the default proportions."""
     whole = sum(caches.values())
     return {name: Budget(most * part // whole) for name, part in caches.items()}
 
 
 USUAL: Final[Budgets] = {name: Budget.usual(name) for name in (*PROCESS, *CLUSTER)}
-"""For parts that nobody has configured."""
+"""For parts that are not configured."""
 
 
 class _Entry(Generic[Value]):
@@ -101,11 +101,11 @@ class _Entry(Generic[Value]):
 
 
 class Bounded(Generic[Key, Value]):
-    """Values by key. Where there is no room, those go that nobody has asked for the longest.
+    """A cache by key, bounded in bytes; the least recently used entries are evicted.
 
-    What one of them costs to make differs little within a cache, so the one used last is the one
-    most worth its bytes. Large ones have a quarter of the bytes for themselves: a caller with large
-    requests drives out nothing but other large ones. One that takes more than that is not kept.
+    What an entry costs to make differs little within a cache, so the one used last is the one most
+    worth its bytes. Large entries have a quarter of the bytes for themselves: a caller with large
+    requests evicts nothing but other large ones. An entry that takes more than that is not kept.
 
     Threads may share one without a lock: at worst, a value that two put at once is counted twice
     until some have to go, and one that is put meanwhile is made again.
@@ -114,7 +114,7 @@ class Bounded(Generic[Key, Value]):
     __slots__ = ("__weakref__", "_budget", "_entries", "_large_size", "_small_size", "_tick")
 
     def __init__(self, budget: Budget) -> None:
-        """Begin with nothing."""
+        """Create an empty cache."""
         self._budget = budget
         self._entries: dict[Key, _Entry[Value]] = {}
         self._small_size = self._large_size = 0
@@ -137,7 +137,7 @@ class Bounded(Generic[Key, Value]):
         return size > self._budget.most // _LARGE
 
     def get(self, key: Key) -> Value | None:
-        """What was kept; None when nothing was."""
+        """The value of a key; None when none is kept."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -145,7 +145,7 @@ class Bounded(Generic[Key, Value]):
         return entry.value
 
     def put(self, key: Key, value: Value, size: int) -> bool:
-        """Keep a value; returns whether others that are not large had to go before it."""
+        """Keep a value; returns whether entries that are not large were evicted for it."""
         if size > self._budget.most // 4:
             return False
         former = self._entries.pop(key, None)
@@ -153,7 +153,7 @@ class Bounded(Generic[Key, Value]):
             self._count(former.size, -former.size)
         self._tick += 1
         large = self.is_large(size)
-        gone = self._make_room(size, large=large)
+        gone = self._evict_for(size, large=large)
         self._entries[key] = _Entry(value, size, self._tick)
         self._count(size, size)
         return gone and not large
@@ -166,7 +166,7 @@ class Bounded(Generic[Key, Value]):
             self.put(key, entry.value, entry.size + size)
 
     def clear(self) -> None:
-        """Let all go."""
+        """Evict all entries."""
         self._budget.evicted += len(self._entries)
         self._entries = {}
         self._small_size = self._large_size = 0
@@ -177,8 +177,8 @@ class Bounded(Generic[Key, Value]):
         else:
             self._small_size += change
 
-    def _make_room(self, size: int, *, large: bool) -> bool:
-        """Let go of some where there is no room for so many bytes; whether so."""
+    def _evict_for(self, size: int, *, large: bool) -> bool:
+        """Evict entries where so many bytes do not fit; returns whether it did."""
         most = self._budget.most // 4 if large else self._budget.most * 3 // 4
         held = self._large_size if large else self._small_size
         if held + size <= most:
@@ -192,9 +192,9 @@ class Bounded(Generic[Key, Value]):
         entries.sort(key=itemgetter(0))
         held = sum([each for _, each, _ in entries])
         # A tenth of the small ones at once, so that a stream of new ones does not sort at each.
-        room = most - size if large else most * 9 // 10 - size
+        allowed = most - size if large else most * 9 // 10 - size
         for _, freed, key in entries:
-            if held <= room:
+            if held <= allowed:
                 break
             if self._entries.pop(key, None) is not None:
                 held -= freed

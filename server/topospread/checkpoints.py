@@ -1,6 +1,6 @@
-"""Long computations end when nobody can use their answer any more.
+"""Cancellation points of long computations: they end with their deadline or their caller.
 
-A call says for whom it computes (:func:`computing_for`), and everything that may take long calls
+A call sets for whom it computes (:func:`computing_for`), and everything that may take long calls
 :func:`checkpoint` for each small piece of its work, however deep below. It costs some tens of
 nanoseconds, so that it may stand in any loop whose pieces cost a microsecond or more.
 """
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 INTERVAL: Final = 0.002
 """Seconds between two looks at the deadline and the caller: to look costs some microseconds."""
 
+YIELD_EVERY: Final = 50
+"""Calls between two turns of others. A loop in Python that does not let go makes each array
+operation of the decision threads wait for the interpreter's switch interval."""
+
 LONG: Final = 0.002
 """Seconds of processor time after which a computation is a long one."""
 
@@ -27,22 +31,22 @@ LONG: Final = 0.002
 class TakesLong(BaseException):
     """Ends a computation that was begun as a short one, so that it is begun anew in its turn.
 
-    Nothing catches it on its way but who began the computation, so it is no Exception.
+    Only the code that began the computation catches it, so it is no Exception.
     """
 
 
 class LongTurns(Protocol):
-    """Lets few long computations go on at once.
+    """A bound on the number of long computations that run at once.
 
     Threads share the interpreter's lock: a short one would wait for a slice of each long one.
     """
 
     def try_take(self) -> bool:
-        """Go on now if there is room; does not wait."""
+        """Take a turn if one is free; does not wait."""
         ...
 
     def take(self, left: Callable[[], float], active: Callable[[], bool]) -> None:
-        """Wait for room.
+        """Wait for a turn.
 
         Args:
             left: seconds until the caller's deadline.
@@ -50,24 +54,24 @@ class LongTurns(Protocol):
 
         Raises:
             LimitExceeded: too many wait already.
-            DeadlineExceeded, CallerGone: nobody waits any more.
+            DeadlineExceeded, CallerGone: the caller does not wait any more.
         """
         ...
 
     def give(self) -> None:
-        """Make room: what was taken is done."""
+        """Return a turn."""
         ...
 
 
 class Beneficiary:
-    """For whom a thread computes.
+    """The caller that a thread computes for: its deadline, and whether it still waits.
 
     Args:
         deadline: on the monotonic clock.
-        active: whether somebody still waits; may be slow compared to a loop's step.
+        active: whether the caller still waits; may be slow compared to a loop's step.
         turns: of long computations; None: it just goes on, however long it takes.
-        anew: a long computation that finds no room ends with TakesLong instead of waiting with all
-            that it holds by then; whoever began it begins it anew.
+        anew: a long computation that finds no turn ends with TakesLong instead of waiting with all
+            that it holds by then; its caller begins it anew.
         has_turn: it was taken already.
     """
 
@@ -95,7 +99,7 @@ class Beneficiary:
         """Look, if the last look or the beginning was a while ago, or the deadline has passed.
 
         Raises:
-            DeadlineExceeded, CallerGone: nobody waits any more.
+            DeadlineExceeded, CallerGone: the caller does not wait any more.
             TakesLong: it takes long, it is another's turn, and it may be begun anew.
         """
         now = time.monotonic()
@@ -127,9 +131,10 @@ class Beneficiary:
         self._has_turn = True
 
     def wait_elsewhere(self) -> None:
-        """It will wait for long: others go on, unless this is the computation begun anew.
+        """Let other long computations go on, unless this one has been begun anew.
 
-        That has waited for the same before, and would have to wait in the middle of its work.
+        For a computation that will wait for long. One begun anew has waited for the same before,
+        and would have to wait in the middle of its work.
         """
         if self._anew:
             self.give_turn()
@@ -152,7 +157,7 @@ _beneficiary: ContextVar[Beneficiary | None] = ContextVar("beneficiary", default
 
 
 def beneficiary() -> Beneficiary | None:
-    """For whom this thread computes; to be handed to a thread that goes on for it."""
+    """The caller that this thread computes for; to be handed to a thread that goes on for it."""
     return _beneficiary.get()
 
 
@@ -169,7 +174,7 @@ def computing_for(whom: Beneficiary | None) -> Iterator[None]:
 
 
 def will_write() -> None:
-    """To be called before a computation writes.
+    """Note that a computation is about to write; call it before each write.
 
     It gives its turn back for good: from there on it is neither begun anew nor made to wait.
     """
@@ -179,14 +184,47 @@ def will_write() -> None:
 
 
 def checkpoint() -> None:
-    """To be called for each small piece of a computation that may take long.
+    """Mark a small piece of a computation that may take long; call it for each.
 
     Nothing that others wait for may be held there, nor anything be half done.
 
     Raises:
-        DeadlineExceeded, CallerGone: nobody waits for its result any more.
+        DeadlineExceeded, CallerGone: the caller does not wait any more.
         TakesLong: it is begun anew.
     """
     whom = _beneficiary.get()
     if whom is not None:
         whom.check()
+
+
+class CooperativeYield:
+    """Yields to other threads every few calls; to be called for each small piece of work.
+
+    One is for one thread.
+
+    Args:
+        deadline: on the monotonic clock.
+        doing: what is under way, for the error.
+    """
+
+    def __init__(self, deadline: float, doing: str) -> None:
+        self._deadline = deadline
+        self._doing = doing
+        self._calls = 0
+
+    def __call__(self) -> None:
+        """Now and then let others run.
+
+        Raises:
+            DeadlineExceeded: the deadline has passed.
+            CallerGone: the caller does not wait any more.
+        """
+        checkpoint()
+        self._calls += 1
+        if self._calls % YIELD_EVERY:
+            return
+        if time.monotonic() > self._deadline:
+            raise DeadlineExceeded(
+                f"the deadline passed before {self._doing}: allow more time, or ask about less"
+            )
+        time.sleep(0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 RETRY_SOON: Final = 0.1
-"""Seconds after which a line that was full may have moved on."""
+"""Seconds after which a full queue may have room again."""
 
 RETRY_LATER: Final = 1.0
 """Seconds after which a stream may have ended, a store be back or a cluster be loaded."""
@@ -101,11 +101,11 @@ class InvalidRequest(TopospreadError):
         return cls.of([FieldViolation(field, description, type, bad_value)])
 
     def below(self, path: str) -> list[FieldViolation]:
-        """What is wrong, where what it is about stands at a path of the request."""
+        """The violations, with paths below that of their object in the request."""
         return [each.below(path) for each in self.violations]
 
     def under(self, path: str) -> InvalidRequest:
-        """The same error, where what it is about stands at a path of the request."""
+        """The same error, with paths below that of its object in the request."""
         text = str(self) if self.violations[0].field else f"{path}: {self}"
         return self._instead(InvalidRequest(text, self.below(path)))
 
@@ -124,7 +124,7 @@ class InvalidRequest(TopospreadError):
         return self._instead(InvalidRequest(str(self), named))
 
     def noting(self, where: str) -> InvalidRequest:
-        """The same error, which says in each text where in a stream of messages it is."""
+        """The same error, whose texts name the position in a stream of messages."""
         noted = [
             replace(each, description=f"{each.description or each.type} ({where})")
             for each in self.violations
@@ -144,7 +144,7 @@ class InvalidRequest(TopospreadError):
 class InvalidPod(InvalidRequest):
     """Bad input in a pod: paths begin at the pod.
 
-    Whoever knows where the pod stands in the request says so with :meth:`under`.
+    A caller that has the pod's path in the request adds it with :meth:`under`.
     """
 
 
@@ -181,6 +181,11 @@ class ClusterNotFound(NotFound):
     def __init__(self, cluster: str, text: str = "") -> None:
         text = text or "is not known: apply objects to it first"
         super().__init__(f"cluster {cluster!r} {text}", "Cluster", cluster)
+
+    @classmethod
+    def unknown(cls, cluster: str) -> Self:
+        """Build the error without the advice to apply objects, which does not help the call."""
+        return cls(cluster, "is not known")
 
 
 class PodNotFound(NotFound):
@@ -221,7 +226,7 @@ class IdentityChanged(PreconditionFailed):
 
 
 class Fenced(PreconditionFailed):
-    """A write's token is not that of the feeder's lease: take the lease, and list again."""
+    """A write's fencing token is not that of the lease: acquire the lease, and list again."""
 
     reason: ClassVar[str] = "FENCED"
 
@@ -243,7 +248,7 @@ class LeaseLost(PreconditionFailed):
 
 
 class NoFeedProgress(PreconditionFailed):
-    """No feed says how far it has read the objects of a kind."""
+    """No sync stores how far it has read the objects of a kind."""
 
     reason: ClassVar[str] = "NO_FEED_PROGRESS"
 
@@ -283,7 +288,7 @@ class RevisionOfOtherHistory(RevisionUnavailable):
 
 
 class LimitExceeded(TopospreadError):
-    """Something is full, or too large; the text names the limit."""
+    """A limit is reached; the text names it."""
 
 
 class RateExceeded(LimitExceeded):
@@ -297,19 +302,19 @@ class RateExceeded(LimitExceeded):
 
 
 class QueueFull(LimitExceeded):
-    """As many requests wait as may."""
+    """A queue is full; the call may be tried again."""
 
     reason: ClassVar[str] = "QUEUE_FULL"
     retry_after = RETRY_SOON
 
     @classmethod
     def of(cls, pool: str) -> Self:
-        """As many calls of a pool as may be."""
+        """The error of a pool whose queue is full."""
         return cls(f"too many {pool} calls at once: try again later")
 
 
 class StreamsFull(LimitExceeded):
-    """As many streams are open as may be."""
+    """All threads for streams are taken."""
 
     reason: ClassVar[str] = "STREAMS_FULL"
     retry_after = RETRY_LATER
@@ -344,7 +349,7 @@ class TooManyClusters(LimitExceeded):
 
 
 class DeadlineExceeded(TopospreadError):
-    """Waiting ended with the caller's deadline."""
+    """The caller's deadline passed."""
 
     reason: ClassVar[str] = "DEADLINE_EXCEEDED"
 
@@ -356,7 +361,7 @@ class CallerGone(TopospreadError):
 
 
 class Unauthenticated(TopospreadError):
-    """The caller showed nothing that is known here; it is told no more than that."""
+    """The caller has no known credential; the error has no details."""
 
     reason: ClassVar[str] = "CREDENTIALS_MISSING"
 
@@ -375,7 +380,7 @@ class PermissionDenied(TopospreadError):
         self.metadata = {"role": role, "cluster": cluster} if cluster else {"role": role}
 
 
-class NotOffered(TopospreadError):
+class MethodNotServed(TopospreadError):
     """This version does not have the call."""
 
     reason: ClassVar[str] = "METHOD_NOT_SERVED"
@@ -439,7 +444,7 @@ class ShuttingDown(Unavailable):
 
 
 class ClusterUnavailable(Unavailable):
-    """The API server that a cluster is fed from is out of reach, or refused to answer."""
+    """The API server of a synced cluster is out of reach, or refused a request."""
 
 
 class CorruptValue(TopospreadError):

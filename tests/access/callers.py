@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from topospread.access.tokens import NewToken, new_token
+from topospread.access.authentication import NewToken, new_token
 
 if TYPE_CHECKING:
     from pathlib import Path

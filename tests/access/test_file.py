@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from topospread.access.callers import Caller, Role, allowed
-from topospread.access.certificates import Kind, Names
+from topospread.access.authentication import (
+    Authenticator,
+    CallerRegistry,
+    digest,
+    identifier,
+    new_token,
+)
+from topospread.access.callers import Caller, Role, roles_of
+from topospread.access.certificates import CertificateNames, NameType
 from topospread.access.file import grant, read_access
-from topospread.access.gate import Gate, Roll
-from topospread.access.tokens import digest, identifier, new_token
 from topospread.errors import ConfigError, PermissionDenied, Unauthenticated
 
 HEAD = "apiVersion: topospread.io/v1\nkind: TopospreadAccess\n"
 SHA = "ab" * 32
-NOBODY = Roll({}, {}, {})
+NO_CALLERS = CallerRegistry({}, {}, {})
 
 
-def no_names() -> Names:
+def no_names() -> CertificateNames:
     raise AssertionError("nobody needs them")
 
 
@@ -59,7 +64,7 @@ def test_everything_wrong_is_said_at_once_and_no_value_is_shown():
 @pytest.mark.parametrize(
     "text", ["", "[]", "- a", "kind: x\n---\nkind: y\n", "a: [", "\0", "tokens: {", "a: 1\na: 2"]
 )
-def test_what_is_no_access_file_is_refused(text):
+def test_malformed_access_files_are_refused(text):
     assert refused(text)
 
 
@@ -69,8 +74,8 @@ def test_lists_must_be_lists(key, value):
     assert refused(f"{HEAD}{key}: {value}\n") == [f"access.yaml: {key}: not a list"]
 
 
-def test_an_empty_file_lets_nobody_in():
-    assert read_access(HEAD, "access.yaml") == NOBODY
+def test_an_empty_file_knows_no_callers():
+    assert read_access(HEAD, "access.yaml") == NO_CALLERS
 
 
 @pytest.mark.parametrize(
@@ -93,8 +98,8 @@ def test_an_empty_file_lets_nobody_in():
         ("read@a@b", Role.READ, "a@b", True),
     ],
 )
-def test_what_a_role_includes(granted, role, cluster, may):
-    caller = Caller("x", allowed([grant(granted)]))
+def test_roles_include_others(granted, role, cluster, may):
+    caller = Caller("x", roles_of([grant(granted)]))
     assert caller.may(role, cluster) is may
     if may:
         caller.check(role, cluster)
@@ -104,7 +109,7 @@ def test_what_a_role_includes(granted, role, cluster, may):
 
 
 def test_roles_of_one_caller_add_up():
-    caller = Caller("x", allowed(map(grant, ["read@a", "read@b", "decide@b", "write"])))
+    caller = Caller("x", roles_of(map(grant, ["read@a", "read@b", "decide@b", "write"])))
     assert caller.clusters(Role.READ) is None
     assert caller.clusters(Role.DECIDE) == frozenset("b")
     with pytest.raises(PermissionDenied, match="the role decide is missing for cluster 'a'"):
@@ -113,16 +118,16 @@ def test_roles_of_one_caller_add_up():
         caller.check_everywhere(Role.DECIDE)
 
 
-def gate_of(token, expires: float = 100.0) -> Gate:
-    caller = Caller("x", allowed([(Role.READ, None)]), expires, digest(token.text))
-    return Gate(lambda: Roll({token.id: caller}, {}, {}), clock=lambda: 50.0)
+def gate_of(token, expires: float = 100.0) -> Authenticator:
+    caller = Caller("x", roles_of([(Role.READ, None)]), expires, digest(token.text))
+    return Authenticator(lambda: CallerRegistry({token.id: caller}, {}, {}), clock=lambda: 50.0)
 
 
-def test_a_token_is_told_by_its_whole_text():
+def test_a_token_is_compared_as_a_whole():
     token = new_token()
-    gate = gate_of(token)
+    authenticator = gate_of(token)
     for spelled in (f"Bearer {token.text}", f"bearer  {token.text} ", f"BEARER {token.text}"):
-        assert gate.caller([spelled], no_names).name == "x"
+        assert authenticator.caller([spelled], no_names).name == "x"
     other = new_token()
     wrong = [
         "",
@@ -142,9 +147,9 @@ def test_a_token_is_told_by_its_whole_text():
     ]
     for spelled in wrong:
         with pytest.raises(Unauthenticated):
-            gate.caller([spelled], no_names)
+            authenticator.caller([spelled], no_names)
     with pytest.raises(Unauthenticated):
-        gate.caller([f"Bearer {token.text}"] * 2, no_names)
+        authenticator.caller([f"Bearer {token.text}"] * 2, no_names)
 
 
 def test_a_token_ends_when_it_expires():
@@ -160,29 +165,29 @@ def test_names_in_certificates():
         "- {alternativeName: 'spiffe://ours/scheduler', name: scheduler, roles: [decide]}\n"
     )
     roll = read_access(text, "access.yaml")
-    gate = Gate(lambda: roll)
-    assert gate.caller([], lambda: Names(("feeder",))).name == "feeder"
-    dns, uri = (Kind.DNS, "dns"), (Kind.URI, "spiffe://ours/scheduler")
-    both = Names(("feeder",), (dns, uri))
-    assert gate.caller([], lambda: both).name == "scheduler"
+    authenticator = Authenticator(lambda: roll)
+    assert authenticator.caller([], lambda: CertificateNames(("feeder",))).name == "feeder"
+    dns, uri = (NameType.DNS, "dns"), (NameType.URI, "spiffe://ours/scheduler")
+    both = CertificateNames(("feeder",), (dns, uri))
+    assert authenticator.caller([], lambda: both).name == "scheduler"
     others = [
-        Names(),
-        Names(("feeder", "other")),
-        Names(("other",)),
-        Names((), ((Kind.DNS, "feeder"),)),
-        Names((), ((Kind.DNS, "spiffe://ours/scheduler"),)),
+        CertificateNames(),
+        CertificateNames(("feeder", "other")),
+        CertificateNames(("other",)),
+        CertificateNames((), ((NameType.DNS, "feeder"),)),
+        CertificateNames((), ((NameType.DNS, "spiffe://ours/scheduler"),)),
     ]
     while others:
         with pytest.raises(Unauthenticated):
-            gate.caller([], others.pop)
+            authenticator.caller([], others.pop)
     with pytest.raises(Unauthenticated):
-        gate.caller(["Bearer no-such-token"], lambda: both)
+        authenticator.caller(["Bearer no-such-token"], lambda: both)
 
 
 def test_a_token_is_never_shown_by_what_holds_it():
     token = new_token()
-    caller = Caller("x", {}, proof=digest(token.text))
+    caller = Caller("x", {}, credential=digest(token.text))
     for shown in (repr(token), repr(caller), repr(Unauthenticated())):
         assert token.text not in shown
         assert token.sha256 not in shown
-        assert repr(caller.proof) not in shown
+        assert repr(caller.credential) not in shown

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topospread.access import rates
-from topospread.access.rates import Rates
+from topospread.access import rate_limit
+from topospread.access.rate_limit import RateLimiter
 from topospread.errors import RateExceeded
 
 
@@ -20,7 +20,7 @@ class Clock:
 
 
 class Bucket:
-    """The same, as it is told in books: a number of tokens that grows with time."""
+    """The same, as it is reported in books: a number of tokens that grows with time."""
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
         self.rate, self.burst = rate, burst
@@ -41,9 +41,9 @@ class Bucket:
     burst=st.integers(1, 5),
     pauses=st.lists(st.sampled_from([0.0, 0.001, 0.25, 0.5, 1.0, 3.0, 100.0]), max_size=60),
 )
-def test_it_lets_through_what_a_bucket_holds(rate, burst, pauses):
+def test_a_limiter_admits_what_its_bucket_holds(rate, burst, pauses):
     clock = Clock()
-    limited, model = Rates(rate, burst, clock), Bucket(rate, burst, clock.now)
+    limited, model = RateLimiter(rate, burst, clock), Bucket(rate, burst, clock.now)
     for pause in pauses:
         clock.now += pause
         wait = model.take(clock.now)
@@ -56,16 +56,16 @@ def test_it_lets_through_what_a_bucket_holds(rate, burst, pauses):
 
 
 def test_callers_have_buckets_of_their_own():
-    limited = Rates(1.0, 1, Clock())
+    limited = RateLimiter(1.0, 1, Clock())
     limited.take("a")
     limited.take("b")
     with pytest.raises(RateExceeded, match=r"more than 1 calls a second: try again in 1\.000 s"):
         limited.take("a")
 
 
-def test_it_keeps_a_bounded_number_of_buckets(monkeypatch):
-    monkeypatch.setattr(rates, "MAX_CALLERS", 100)
-    limited = Rates(1.0, 1, Clock())
+def test_a_limiter_keeps_a_bounded_number_of_buckets(monkeypatch):
+    monkeypatch.setattr(rate_limit, "MAX_CALLERS", 100)
+    limited = RateLimiter(1.0, 1, Clock())
     for caller in range(1000):
         limited.take(caller)
     assert len(limited._full_at) == 100

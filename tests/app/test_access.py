@@ -15,9 +15,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.access.callers import AccessFile
-from tests.errors.told import told
+from tests.errors.error_status import error_status
 from tests.servers import (
-    PATIENCE,
     Peer,
     ServerProcess,
     evaluate_request,
@@ -25,8 +24,8 @@ from tests.servers import (
     replacement,
     served,
     two_zones,
-    until,
 )
+from tests.waiting import PATIENCE, until
 from topospread.generated.internal.v1 import frames_pb2
 from topospread_client import (
     BadConnection,
@@ -160,7 +159,7 @@ def status_of(call) -> tuple[grpc.StatusCode, str]:
     return call.code(), call.details()
 
 
-STRANGERS = {
+UNAUTHENTICATED_CALLERS = {
     "nothing": (),
     "empty": (("authorization", ""),),
     "no scheme": (("authorization", "tsp_0000000000000000_x"),),
@@ -170,8 +169,8 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("shown", STRANGERS.values(), ids=STRANGERS)
-def test_a_stranger_learns_nothing_but_health(peer, shown):
+@pytest.mark.parametrize("shown", UNAUTHENTICATED_CALLERS.values(), ids=UNAUTHENTICATED_CALLERS)
+def test_an_unauthenticated_caller_learns_nothing_but_health(peer, shown):
     stub: Any = health_pb2_grpc.HealthStub(peer.channel)
     answer = stub.Check(health_pb2.HealthCheckRequest(), metadata=shown, timeout=PATIENCE)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -182,7 +181,7 @@ def test_a_stranger_learns_nothing_but_health(peer, shown):
             assert call.details() == "a valid token or client certificate is needed"
             trailers = {key for key, _ in call.trailing_metadata()}
             assert trailers <= {"traceparent", "grpc-status-details-bin"}
-            found = told(call)
+            found = error_status(call)
             found.check("CREDENTIALS_MISSING")
             assert found.metadata == {}
 
@@ -253,7 +252,7 @@ def test_reflection_takes_the_role_read(peer, access):
 
 
 @pytest.mark.parametrize("path", UNKNOWN)
-def test_an_unknown_method_is_unimplemented_for_whoever_is_known(peer, access, path):
+def test_an_unknown_method_is_unimplemented_for_known_callers(peer, access, path):
     assert ended(peer, path, access.bearer("read")).code() is CODE.UNIMPLEMENTED
 
 
@@ -285,7 +284,7 @@ def page(server, path: str, token: str | None = None) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/metrics/", "/nothing", "//livez", "/livez/x"])
-def test_pages_but_health_are_closed_to_strangers(server, access, path):
+def test_pages_but_health_need_authentication(server, access, path):
     for token in (None, "", "tsp_0000000000000000_x", "x" * 4000):
         said = (401, "a valid token or client certificate is needed", "Bearer")
         assert page(server, path, token) == said
@@ -383,7 +382,7 @@ def test_streams_of_a_revoked_token_end(tmp_path):
 # ------------------------------ certificates
 
 
-def test_certificates_are_told_by_their_names(tmp_path):
+def test_certificates_are_identified_by_their_names(tmp_path):
     authority = trustme.CA()
     shown = authority.issue_cert("127.0.0.1")
     shown.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
@@ -412,8 +411,8 @@ def test_certificates_are_told_by_their_names(tmp_path):
         reader = credentials("reader.example.org")
         assert code("ClusterStateService/ListClusters", reader) is CODE.OK
         assert code("DecisionService/EvaluatePod", reader) is CODE.PERMISSION_DENIED
-        stranger = credentials("other.example.org", common_name="reader.example.org")
-        assert code("ClusterStateService/ListClusters", stranger) is CODE.UNAUTHENTICATED
+        unauthenticated = credentials("other.example.org", common_name="reader.example.org")
+        assert code("ClusterStateService/ListClusters", unauthenticated) is CODE.UNAUTHENTICATED
         # What a token says goes before what a certificate says, for better or worse.
         found = code("ClusterStateService/DeleteCluster", reader, access.bearer("token"))
         assert found is CODE.NOT_FOUND  # there is no cluster
@@ -421,7 +420,7 @@ def test_certificates_are_told_by_their_names(tmp_path):
         assert code("ClusterStateService/ListClusters", reader, bad) is CODE.UNAUTHENTICATED
 
 
-def test_http_tells_certificates_by_their_names(tmp_path):
+def test_http_identifies_certificates_by_their_names(tmp_path):
     authority = trustme.CA()
     shown = authority.issue_cert("127.0.0.1")
     shown.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))

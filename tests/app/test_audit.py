@@ -13,20 +13,12 @@ import httpx
 import pytest
 
 from tests.access.callers import AccessFile
-from tests.servers import (
-    PATIENCE,
-    Peer,
-    evaluate_request,
-    incoming,
-    node,
-    replacement,
-    served,
-    two_zones,
-)
+from tests.servers import Peer, evaluate_request, incoming, node, replacement, served, two_zones
 from tests.upgrade.descriptors import current
-from tests.upgrade.story import SERVED, Api, Teller, told_to
-from topospread.access.callers import ANYBODY
-from topospread.access.refusals import LINES_OF_ALL, LINES_OF_ONE, SECONDS_OF_ONE, Refusals
+from tests.upgrade.story import SERVED, Api, StoryCaller, steps_known_to
+from tests.waiting import PATIENCE
+from topospread.access.audit import LINES_PER_ADDRESS, LINES_TOTAL, SECONDS_PER_ADDRESS, DenialLog
+from topospread.access.callers import ANONYMOUS
 from topospread.errors import NotFound, PermissionDenied, RateExceeded, Unauthenticated
 from topospread.telemetry.logs import start_logging
 from topospread_client import pod_from_manifest
@@ -145,7 +137,7 @@ def test_each_change_has_a_line(lines, tmp_path):
         assert made(peer.state.DeleteCluster, drop)[1]["objects"] == 3
 
 
-def test_what_fails_has_a_line_as_well_and_reading_has_none(lines):
+def test_failed_writes_have_a_line_as_well_and_reads_have_none(lines):
     with served() as server, Peer(server.address) as peer:
         peer.apply(*two_zones(), cluster="one")
         peer.evaluate(cluster="one")
@@ -155,14 +147,14 @@ def test_what_fails_has_a_line_as_well_and_reading_has_none(lines):
             peer.state.ApplyObjects(twice, timeout=PATIENCE)
         with pytest.raises(grpc.RpcError):
             peer.engine.EvaluatePod(evaluate_request(cluster="two"), timeout=PATIENCE)
-    told = [(line["call"], line["code"], line["caller"]) for line in lines()]
-    assert told == [
-        ("ClusterStateService/ApplyObjects", "OK", "anybody"),
-        ("ClusterStateService/ApplyObjects", "INVALID_ARGUMENT", "anybody"),
+    reported = [(line["call"], line["code"], line["caller"]) for line in lines()]
+    assert reported == [
+        ("ClusterStateService/ApplyObjects", "OK", "anonymous"),
+        ("ClusterStateService/ApplyObjects", "INVALID_ARGUMENT", "anonymous"),
     ]
 
 
-def test_nothing_but_names_of_what_is_written_is_told(lines):
+def test_lines_have_only_names_of_written_objects(lines):
     with served() as server, Peer(server.address) as peer:
         secret = node("n", "zone-of-secrets")
         peer.apply(secret)
@@ -171,9 +163,9 @@ def test_nothing_but_names_of_what_is_written_is_told(lines):
 
 
 def test_all_calls_that_change_something_have_a_line_and_no_others(lines):
-    story = told_to(current())
+    story = steps_known_to(current())
     with served(**SERVED) as server, Peer(server.address) as peer:
-        answers = Teller(peer.channel, Api(current())).tell(story)
+        answers = StoryCaller(peer.channel, Api(current())).make_calls(story)
     made = [step.call.rpartition(".")[2] for step in story]
     assert set(made) == set(CHANGES)
     assert all("failed" not in answer[0] for answer in answers)
@@ -193,7 +185,7 @@ def test_a_filter_that_holds_a_node_says_which(lines):
         assert scheduler.post(f"{url}/filter", json=args).status_code == 200
         assert scheduler.post(f"{url}/place", content=b"[").status_code == 400
     _, held, failed = lines()
-    assert (held["call"], held["caller"], held["code"]) == ("Extender/filter", "anybody", "OK")
+    assert (held["call"], held["caller"], held["code"]) == ("Extender/filter", "anonymous", "OK")
     assert (held["pod"], held["node"], held["verdict"]) == ("default/incoming", "b1", "Success")
     assert (held["cluster"], held["already_bound"]) == ("default", False)
     assert held["revision"]
@@ -208,7 +200,7 @@ def test_lines_of_hostile_names_are_short_and_soon_written(lines, pump):
     pod.metadata.name = name
     with served() as server, Peer(server.address) as peer:
         places: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
-        feed: Any = lease_service_pb2_grpc.LeaseServiceStub(peer.channel)
+        leases: Any = lease_service_pb2_grpc.LeaseServiceStub(peer.channel)
         calls = [
             (
                 places.ReleaseReservation,
@@ -226,7 +218,7 @@ def test_lines_of_hostile_names_are_short_and_soon_written(lines, pump):
                     pod=common_pb2.PodSource(object=pod), node=name
                 ),
             ),
-            (feed.AcquireLease, lease_service_pb2.AcquireLeaseRequest(holder_identity=name)),
+            (leases.AcquireLease, lease_service_pb2.AcquireLeaseRequest(holder_identity=name)),
             (peer.state.DeleteCluster, pb.DeleteClusterRequest(cluster=name)),
         ]
         peer.apply(*two_zones())
@@ -243,7 +235,7 @@ def test_lines_of_hostile_names_are_short_and_soon_written(lines, pump):
 
 
 @pytest.fixture
-def guarded(tmp_path):
+def with_authorization(tmp_path):
     """A server with an access file, and a channel to it."""
     access = AccessFile(tmp_path / "access.yaml", reader=["read"], ours=["admin@ours"])
     with (
@@ -278,24 +270,24 @@ ELSEWHERE = {
 }
 
 
-def test_calls_that_are_refused_have_one_line_each(guarded, lines):
-    _, peer, access = guarded
+def test_calls_that_are_refused_have_one_line_each(with_authorization, lines):
+    _, peer, access = with_authorization
     denied = grpc.StatusCode.PERMISSION_DENIED
-    stranger = (("authorization", "Bearer tsp_0000000000000000_secret"),)
+    unauthenticated = (("authorization", "Bearer tsp_0000000000000000_secret"),)
     for path in (APPLY, ASK, REFLECTION, "/made.Up/Method"):
-        assert refused(peer, path, stranger, b"") is grpc.StatusCode.UNAUTHENTICATED
+        assert refused(peer, path, unauthenticated, b"") is grpc.StatusCode.UNAUTHENTICATED
     for path, request in ELSEWHERE.items():
         raw = request.SerializeToString()
         assert refused(peer, path, access.bearer("reader"), raw) is denied
         assert refused(peer, path, access.bearer("ours"), raw) is denied
-    told = [(line["call"], line["caller"], line["code"]) for line in lines()]
-    assert told[:4] == [
-        ("ClusterStateService/ApplyObjects", "stranger", "UNAUTHENTICATED"),
-        ("DecisionService/StreamEvaluatePods", "stranger", "UNAUTHENTICATED"),
-        ("reflection", "stranger", "UNAUTHENTICATED"),
-        ("unknown", "stranger", "UNAUTHENTICATED"),
+    reported = [(line["call"], line["caller"], line["code"]) for line in lines()]
+    assert reported[:4] == [
+        ("ClusterStateService/ApplyObjects", "unauthenticated", "UNAUTHENTICATED"),
+        ("DecisionService/StreamEvaluatePods", "unauthenticated", "UNAUTHENTICATED"),
+        ("reflection", "unauthenticated", "UNAUTHENTICATED"),
+        ("unknown", "unauthenticated", "UNAUTHENTICATED"),
     ]
-    assert told[4:] == [
+    assert reported[4:] == [
         (path.rpartition(".")[2], caller, "PERMISSION_DENIED")
         for path in ELSEWHERE
         for caller in ("reader", "ours")
@@ -309,7 +301,7 @@ def test_calls_that_are_refused_have_one_line_each(guarded, lines):
     assert "secret" not in json.dumps(lines())
 
 
-def test_who_may_not_ask_about_the_expanders_cluster_has_a_line(tmp_path, lines):
+def test_a_denied_call_of_the_expander_has_a_line(tmp_path, lines):
     access = AccessFile(tmp_path / "access.yaml", ours=["decide@ours"])
     with (
         served(access_file=str(access), expander_cluster="theirs") as server,
@@ -322,8 +314,8 @@ def test_who_may_not_ask_about_the_expanders_cluster_has_a_line(tmp_path, lines)
     assert (line["call"], line["caller"]) == ("Expander/BestOptions", "ours")
 
 
-def test_pages_that_are_refused_have_one_line_each(guarded, lines):
-    server, _, access = guarded
+def test_pages_that_are_refused_have_one_line_each(with_authorization, lines):
+    server, _, access = with_authorization
     with httpx.Client(base_url=f"http://{server.http_address}", trust_env=False) as browser:
         bearer = dict(access.bearer("ours"))
         for path in ("/metrics", "/made/up", "/extender/v1/filter", "/livez"):
@@ -331,9 +323,9 @@ def test_pages_that_are_refused_have_one_line_each(guarded, lines):
         browser.get("/metrics", headers=bearer, timeout=PATIENCE)
         browser.post("/extender/v1/theirs/filter", headers=bearer, json={}, timeout=PATIENCE)
     assert [(line["call"], line["caller"], line["code"]) for line in lines()] == [
-        ("HTTP /metrics", "stranger", "UNAUTHENTICATED"),
-        ("HTTP other", "stranger", "UNAUTHENTICATED"),
-        ("Extender", "stranger", "UNAUTHENTICATED"),
+        ("HTTP /metrics", "unauthenticated", "UNAUTHENTICATED"),
+        ("HTTP other", "unauthenticated", "UNAUTHENTICATED"),
+        ("Extender", "unauthenticated", "UNAUTHENTICATED"),
         ("HTTP /metrics", "ours", "PERMISSION_DENIED"),
         ("Extender", "ours", "PERMISSION_DENIED"),
     ]
@@ -350,36 +342,36 @@ def test_calls_past_the_rate_have_a_line(lines):
         page = httpx.get(f"http://{server.http_address}/metrics", timeout=PATIENCE, trust_env=False)
         assert page.status_code == 429
     _, call, page_line = lines()
-    assert (call["call"], call["caller"]) == ("ClusterStateService/ApplyObjects", "anybody")
+    assert (call["call"], call["caller"]) == ("ClusterStateService/ApplyObjects", "anonymous")
     assert (page_line["call"], page_line["code"]) == ("HTTP /metrics", "RESOURCE_EXHAUSTED")
     assert call["reason"].startswith("more than 0.001 calls a second")
 
 
 def test_refusals_cannot_fill_the_log(lines):
     now = 0.0
-    refusals = Refusals(clock=lambda: now)
+    denials = DenialLog(clock=lambda: now)
 
     def flood(*addresses: str) -> int:
         before = len(lines())
         for address in addresses:
-            refusals.tell("Call", None, address, Unauthenticated())
+            denials.log("Call", None, address, Unauthenticated())
         return len(lines()) - before
 
-    assert flood(*["one"] * 1000) == LINES_OF_ONE
+    assert flood(*["one"] * 1000) == LINES_PER_ADDRESS
     assert flood("two") == 1
-    assert lines()[-1]["left_out"] == 1000 - LINES_OF_ONE
+    assert lines()[-1]["left_out"] == 1000 - LINES_PER_ADDRESS
     # A caller who calls again and again does not hide the others for long.
-    assert flood(*map(str, range(1000))) == LINES_OF_ALL - LINES_OF_ONE - 1
-    now += SECONDS_OF_ONE
+    assert flood(*map(str, range(1000))) == LINES_TOTAL - LINES_PER_ADDRESS - 1
+    now += SECONDS_PER_ADDRESS
     assert flood(*["one"] * 1000) == 1
     assert flood("two") == 1
 
 
-def test_only_what_is_refused_is_told_and_never_at_length(lines):
-    refusals = Refusals()
-    refusals.tell("Call", ANYBODY, "a", NotFound("no such thing"))
-    refusals.tell("Call", ANYBODY, "a", PermissionDenied("x" * 100_000))
-    refusals.tell("Call", ANYBODY, "a", RateExceeded("too often", 1.0))
+def test_only_denials_are_logged_and_never_at_length(lines):
+    denials = DenialLog()
+    denials.log("Call", ANONYMOUS, "a", NotFound("no such thing"))
+    denials.log("Call", ANONYMOUS, "a", PermissionDenied("x" * 100_000))
+    denials.log("Call", ANONYMOUS, "a", RateExceeded("too often", 1.0))
     first, second = lines()
     assert len(first["reason"]) == 200
     assert second["code"] == "RESOURCE_EXHAUSTED"

@@ -1,4 +1,4 @@
-"""Names in certificates that an authority signed unread: who they are, on both listeners."""
+"""Names in certificates that an authority signed unread: the callers, on both ports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 from tests.access.callers import AccessFile
-from tests.servers import PATIENCE, Peer, served
+from tests.servers import Peer, served
+from tests.waiting import PATIENCE
 from topospread.access.certificates import names_of_pem
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
@@ -72,7 +73,7 @@ KNOWN = {
     "IP": Subject("x", other=[x509.IPAddress(ipaddress.ip_address("10.1.2.3"))]),
     "e-mail": Subject("x", other=[mail("me@example.org")]),
 }
-NOBODY = {
+NO_CALLERS = {
     "NUL in a common name": Subject("feeder\0.evil.com"),
     "NUL at the end": Subject("feeder\0"),
     "NUL in a BMPString": Subject(("feeder\0x", _ASN1Type.BMPString)),
@@ -188,17 +189,17 @@ def let_in(
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_who_is_known(server, authority, directory, name):
+def test_names_in_certificates_identify_callers(server, authority, directory, name):
     assert let_in(server, authority, directory, KNOWN[name]) == (True, True, True)
 
 
-@pytest.mark.parametrize("name", NOBODY)
-def test_who_is_nobody(server, authority, directory, name):
-    assert let_in(server, authority, directory, NOBODY[name]) == (False, False, False)
+@pytest.mark.parametrize("name", NO_CALLERS)
+def test_malformed_certificates_are_unauthenticated(server, authority, directory, name):
+    assert let_in(server, authority, directory, NO_CALLERS[name]) == (False, False, False)
 
 
-def test_why_a_certificate_names_nobody_is_logged(authority, caplog):
+def test_the_defect_of_a_malformed_certificate_is_logged(authority, caplog):
     pem = signed(authority, Subject("feeder", "evil"))
     with caplog.at_level("DEBUG", logger="topospread"):
         names_of_pem(pem[pem.index(b"-----BEGIN CERTIFICATE") :])
-    assert "a client certificate names nobody: several common names" in caplog.text
+    assert "a client certificate has no usable names: several common names" in caplog.text

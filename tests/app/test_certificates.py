@@ -13,8 +13,9 @@ import grpc
 import pytest
 import trustme
 
-from tests.servers import PATIENCE, Peer, ServerProcess, served, until
+from tests.servers import Peer, ServerProcess, served
 from tests.telemetry.expositions import value
+from tests.waiting import PATIENCE, until
 from topospread.transports.grpc import server as grpc_server
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
@@ -120,14 +121,14 @@ def test_new_certificates_hold_for_new_connections_and_old_ones_go_on(mint, tmp_
         assert browsed(server.http_address, old, mint.client(), tmp_path) != "ok"
 
 
-def test_they_are_found_without_being_told_of(mint, tmp_path):
+def test_new_certificates_are_found_without_a_signal(mint, tmp_path):
     with served(**mint.flags, http="127.0.0.1:0") as server:
         new, mine = mint.renew(), mint.client()
         until(lambda: asked(server.address, new, mine) is CODE.OK, "gRPC shows the new one")
         until(lambda: browsed(server.http_address, new, mine, tmp_path) == "ok", "HTTP, too")
 
 
-def test_what_cannot_be_used_leaves_the_old_ones(mint, tmp_path):
+def test_invalid_certificates_leave_the_old_ones(mint, tmp_path):
     mine = mint.client()
     good = {name: Path(path).read_bytes() for name, path in mint.flags.items()}
     with served(**mint.flags, http="127.0.0.1:0") as server:
@@ -256,7 +257,7 @@ def test_versions_and_ciphers_are_of_current_practice(mint):
             assert "GCM" in handshake(address, with_ciphers("ECDHE+AESGCM"))
 
 
-def test_handshakes_that_break_off_hold_nobody_up(mint):
+def test_handshakes_that_break_off_delay_no_others(mint):
     """Half a handshake, garbage, plain HTTP: each connection is left open or cut."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -307,7 +308,7 @@ def test_a_handshake_that_never_ends_is_ended_by_grpc(mint, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
-def test_strangers_fill_no_log(mint, tmp_path, capfd):
+def test_unauthenticated_callers_fill_no_log(mint, tmp_path, capfd):
     flags = ("--tls-cert", mint.cert, "--tls-key", mint.key, "--client-ca", mint.ca)
     store = f"sqlite:///{tmp_path}/state.db"
     with ServerProcess("--store", store, "--http", "127.0.0.1:0", *flags) as server:

@@ -11,19 +11,12 @@ import pytest
 import trustme
 
 from tests.access.callers import AccessFile
-from tests.servers import (
-    PATIENCE,
-    Peer,
-    evaluate_request,
-    replacement,
-    served,
-    two_zones,
-    until,
-)
-from topospread.app.doors import ACCESS_POLL, Doors
+from tests.servers import Peer, evaluate_request, replacement, served, two_zones
+from tests.waiting import PATIENCE, until
+from topospread.app.credentials import ACCESS_POLL, CredentialWatcher
 from topospread.config.settings import ServerSettings
-from topospread.service.watch import POLL as WATCH_POLL
-from topospread.transports.grpc.streams import EVERY, GRACE, OpenStreams
+from topospread.service.state.log import POLL as WATCH_POLL
+from topospread.transports.grpc.streams import CHECK_INTERVAL, GRACE, OpenStreams
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
@@ -35,18 +28,18 @@ SECONDS = 2.0
 
 def test_a_stream_is_given_up_in_time():
     # A change of the access file is seen, then a look finds the stream, and one ends it.
-    assert ACCESS_POLL + EVERY + GRACE + EVERY < SECONDS - 0.2
+    assert ACCESS_POLL + CHECK_INTERVAL + GRACE + CHECK_INTERVAL < SECONDS - 0.2
     assert WATCH_POLL < GRACE
 
 
 def test_the_access_file_is_looked_at_in_time(tmp_path):
     access = AccessFile(tmp_path / "access.yaml", mine=["read"])
-    doors = Doors(ServerSettings(access_file=str(access)))
-    assert doors._access is not None
-    assert doors._access._interval == ACCESS_POLL
+    watcher = CredentialWatcher(ServerSettings(access_file=str(access)))
+    assert watcher._access is not None
+    assert watcher._access._interval == ACCESS_POLL
 
 
-@pytest.mark.parametrize("broken", ["stands", "cancel"])
+@pytest.mark.parametrize("broken", ["valid", "cancel"])
 def test_a_look_that_fails_keeps_no_other_stream_open(broken, caplog):
     streams = OpenStreams()
     failed, ended = threading.Event(), threading.Event()
@@ -55,7 +48,7 @@ def test_a_look_that_fails_keeps_no_other_stream_open(broken, caplog):
         failed.set()
         raise RuntimeError("broken")
 
-    first = {"stands": lambda: False, "cancel": lambda: None} | {broken: fail}
+    first = {"valid": lambda: False, "cancel": lambda: None} | {broken: fail}
     with streams.watched(**first):
         assert failed.wait(PATIENCE)
         with streams.watched(lambda: False, ended.set):

@@ -11,7 +11,8 @@ import grpc
 import pytest
 
 from tests.redis_server import RedisProcess
-from tests.servers import PATIENCE, Peer, evaluate_request, served, two_zones
+from tests.servers import Peer, evaluate_request, served, two_zones
+from tests.waiting import PATIENCE
 from topospread.telemetry.logs import start_logging
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import (

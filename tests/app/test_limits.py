@@ -14,9 +14,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.access.callers import AccessFile
-from tests.errors.told import told
+from tests.errors.error_status import error_status
 from tests.servers import (
-    PATIENCE,
     Peer,
     ServerProcess,
     evaluate_request,
@@ -25,10 +24,10 @@ from tests.servers import (
     replacement,
     served,
     two_zones,
-    until,
 )
+from tests.waiting import PATIENCE, until
 from topospread.app.expander import MAX_CONNECTIONS
-from topospread.transports.http import protocol
+from topospread.transports.http import server as http_server
 from topospread_client import Client, LimitExceeded
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
@@ -71,7 +70,7 @@ def test_objects_of_a_batch():
         assert len(listed.objects) == 4
 
 
-def test_what_an_api_server_does_not_count_is_taken_in_any_order():
+def test_versions_that_are_not_counted_are_taken_in_any_order():
     """Media servers declare ports by the thousand, and tools annotate."""
     manifest = {
         "kind": "Pod",
@@ -153,7 +152,7 @@ def test_a_name_that_no_cluster_can_have_starts_nothing(caplog):
 
 def retry_delay(error: Any) -> float:
     """What google.rpc.RetryInfo says."""
-    delay = told(error).details["RetryInfo"].retry_delay
+    delay = error_status(error).details["RetryInfo"].retry_delay
     return delay.seconds + delay.nanos / 1e9
 
 
@@ -193,7 +192,7 @@ def test_calls_of_one_caller(tmp_path):
             assert browser.get("/livez").status_code == 200
 
 
-def test_strangers_are_told_by_where_they_call_from():
+def test_unauthenticated_callers_are_limited_by_address():
     with served(rate_limit=0.01, rate_burst=3) as server:
         peers = [Peer(server.address) for _ in range(4)]
         for peer in peers[:3]:
@@ -223,7 +222,7 @@ def test_questions_on_a_stream_are_calls():
         ]
 
 
-def test_the_client_tells_when_to_come_again():
+def test_the_client_shows_when_to_retry():
     with served(rate_limit=0.01, rate_burst=1) as server, Client(server.address) as client:
         list(client.list_clusters())
         with pytest.raises(LimitExceeded) as error:
@@ -302,7 +301,7 @@ def reached_by_http(url: str) -> bool:
 
 
 def test_requests_that_do_not_come_to_an_end_are_given_up(monkeypatch):
-    monkeypatch.setattr(protocol, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "REQUEST_SECONDS", 0.2)
     with served(http="127.0.0.1:0") as server, ExitStack() as stack:
         slow = opened(stack, server.http_address, 4)
         slow[1].sendall(b"GET /livez HT")

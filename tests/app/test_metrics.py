@@ -12,7 +12,6 @@ import grpc
 import pytest
 
 from tests.servers import (
-    PATIENCE,
     Peer,
     ServerProcess,
     at_least,
@@ -20,9 +19,9 @@ from tests.servers import (
     incoming,
     served,
     two_zones,
-    until,
 )
 from tests.telemetry.expositions import samples
+from tests.waiting import PATIENCE, until
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
@@ -149,9 +148,9 @@ def check(body: str, times: int = 1) -> None:
         ("default", "Reservation"): 0,
     }
     assert found["topospread_revision_lag"] == {("default",): 0}
-    assert found["topospread_staleness_seconds"] == {("default",): 0}
+    assert found["topospread_store_unreachable_seconds"] == {("default",): 0}
     assert found.get("topospread_store_errors_total", {}) == {}
-    assert found.get("topospread_rejections_total", {}) == {}
+    assert found.get("topospread_queue_rejections_total", {}) == {}
 
 
 @pytest.fixture(params=[1, 2])
@@ -190,7 +189,7 @@ def replaced(server: ServerProcess, known: set[int]) -> bool:
 
 
 @pytest.mark.parametrize("server", [2], indirect=True)
-def test_what_workers_counted_outlives_them(server, peers):
+def test_counters_of_workers_outlive_them(server, peers):
     """Exactly when they end politely; up to the last scrape when they are killed."""
     ask(cycle(peers))
     before = server.get("/metrics")[1]

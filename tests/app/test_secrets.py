@@ -13,10 +13,11 @@ import grpc
 import pytest
 
 from tests.access.callers import AccessFile
-from tests.servers import PATIENCE, Peer, ServerProcess, served, two_zones, until
+from tests.servers import Peer, ServerProcess, served, two_zones
 from tests.telemetry.otlp import trace_receiver
-from topospread.access.tokens import new_token
-from topospread.service.read import Reads
+from tests.waiting import PATIENCE, until
+from topospread.access.authentication import new_token
+from topospread.service.state.read import StateReader
 from topospread.telemetry.logs import start_logging, without_secrets
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
@@ -47,7 +48,7 @@ def searched(access: AccessFile, said: dict[str, str]) -> None:
 def called(peer: Peer, authorization: str) -> str:
     """What gRPC tells a caller."""
     method: Any = peer.channel.unary_unary
-    told = []
+    reported = []
     for path in (
         "ClusterStateService/ListClusters",
         "ClusterStateService/GetObject",
@@ -58,24 +59,24 @@ def called(peer: Peer, authorization: str) -> str:
                 answer, call = method(f"/topospread.v1.{path}").with_call(
                     raw, metadata=(("authorization", authorization),), timeout=PATIENCE
                 )
-                told.append(f"{answer!r} {call.trailing_metadata()}")
+                reported.append(f"{answer!r} {call.trailing_metadata()}")
             except grpc.RpcError as error:
-                told.append(str(error) + str(error.trailing_metadata()))
-    return "\n".join(told)
+                reported.append(str(error) + str(error.trailing_metadata()))
+    return "\n".join(reported)
 
 
 def browsed(url: str, authorization: str) -> str:
     """What HTTP tells a caller."""
-    told = []
+    reported = []
     for path in ("/metrics", "/readyz", "/nothing", f"/{authorization.split()[-1]}"):
         request = urllib.request.Request(f"{url}{path}", headers={"Authorization": authorization})
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-                told.append(f"{answer.headers}{answer.read().decode()}")
+                reported.append(f"{answer.headers}{answer.read().decode()}")
         except urllib.error.HTTPError as error:
             with error:
-                told.append(f"{error.headers}{error.read().decode()}")
-    return "\n".join(told)
+                reported.append(f"{error.headers}{error.read().decode()}")
+    return "\n".join(reported)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -130,7 +131,7 @@ def test_a_crash_that_holds_a_token_is_logged_without_it(form, tmp_path, monkeyp
         except KeyError as cause:
             raise RuntimeError(f"{shown} of redis://user:hunter2@cache:6379/0") from cause
 
-    monkeypatch.setattr(Reads, "clusters", crash)
+    monkeypatch.setattr(StateReader, "clusters", crash)
     stream = io.StringIO()
     output = start_logging("debug", form, stream)
     try:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import served, until
+from tests.servers import served
+from tests.waiting import until
 from topospread.app import shared_settings
 from topospread_client import Client
 
@@ -68,23 +69,25 @@ def shown(server: Server) -> list[str]:
 
 def test_each_of_them_names_the_settings_that_differ(run, store, caplog):
     first = run()
-    same = run(max_waiting=3, log_level="error")  # nothing that an answer depends on
+    same = run(max_waiting_calls=3, log_level="error")  # nothing that an answer depends on
     assert status(first).settings_digest == status(same).settings_digest
 
     with served(
-        store=store, max_what_ifs=7, feature_gates="NodeInclusionPolicyInPodTopologySpread=false"
+        store=store,
+        max_what_if_pods=7,
+        feature_gates="NodeInclusionPolicyInPodTopologySpread=false",
     ) as other:
         digest = status(other).settings_digest
         assert digest != status(first).settings_digest
         for server in (first, same, other):
-            until(partial(named, server, ("feature gates", "--max-what-ifs")), "it is seen")
+            until(partial(named, server, ("feature gates", "--max-what-if-pods")), "it is seen")
         assert shown(other) == [
             f'topospread_settings_info{{digest="{digest}"}} 1.0',
             "topospread_settings_differ 1.0",
         ]
-    told = [each for each in caplog.records if "other settings" in each.getMessage()]
-    assert [each.levelno for each in told] == [logging.WARNING] * 3
-    assert all(each.getMessage().endswith("feature gates, --max-what-ifs") for each in told)
+    reported = [each for each in caplog.records if "other settings" in each.getMessage()]
+    assert [each.levelno for each in reported] == [logging.WARNING] * 3
+    assert all(each.getMessage().endswith("feature gates, --max-what-if-pods") for each in reported)
 
     for server in (first, same):
         until(partial(named, server, ()), "the other is gone")

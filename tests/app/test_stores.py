@@ -10,18 +10,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from tests.servers import (
-    PATIENCE,
-    Peer,
-    at_least,
-    evaluate_request,
-    node,
-    pod,
-    served,
-    two_zones,
-    until,
-)
+from tests.servers import Peer, at_least, evaluate_request, node, pod, served, two_zones
 from tests.telemetry.expositions import value
+from tests.waiting import PATIENCE, until
 from topospread_client import Unavailable
 from topospread_client._status import error_of
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
@@ -136,7 +127,7 @@ def test_a_server_restarted_answers_from_the_store_alone(store):
         assert after.metric("topospread_consistency_wait_seconds_bucket", **waits) == 1
 
 
-def test_a_revision_outlives_the_server_that_told_it(store):
+def test_a_revision_outlives_the_server_that_returned_it(store):
     with site(store=store) as before:
         revision = at_least(before.peer.apply(*two_zones()))
     with site(store=store, preload="") as after:
@@ -305,7 +296,7 @@ def test_without_its_store_a_server_reads_on_and_says_how_old_it_is(durable):
             lenient = Consistency()
             lenient.max_staleness.FromSeconds(3600)
             assert each.feasible(consistency=lenient) == 1
-            assert each.metric("topospread_staleness_seconds", cluster="default") > 0
+            assert each.metric("topospread_store_unreachable_seconds", cluster="default") > 0
             assert each.metric("topospread_store_errors_total", operation="apply") == 1
         durable.start()
         revision = at_least(first.peer.apply(pod("web-3", "b1")))
@@ -315,7 +306,7 @@ def test_without_its_store_a_server_reads_on_and_says_how_old_it_is(durable):
                 3,
                 False,
             )
-            assert each.metric("topospread_staleness_seconds", cluster="default") == 0
+            assert each.metric("topospread_store_unreachable_seconds", cluster="default") == 0
 
 
 def test_a_store_that_is_back_is_followed_from_where_it_was_left(durable):

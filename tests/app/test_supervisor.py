@@ -20,19 +20,10 @@ import trustme
 
 from tests.processes import gone, stopped
 from tests.redis_server import free_port
-from tests.servers import (
-    PATIENCE,
-    Peer,
-    ServerProcess,
-    incoming,
-    pod,
-    served,
-    start,
-    two_zones,
-    until,
-)
+from tests.servers import Peer, ServerProcess, incoming, pod, served, start, two_zones
 from tests.telemetry.expositions import value
 from tests.transports.expander.requests import best, sample
+from tests.waiting import PATIENCE, until
 from topospread_client import Client, Connection, TopospreadClientError
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import server_service_pb2
@@ -64,7 +55,7 @@ def replaced(server: ServerProcess, known: set[int]) -> bool:
     return len(workers) == 2 and workers != known and server.get("/readyz") == (200, "ok\n")
 
 
-def until_told(server: ServerProcess, name: str, expected: float, **labels: str) -> None:
+def until_metric(server: ServerProcess, name: str, expected: float, **labels: str) -> None:
     """Until its metrics say so: what a worker does not answer in time is missing once."""
     until(
         lambda: value(server.get("/metrics")[1].encode(), name, **labels) == expected,
@@ -78,7 +69,7 @@ def evaluate(address: str) -> int:
         return peer.evaluate().feasible_node_count
 
 
-def test_it_says_where_it_listens_when_all_are_ready(server):
+def test_a_supervisor_prints_its_addresses_when_all_workers_are_ready(server):
     assert len(server.workers()) == 2
     assert server.get("/readyz") == (200, "ok\n")
     assert server.get("/livez") == (200, "ok\n")
@@ -90,7 +81,7 @@ def test_all_workers_serve_on_the_one_port(server):
         assert evaluate(server.address) == 1
     # Each has said how far it follows; the sum of both is what was asked.
     calls = {"method": "DecisionService/EvaluatePod", "code": "OK"}
-    until_told(server, "topospread_calls_total", 20, **calls)
+    until_metric(server, "topospread_calls_total", 20, **calls)
 
 
 def test_all_workers_serve_the_expander_on_an_address_of_its_own(store):
@@ -101,7 +92,7 @@ def test_all_workers_serve_the_expander_on_an_address_of_its_own(store):
             with grpc.insecure_channel(server.expander) as channel:
                 assert best(channel, sample()).options
         calls = {"method": "Expander/BestOptions", "code": "OK"}
-        until_told(server, "topospread_calls_total", 10, **calls)
+        until_metric(server, "topospread_calls_total", 10, **calls)
 
 
 def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):
@@ -115,7 +106,7 @@ def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):
             )
             assert answer.json()["NodeNames"] == ["b1"]
         calls = {"method": "Extender/filter", "code": "OK"}
-        until_told(server, "topospread_calls_total", 10, **calls)
+        until_metric(server, "topospread_calls_total", 10, **calls)
         # The supervisor's own address serves no calls.
         assert server.get("/extender/v1/filter")[0] == 404
 
@@ -124,14 +115,14 @@ def test_all_workers_serve_the_extender_on_an_address_of_its_own(store):
     ("flags", "warned"),
     [((), True), (("--extender", "off"), False), (("--extender-listen", "127.0.0.1:0"), False)],
 )
-def test_they_warn_when_they_serve_no_extender(store, flags, warned):
+def test_supervisors_warn_when_no_extender_is_served(store, flags, warned):
     with start(("--store", store, *TWO, *flags), {}, subprocess.PIPE) as process:
         assert process.stdout is not None
         while not process.stdout.readline().startswith("store "):
             pass
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=PATIENCE)
-    assert ("no extender is served" in told) is warned
+        _, reported = process.communicate(timeout=PATIENCE)
+    assert ("no extender is served" in reported) is warned
     assert process.returncode == 0
 
 
@@ -144,11 +135,11 @@ def test_a_worker_that_ends_is_replaced_while_the_others_serve(server, number):
             assert client.evaluate_pod(incoming()).feasible_node_count == 1
     until(partial(replaced, server, set(known)), "it is replaced")
     assert known[1] in server.workers()
-    until_told(server, "topospread_worker_restarts_total", 1)
+    until_metric(server, "topospread_worker_restarts_total", 1)
     assert server.end() == 0
 
 
-def test_a_worker_that_hangs_is_told_by_readiness_and_hides_no_metrics(server):
+def test_a_worker_that_hangs_is_reported_by_readiness_and_hides_no_metrics(server):
     evaluate(server.address)
     before = server.get("/metrics")[1].encode()
     pid = server.workers()[0]
@@ -200,7 +191,7 @@ def test_a_rolling_restart_of_the_workers_loses_no_call(server):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_end_it_ends_with_its_workers(server, number):
+def test_a_signal_ends_the_supervisor_with_its_workers(server, number):
     workers = server.workers()
     assert server.end(number) == 0
     assert all(map(gone, workers))
@@ -212,7 +203,7 @@ def test_told_to_end_it_ends_with_its_workers(server, number):
         free.listen()
 
 
-def test_ctrl_c_reaches_all_processes_and_nobody_complains(store):
+def test_ctrl_c_reaches_all_processes_without_errors(store):
     arguments = [sys.executable, "-m", "topospread", "serve", "--store", store, *TWO]
     with subprocess.Popen(
         [*arguments, "--listen", "127.0.0.1:0", "--log-level", "error"],
@@ -229,7 +220,7 @@ def test_ctrl_c_reaches_all_processes_and_nobody_complains(store):
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_told_while_it_starts_it_ends_at_once(store, workers):
+def test_a_signal_during_the_start_ends_at_once(store, workers):
     process = start(("--store", store, "--workers", workers, "--http", "off"), {}, subprocess.PIPE)
     with process:
         # Not before it listens to signals: until then they end any program.
@@ -252,7 +243,7 @@ def test_running_calls_end_first_and_a_second_signal_does_not_wait(server, tmp_p
         writer.execute("BEGIN IMMEDIATE")  # a write waits for its end, for seconds
         request = state_pb.ApplyObjectsRequest(objects=[pod("web-9", "a1")])
         call = peer.state.ApplyObjects.future(request, timeout=PATIENCE)
-        until_told(server, "topospread_busy_calls", 1, pool="state")
+        until_metric(server, "topospread_inflight_calls", 1, pool="state")
         server.process.terminate()
         until(lambda: server.get("/readyz")[0] == 503, "it is not ready any more")
         assert not call.done()
@@ -283,8 +274,8 @@ def test_the_configuration_is_read_again_by_all(tmp_path, store):
 
 def generation(peer: Peer) -> int:
     server: Any = ServerServiceStub(peer.channel)
-    told = server.GetServerInfo(server_service_pb2.GetServerInfoRequest(), timeout=PATIENCE)
-    number: int = told.config_generation
+    reported = server.GetServerInfo(server_service_pb2.GetServerInfoRequest(), timeout=PATIENCE)
+    number: int = reported.config_generation
     return number
 
 
@@ -358,7 +349,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], tuple[str, ...]], int, str]] = {
 
 @pytest.mark.parametrize(("make", "code", "said"), MISTAKES.values(), ids=MISTAKES)
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_what_cannot_be_started_says_why_in_a_line(workers, make, code, said, tmp_path, store):
+def test_a_failed_start_is_explained_in_a_line(workers, make, code, said, tmp_path, store):
     arguments = make(tmp_path)
     if workers == "1" and "memory:" in arguments:
         pytest.skip("one process may keep its state in memory")
@@ -367,13 +358,13 @@ def test_what_cannot_be_started_says_why_in_a_line(workers, make, code, said, tm
     variables = {"OTEL_TRACES_SAMPLER": "now and then"} if said.startswith("OTEL") else {}
     process = start(("--workers", workers, *arguments), variables, subprocess.PIPE)
     with process:
-        out, told = process.communicate(timeout=PATIENCE)
+        out, reported = process.communicate(timeout=PATIENCE)
     assert out == ""
-    assert process.returncode == code, told
-    lines = told.splitlines()
-    assert len(lines) == 1, told
+    assert process.returncode == code, reported
+    lines = reported.splitlines()
+    assert len(lines) == 1, reported
     assert lines[0].startswith("topospread: ")
-    assert said in told
+    assert said in reported
 
 
 @pytest.mark.parametrize("first", ["1", "2"])
@@ -385,10 +376,10 @@ def test_a_port_is_shared_with_no_other_server(first, tmp_path):
         for second in ("1", "2"):
             process = start((*other, second), {}, subprocess.PIPE)
             with process:
-                _, told = process.communicate(timeout=PATIENCE)
+                _, reported = process.communicate(timeout=PATIENCE)
             assert process.returncode == 2
-            assert f"--listen: cannot listen on {server.address}: it is taken" in told
-            assert len(told.splitlines()) == 1, told
+            assert f"--listen: cannot listen on {server.address}: it is taken" in reported
+            assert len(reported.splitlines()) == 1, reported
         assert evaluate_anything(server.address)
         server.end()
         # A port that was served a moment ago is free.
@@ -401,21 +392,21 @@ def evaluate_anything(address: str) -> bool:
         return generation(peer) == 1
 
 
-def test_a_worker_that_ends_without_a_word_is_told(tmp_path, store):
+def test_a_worker_that_ends_without_a_reason_is_reported(tmp_path, store):
     """Something that no worker survives: what it needs is not what it should be."""
     (tmp_path / "numpy.py").write_text("raise SystemExit(7)\n")
     process = start(
         ("--workers", "2", "--store", store), {"PYTHONPATH": str(tmp_path)}, subprocess.PIPE
     )
     with process:
-        _, told = process.communicate(timeout=PATIENCE)
+        _, reported = process.communicate(timeout=PATIENCE)
     assert process.returncode == 3
-    assert "ended before it was ready" in told.splitlines()[-1]
+    assert "ended before it was ready" in reported.splitlines()[-1]
 
 
 def test_a_supervisor_loads_nothing_that_only_workers_need():
     code = (
-        "import sys, topospread.app.supervisor\n"
+        "import sys, topospread.app.multiprocess.supervisor\n"
         "print([name for name in ('grpc', 'numpy', 'redis') if name in sys.modules])"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

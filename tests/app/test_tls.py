@@ -12,7 +12,8 @@ import grpc
 import pytest
 import trustme
 
-from tests.servers import PATIENCE, Peer, ServerProcess, served, settings
+from tests.servers import Peer, ServerProcess, served, settings
+from tests.waiting import PATIENCE
 from topospread.errors import ConfigError
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 

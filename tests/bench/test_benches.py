@@ -1,4 +1,4 @@
-"""Each bench measures what it says, here on clusters far too small to tell anything."""
+"""Each bench measures its figures, here on clusters far too small for them to mean anything."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 
-from topospread.cli.bench.cluster import Size, objects
-from topospread.cli.bench.command import BENCHES, command, run
-from topospread.cli.bench.figures import Figures
-from topospread.cli.bench.plan import Plan
-from topospread.cli.bench.planner import VERBS
-from topospread.cli.bench.report import TITLES, write
-from topospread.cli.bench.targets import TARGETS
-from topospread.store.api import Kind
+from bench.__main__ import BENCHES, run
+from bench.cluster import Size, objects
+from bench.figures import TARGETS, Figures
+from bench.options import BenchOptions
+from bench.planner import CALLS
+from bench.report import TITLES, write
+from topospread.store.model import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SMALL = Plan(Size(nodes=12, pods=60), seconds=0.2, rounds=1)
+SMALL = BenchOptions(Size(nodes=12, pods=60), seconds=0.2, rounds=1)
 PROMISED = {
     "echo_rps",
     "evaluate_rps",
@@ -61,7 +59,7 @@ def test_every_target_without_redis_is_measured(found: dict[str, Figures]) -> No
 
 
 @pytest.mark.bench
-def test_what_cannot_be_measured_is_said(found: dict[str, Figures]) -> None:
+def test_unmeasured_figures_have_a_reason(found: dict[str, Figures]) -> None:
     lacking = {(name, f) for name, figures in found.items() for f in figures.missing}
     needed = {(t.bench, t.figure) for t in TARGETS if t.figure.endswith("_redis")}
     assert needed <= lacking
@@ -69,13 +67,13 @@ def test_what_cannot_be_measured_is_said(found: dict[str, Figures]) -> None:
 
 
 @pytest.mark.bench
-def test_decide_tells_the_promised_names(found: dict[str, Figures]) -> None:
+def test_decide_has_the_promised_figures(found: dict[str, Figures]) -> None:
     assert found["decide"].plain().keys() >= PROMISED
 
 
 @pytest.mark.bench
 def test_each_verb_of_the_planner_has_its_time(found: dict[str, Figures]) -> None:
-    for verb in VERBS:
+    for verb in CALLS:
         assert found["planner"].plain()[f"{verb}_p50_ms"] > 0
 
 
@@ -86,9 +84,9 @@ def test_the_extender_has_its_rates(found: dict[str, Figures]) -> None:
 
 
 @pytest.mark.bench
-def test_the_feed_has_its_rates(found: dict[str, Figures]) -> None:
+def test_the_sync_has_its_rates(found: dict[str, Figures]) -> None:
     for name in ("listed_per_s", "changes_per_s", "heartbeats_per_s"):
-        assert found["feed"].plain()[name] > 0
+        assert found["sync"].plain()[name] > 0
 
 
 @pytest.mark.bench
@@ -103,14 +101,14 @@ def test_the_planner_can_be_asked_about_a_recorded_cluster(tmp_path: Path) -> No
 
 
 @pytest.mark.bench
-def test_figures_are_printed_as_json() -> None:
+def test_figures_are_printed_as_json(bench) -> None:
     size = ["--nodes", "12", "--pods", "60", "--seconds", "0.05", "--rounds", "1"]
-    done = CliRunner().invoke(command, ["cold", *size, "-o", "json"])
-    assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    low, high = told["spread"]["cold_p50_ms"]
-    assert 0 < low <= told["cold_p50_ms"] <= high
-    assert told["environment"]["cores"] >= 1
+    completed = bench("cold", *size, "-o", "json")
+    assert completed.code == 0, completed.err
+    figures = json.loads(completed.out)
+    low, high = figures["spread"]["cold_p50_ms"]
+    assert 0 < low <= figures["cold_p50_ms"] <= high
+    assert figures["environment"]["cores"] >= 1
 
 
 @pytest.mark.bench

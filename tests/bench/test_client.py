@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from topospread.cli.bench.http2 import BrokenConnectionError, Connection
-from topospread.cli.bench.load import CallsFailedError, ask, converse
+from bench.http2 import BrokenConnectionError, Http2Connection
+from bench.load import CallsFailedError, run_calls, run_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ def _end(raws: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes
     yield from ()
 
 
-def _receive_all(connection: Connection) -> None:
+def _receive_all(connection: Http2Connection) -> None:
     while True:
         connection.receive()
 
@@ -57,7 +57,7 @@ def address() -> Iterator[str]:
 
 @pytest.mark.parametrize("concurrency", [1, 2, 20])
 def test_every_answer_is_counted_with_its_latency(address: str, concurrency: int) -> None:
-    done = ask(address, "/a.B/Mirror", lambda: b"question", concurrency, 0.1)
+    done = run_calls(address, "/a.B/Mirror", lambda: b"question", concurrency, 0.1)
     assert done.calls
     # Calls under way when the time is up are waited for, but not part of the rate.
     assert done.calls <= len(done.latencies) <= done.calls + concurrency
@@ -67,29 +67,29 @@ def test_every_answer_is_counted_with_its_latency(address: str, concurrency: int
 @pytest.mark.parametrize("concurrency", [1, 5])
 def test_failed_calls_are_no_figures(address: str, concurrency: int) -> None:
     with pytest.raises(CallsFailedError, match=r"calls of /a\.B/Fail failed"):
-        ask(address, "/a.B/Fail", lambda: b"question", concurrency, 0.05)
+        run_calls(address, "/a.B/Fail", lambda: b"question", concurrency, 0.05)
 
 
 def test_messages_larger_than_the_windows_go_through(address: str) -> None:
-    done = ask(address, "/a.B/Mirror", lambda: LARGE[:60_000], 6, 0.2)
+    done = run_calls(address, "/a.B/Mirror", lambda: LARGE[:60_000], 6, 0.2)
     assert done.calls
 
 
 def test_many_messages_go_through_one_stream(address: str) -> None:
-    done = converse(address, "/a.B/Mirrored", lambda: LARGE[:20_000], 0.2)
+    done = run_stream(address, "/a.B/Mirrored", lambda: LARGE[:20_000], 0.2)
     assert done.calls == len(done.latencies) > 0
 
 
-def test_a_stream_that_the_server_ends_is_told(address: str) -> None:
+def test_stream_that_the_server_ends_is_an_error(address: str) -> None:
     with pytest.raises(BrokenConnectionError, match="ended the stream"):
-        converse(address, "/a.B/End", lambda: b"question", 0.05)
+        run_stream(address, "/a.B/End", lambda: b"question", 0.05)
 
 
-def test_a_server_that_is_gone_is_told(address: str) -> None:
+def test_connection_to_a_stopped_server_is_an_error(address: str) -> None:
     server = grpc.server(ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    with Connection(f"127.0.0.1:{port}", "/a.B/Mirror") as connection:
+    with Http2Connection(f"127.0.0.1:{port}", "/a.B/Mirror") as connection:
         server.stop(None).wait()
         with pytest.raises((BrokenConnectionError, OSError)):
             _receive_all(connection)

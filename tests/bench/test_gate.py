@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from topospread.cli.bench.children import child
-from topospread.cli.bench.cluster import Size
-from topospread.cli.bench.cold import SELECTORS, first_uses
-from topospread.cli.bench.decide import measure
-from topospread.cli.bench.plan import Plan
-from topospread.cli.bench.scale import cost, make_index
+from bench.cluster import Size
+from bench.decide import measure_decide
+from bench.in_process import NEW_SELECTORS, decisions_in_process, evaluate_cost, first_use_costs
+from bench.options import BenchOptions
+from bench.processes import worker_process
 
 if TYPE_CHECKING:
-    from topospread.cli.bench.figures import Figures
+    from bench.figures import Figures
 
 pytestmark = pytest.mark.bench
 
@@ -34,7 +33,7 @@ TRIPLE = Size(nodes=USUAL.nodes * 3)
 @pytest.fixture(scope="module")
 def decided() -> Figures:
     asked = frozenset({"echo", "evaluate", "evaluate_memo", "unconstrained"})
-    return measure(Plan(USUAL, seconds=0.25, rounds=ROUNDS, only=asked))
+    return measure_decide(BenchOptions(USUAL, seconds=0.25, rounds=ROUNDS, only=asked))
 
 
 @pytest.mark.parametrize(
@@ -52,13 +51,15 @@ def test_a_decision_costs_little_more_than_an_empty_call(
 def test_the_cost_of_a_decision_depends_on_nodes_and_pods_as_promised() -> None:
     spent: dict[Size, list[float]] = {size: [] for size in (USUAL, TENTH, TRIPLE)}
     with ExitStack() as opened:
-        children = {size: opened.enter_context(child(make_index, size)) for size in spent}
+        children = {
+            size: opened.enter_context(worker_process(decisions_in_process, size)) for size in spent
+        }
         for _ in range(ROUNDS):
             for size, each in children.items():
-                spent[size].append(each.run(cost, 0.15))
-        first = children[USUAL].run(first_uses, 0)
+                spent[size].append(each.run(evaluate_cost, 0.15))
+        first = children[USUAL].run(first_use_costs, 0)
     usual = statistics.median(spent[USUAL])
     assert usual <= 1.2 * statistics.median(spent[TENTH]), spent
     assert statistics.median(spent[TRIPLE]) <= 3.5 * usual, spent
-    assert len(first) == SELECTORS
+    assert len(first) == NEW_SELECTORS
     assert statistics.median(first) * 1e3 <= 40 * usual, (first, spent)

@@ -25,7 +25,7 @@ SCHEMA: Final[dict[str, Any]] = json.loads((ROOT / "docs/output.schema.json").re
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """What a command line printed, and how it ended."""
 
     code: int
@@ -40,7 +40,7 @@ class Said:
 class Command(Protocol):
     """Runs a command line."""
 
-    def __call__(self, *arguments: str | Path, stdin: str = "") -> Said: ...
+    def __call__(self, *arguments: str | Path, stdin: str = "") -> CommandResult: ...
 
 
 def check_output(out: str, err: str) -> None:
@@ -78,14 +78,14 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def bare(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
     """The command as a person would type it."""
 
-    def command(*arguments: str | Path, stdin: str = "") -> Said:
+    def command(*arguments: str | Path, stdin: str = "") -> CommandResult:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         capsys.readouterr()
         code = run([str(argument) for argument in arguments])
         out, err = capsys.readouterr()
-        if "json" in arguments and arguments[0] != "bench":  # whose figures are no documents
+        if "json" in arguments:
             check_output(out, err)
-        return Said(code, out, err)
+        return CommandResult(code, out, err)
 
     return command
 

@@ -38,7 +38,7 @@ def test_profiles_gates_and_settings_are_shown(bare, tmp_path):
     assert ["workers", "2"] in [line.split() for line in said.lines]
 
 
-def test_answers_for_programs(bare, tmp_path):
+def test_json_has_all_settings(bare, tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(SCHEDULER)
     value = json.loads(bare("config", "check", path, "-o", "json").out)
@@ -47,18 +47,21 @@ def test_answers_for_programs(bare, tmp_path):
     assert batch["defaultConstraints"][0]["maxSkew"] == 2
     assert value["featureGates"]["MatchLabelKeysInPodTopologySpread"] is False
     assert value["settings"]["workers"] == 2
-    assert (value["settings"]["extenderHold"], value["settings"]["coalesce"]) == ("60s", "0.015s")
+    assert (value["settings"]["extenderReservationTtl"], value["settings"]["coalesceInterval"]) == (
+        "60s",
+        "0.015s",
+    )
 
 
-def test_the_schema_tells_how_each_setting_is_written(bare):
+def test_schema_has_the_type_of_each_setting(bare):
     value = json.loads(bare("config", "check", "-o", "json").out)
     check_document(value)
-    value["settings"]["extenderHold"] = 60.0
-    with pytest.raises(AssertionError, match="extenderHold"):
+    value["settings"]["extenderReservationTtl"] = 60.0
+    with pytest.raises(AssertionError, match="extenderReservationTtl"):
         check_document(value)
 
 
-def test_without_a_file_the_defaults_are_shown(bare, monkeypatch):
+def test_defaults_are_shown_without_a_file(bare, monkeypatch):
     monkeypatch.setenv("TOPOSPREAD_STORE", "redis://user:secret@redis:6379/0")
     said = bare("config", "check")
     assert said.code == 0
@@ -66,7 +69,7 @@ def test_without_a_file_the_defaults_are_shown(bare, monkeypatch):
     assert "System" in said.lines[1]
 
 
-def test_everything_wrong_is_named(bare, tmp_path):
+def test_all_errors_are_listed(bare, tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(SCHEDULER.replace("maxSkew: 2", "maxSkew: 0").replace("topologyKey: rack,", ""))
     said = bare("config", "check", path)

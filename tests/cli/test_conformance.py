@@ -126,7 +126,7 @@ def lose_node(expect):
 
 
 def invent_node(expect):
-    expect["filter"]["nobody"] = {"code": "Success", "reasons": []}
+    expect["filter"]["missing"] = {"code": "Success", "reasons": []}
 
 
 def set_raw(expect):
@@ -157,7 +157,7 @@ CHANGES = {
     "code": (SCORED, set_code, "preFilter"),
     "verdict": (SCORED, set_verdict, "filter["),
     "missing node": (SCORED, lose_node, "filter["),
-    "unknown node": (SCORED, invent_node, "filter[nobody]"),
+    "unknown node": (SCORED, invent_node, "filter[missing]"),
     "raw score": (SCORED, set_raw, "score["),
     "normalized score": (SCORED, set_normalized, "normalized["),
     "accepted args": (SCORED, refuse, "newError"),
@@ -219,9 +219,9 @@ def test_one_case_may_be_asked_alone(bare, recording):
     path = recording(*DECISIONS[:5])
     said = bare("conformance", path, "--case", DECISIONS[3]["name"])
     assert summary(said) == "1 passed, 0 failed"
-    nobody = bare("conformance", path, "--case", "nobody")
-    assert (nobody.code, nobody.out) == (2, "")
-    assert "no such case" in nobody.err
+    unknown = bare("conformance", path, "--case", "missing")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "no such case" in unknown.err
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_one_case_may_be_asked_alone(bare, recording):
         ("", "no case in these files"),
     ],
 )
-def test_files_that_hold_no_cases(bare, tmp_path, content, complaint):
+def test_files_without_cases_are_reported(bare, tmp_path, content, complaint):
     path = tmp_path / "odd.jsonl"
     path.write_text(content)
     said = bare("conformance", path)
@@ -261,7 +261,7 @@ def test_a_store_may_be_named(bare, recording, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_interrupted_it_drops_its_clusters(number):
+def test_interrupted_run_deletes_its_clusters(number):
     with serving("--store", "memory:", "--http", "off") as (_, address), Client(address) as client:
         command = [*TOPOSPREAD, "conformance", "--address", address, "--jobs", "3"]
         process = subprocess.Popen(

@@ -1,284 +1,196 @@
-"""Files of every form that kubectl prints and people write."""
+"""What verbs print for programs: one document of the schema each, and errors as documents, too."""
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import sys
-import threading
+import socket
 
 import pytest
+import yaml
 
-from topospread.cli import documents
-from topospread.cli.complaints import BadInput
-from topospread.cli.documents import read, value_of
+from tests.access.callers import AccessFile
+from tests.cli.conftest import SCHEMA, check_document
+from tests.cli.manifests import CLUSTER, NOWHERE, POD
+from tests.servers import served
+from topospread.cli.main import VERBS
+from topospread_client import Client, Kind, ResourceVersion
 
-POD = "kind: Pod\nmetadata: {name: p}\n"
-JSON_POD = json.dumps({"kind": "Pod", "metadata": {"name": "p"}})
+# Verb and arguments, what it reads, and which of the schema's kinds it prints.
+ANSWERS = [
+    (("apply", "-f", "-"), CLUSTER, "ObjectResultList"),
+    (
+        ("apply", "--replace", "-f", "-"),
+        "kind: Node\nmetadata: {name: n}\n...\n",
+        "ReplacementList",
+    ),
+    (("delete", "pod", "web-0", "-n", "shop"), "", "ObjectResultList"),
+    (("get", "nodes"), "", "List"),
+    (("get", "nodes", "-l", "none=such"), "", "List"),
+    (("get", "workloads"), "", "List"),
+    (("get", "pod", "web-0", "-n", "shop"), "", "KubernetesObject"),
+    (("get", "reservations"), "", "ReservationList"),
+    (("evaluate", "-f", "-"), POD, "EvaluationList"),
+    (("evaluate", "-f", "-"), NOWHERE, "EvaluationList"),
+    (("evaluate", "-f", "-"), POD.replace("DoNotSchedule", "ScheduleAnyway"), "EvaluationList"),
+    (("explain", "-f", "-"), POD, "ExplanationList"),
+    (("explain", "-f", "-"), NOWHERE, "ExplanationList"),
+    (("explain", "-f", "-"), POD.replace("DoNotSchedule", "ScheduleAnyway"), "ExplanationList"),
+    (("place", "-f", "-"), POD, "PlacementList"),
+    (("place", "-f", "-"), NOWHERE, "PlacementList"),
+    (("reserve", "b1", "-f", "-"), POD, "PlacementList"),
+    (("release", "shop/web-9"), "", "ReleaseList"),
+    (("rank-deletions", "-l", "app=web", "-n", "shop"), "", "DeletionOrder"),
+    (("simulate", "-f", "-", "--replicas", "3"), POD, "Simulation"),
+    (("simulate", "-f", "-", "--drain", "b1=tainted"), NOWHERE, "Simulation"),
+    (("plan-rebalance",), "", "RebalancePlan"),
+    (("status",), "", "ServerStatus"),
+    (("lease", "get"), "", "LeaseStatus"),
+    (("lease", "get", "--cluster", "missing"), "", "Error"),
+    (("version",), "", "Version"),
+    (("config", "check"), "", "ConfigurationCheck"),
+    (("evaluate",), "", "Error"),
+    (("evaluate", "shop/missing"), "", "Error"),
+    (("evaluate", "-f", "-"), POD.replace("maxSkew: 1", "maxSkew: 0"), "Error"),
+    (("apply", "-f", "-"), "kind: Pod\n metadata: x\n", "Error"),
+    (("get", "nodes", "--cluster", "missing"), "", "Error"),
+    (("status", "--address", "127.0.0.1:1"), "", "Error"),
+]
 
 
 @pytest.fixture
-def written(tmp_path):
-    def write(content: str | bytes, name: str = "input.yaml") -> str:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return str(path)
-
-    return write
+def loaded(topospread, address, cluster):
+    assert topospread("apply", "-f", "-", stdin=CLUSTER).code == 0
+    with Client(address, cluster=cluster) as client:
+        client.acquire_lease("feeder", 60)
+    return topospread
 
 
-def labels(manifests):
-    return [manifest.label for manifest in manifests]
+@pytest.mark.parametrize(("arguments", "stdin", "kind"), ANSWERS, ids=str)
+def test_each_verb_prints_documents_of_its_kind(loaded, arguments, stdin, kind):
+    said = loaded(*arguments, "-o", "json", stdin=stdin)
+    text = said.err.splitlines()[-1] if kind == "Error" else said.out
+    document = json.loads(text)
+    head = {"List": ("v1", "List"), "KubernetesObject": ("v1", "Pod")}
+    expected = head.get(kind, ("topospread.io/v1", kind))
+    assert (document["apiVersion"], document["kind"]) == expected
+    check_document(document)
+    if kind == "Error":
+        assert (said.code > 0, said.out) == (True, "")
+        return
+    written = loaded(*arguments, "-o", "yaml", stdin=stdin)
+    assert yaml.safe_load(written.out).keys() == document.keys()
 
 
-FORMS = {
-    "one document": (POD, ["Pod p"]),
-    "several documents": (f"---\n{POD}---\n\n---\n# nothing\n---\n{POD}", ["Pod p", "Pod p"]),
-    "json": (JSON_POD, ["Pod p"]),
-    "json after blanks": (f"\n\n  {JSON_POD}\n", ["Pod p"]),
-    "json objects in a row": (f"{JSON_POD}\n{JSON_POD} {JSON_POD}", ["Pod p"] * 3),
-    "flow mapping of yaml": ("{kind: Pod, metadata: {name: p}}", ["Pod p"]),
-    "list": (f"kind: List\nitems:\n- {JSON_POD}\n- {JSON_POD}\n", ["Pod p", "Pod p"]),
-    "typed list without kinds": ("kind: PodList\nitems: [{metadata: {name: x}}]", ["Pod x"]),
-    "list within a list": (
-        f"kind: List\nitems: [{{kind: List, items: [{JSON_POD}]}}]",
-        ["Pod p"],
-    ),
-    "empty list": ("kind: List\nitems: []", []),
-    "list of null": ("kind: PodList\nitems:\n", []),
-    "empty file": ("", []),
-    "only comments": ("# nothing\n---\n", []),
-    "namespace": ("kind: Pod\nmetadata: {name: p, namespace: n}", ["Pod n/p"]),
-    "generated name": ("kind: Pod\nmetadata: {generateName: p-}", ["Pod p-"]),
-    "no metadata": ("kind: Pod\nmetadata: 5", ["Pod without a name"]),
-    "utf-16": (POD.encode("utf-16"), ["Pod p"]),
-}
-
-
-LIST = f"apiVersion: v1\nitems:\n- {JSON_POD}\nkind: List\n"
-PIPED = {
-    "one value of json": (JSON_POD, True),
-    "a list of kubectl": (LIST, True),
-    "a marked end": (f"{POD}---\n{POD}...\n", True),
-    "nothing": ("", True),
-    "one document": (POD, False),
-    "several documents": (f"{POD}---\n{POD}", False),
-    "several values of json": (f"{JSON_POD}\n{JSON_POD}\n", False),
-    "a list whose kind comes first": (f"kind: List\nitems:\n- {JSON_POD}\n", False),
-    "a list and a document": (f"{LIST}---\n{POD}", False),
-}
-
-
-@pytest.mark.parametrize(("content", "fine"), PIPED.values(), ids=PIPED)
-def test_what_comes_through_a_pipe_as_a_whole_shows_its_end(content, fine, tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_text, args=(content,))
-    writer.start()
-    try:
-        if fine:
-            read([str(pipe)], whole=True)
-        else:
-            with pytest.raises(BadInput, match="may have been cut: give one JSON value"):
-                read([str(pipe)], whole=True)
-    finally:
-        writer.join()
-
-
-def test_a_file_as_a_whole_ends_its_last_line(written):
-    assert labels(read([written(POD)], whole=True)) == ["Pod p"]
-    assert labels(read([written(f"{LIST}".rstrip())], whole=True)) == ["Pod p"]
-    cut = written(POD.rstrip())
-    assert labels(read([cut])) == ["Pod p"]
-    with pytest.raises(BadInput, match="may have been cut: its last line does not end"):
-        read([cut], whole=True)
-
-
-def test_a_page_of_a_list_is_not_the_whole_list(written):
-    page = written('{"kind": "PodList", "metadata": {"continue": "x"}, "items": []}')
-    assert read([page]) == []
-    with pytest.raises(BadInput, match="one page of a longer list"):
-        read([page], whole=True)
-
-
-@pytest.mark.parametrize(("content", "expected"), FORMS.values(), ids=FORMS)
-def test_what_is_read(written, content, expected):
-    assert labels(read([written(content)])) == expected
-
-
-def test_each_object_knows_where_it_stood(written):
-    path = written(f"{POD}---\nkind: List\nitems: [{JSON_POD}, {JSON_POD}]\n")
-    assert [manifest.source for manifest in read([path])] == [
-        f"{path}:1",
-        f"{path}:4 items[0]",
-        f"{path}:4 items[1]",
-    ]
-
-
-def test_scalars_are_read_as_kubectl_reads_them(written):
-    text = "kind: X\ntime: 2026-01-02T03:04:05Z\nratio: 12:30\noctal: 0o17\nbig: 1e3\nno: on\n"
-    (manifest,) = read([written(text)])
-    assert manifest.content == {
-        "kind": "X",
-        "time": "2026-01-02T03:04:05Z",
-        "ratio": "12:30",
-        "octal": 15,
-        "big": 1000.0,
-        False: True,
+def test_each_verb_that_prints_answers_is_tested():
+    others = {
+        *("serve", "sync", "token", "conformance"),  # these print no answers
+        *("watch", "store"),  # test_watch.py, test_store.py
     }
+    assert {arguments[0] for arguments, _, _ in ANSWERS} | others == set(VERBS)
 
 
-def test_directories_give_their_files_in_order(written, tmp_path):
-    written(POD.replace("p}", "second}"), "folder/b.yml")
-    written(JSON_POD.replace('"p"', '"first"'), "folder/a.json")
-    written("not read", "folder/readme.txt")
-    written(POD.replace("p}", "deep}"), "folder/below/c.yaml")
-    folder = str(tmp_path / "folder")
-    assert labels(read([folder])) == ["Pod first", "Pod second"]
-    assert labels(read([folder], recursive=True)) == ["Pod first", "Pod second", "Pod deep"]
+def test_each_kind_of_the_schema_is_printed():
+    kinds = {each["$ref"].rpartition("/")[2] for each in SCHEMA["oneOf"]}
+    printed = {kind for _, _, kind in ANSWERS}
+    assert kinds - printed == {"WatchEvent", "StoreAcceptance"}
+    assert printed <= kinds
 
 
-def test_standard_input_and_files_together(written, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(JSON_POD.encode())))
-    path = written(POD.replace("p}", "q}"))
-    assert labels(read([path, "-"])) == ["Pod q", "Pod p"]
-
-
-def ladder(step: str) -> str:
-    """Anchors a1 to a9, each of which stands for ten times the one before."""
-    return "".join(
-        f"a{number}: &a{number} " + step.format(",".join([f"*a{number - 1}"] * 10)) + "\n"
-        for number in range(1, 10)
-    )
-
-
-MISTAKES = {
-    "tabs": ("kind: Pod\nmetadata:\n\tname: p\n", ":3: not YAML: found character"),
-    "open bracket": ("kind: Pod\nlabels: [a\nb: c\n", ":3: not YAML: "),
-    "twice": ("kind: Pod\nspec: {}\nkind: Node\n", ":3: not YAML: the key 'kind' is given twice"),
-    "unknown alias": ("kind: *nobody\n", ":1: not YAML: found undefined alias"),
-    "python tag": ("!!python/object:os.system {}\n", ":1: not YAML: could not determine"),
-    "no kind": ("metadata: {name: p}\n", ":1: this object has no `kind`"),
-    "kind of a wrong type": ("kind: [Pod]\n", ":1: this object has no `kind`"),
-    "a list": ("- kind: Pod\n", ":1: expected a Kubernetes object, found a list"),
-    "a text": ("hello\n", ":1: expected a Kubernetes object, found a text"),
-    "a number": ("5\n", ":1: expected a Kubernetes object, found a number"),
-    "second document": (f"{POD}---\nhello\n", ":4: expected a Kubernetes object, found a text"),
-    "items of a wrong type": ("kind: List\nitems: {}\n", ":1: the items of a List must be a list"),
-    "item of a wrong type": ("kind: List\nitems: [5]\n", ":1 items[0]: expected a Kubernetes"),
-    "null item": ("kind: List\nitems: [null]\n", ":1 items[0]: expected a Kubernetes object, fo"),
-    "cut json": ('{"kind": "Pod",\n "metadata": \n', ":3: not JSON: "),
-    "json with rubbish": (f"{JSON_POD}\n{JSON_POD[:-1]}", "not JSON: "),
-    "helm template": ("{{ .Values.pod }}\n", "not JSON: "),
-    "not text": (b"\x00\x01\x02", ": not YAML: "),
-    "not utf-8": (b"kind: \xff\xfe\n", ": not YAML: "),
-    "deep nesting": ("[" * 5000, "not JSON: "),
-    "deep nesting of yaml": ("a: " + "[" * 200_000, ":1: not YAML: nested more than 1000 deep"),
-    "deep nesting of lists": ("- " * 200_000, ":1: not YAML: nested more than 1000 deep"),
-    "deep nesting of keys": ("? " * 200_000, ":1: not YAML: nested more than 1000 deep"),
-    "deep nesting of both": ("? - " * 100_000, ":1: not YAML: nested more than 1000 deep"),
-    "deep nesting in UTF-16": (
-        ("? " * 200_000).encode("utf-16"),
-        ":1: not YAML: nested more than 1000 deep",
-    ),
-    "cut UTF-16": (b"\xff\xfea", ": not YAML: UTF-16 that cannot be read"),
-    "lists in lists": (
-        '{"kind":"List","items":[' * 400 + JSON_POD + "]}" * 400,
-        ": lists within lists, more than 8 deep",
-    ),
-    "aliases that multiply": (
-        "a0: &a0 [x]\n" + ladder("[{}]"),
-        ":1: not YAML: aliases stand for more than 1000000 values",
-    ),
-    "merges that multiply": (
-        "a0: &a0 {k: v}\n" + ladder("{{<<: [{}]}}"),
-        ":1: not YAML: aliases stand for more than 1000000 values",
-    ),
-    "aliases of a long text": (
-        f"a: &a {'x' * 10_000}\nb: [{','.join(['*a'] * 5000)}]\n",
-        ":1: not YAML: aliases stand for more than 1000000 values",
-    ),
-    "list of itself": (
-        "&l\nkind: List\nitems: [*l]\n",
-        ": not YAML: an alias stands for what it is a part of",
-    ),
-    "explicit number": ("kind: !!int ''\n", ":1: not YAML: '' is no int"),
-    "explicit fraction": ("kind: !!float ''\n", ":1: not YAML: '' is no float"),
-    "explicit truth": ("kind: !!bool perhaps\n", ":1: not YAML: 'perhaps' is no bool"),
-    "explicit time": ("kind: !!timestamp noon\n", ":1: not YAML: 'noon' is no timestamp"),
-    "too many digits": ("kind: " + "9" * 5000, ":1: not YAML: '99999999"),
+ABOUT_PODS = {
+    "evaluate": "items",
+    "explain": "items",
+    "place": "items",
+    "reserve b1": "items",
+    "simulate": "pods",
 }
+WEB = {"name": "web-2", "namespace": "shop"}
 
 
-@pytest.mark.parametrize(("content", "complaint"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes_name_the_file_the_line_and_what_is_wrong(written, content, complaint):
-    path = written(content)
-    with pytest.raises(BadInput) as refused:
-        read([path])
-    assert str(refused.value).startswith(path)
-    assert complaint in str(refused.value)
-    assert "\n" not in str(refused.value)
+@pytest.mark.parametrize("verb", ABOUT_PODS)
+def test_pod_of_a_request_has_the_same_key_everywhere(loaded, verb):
+    pod = POD.replace("name: web-2", "name: web-2, uid: u-2")
+    assert pod != POD
+    said = loaded(*verb.split(), "-f", "-", "-o", "json", stdin=pod)
+    (item,) = json.loads(said.out)[ABOUT_PODS[verb]]
+    assert item["pod"] == {**WEB, "uid": "u-2"}
+    assert (item["kind"], item["source"]) == ("Pod", "standard input:1")
+    assert loaded("apply", "-f", "-", stdin=POD).code == 0
+    said = loaded(*verb.split(), "shop/web-2", "-o", "json")
+    (item,) = json.loads(said.out)[ABOUT_PODS[verb]]
+    assert item["pod"] == WEB
+    assert item["kind"] == "Pod"
+    assert "source" not in item
 
 
-def test_aliases_that_save_writing_are_read(written):
-    labels = "labels: &l {app: web}"
-    text = f"kind: Pod\nmetadata: {{name: p, {labels}}}\nspec: {{nodeSelector: *l}}\n"
-    (manifest,) = read([written(text)])
-    assert manifest.content["spec"] == {"nodeSelector": {"app": "web"}}
+def test_reservation_has_the_same_key_everywhere(loaded):
+    loaded("place", "-f", "-", stdin=POD)
+    (held,) = json.loads(loaded("get", "reservations", "-o", "json").out)["items"]
+    (released,) = json.loads(loaded("release", "shop/web-2", "-o", "json").out)["items"]
+    assert held["pod"] == released["pod"] == WEB
 
 
-def test_json_and_yaml_may_follow_one_another(written):
-    assert labels(read([written(f"{JSON_POD}\n---\n{POD}")])) == ["Pod p", "Pod p"]
+def test_observed_versions_are_absent_until_known(loaded, address, cluster):
+    def item():
+        return json.loads(loaded("evaluate", "-f", "-", "-o", "json", stdin=POD).out)["items"][0]
+
+    assert "observed" not in item()
+    with Client(address, cluster=cluster) as client:
+        token = client.acquire_lease("feeder", 60).lease.fencing_token
+        seen = [ResourceVersion(Kind.POD, "7")]
+        client.apply_objects([], observed=seen, fencing_token=token)
+    assert item()["observed"] == [{"kind": "Pod", "resourceVersion": "7"}]
 
 
-@pytest.mark.parametrize(
-    ("content", "fits"),
-    [
-        ("x" * 101, False),
-        (JSON_POD + " " * 1000, False),
-        (JSON_POD + " " * 500, True),
-        (POD + "#" * 60, True),
-        (POD + "#" * 100, False),
-    ],
-)
-def test_more_than_is_read_at_once_is_refused(written, monkeypatch, content, fits):
-    monkeypatch.setattr(documents, "MAX_BYTES", 800)
-    path = written(content)
-    for one in (path, "-"):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
-        if fits:
-            assert labels(read([one])) == ["Pod p"]
-            continue
-        with pytest.raises(BadInput, match="too much to read at once: at most 0 MiB of JSON"):
-            read([one])
+def test_lease_is_printed_without_its_fencing_token(loaded):
+    lease = json.loads(loaded("lease", "get", "-o", "json").out)["lease"]
+    assert (lease["holderIdentity"], lease["leaseDuration"]) == ("feeder", "60s")
+    assert "fencingToken" not in lease
 
 
-def test_what_is_read_at_once_is_of_all_files(written, monkeypatch):
-    monkeypatch.setattr(documents, "MAX_BYTES", 8 * len(POD) * 2)
-    path = written(POD)
-    assert labels(read([path, path])) == ["Pod p", "Pod p"]
-    with pytest.raises(BadInput, match="in all files together"):
-        read([path, path, path])
+def test_refusal_of_a_server_has_its_reason(loaded):
+    bad = POD.replace("maxSkew: 1", "maxSkew: 0").replace("DoNotSchedule", "Never")
+    said = loaded("evaluate", "-f", "-", "-o", "json", stdin=bad)
+    error = json.loads(said.err)["error"]
+    assert (error["code"], error["reason"]) == ("INVALID_ARGUMENT", "INVALID_FIELDS")
+    assert [each["reason"] for each in error["violations"]] == [
+        "FIELD_VALUE_INVALID",
+        "FIELD_VALUE_NOT_SUPPORTED",
+    ]
+    field = "pod.object.spec.topologySpreadConstraints[0].maxSkew"
+    assert error["violations"][0]["field"] == field
+    about = {key: error["violations"][0][key] for key in ("pod", "kind", "source")}
+    assert about == {"pod": WEB, "kind": "Pod", "source": "standard input:1"}
+    missing = json.loads(loaded("evaluate", "shop/missing", "-o", "json").err)["error"]
+    assert (missing["code"], missing["reason"]) == ("NOT_FOUND", "POD_NOT_FOUND")
+    assert "retryAfter" not in missing
 
 
-def test_what_an_input_is_called_moves_no_cursor(written):
-    name = "\x1b[2J" + "x" * 10_000
-    (manifest,) = read([written(json.dumps({"kind": "Pod", "metadata": {"name": name}}))])
-    assert manifest.label.startswith("Pod \\x1b[2Jxxx")
-    assert len(manifest.label) < 5000
+def test_error_has_the_metadata_of_its_reason(bare, tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", reader=["read"])
+    token = tmp_path / "token"
+    token.write_text(access.tokens["reader"].text)
+    with served(access_file=str(access)) as server:
+        to = ("--address", server.address, "--token-file", token, "-o", "json")
+        error = json.loads(bare("delete", "pod", "x", *to).err)["error"]
+    assert (error["code"], error["reason"]) == ("PERMISSION_DENIED", "ROLE_MISSING")
+    assert error["metadata"] == {"role": "write"}
+    with served(rate_limit=0.001, rate_burst=1) as server:
+        once = ("get", "nodes", "--address", server.address, "-o", "json")
+        bare(*once)
+        error = json.loads(bare(*once).err)["error"]
+    assert (error["code"], error["reason"]) == ("RESOURCE_EXHAUSTED", "RATE_LIMITED")
+    assert float(error["retryAfter"].removesuffix("s")) > 0
 
 
-def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(BadInput, match="no such file: check the path"):
-        read([str(tmp_path / "nothing.yaml")])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(BadInput, match="empty: this directory has no"):
-        read([str(tmp_path / "empty")])
+def test_deadline_has_its_reason_from_client_and_server(bare):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        said = bare("status", "--address", address, "--timeout", "0.3", "-o", "json")
+    error = json.loads(said.err)["error"]
+    assert (said.code, error["reason"]) == (3, error["code"]) == (3, "DEADLINE_EXCEEDED")
 
 
-def test_a_file_with_one_value(written):
-    assert value_of(written("a: 1")) == {"a": 1}
-    with pytest.raises(BadInput, match="expected one document, found 2"):
-        value_of(written("a: 1\n---\nb: 2\n"))
+@pytest.mark.parametrize("what", ["pods", "workloads", "reservations"])
+def test_a_list_has_the_revision_that_it_was_read_at(loaded, what):
+    written = json.loads(loaded("apply", "-f", "-", "-o", "json", stdin=POD).out)["revision"]
+    assert json.loads(loaded("get", what, "-o", "json").out)["revision"] == written

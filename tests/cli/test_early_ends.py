@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.processes import TOPOSPREAD, environment
 from tests.client.scripted import Failure, scripted
-from topospread.cli import steps
+from topospread.cli.render.writes import write_progress
 from topospread_client import _rpcs as rpcs
 from topospread_proto.v1.cluster_state_service_pb2 import (
     OBJECT_OUTCOME_CREATED,
@@ -68,7 +68,7 @@ def ended_by(number, verb, *answers):
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
 @pytest.mark.parametrize(("verb", "done"), [("apply", "written"), ("delete", "deleted")])
-def test_a_signal(number, code, word, verb, done):
+def test_signal_prints_what_was_written(number, code, word, verb, done):
     ended, said = ended_by(number, verb)
     assert ended == code
     assert said[0] == (
@@ -86,17 +86,17 @@ def test_a_signal(number, code, word, verb, done):
         (grpc.StatusCode.INTERNAL, 3, "of those that were just sent it is not known"),
     ],
 )
-def test_an_error(status, code, words):
+def test_failed_step_prints_what_was_written(status, code, words):
     ended, said = ended_by(0, "apply", Failure(status, "no"))
     assert ended == code
     assert said[0].startswith("500 of 1200 objects are written, ")
     assert words in said[0]
 
 
-def test_a_signal_that_whoever_began_it_ignores():
+def test_ignored_sigterm_stays_ignored():
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with steps.told("applying", "written"):
+        with write_progress("applying", "written"):
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)

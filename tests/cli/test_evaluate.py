@@ -18,7 +18,7 @@ def loaded(topospread):
     return topospread
 
 
-def test_a_pod_that_fits(loaded):
+def test_pod_that_fits_shows_counts_and_best_nodes(loaded):
     said = loaded("evaluate", "-f", "-", stdin=POD)
     assert said.code == 0
     assert said.lines[0] == "Pod shop/web-2  (standard input:1)"
@@ -45,7 +45,7 @@ def test_several_pods_are_judged_each_on_its_own(loaded):
     assert (said.code, said.lines) == (1, ["b1", "<none>"])
 
 
-def test_answers_for_programs(loaded, cluster):
+def test_json_has_the_evaluations(loaded, cluster):
     said = loaded("evaluate", "-f", "-", "-o", "json", stdin=f"{POD}---\n{NOWHERE}")
     value = json.loads(said.out)
     fits, waits = value["items"]
@@ -101,7 +101,7 @@ def test_soft_constraints_are_scored(loaded):
     assert said.lines[header + 2] == ""
 
 
-def test_everything_that_an_api_server_would_refuse_is_listed(loaded):
+def test_violations_of_validation_are_listed(loaded):
     said = loaded("evaluate", "-f", "-", stdin=f"{POD}---\n{BAD}")
     assert said.code == 2
     where = "topospread: standard input:11: Pod shop/web-2: "
@@ -116,12 +116,12 @@ def test_everything_that_an_api_server_would_refuse_is_listed(loaded):
     assert "fits:     1 of 3 nodes" in said.lines, "the other pod is judged all the same"
 
 
-def test_constraints_may_be_taken_as_they_are(loaded):
+def test_validation_may_be_switched_off(loaded):
     said = loaded("evaluate", "-f", "-", "--no-validate", "-o", "name", stdin=BAD)
     assert said.code == 0
 
 
-def test_rules_may_be_given(loaded, tmp_path):
+def test_rules_of_options_are_used(loaded, tmp_path):
     plain = "kind: Pod\nmetadata: {name: x, namespace: shop, labels: {app: web}}\n"
     args = tmp_path / "args.yaml"
     args.write_text(
@@ -148,9 +148,9 @@ def test_refused_rules_are_bad_input(loaded, tmp_path):
     typo = loaded("evaluate", "-f", "-", "--args", args, stdin=POD)
     assert typo.code == 2
     assert "defaultType" in typo.err
-    unknown = loaded("evaluate", "-f", "-", "--profile", "nobody", stdin=POD)
+    unknown = loaded("evaluate", "-f", "-", "--profile", "missing", stdin=POD)
     assert unknown.code == 2
-    assert "nobody" in unknown.err or "no such profile" in unknown.err
+    assert "missing" in unknown.err or "no such profile" in unknown.err
 
 
 def test_other_kinds_are_named_as_skipped(loaded):

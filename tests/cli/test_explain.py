@@ -19,7 +19,7 @@ def loaded(topospread):
     return topospread
 
 
-def test_a_pod_that_fits(loaded):
+def test_pod_that_fits_shows_its_domains(loaded):
     said = loaded("explain", "-f", "-", stdin=POD)
     assert said.code == 0, said.err
     assert said.lines[0] == "Pod shop/web-2  (standard input:1)"
@@ -52,7 +52,7 @@ def test_soft_constraints_show_scores(loaded):
     assert row[header.index("SCORE")] == "100"
 
 
-def test_answers_for_programs(loaded, cluster):
+def test_json_has_the_explanations(loaded, cluster):
     said = loaded("explain", "-f", "-", "-o", "json", stdin=f"{POD}---\n{NOWHERE}")
     assert said.code == 1
     value = json.loads(said.out)
@@ -83,15 +83,15 @@ def test_domains_in_the_middle_are_counted(loaded):
     assert sum(line.startswith("r") and " open " in line for line in said.lines) == 4
 
 
-def test_pods_of_the_state_are_named_and_said_to_run(loaded):
+def test_pod_of_the_state_is_reported_as_bound(loaded):
     said = loaded("explain", "shop/web-0")
     assert said.code == 0
     assert said.lines[0] == "Pod shop/web-0"
     assert "the pod runs on a1 already" in said.out
-    assert loaded("explain", "shop/nobody").code == 2
+    assert loaded("explain", "shop/missing").code == 2
 
 
-def test_bad_input_says_what_to_do(loaded):
+def test_bad_input_is_reported_with_advice(loaded):
     said = loaded("explain", "-f", "-", stdin=BAD)
     assert said.code == 2
     assert "spec.topologySpreadConstraints[0].maxSkew: Invalid value" in said.err
@@ -100,7 +100,7 @@ def test_bad_input_says_what_to_do(loaded):
     assert loaded("explain", "-f", "-", "--domains", "0", stdin=POD).code == 2
 
 
-def test_what_is_asked_beside_spreading(loaded):
+def test_fit_option_chooses_the_other_filters(loaded):
     pod = POD + "  nodeSelector: {disk: fast}\n"
     assert loaded("explain", "-f", "-", stdin=pod).code == 1
     said = loaded("explain", "-f", "-", "--fit", "spread-only", stdin=pod)

@@ -29,7 +29,7 @@ main()
 
 
 @pytest.mark.parametrize("begin", [b"", b"kind: List\n", b'{"kind":"List","items":['])
-def test_a_file(tmp_path, begin):
+def test_file_over_the_limit_is_refused(tmp_path, begin):
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.write(begin)
@@ -45,7 +45,7 @@ def test_a_file(tmp_path, begin):
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_pipe():
+def test_pipe_over_the_limit_is_refused():
     sent = 0
     with subprocess.Popen(
         [*SMALL, "apply", "-f", "-"],

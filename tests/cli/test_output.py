@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from tests.cli.processes import TOPOSPREAD, environment, run
-from tests.servers import Peer, node, served, until
+from tests.servers import Peer, node, served
+from tests.waiting import until
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
@@ -63,7 +64,7 @@ def got(server: str, form: str, encoding: str) -> bytes:
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("form", FORMS)
-def test_nothing_hidden_is_written_and_what_is_read_is_the_same(server, form, encoding):
+def test_unprintable_characters_are_escaped_and_read_as_the_same(server, form, encoding):
     # click writes UTF-8 where a system says ASCII, as systems do that say nothing.
     text = got(server, form, encoding).decode("utf-8" if encoding == "ascii" else encoding)
     assert not set(text) & set(HIDDEN + "\x1b")
@@ -86,7 +87,7 @@ def complaint(text: str, form: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_full_disk_is_said(server, form):
+def test_full_disk_is_reported(server, form):
     with open("/dev/full", "wb") as full:
         ended = subprocess.run(
             [*TOPOSPREAD, "get", "pods", "--address", server, "-o", form],
@@ -102,19 +103,19 @@ def test_a_full_disk_is_said(server, form):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("closed", ["2>&-", "| true"])
-def test_a_stream_that_is_closed_is_no_fault_of_the_command(server, form, closed):
+def test_closed_stream_is_no_error_of_the_command(server, form, closed):
     assert in_shell(f"get pods --address {server} -o {form} {closed}") == (0, "")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_answer_that_nobody_can_get_is_no_success(server, form):
+def test_unwritable_answer_is_no_success(server, form):
     command = f"get pods --address {server} -o {form} >&-"
     said = complaint("stdout cannot be written: Bad file descriptor", form)
     assert in_shell(command) == (2, said)
     assert in_shell(f"{command} 2>&-") == (2, "")
 
 
-def test_a_closed_stdout_is_missed_by_nothing_that_prints_nothing(server, tmp_path):
+def test_closed_stdout_matters_only_to_verbs_that_print(server, tmp_path):
     file = tmp_path / "none.yaml"
     file.write_text("kind: Secret\nmetadata: {name: s}\n")
     code, said = in_shell(f"apply -f {file} --address {server} >&-")
@@ -122,7 +123,7 @@ def test_a_closed_stdout_is_missed_by_nothing_that_prints_nothing(server, tmp_pa
     assert "skipped: 1 Secret" in said
 
 
-def test_a_server_needs_no_stdout():
+def test_server_needs_no_stdout():
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     command = [*TOPOSPREAD, "serve", "--store", "memory:", "--listen", address, "--http", "off"]
@@ -164,7 +165,7 @@ def unprivileged() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("below", [False, True])
-def test_a_directory_that_cannot_be_read_is_said(tmp_path_factory, capsys, below):
+def test_unreadable_directory_is_reported(tmp_path_factory, capsys, below):
     from topospread.cli.main import run as run_here
 
     directory = tmp_path_factory.mktemp("manifests")
@@ -183,7 +184,7 @@ def test_a_directory_that_cannot_be_read_is_said(tmp_path_factory, capsys, below
     assert capsys.readouterr().err == f"topospread: {closed}: cannot be read: Permission denied\n"
 
 
-def test_a_file_that_cannot_be_read_is_said(tmp_path):
+def test_unreadable_file_is_reported(tmp_path):
     ended = run("apply", "-f", "/proc/self/mem", "--address", "127.0.0.1:1")
     assert ended.returncode == 2
     assert ended.stderr.startswith("topospread: /proc/self/mem: cannot be read: ")

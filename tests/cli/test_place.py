@@ -17,7 +17,7 @@ def loaded(topospread):
     return topospread
 
 
-def test_a_pod_gets_the_best_node_and_it_is_held(loaded):
+def test_pod_gets_a_reservation_of_the_best_node(loaded):
     said = loaded("place", "-f", "-", stdin=POD)
     assert said.code == 0
     assert said.lines[0].split() == ["POD", "NODE", "HELD", "UNTIL", "NOT", "LOOKED", "AT"]
@@ -37,7 +37,7 @@ def test_a_pod_that_fits_nowhere_ends_with_1(loaded):
     assert loaded("get", "reservations").err.splitlines() == ["no reservations found"]
 
 
-def test_one_node_is_held_if_the_constraints_allow_it(loaded):
+def test_node_is_reserved_if_the_constraints_allow_it(loaded):
     refused = loaded("reserve", "a1", "-f", "-", stdin=POD)
     assert refused.code == 1
     assert f"refused:  {SKEW}" in refused.lines
@@ -50,21 +50,21 @@ def test_one_node_is_held_if_the_constraints_allow_it(loaded):
     assert loaded("get", "reservations", "-l", "app=db").out == ""
 
 
-def test_a_pod_that_runs_is_told_where(loaded):
+def test_bound_pod_shows_its_node(loaded):
     said = loaded("reserve", "nowhere", "shop/web-0")
     assert said.code == 0
     assert "node:       a1" in said.lines
     assert "held until: bound" in said.lines
 
 
-def test_candidates_and_fit(loaded):
+def test_candidates_and_fit_restrict_the_choice(loaded):
     one = loaded("place", "-f", "-", "--candidate", "a1", "-o", "name", stdin=POD)
     assert (one.code, one.lines) == (1, ["<none>"])
     both = ("--candidate", "a1", "--candidate", "b1", "--fit", "node", "--seed", "me", "--ttl", "5")
     assert loaded("place", "-f", "-", *both, "-o", "name", stdin=POD).lines == ["b1"]
 
 
-def test_answers_for_programs(loaded, cluster):
+def test_json_has_the_placements(loaded, cluster):
     said = loaded("place", "-f", "-", "-o", "json", stdin=f"{POD}---\n{NOWHERE}")
     assert said.code == 1
     value = json.loads(said.out)
@@ -82,7 +82,7 @@ def test_answers_for_programs(loaded, cluster):
     assert loaded("get", "reservations", "-o", "name").lines == ["reservation/shop/web-2"]
 
 
-def test_a_pod_of_the_state_and_one_that_is_bound(loaded):
+def test_pods_of_the_state_are_placed_unless_bound(loaded):
     loaded("apply", "-f", "-", stdin=POD)
     assert loaded("place", "shop/web-2", "-o", "name").lines == ["b1"]
     said = loaded("place", "shop/web-0")
@@ -101,14 +101,14 @@ def test_reservations_by_name_and_namespace(loaded):
     assert "default/web-2" in missing.err
 
 
-def test_what_is_held_is_released_by_the_names_that_get_prints(loaded):
+def test_reservation_is_released_by_the_name_that_get_prints(loaded):
     loaded("place", "-f", "-", stdin=POD)
     said = loaded("release", *loaded("get", "reservations", "-o", "name").lines)
     assert (said.code, said.lines) == (0, ["reservation/shop/web-2 released"])
     assert loaded("get", "reservations").err.splitlines() == ["no reservations found"]
 
 
-def test_release_for_programs_and_of_nothing(loaded, cluster):
+def test_release_prints_json_also_without_reservations(loaded, cluster):
     loaded("place", "-f", "-", stdin=POD)
     asked = ("release", "shop/web-2", "web-3", "-n", "shop", "shop/web-2")
     said = loaded(*asked, "-o", "json")
@@ -128,14 +128,14 @@ def test_release_for_programs_and_of_nothing(loaded, cluster):
     assert loaded(*asked, "--ignore-not-found", "-o", "name").code == 0
 
 
-def test_release_of_another_pods_incarnation_leaves_the_place_alone(loaded):
+def test_release_of_another_uid_leaves_the_reservation(loaded):
     loaded("place", "-f", "-", stdin=POD.replace("metadata: {", "metadata: {uid: u2, "))
     assert loaded("release", "web-2", "-n", "shop", "--uid", "u1").code == 2
     said = loaded("release", "web-2", "-n", "shop", "--uid", "u2", "-o", "name")
     assert (said.code, said.lines) == (0, ["reservation/shop/web-2"])
 
 
-def test_a_workload_has_no_pod_to_hold_a_place_for(loaded):
+def test_workload_is_refused(loaded):
     workload = (
         "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {template: {}}}"
     )
@@ -154,7 +154,7 @@ def test_a_workload_has_no_pod_to_hold_a_place_for(loaded):
         (("release", "pod/shop/web-2"), "write NAME or NAMESPACE/NAME"),
         (("release", "shop/"), "write NAME or NAMESPACE/NAME"),
         (("release", "web-1", "web-2", "--uid", "u1"), "--uid is of one pod"),
-        (("place", "shop/nobody"), "shop/nobody"),
+        (("place", "shop/missing"), "shop/missing"),
         (("place", "-f", "-", "--ttl", "0"), "--ttl"),
         (("place", "-f", "-", "--fit", "all"), "--fit"),
         (("get", "reservations", "x", "-l", "app=web"), "give names or --selector"),
@@ -162,7 +162,7 @@ def test_a_workload_has_no_pod_to_hold_a_place_for(loaded):
         (("reserve", "b1", "shop/web-0", "shop/web-1"), "one node is held for one pod"),
     ],
 )
-def test_mistakes_are_one_line(loaded, arguments, says):
+def test_errors_are_one_line(loaded, arguments, says):
     said = loaded(*arguments, stdin=POD)
     assert (said.code, said.out) == (2, "")
     assert says in said.err

@@ -25,7 +25,7 @@ def test_the_plan_as_a_table(loaded):
     assert any(line.startswith("1: impossible: ") for line in said.lines)
 
 
-def test_the_plan_for_programs(loaded, cluster):
+def test_json_has_the_plan(loaded, cluster):
     said = loaded("plan-rebalance", "-n", "shop", "-o", "json")
     assert said.code == 0
     value = json.loads(said.out)
@@ -39,13 +39,13 @@ def test_the_plan_for_programs(loaded, cluster):
     assert {each["skewAfter"] for each in group["constraints"]} <= {0, 1}
 
 
-def test_only_names(loaded):
+def test_name_output_has_the_evicted_pods(loaded):
     lines = loaded("plan-rebalance", "-n", "shop", "-o", "name").lines
     assert len(lines) == 2
     assert all(line.startswith("shop/web-") for line in lines)
 
 
-def test_a_budget_that_is_not_enough(loaded):
+def test_plan_over_the_limit_is_reported(loaded):
     said = loaded("plan-rebalance", "-n", "shop", "--max-evictions", "1", "-o", "json")
     assert said.code == 1
     value = json.loads(said.out)
@@ -54,20 +54,20 @@ def test_a_budget_that_is_not_enough(loaded):
     assert value["groups"][0]["evictionCount"] == 2
 
 
-def test_what_matches_nothing_needs_nothing(loaded):
-    said = loaded("plan-rebalance", "-l", "app=nobody")
+def test_plan_without_matching_pods_is_empty(loaded):
+    said = loaded("plan-rebalance", "-l", "app=missing")
     assert said.code == 0
     assert "evictions:      0 (proven)" in said.lines
     assert "above maxSkew:  0 of 0 constraints" in said.lines
     note = "no pod that was looked at has a hard constraint: there is nothing to mend"
     assert said.err.splitlines() == [f"note: {note}"]
-    value = json.loads(loaded("plan-rebalance", "-l", "app=nobody", "-o", "json").out)
+    value = json.loads(loaded("plan-rebalance", "-l", "app=missing", "-o", "json").out)
     assert value["notes"] == [note]
-    softly = loaded("plan-rebalance", "-l", "app=nobody", "--include-soft", "-o", "name")
+    softly = loaded("plan-rebalance", "-l", "app=missing", "--include-soft", "-o", "name")
     assert "no pod that was looked at has a constraint: " in softly.err
 
 
-def test_pods_and_namespaces_to_leave_alone(loaded):
+def test_protected_pods_and_namespaces_are_left_alone(loaded):
     assert loaded("plan-rebalance", "--exclude-namespace", "lab", "-o", "name").code == 0
     kept = loaded("plan-rebalance", "-n", "shop", "--protect-selector", "app=web", "-o", "json")
     assert kept.code == 1
@@ -84,11 +84,11 @@ def test_pods_and_namespaces_to_leave_alone(loaded):
         (("-l", "app=web=db"), "--selector"),
         (("-l", "app in (a b)"), "labelSelector"),
         (("--protect-selector", "a b"), "--protect-selector"),
-        (("--profile", "nobody"), "settings.profile"),
-        (("--cluster", "nobodys"), "nobodys"),
+        (("--profile", "missing"), "settings.profile"),
+        (("--cluster", "missing"), "missing"),
     ],
 )
-def test_mistakes_are_one_line(loaded, arguments, says):
+def test_errors_are_one_line(loaded, arguments, says):
     said = loaded("plan-rebalance", *arguments)
     assert (said.code, said.out) == (2, "")
     assert says in said.err

@@ -36,7 +36,7 @@ def loaded(topospread):
     return topospread
 
 
-def test_the_order_of_pods_that_no_server_knows(topospread):
+def test_pods_of_files_are_ordered(topospread):
     said = topospread(
         "rank-deletions",
         "-f",
@@ -51,13 +51,13 @@ def test_the_order_of_pods_that_no_server_knows(topospread):
     assert (said.code, said.lines, said.err) == (0, PROPOSED, "")
 
 
-def test_the_order_of_pods_of_the_state(loaded):
+def test_pods_of_the_state_are_ordered(loaded):
     asked = ("rank-deletions", "-l", "app=web", "-n", "shop", "--constraint", ZONE)
     assert loaded(*asked, "--strategy", "proportional", "-o", "name").lines == PROPOSED
     assert loaded(*asked, "--delete-count", "2", "-o", "name").lines == ["c-2", "a-1"]
 
 
-def test_a_workload_says_which_pods_and_what_they_keep(loaded):
+def test_workload_gives_selector_and_constraints(loaded):
     value = json.loads(loaded("rank-deletions", "-f", "-", "-o", "json", stdin=WORKLOAD).out)
     assert [each["pod"]["name"] for each in value["pods"]][:2] == ["c-2", "a-1"]
     (constraint,) = value["constraints"]
@@ -71,7 +71,7 @@ def test_a_workload_says_which_pods_and_what_they_keep(loaded):
     assert value["revision"]
 
 
-def test_a_workload_may_say_the_same_of_hard_and_soft_constraints(loaded):
+def test_workload_may_have_equal_hard_and_soft_constraints(loaded):
     document = yaml.safe_load(WORKLOAD)
     constraints = document["spec"]["template"]["spec"]["topologySpreadConstraints"]
     constraints.append({**constraints[0], "whenUnsatisfiable": "ScheduleAnyway"})
@@ -79,7 +79,7 @@ def test_a_workload_may_say_the_same_of_hard_and_soft_constraints(loaded):
     assert (said.code, len(json.loads(said.out)["constraints"])) == (0, 1)
 
 
-def test_a_workload_chooses_among_pods_that_are_given(topospread):
+def test_workload_selects_among_pods_of_files(topospread):
     other = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -90,7 +90,7 @@ def test_a_workload_chooses_among_pods_that_are_given(topospread):
     assert (value["rankedPodCount"], "revision" in value) == (10, False)
 
 
-def test_the_table(loaded):
+def test_table_has_constraints_order_and_strategies(loaded):
     said = loaded(
         "rank-deletions", "-l", "app=web", "-n", "shop", "--constraint", ZONE, "--delete-count", "2"
     )
@@ -101,7 +101,7 @@ def test_the_table(loaded):
     assert "keeps maxSkew longest: even (for all deletions)" in said.lines
 
 
-def test_only_some_values_are_domains(loaded):
+def test_constraint_may_be_limited_to_some_domains(loaded):
     asked = (
         "rank-deletions",
         "-l",
@@ -118,8 +118,8 @@ def test_only_some_values_are_domains(loaded):
     assert [each["pod"]["name"] for each in value["pods"]][:4] == ["d-1", "e-1", "d-0", "e-0"]
 
 
-def test_a_selector_that_matches_nothing_says_so(loaded):
-    said = loaded("rank-deletions", "-l", "app=nobody", "-o", "name")
+def test_selector_without_matches_is_noted(loaded):
+    said = loaded("rank-deletions", "-l", "app=missing", "-o", "name")
     assert (said.code, said.out) == (0, "")
     assert said.err.splitlines() == ["note: no pod of namespace 'default' matches the selector"]
 
@@ -139,7 +139,7 @@ def test_a_selector_that_matches_nothing_says_so(loaded):
         (("-f", "-"), "several workloads"),
     ],
 )
-def test_mistakes_are_one_line(loaded, arguments, says):
+def test_errors_are_one_line(loaded, arguments, says):
     two = f"{WORKLOAD}---\n{WORKLOAD.replace('name: web', 'name: web2')}"
     said = loaded("rank-deletions", *arguments, stdin=two)
     assert (said.code, said.out) == (2, "")

@@ -16,7 +16,7 @@ NODE = {"kind": "Node", "metadata": {"name": "n"}}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_listens_and_ends_when_told(number):
+def test_server_prints_its_addresses_and_ends_at_sigterm(number):
     with serving("--store", "memory:", "--http", "127.0.0.1:0") as (process, address):
         assert process.stdout is not None
         assert process.stdout.readline().startswith("metrics and health on http://127.0.0.1:")
@@ -27,7 +27,7 @@ def test_it_says_where_it_listens_and_ends_when_told(number):
         assert process.wait(60) == 0
 
 
-def test_metrics_and_health_are_served_beside_it():
+def test_metrics_and_health_are_served_over_http():
     with serving("--store", "memory:", "--http", "127.0.0.1:0") as (process, _):
         assert process.stdout is not None
         http = process.stdout.readline().split()[-1]
@@ -82,7 +82,10 @@ MISTAKES = {
     "port": (("--listen", "127.0.0.1:99999"), "has a port above 65535"),
     "number": (("--workers", "many"), "--workers: 'many' is not a whole number"),
     "store": (("--store", "mysql://x"), "mysql"),
-    "several at once": (("--workers", "0", "--grace", "soon"), "--grace: 'soon'"),
+    "several at once": (
+        ("--workers", "0", "--shutdown-grace-period", "soon"),
+        "--shutdown-grace-period: 'soon'",
+    ),
     "file": (("--config", "/nonexistent.yaml"), "/nonexistent.yaml: cannot be read"),
     "replicas of a file": (("--wait-replicas", "1"), "--wait-replicas: only Redis has replicas"),
     "certificate": (("--tls-cert", "/no.pem", "--tls-key", "/no.pem"), "/no.pem"),
@@ -90,7 +93,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("flags", "complaint"), MISTAKES.values(), ids=MISTAKES)
-def test_settings_that_cannot_be_used(flags, complaint):
+def test_invalid_settings_are_reported(flags, complaint):
     stores = () if "--store" in flags else ("--store", "memory:")
     ended = run("serve", "--listen", "127.0.0.1:0", "--http", "off", *stores, *flags)
     assert ended.returncode == 2
@@ -110,7 +113,7 @@ def test_a_taken_port_is_named():
     assert "Traceback" not in ended.stderr
 
 
-def test_a_store_out_of_reach():
+def test_unreachable_store_is_reported():
     ended = run("serve", "--http", "off", "--store", "redis://me:secret@127.0.0.1:1/2")
     assert ended.returncode == 3
     assert ended.stderr.startswith(

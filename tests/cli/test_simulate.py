@@ -48,7 +48,7 @@ def simulate(topospread, tmp_path, monkeypatch):
     return lambda *more: topospread("simulate", "-f", "deployment.yaml", *more)
 
 
-def test_some_stay_pending(simulate):
+def test_pods_without_a_node_stay_pending(simulate):
     said = simulate("--replicas", "10")
     assert said.code == 1
     assert said.lines[0] == "Deployment shop/web"
@@ -59,7 +59,7 @@ def test_some_stay_pending(simulate):
     assert any(line.split() == ["placed:", "6", "of", "10"] for line in said.lines)
 
 
-def test_answers_for_programs(simulate, cluster):
+def test_json_has_the_simulation(simulate, cluster):
     said = simulate("--replicas", "10", "-o", "json")
     value = json.loads(said.out)
     assert (said.code, value["placedPodCount"], value["pendingPodCount"]) == (1, 6, 4)
@@ -75,7 +75,7 @@ def test_answers_for_programs(simulate, cluster):
     assert (spread["skewBefore"], spread["skewAfter"]) == (0, 2)
 
 
-def test_all_fit_with_two_more_nodes(simulate):
+def test_pods_fit_with_two_more_nodes(simulate):
     said = simulate("--replicas", "10", "--add-nodes", "template.yaml=2", "-o", "json")
     value = json.loads(said.out)
     assert (said.code, value["placedPodCount"], value["pendingPodCount"]) == (0, 10, 0)
@@ -86,7 +86,7 @@ def test_all_fit_with_two_more_nodes(simulate):
     assert simulate("--add-nodes", "template.yaml=2").lines.count("joined:   2 of pool") == 1
 
 
-def test_the_fewest_nodes(simulate):
+def test_fewest_nodes_are_found(simulate):
     asked = ("--add-nodes", "template.yaml", "--fewest-nodes")
     said = simulate("--replicas", "10", *asked)
     assert said.code == 0
@@ -99,20 +99,20 @@ def test_the_fewest_nodes(simulate):
     assert (value["fewestNodes"]["optimality"], value["joined"][0]["nodeCount"]) == ("Proven", 2)
 
 
-def test_a_workload_says_how_many(simulate):
+def test_workload_gives_the_number_of_replicas(simulate):
     said = simulate("-o", "name")
     assert (said.code, len(said.lines)) == (0, 4)
     assert simulate("--replicas", "7", "-o", "name").lines[-1] == "<none>"
 
 
-def test_drained_both_ways(simulate):
+def test_drained_node_is_gone_or_tainted(simulate):
     gone = json.loads(simulate("--drain", "n1", "-o", "json").out)
     assert (gone["placedPodCount"], gone["spreadChanges"][0]["domainCountAfter"]) == (4, 2)
     tainted = json.loads(simulate("--drain", "n1=tainted", "-o", "json").out)
     assert (tainted["placedPodCount"], tainted["spreadChanges"][0]["domainCountAfter"]) == (4, 3)
 
 
-def test_the_pods_of_a_drained_node_are_placed_anew(simulate, topospread):
+def test_pods_of_a_drained_node_are_rescheduled(simulate, topospread):
     running = (
         "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, spec: {nodeName: n1}}"
     )
@@ -125,7 +125,7 @@ def test_the_pods_of_a_drained_node_are_placed_anew(simulate, topospread):
     assert topospread("simulate", "--drain", "n1").code == 2
 
 
-def test_other_constraint_values(simulate):
+def test_constraint_values_are_changed(simulate):
     said = simulate("--replicas", "10", "--constraint", "kubernetes.io/hostname:minDomains=0")
     assert said.code == 0
 
@@ -156,13 +156,13 @@ def test_other_constraint_values(simulate):
         (("--drain", "n1=gone"), "write NODE, or NODE=tainted"),
     ],
 )
-def test_mistakes(simulate, arguments, complaint):
+def test_invalid_options_are_refused(simulate, arguments, complaint):
     said = simulate(*arguments)
     assert (said.code, said.out) == (2, "")
     assert complaint in said.err
 
 
-def test_what_a_manifest_says_moves_no_cursor(simulate, tmp_path):
+def test_control_characters_of_a_manifest_are_escaped(simulate, tmp_path):
     odd = DEPLOYMENT.replace("topologyKey: kubernetes.io/hostname", 'topologyKey: "\\x1b[2J\\0"')
     (tmp_path / "deployment.yaml").write_text(odd)
     said = simulate("--no-validate")

@@ -8,7 +8,8 @@ import os
 import pytest
 
 from tests.cli.manifests import CLUSTER
-from tests.servers import served, until
+from tests.servers import served
+from tests.waiting import until
 from topospread_client import Client, Kind, ObjectOutcome, ObjectReference, PreconditionFailed
 
 
@@ -36,7 +37,7 @@ def test_the_old_state_is_kept_and_shown(emptied):
     assert state(emptied) == (3, True, True)
 
 
-def test_writes_are_refused_and_say_what_to_do(emptied):
+def test_refused_write_advises_to_accept_the_store(emptied):
     said = emptied("apply", "-f", "-", stdin=CLUSTER)
 
     assert said.code == 2
@@ -45,7 +46,7 @@ def test_writes_are_refused_and_say_what_to_do(emptied):
 
 
 @pytest.mark.parametrize("form", ["table", "json", "name"])
-def test_accepting_ends_it(emptied, form):
+def test_accepted_store_takes_writes_again(emptied, form):
     (cluster,) = json.loads(emptied("status", "-o", "json").out)["clusters"]
     seen = ("--store-identity", cluster["storeIdentity"])
     other = emptied("store", "accept", "--store-identity", "another", "-o", form)
@@ -60,7 +61,7 @@ def test_accepting_ends_it(emptied, form):
     assert emptied("get", "nodes").code == 0
 
 
-def test_a_caller_is_told_the_reason(emptied):
+def test_refused_write_has_its_reason(emptied):
     pod = ObjectReference(Kind.POD, "web-0", "shop")
     with Client(os.environ["TOPOSPREAD_ADDRESS"], cluster="shop") as client:
         with pytest.raises(PreconditionFailed) as refused:

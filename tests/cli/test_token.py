@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tests.servers import served
+from topospread.access.authentication import digest
 from topospread.access.file import read_access
-from topospread.access.tokens import digest
 
 
 def new(command, file, *more):
@@ -26,7 +26,7 @@ def test_the_token_is_printed_once_and_only_its_hash_is_kept(bare, tmp_path):
     assert token not in file.read_text()
     (caller,) = read_access(file.read_text(), "it").tokens.values()
     assert caller.name == "somebody"
-    assert caller.proof == digest(token)
+    assert caller.credential == digest(token)
     assert caller.expires < float("inf")
     assert not stat.S_IMODE(file.stat().st_mode) & 0o007
 
@@ -43,7 +43,7 @@ OLD = {"id": "0" * 16, "name": "old", "sha256": "ab" * 32, "roles": ["read"]}
 
 
 @pytest.mark.parametrize("text", WRITTEN)
-def test_a_token_is_added_to_whatever_is_there(bare, tmp_path, text):
+def test_token_is_added_to_any_form_of_list(bare, tmp_path, text):
     file = tmp_path / "access.yaml"
     old = yaml.safe_dump([OLD])
     indented = "\n".join(f"  {line}" for line in old.splitlines())
@@ -64,7 +64,7 @@ def test_a_token_is_added_to_whatever_is_there(bare, tmp_path, text):
 
 
 @pytest.mark.parametrize("content", ["a: [", "kind: Other\n", "tokens: 1\n", "\xff"])
-def test_a_file_that_is_none_stays_as_it_is(bare, tmp_path, content):
+def test_invalid_access_file_is_not_changed(bare, tmp_path, content):
     file = tmp_path / "access.yaml"
     file.write_bytes(content.encode("latin-1"))
     said = new(bare, file, "--role", "read")
@@ -74,7 +74,7 @@ def test_a_file_that_is_none_stays_as_it_is(bare, tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (("--role", "rule"), "'rule' is no role; there are read, decide, place, write, admin"),
         (("--role", "read@"), "names no cluster"),
@@ -83,20 +83,20 @@ def test_a_file_that_is_none_stays_as_it_is(bare, tmp_path, content):
         (("--role", "read", "--name", " "), "--name: give a name"),
     ],
 )
-def test_what_is_wrong_is_said(bare, tmp_path, more, told):
+def test_errors_are_reported(bare, tmp_path, more, message):
     said = new(bare, tmp_path / "access.yaml", *more)
     assert said.code == 2
-    assert told in said.err
+    assert message in said.err
     assert not (tmp_path / "access.yaml").exists()
 
 
-def test_a_folder_that_is_not_there_is_said(bare, tmp_path):
+def test_missing_folder_is_reported(bare, tmp_path):
     said = new(bare, tmp_path / "nowhere" / "access.yaml", "--role", "read")
     assert (said.code, said.out) == (2, "")
     assert "cannot be changed: No such file or directory" in said.err
 
 
-def test_a_token_goes_by_variable_or_by_file(bare, tmp_path, monkeypatch):
+def test_token_is_sent_from_variable_or_file(bare, tmp_path, monkeypatch):
     access = tmp_path / "access.yaml"
     token = new(bare, access, "--role", "read").out.strip()
     file = tmp_path / "token"

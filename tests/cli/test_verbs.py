@@ -18,7 +18,7 @@ def loaded(topospread):
     return topospread
 
 
-def test_apply_counts_what_became_of_each_kind(topospread):
+def test_apply_counts_outcomes_by_kind(topospread):
     said = topospread("apply", "-f", "-", stdin=CLUSTER)
     assert said.code == 0
     assert said.lines[:4] == [
@@ -47,7 +47,7 @@ def test_apply_names_each_object(topospread):
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_apply_answers_programs(topospread, form):
+def test_apply_prints_json(topospread, form):
     said = topospread("apply", "-f", "-", "-o", form, stdin=CLUSTER)
     value = json.loads(said.out) if form == "json" else yaml.safe_load(said.out)
     assert value["skipped"] == [
@@ -66,7 +66,7 @@ def test_apply_answers_programs(topospread, form):
     assert len(value["traceId"]) == 32
 
 
-def test_apply_gives_a_namespace_to_what_names_none(topospread):
+def test_apply_sets_the_namespace_of_objects_without_one(topospread):
     nameless = "kind: Pod\nmetadata: {name: p}\n---\nkind: Node\nmetadata: {name: n}\n"
     said = topospread("apply", "-f", "-", "-n", "other", "-o", "name", stdin=nameless)
     assert said.lines == ["pod/other/p created", "node/n created"]
@@ -85,7 +85,7 @@ def test_an_older_version_is_written_only_by_force(topospread):
     assert forced.lines == ["pod/shop/p updated"]
 
 
-def test_replace_removes_what_the_input_lacks(loaded):
+def test_replace_removes_objects_that_the_input_lacks(loaded):
     only = "kind: Node\nmetadata: {name: b1, labels: {topology.kubernetes.io/zone: b}}\n...\n"
     said = loaded("apply", "--replace", "-f", "-", stdin=only)
     assert said.code == 0
@@ -123,7 +123,7 @@ def test_replace_refuses_input_that_was_cut(loaded):
     assert loaded("apply", "--replace", "-f", "-", "-o", "name", stdin=listed).code == 0
 
 
-def test_nothing_to_apply(topospread):
+def test_apply_of_no_objects_writes_nothing(topospread):
     said = topospread("apply", "-f", "-", stdin="kind: Secret\nmetadata: {name: s}\n")
     assert (said.code, said.out) == (0, "")
     assert "skipped: 1 Secret" in said.err
@@ -140,7 +140,7 @@ def test_get_shows_nodes_pods_and_workloads(loaded):
 
 
 @pytest.mark.parametrize("kind", ["pods", "pod", "po", "Pod", "PODS"])
-def test_kinds_may_be_written_as_people_do(loaded, kind):
+def test_kinds_may_be_plural_or_short(loaded, kind):
     assert loaded("get", kind, "-o", "name").lines == ["pod/shop/web-0", "pod/shop/web-1"]
 
 

@@ -13,13 +13,14 @@ import pytest
 
 from tests.cli.conftest import check_document
 from tests.cli.manifests import CLUSTER
-from tests.servers import PATIENCE, Peer, pod, served, two_zones, until
+from tests.servers import Peer, pod, served, two_zones
 from tests.telemetry.expositions import value
+from tests.waiting import PATIENCE, until
 from topospread.transports.grpc import server as grpc_server
 
 
 @pytest.mark.parametrize("form", ["table", "json", "name"])
-def test_what_there_is_and_what_comes(topospread, address, cluster, form):
+def test_initial_objects_and_changes_are_printed(topospread, address, cluster, form):
     assert topospread("apply", "-f", "-", stdin=CLUSTER).code == 0
     command = [sys.executable, "-m", "topospread", "watch", "nodes", "--send-initial", "-o", form]
     environment = {**os.environ, "TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
@@ -47,8 +48,8 @@ def test_what_there_is_and_what_comes(topospread, address, cluster, form):
     assert documents[0]["object"]["kind"] == "Node"
 
 
-def test_it_goes_on_when_its_connection_is_cut(monkeypatch):
-    monkeypatch.setattr(grpc_server, "AGED_MS", 50)
+def test_watch_continues_when_its_connection_is_cut(monkeypatch):
+    monkeypatch.setattr(grpc_server, "MAX_AGE_GRACE_MS", 50)
     command = [sys.executable, "-m", "topospread", "watch", "pods", "-o", "name"]
     labels = {"method": "ClusterStateService/WatchObjects", "code": "CANCELLED"}
     with served(max_connection_age=1.0) as server:

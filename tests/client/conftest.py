@@ -46,5 +46,5 @@ def connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Caller]]:
 
 @pytest.fixture
 def client(connect: Callable[..., Caller], address: str) -> Caller:
-    """A client with a cluster of the test's own, which nobody has written to yet."""
+    """A client with a cluster of the test's own, to which nothing was written yet."""
     return connect(address, cluster=f"test-{secrets.token_hex(6)}")

@@ -1,4 +1,4 @@
-"""A gRPC server that fails as it is told: for what a healthy server never does on demand."""
+"""A gRPC server that fails on demand: for what a healthy server never does on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gRPC server whose streams do as they are told, one after the other."""
+"""A gRPC server whose streams follow a script, one after the other."""
 
 from __future__ import annotations
 

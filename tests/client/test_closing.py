@@ -17,10 +17,10 @@ import pytest
 import trustme
 
 from tests.client.manifests import incoming
-from tests.servers import PATIENCE, until
+from tests.waiting import PATIENCE, until
 from topospread_client import AsyncClient, Client, Closed, Connection, Kind, Tls
-from topospread_client import _channels as channels
-from topospread_client._tls import TlsFiles
+from topospread_client import _connection as connections
+from topospread_client._credentials import TlsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -170,7 +170,7 @@ def close_in_thread(client: Client) -> None:
 
 @pytest.mark.parametrize("close", [Client.close, close_within_block, close_in_thread])
 @pytest.mark.parametrize("state", STATES)
-def test_what_threads_wait_for_ends(server, state, close):
+def test_close_ends_the_calls_of_other_threads(server, state, close):
     client = Client(server.address)
     before, outcome = server.taken, Future[Any]()
 
@@ -210,11 +210,11 @@ def test_a_client_can_be_closed_while_another_thread_opens_streams(server):
         streams[-1].evaluate_pod(incoming())
 
 
-def test_a_handler_of_signals_can_close_a_client(tmp_path, monkeypatch):
+def test_signal_handler_can_close_a_client(tmp_path, monkeypatch):
     """Also while the thread that it interrupts looks for new certificates."""
     ca = tmp_path / "ca.pem"
     trustme.CA().cert_pem.write_to_path(str(ca))
-    monkeypatch.setattr(channels, "LOOK_EVERY", -1.0)
+    monkeypatch.setattr(connections, "RELOAD_INTERVAL", -1.0)
     client = Client(Connection("127.0.0.1:1", Tls(ca)))
     looking = TlsFiles.changed
 
@@ -232,7 +232,7 @@ def test_a_handler_of_signals_can_close_a_client(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("state", [*STATES, Client.get_server_info])
-def test_a_closed_client_says_so(server, state):
+def test_closed_client_raises_closed(server, state):
     client = Client(server.address)
     client.close()
     client.close()
@@ -264,7 +264,7 @@ AIO_CLOSES = [aio_close, aio_close_within_block, aio_close_in_task, aio_close_in
 
 @pytest.mark.parametrize("close", AIO_CLOSES)
 @pytest.mark.parametrize("state", AIO_STATES)
-def test_what_tasks_wait_for_ends(server, state, close):
+def test_close_ends_the_calls_of_other_tasks(server, state, close):
     complaints: list[dict[str, Any]] = []
 
     async def run() -> BaseException | None:
@@ -276,7 +276,7 @@ def test_what_tasks_wait_for_ends(server, state, close):
         await close(client)
         done, _ = await asyncio.wait([waiting], timeout=PATIENCE)
         assert done
-        assert not waiting.cancelled(), "nobody cancelled that task"
+        assert not waiting.cancelled(), "the task itself was not cancelled"
         return waiting.exception()
 
     assert type(asyncio.run(run())) is Closed
@@ -308,7 +308,7 @@ def test_a_client_whose_loop_does_not_run_is_closed_from_another(server, state, 
 
 
 @pytest.mark.parametrize("state", [*AIO_STATES, AsyncClient.get_server_info])
-def test_a_closed_client_says_so_for_asyncio(server, state):
+def test_closed_async_client_raises_closed(server, state):
     async def run() -> None:
         client = AsyncClient(server.address)
         await client.close()
@@ -355,7 +355,7 @@ def test_a_task_that_is_cancelled_is_cancelled(server, state, closed):
 
 
 @pytest.mark.parametrize("state", [asked, aio_asked], ids=["sync", "aio"])
-def test_a_stream_that_is_closed_ends_its_questions(server, state):
+def test_closed_stream_ends_its_evaluations(server, state):
     """The stream alone; its client goes on."""
     before = server.taken
     if state is asked:
@@ -384,7 +384,7 @@ def _threads() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if "ThreadPool" not in each.name}
 
 
-def test_what_is_dropped_leaves_nothing(server):
+def test_dropped_client_leaves_no_threads(server):
     before = _threads()
     client = Client(server.address)
     stream = client.stream_evaluate_pods()
@@ -399,7 +399,7 @@ def test_what_is_dropped_leaves_nothing(server):
     until(lambda: _threads() <= before, "all threads end")
 
 
-def test_what_is_dropped_leaves_nothing_in_a_loop(server):
+def test_dropped_async_client_leaves_no_tasks(server):
     complaints: list[dict[str, Any]] = []
 
     async def use() -> None:
@@ -457,7 +457,7 @@ client = Client(sys.argv[1])
 
 
 @pytest.mark.parametrize("state", EXITS)
-def test_a_program_ends_whatever_it_waits_for(server, state):
+def test_program_ends_with_calls_under_way(server, state):
     calls, program = EXITS[state]
     before = server.taken
     with subprocess.Popen(

@@ -13,7 +13,7 @@ from tests.client.scripted import scripted
 from tests.faults.proxies import Proxy
 from tests.servers import served
 from topospread_client import BadConnection, Connection, NotFound, Tls, Unavailable
-from topospread_client import _channels as channels
+from topospread_client import _connection as connections
 from topospread_client import _rpcs as rpcs
 from topospread_client._connection import is_local
 from topospread_proto.v1.server_service_pb2 import GetServerInfoResponse
@@ -63,7 +63,7 @@ def test_tls_checks_the_servers_name_and_shows_the_clients(connect, files, mutua
         pytest.param(lambda files: None, id="plain text"),
     ],
 )
-def test_a_connection_that_is_not_what_was_asked_for_is_not_used(connect, files, tls):
+def test_connection_that_fails_verification_is_not_used(connect, files, tls):
     with scripted(server_credentials(files, mutual=False)) as script:
         script.answer(rpcs.GET_SERVER_INFO, ANSWER)
         with pytest.raises(Unavailable):
@@ -132,13 +132,13 @@ def test_plain_text_to_another_machine_must_be_asked_for(connect):
         ("localhost.example.org:7946", False),
     ],
 )
-def test_which_addresses_are_this_machine(address, local):
+def test_local_addresses_are_recognized(address, local):
     assert is_local(address) is local
 
 
 @pytest.mark.parametrize("option", ["connect_timeout", "max_reconnect_backoff", "keepalive"])
 @pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf])
-def test_times_of_a_connection_that_are_none_are_refused(connect, option, seconds):
+def test_invalid_times_of_a_connection_are_refused(connect, option, seconds):
     with pytest.raises(BadConnection, match=option):
         connect(Connection("127.0.0.1:1", **{option: seconds}))
 
@@ -163,8 +163,8 @@ def _certified(folder, authority):
         yield script
 
 
-def test_certificates_that_are_exchanged_are_shown_and_believed(connect, tmp_path, monkeypatch):
-    monkeypatch.setattr(channels, "LOOK_EVERY", 0.0)
+def test_replaced_certificates_are_used(connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "RELOAD_INTERVAL", 0.0)
     old, new = trustme.CA(), trustme.CA()
     _issue(tmp_path, old, old)
     tls = Tls(tmp_path / "ca.pem", tmp_path / "client.pem", tmp_path / "client.key")
@@ -178,8 +178,8 @@ def test_certificates_that_are_exchanged_are_shown_and_believed(connect, tmp_pat
         assert both.get_server_info(timeout=60).version == "1.2.3"
 
 
-def test_files_that_are_half_written_leave_the_former_ones_in_force(connect, tmp_path, monkeypatch):
-    monkeypatch.setattr(channels, "LOOK_EVERY", 0.0)
+def test_half_written_files_leave_the_former_ones_in_use(connect, tmp_path, monkeypatch):
+    monkeypatch.setattr(connections, "RELOAD_INTERVAL", 0.0)
     authority = trustme.CA()
     _issue(tmp_path, authority, authority)
     names = ("ca.pem", "client.pem", "client.key")
@@ -219,7 +219,7 @@ def test_a_token_file_that_is_being_written_leaves_the_former_token(connect, scr
     assert shown == ["Bearer first"] * 4 + ["Bearer second"]
 
 
-def test_a_connection_that_fell_silent_is_given_up(connect):
+def test_silent_connection_is_closed(connect):
     with served() as server, Proxy(server.address) as proxy:
         connection = Connection(proxy.address, keepalive=5, keepalive_timeout=2)
         client = connect(connection, timeout=60)

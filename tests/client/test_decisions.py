@@ -34,7 +34,7 @@ def fresh(client):
     return Consistency(at_least_as_fresh=client.apply_objects(TWO_ZONES).revision)
 
 
-def test_pre_filter_tells_what_each_hard_constraint_counts(client, fresh):
+def test_pre_filter_has_the_counts_of_each_hard_constraint(client, fresh):
     answer = client.pre_filter(incoming(), consistency=fresh, with_counts=True)
     assert answer.verdict == PASSES
     (zone,) = answer.constraints
@@ -54,7 +54,7 @@ def test_filter_judges_every_node(client, fresh):
     }
 
 
-def test_filter_answers_in_the_order_of_the_nodes_asked_about(client, fresh):
+def test_filter_keeps_the_order_of_candidates(client, fresh):
     verdicts = client.filter(incoming(), candidates=["b1", "a2"], consistency=fresh)
     assert list(verdicts.by_node().items()) == [("b1", PASSES), ("a2", SKEWED)]
     again = client.filter(incoming(), candidates=iter(["b1", "a2"]), consistency=fresh)
@@ -67,7 +67,7 @@ def test_a_pod_without_hard_constraints_passes_everywhere(client, fresh):
     assert set(verdicts.by_node().values()) <= {PASSES}
 
 
-def test_names_come_along_once_and_again_when_the_nodes_change(client, fresh):
+def test_node_names_are_sent_once_and_again_when_nodes_change(client, fresh):
     first = client.filter(incoming(), consistency=fresh)
     assert client._session.tables[client._session.cluster].node_table_id == first.node_table_id
     again = client.filter(incoming(), consistency=fresh)
@@ -99,7 +99,7 @@ def test_scores_of_chosen_nodes_and_of_none(client, fresh):
     assert len(client.score(incoming(SOFT), candidates=[], consistency=fresh)) == 0
 
 
-def test_a_pod_that_is_not_scored_says_so(client, fresh):
+def test_pod_without_soft_constraints_is_not_scored(client, fresh):
     scores = client.score(incoming(), consistency=fresh)
     assert scores.verdict.code is VerdictCode.SKIP
     assert len(scores) == 0
@@ -115,7 +115,7 @@ def test_evaluate_counts_verdicts_and_names_the_best(client, fresh):
     assert evaluation.revision
 
 
-def test_a_pod_that_fits_nowhere_is_an_answer(client, fresh):
+def test_pod_that_fits_nowhere_has_a_response(client, fresh):
     evaluation = client.evaluate_pod(incoming(spread(minDomains=3)), consistency=fresh)
     assert evaluation.best is None
     assert evaluation.reason == "Unschedulable"
@@ -144,7 +144,7 @@ def test_a_reference_without_namespace_means_default(client, fresh):
     assert client.evaluate_pod("incoming", consistency=after).best == "b1"
 
 
-def test_what_ifs_add_and_remove_pods(client, fresh):
+def test_what_if_pods_are_added_and_removed(client, fresh):
     removed = client.evaluate_pod(
         incoming(), remove_pods=[(pod("web-0"), "a1"), (pod("web-1"), "a2")], consistency=fresh
     )
@@ -225,7 +225,7 @@ def test_an_unknown_cluster_is_not_found(client):
         client.evaluate_pod(incoming())
 
 
-def test_what_cannot_be_sent_is_refused_before_the_call(client):
+def test_invalid_arguments_are_refused_before_the_call(client):
     with pytest.raises(InvalidRequest, match="no serialized"):
         client.rank_deletions(pods=[b"\xff\xff"])
     with pytest.raises(InvalidRequest, match="STRICT"):

@@ -33,7 +33,7 @@ sys.meta_path.insert(0, Refusing())
 import topospread_client
 for module in pkgutil.iter_modules(topospread_client.__path__):
     importlib.import_module(f"topospread_client.{module.name}")
-from topospread_client._arrays import int_array
+from topospread_client._decoding import int_array
 print(type(int_array([1, 2], "int32")).__module__, "topospread" in sys.modules)
 """
 
@@ -51,25 +51,25 @@ from topospread_client import AsyncClient, Client
 print(*(name for name in sys.modules if name.startswith("topospread_")))
 Client.simulate
 AsyncClient.simulate
-print("topospread_client._simulating" in sys.modules)
+print("topospread_client._simulate" in sys.modules)
 """
 
 
-def test_what_few_programs_call_is_imported_when_they_do():
+def test_modules_that_few_programs_use_are_imported_at_first_use():
     ended = subprocess.run(
         [sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True
     )
-    imported, simulating = ended.stdout.splitlines()
-    for name in ("explaining", "explanations", "leases", "ranking", "rebalancing", "simulations"):
+    imported, simulate = ended.stdout.splitlines()
+    for name in ("explain", "leases", "ranking", "rebalancing", "simulate"):
         assert f"topospread_client._{name}" not in imported.split()
-    assert simulating == "True"
+    assert simulate == "True"
 
 
 KINDS = [Client, AsyncClient, EvaluateStream, AsyncEvaluateStream]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_method_shows_what_its_caller_gives_and_gets(kind):
+def test_help_of_a_method_shows_its_parameters_and_return_type(kind):
     for name in vars(kind):
         if name.startswith("_"):
             continue
@@ -95,13 +95,13 @@ RETURNED = {
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_a_methods_answer_has_a_type(name):
+def test_method_has_a_return_type(name):
     kinds = (Client, AsyncClient)
     found = tuple(inspect.signature(getattr(kind, name)).return_annotation for kind in kinds)
     assert found == RETURNED[name]
 
 
-def test_a_stream_takes_what_an_evaluation_takes_of_many_pods():
+def test_stream_takes_the_arguments_of_evaluate_pod():
     one = inspect.signature(Client.evaluate_pod).parameters
     many = inspect.signature(EvaluateStream.evaluate_pods).parameters
     assert list(many) == [name.replace("pod", "pods") if name == "pod" else name for name in one]
@@ -112,21 +112,21 @@ def test_a_stream_takes_what_an_evaluation_takes_of_many_pods():
 @pytest.mark.parametrize(
     ("method", "module"),
     [
-        ("explain_pod", "_explaining"),
+        ("explain_pod", "_explain"),
         ("acquire_lease", "_leases"),
         ("plan_rebalance", "_rebalancing"),
         ("rank_deletions", "_ranking"),
-        ("simulate", "_simulating"),
+        ("simulate", "_simulate"),
     ],
 )
-def test_a_method_that_is_imported_later_is_one_like_others(kind, method, module):
+def test_method_of_a_lazy_module_is_like_others(kind, method, module):
     operation = getattr(importlib.import_module(f"topospread_client.{module}"), method)
     assert inspect.unwrap(getattr(kind, method)) is operation
     assert getattr(kind, method).__doc__ == operation.__doc__
 
 
 @pytest.mark.parametrize("name", topospread_client.__all__)
-def test_what_is_public_is_there(name):
+def test_public_names_exist(name):
     assert getattr(topospread_client, name) is not None
     assert name in dir(topospread_client)
 
@@ -156,8 +156,8 @@ NOT_REPEATED = {
 }
 
 
-def test_calls_that_may_meet_what_others_wrote_are_not_repeated():
-    assert {rpc.method.name for rpc in rpcs.ALL if not rpc.safe} == NOT_REPEATED
+def test_calls_that_are_not_idempotent_are_known():
+    assert {rpc.method.name for rpc in rpcs.ALL if not rpc.idempotent} == NOT_REPEATED
 
 
 def test_each_call_of_the_services_is_known_by_its_name():
@@ -168,7 +168,7 @@ def test_each_call_of_the_services_is_known_by_its_name():
         _ = rpcs.EVALUATE
 
 
-def test_all_else_is_the_packages_own_business():
+def test_other_names_are_private():
     with pytest.raises(AttributeError, match="nothing_like_it"):
         getattr(topospread_client, "nothing_like_it")  # noqa: B009 - mypy knows that it is not there
     for kind in (Client, AsyncClient):

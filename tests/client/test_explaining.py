@@ -26,7 +26,7 @@ def fresh(client):
     return Consistency(at_least_as_fresh=client.apply_objects(TWO_ZONES).revision)
 
 
-def test_domains_and_who_holds_the_minimum(client, fresh):
+def test_explanation_has_domains_and_the_minimum(client, fresh):
     answer = client.explain_pod(incoming(), consistency=fresh)
     assert answer.revision
     assert answer.trace_id
@@ -42,7 +42,7 @@ def test_domains_and_who_holds_the_minimum(client, fresh):
     assert (zone.leading_domain_count, zone.unlisted_domain_count) == (2, 0)
 
 
-def test_what_would_let_it_in(client, fresh):
+def test_explanation_has_suggestions(client, fresh):
     pod = incoming(spread(minDomains=3))
     found = client.explain_pod(pod, consistency=fresh, domain_limit=1).explanation
     assert found.fitting_node_count == 0
@@ -56,7 +56,7 @@ def test_what_would_let_it_in(client, fresh):
     assert (len(zone.domains), zone.leading_domain_count, zone.unlisted_domain_count) == (1, 1, 1)
 
 
-def test_settings_and_what_is_asked_beside_spreading(client, fresh):
+def test_settings_and_fit_are_used(client, fresh):
     pod = incoming(spread(minDomains=3), nodeSelector={"disk": "fast"})
     off = Settings(feature_gates={"MinDomainsInPodTopologySpread": False})
     found = client.explain_pod(
@@ -67,10 +67,10 @@ def test_settings_and_what_is_asked_beside_spreading(client, fresh):
     assert whole.fitting_node_count == 0
 
 
-def test_what_is_wrong_is_named(client, fresh):
+def test_errors_name_the_field(client, fresh):
     for given, field in (
         ({"domain_limit": 1001}, "domainLimit"),
-        ({"settings": Settings(profile="nobody")}, "settings.profile"),
+        ({"settings": Settings(profile="missing")}, "settings.profile"),
     ):
         with pytest.raises(InvalidRequest) as refused:
             client.explain_pod(incoming(), consistency=fresh, **given)
@@ -83,6 +83,6 @@ def test_what_is_wrong_is_named(client, fresh):
         refused.value.violations[0].field == "pod.object.spec.topologySpreadConstraints[0].maxSkew"
     )
     with pytest.raises(NotFound):
-        client.explain_pod("default/nobody", consistency=fresh)
+        client.explain_pod("default/missing", consistency=fresh)
     with pytest.raises(NotFound):
-        client.explain_pod(incoming(), cluster="nobody-knows-it")
+        client.explain_pod(incoming(), cluster="missing")

@@ -107,7 +107,7 @@ def test_violations_are_read_from_the_details(connect, script):
         ("SOMETHING_NEWER", errors.PreconditionFailed),
     ],
 )
-def test_the_reason_tells_failed_preconditions_apart(connect, script, reason, kind):
+def test_reason_selects_the_class_of_a_failed_precondition(connect, script, reason, kind):
     details = (
         ("ErrorInfo", ErrorInfo(reason=reason, domain="topospread.io", metadata={"now": "x"})),
     )
@@ -120,7 +120,7 @@ def test_the_reason_tells_failed_preconditions_apart(connect, script, reason, ki
     assert failed.value.code is grpc.StatusCode.FAILED_PRECONDITION
 
 
-def test_what_others_than_the_server_give_as_a_reason_is_none(connect, script):
+def test_reasons_of_other_domains_are_ignored(connect, script):
     details = (("ErrorInfo", ErrorInfo(reason="CYCLE_EXPIRED", domain="example.com")),)
     script.answer(rpcs.FILTER, Failure(grpc.StatusCode.FAILED_PRECONDITION, "no", details))
     with pytest.raises(errors.PreconditionFailed) as failed:
@@ -131,7 +131,7 @@ def test_what_others_than_the_server_give_as_a_reason_is_none(connect, script):
 @pytest.mark.parametrize(
     "code", [each for each in KINDS if each is not grpc.StatusCode.INVALID_ARGUMENT]
 )
-def test_the_server_says_when_to_retry(connect, script, code):
+def test_retry_after_is_read_from_the_details(connect, script, code):
     details = (("RetryInfo", RetryInfo(retry_delay=Duration(seconds=1, nanos=500_000_000))),)
     script.answer(rpcs.APPLY_OBJECTS, Failure(code, "later", details))
     with pytest.raises(errors.TopospreadClientError) as failed:
@@ -149,13 +149,13 @@ def test_details_that_cannot_be_read_do_not_hide_the_status(connect, script):
     assert refused.value.violations == ()
 
 
-def test_calls_that_change_nothing_are_repeated(connect, script):
+def test_read_calls_are_retried(connect, script):
     script.answer(rpcs.EVALUATE_POD, UNAVAILABLE, UNAVAILABLE, evaluation("r"))
     assert connect(script.address).evaluate_pod(POD).revision == "r"
     assert script.calls(rpcs.EVALUATE_POD) == 3
 
 
-def test_writes_that_have_no_further_effect_the_second_time_are_repeated(connect, script):
+def test_idempotent_writes_are_retried(connect, script):
     script.answer(rpcs.APPLY_OBJECTS, UNAVAILABLE, ApplyObjectsResponse(meta=META))
     script.answer(rpcs.PLACE_POD, UNAVAILABLE, PlacePodResponse(node="n", verdict=PASSES))
     assert connect(script.address).apply_objects([VERSIONED]).revision == "r"
@@ -163,7 +163,7 @@ def test_writes_that_have_no_further_effect_the_second_time_are_repeated(connect
     assert script.calls(rpcs.APPLY_OBJECTS) == script.calls(rpcs.PLACE_POD) == 2
 
 
-def test_a_place_is_a_repeat_only_once_a_server_may_know_of_it(connect, script):
+def test_placement_is_marked_as_repeat_once_a_server_may_know_of_it(connect, script):
     """A repeat may not renew what an earlier call holds; a first try that never left is none."""
     script.answer(rpcs.PLACE_POD, REFUSED, PlacePodResponse(node="n", verdict=PASSES))
     script.answer(
@@ -182,7 +182,7 @@ def test_a_place_is_a_repeat_only_once_a_server_may_know_of_it(connect, script):
     assert reserved == [False, False, True, True]
 
 
-def test_a_write_is_repeated_as_often_as_a_question_and_within_its_timeout(connect, script):
+def test_write_is_retried_like_a_read_and_within_its_timeout(connect, script):
     script.answer(rpcs.APPLY_OBJECTS, *[UNAVAILABLE] * 3, ApplyObjectsResponse(meta=META))
     connection = Connection(script.address, retry_timeout=20)
     assert connect(connection).apply_objects([VERSIONED]).revision == "r"
@@ -193,15 +193,15 @@ def test_a_write_is_repeated_as_often_as_a_question_and_within_its_timeout(conne
     assert script.calls(rpcs.APPLY_OBJECTS) == 5
 
 
-def test_writes_are_not_repeated_when_retries_are_off(connect, script):
+def test_writes_are_not_retried_when_retries_are_off(connect, script):
     script.answer(rpcs.PLACE_POD, UNAVAILABLE, PlacePodResponse(node="n", verdict=PASSES))
     with pytest.raises(errors.Unavailable):
         connect(Connection(script.address, retries=False)).place_pod(POD)
     assert script.calls(rpcs.PLACE_POD) == 1
 
 
-def test_a_write_that_never_left_is_not_said_to_be_in_doubt(connect):
-    with socket.socket() as taken:  # bound and not listening: nobody else can answer there
+def test_write_that_was_never_sent_is_not_in_doubt(connect):
+    with socket.socket() as taken:  # bound and not listening: no server answers there
         taken.bind(("127.0.0.1", 0))
         client = connect(f"127.0.0.1:{taken.getsockname()[1]}")
         for write in (
@@ -213,7 +213,7 @@ def test_a_write_that_never_left_is_not_said_to_be_in_doubt(connect):
             assert "not known" not in str(failed.value)
 
 
-def test_other_writes_are_not_repeated(connect, script):
+def test_other_writes_are_not_retried(connect, script):
     script.answer(rpcs.DELETE_OBJECTS, UNAVAILABLE, DeleteObjectsResponse(meta=META))
     script.answer(rpcs.DELETE_CLUSTER, UNAVAILABLE, DeleteClusterResponse())
     with pytest.raises(errors.Unavailable, match="going away"):
@@ -230,15 +230,15 @@ def test_retries_can_be_turned_off(connect, script):
     assert script.calls(rpcs.EVALUATE_POD) == 1
 
 
-def test_bad_input_is_not_repeated(connect, script):
+def test_bad_input_is_not_retried(connect, script):
     script.answer(rpcs.EVALUATE_POD, Failure(grpc.StatusCode.INVALID_ARGUMENT, "bad"))
     with pytest.raises(errors.InvalidRequest):
         connect(script.address).evaluate_pod(POD)
     assert script.calls(rpcs.EVALUATE_POD) == 1
 
 
-def test_no_server_at_all_is_unavailable(connect):
-    with socket.socket() as taken:  # bound and not listening: nobody else can answer there
+def test_missing_server_is_unavailable(connect):
+    with socket.socket() as taken:  # bound and not listening: no server answers there
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(errors.Unavailable) as failed:
@@ -272,7 +272,7 @@ def test_a_call_ends_with_its_timeout(connect, script, per_call):
 
 
 @pytest.mark.parametrize("timeout", [0, -1, math.nan])
-def test_a_timeout_that_is_none_is_refused(connect, script, timeout):
+def test_invalid_timeout_is_refused(connect, script, timeout):
     script.answer(rpcs.GET_SERVER_INFO, GetServerInfoResponse())
     client = connect(script.address)
     with pytest.raises(errors.InvalidRequest, match="more than 0 seconds"):
@@ -327,7 +327,7 @@ def test_a_pod_of_a_batch_may_fail_alone(connect, script):
     ]
 
 
-def test_what_only_a_newer_server_says_is_the_servers_fault(connect, script):
+def test_unknown_value_of_a_newer_server_is_a_server_fault(connect, script):
     response = PlacePodResponse()
     response.verdict.code = NEWER
     script.answer(rpcs.PLACE_POD, response)
@@ -335,7 +335,7 @@ def test_what_only_a_newer_server_says_is_the_servers_fault(connect, script):
         connect(script.address).place_pod(POD)
 
 
-def test_columns_that_do_not_match_the_names_are_the_servers_fault(connect, script):
+def test_columns_that_do_not_match_the_names_are_a_server_fault(connect, script):
     script.answer(
         rpcs.FILTER,
         FilterResponse(node_names=["a"], node_table_id="t", verdicts=[0, 0], verdict=PASSES),
@@ -356,7 +356,7 @@ def test_a_verdict_that_is_missing_is_no_success(connect, script):
         connect(script.address).place_pod(POD)
 
 
-def test_a_server_that_takes_fewer_at_once_is_asked_how_many(connect, script):
+def test_limit_of_a_server_with_smaller_batches_is_requested(connect, script):
     few = GetServerInfoResponse(limits=ServerLimits(max_batch_objects=2))
     script.answer(rpcs.GET_SERVER_INFO, few)
     refused = Failure(grpc.StatusCode.INVALID_ARGUMENT, "too many")
@@ -369,14 +369,14 @@ def test_a_server_that_takes_fewer_at_once_is_asked_how_many(connect, script):
     assert script.calls(rpcs.GET_SERVER_INFO) == 1
 
 
-def test_what_is_refused_for_another_reason_is_refused(connect, script):
+def test_refusal_for_another_reason_is_raised(connect, script):
     script.answer(rpcs.APPLY_OBJECTS, Failure(grpc.StatusCode.INVALID_ARGUMENT, "too odd"))
     with pytest.raises(errors.InvalidRequest, match="too odd"):
         connect(script.address).apply_objects([NODE])
     assert script.calls(rpcs.APPLY_OBJECTS) == 1
 
 
-def test_a_search_has_its_own_time_and_the_calls(connect, script):
+def test_search_timeout_extends_that_of_the_call(connect, script):
     """A plan is asked for with a deadline that the search can end before."""
     deadlines: list[float] = []
 

@@ -13,7 +13,8 @@ import pytest
 
 from tests.client.callers import Caller
 from tests.client.manifests import node, pod
-from tests.servers import PATIENCE, served
+from tests.servers import served
+from tests.waiting import PATIENCE
 from topospread_client import Client, Kind, ObjectOutcome, ObjectReference
 from topospread_client import _errors as errors
 from topospread_client import _rpcs as rpcs
@@ -93,7 +94,7 @@ def versioned(version: str, on: str) -> dict[str, Any]:
 # ------------------------------ ReleaseReservation
 
 
-def test_a_repeated_release_leaves_what_somebody_else_holds_since(lossy: Lossy):
+def test_repeated_release_leaves_a_later_reservation(lossy: Lossy):
     first = lossy.other.reserve_node(pod("p"), "n-a")
     lossy.lose(rpcs.RELEASE_RESERVATION, lambda: lossy.other.reserve_node(pod("p"), "n-b"))
 
@@ -104,7 +105,7 @@ def test_a_repeated_release_leaves_what_somebody_else_holds_since(lossy: Lossy):
     assert lossy.held() == {"p": "n-b"}
 
 
-def test_a_release_leaves_what_was_renewed_since(lossy: Lossy):
+def test_release_leaves_a_renewed_reservation(lossy: Lossy):
     first = lossy.other.reserve_node(pod("p"), "n-a")
     renewed = lossy.other.place_pod(pod("p"))
     assert renewed.node == "n-a"
@@ -143,7 +144,7 @@ def test_a_release_by_name_alone_is_not_repeated(lossy: Lossy):
 # ------------------------------ PlacePod and ReserveNode
 
 
-def test_a_repeated_place_is_the_one_that_was_held(lossy: Lossy):
+def test_repeated_placement_returns_the_first_reservation(lossy: Lossy):
     lossy.lose(rpcs.PLACE_POD)
 
     placed = lossy.ours.place_pod(pod("p"))
@@ -154,7 +155,7 @@ def test_a_repeated_place_is_the_one_that_was_held(lossy: Lossy):
 
 
 @pytest.mark.parametrize("by", ["place_pod", "reserve_node"])
-def test_a_repeat_takes_no_place_from_who_placed_the_pod_since(lossy: Lossy, by: str):
+def test_repeat_does_not_replace_a_later_placement(lossy: Lossy, by: str):
     lossy.lose(getattr(rpcs, by.upper()), lambda: lossy.other.reserve_node(pod("p"), "n-b"))
 
     where: dict[str, Any] = {"candidates": ["n-a"]} if by == "place_pod" else {"node": "n-a"}
@@ -164,7 +165,7 @@ def test_a_repeat_takes_no_place_from_who_placed_the_pod_since(lossy: Lossy, by:
     assert lossy.held() == {"p": "n-b"}
 
 
-def test_a_repeated_place_holds_anew_what_was_released_since(lossy: Lossy):
+def test_repeated_placement_reserves_again_after_a_release(lossy: Lossy):
     lossy.lose(rpcs.PLACE_POD, lambda: lossy.other.release_reservation("p"))
 
     placed = lossy.ours.place_pod(pod("p"))
@@ -172,7 +173,7 @@ def test_a_repeated_place_holds_anew_what_was_released_since(lossy: Lossy):
     assert lossy.held() == {"p": placed.node}
 
 
-def test_a_repeated_place_of_a_pod_that_is_bound_by_now_holds_nothing(lossy: Lossy):
+def test_repeated_placement_of_a_bound_pod_reserves_nothing(lossy: Lossy):
     lossy.lose(rpcs.PLACE_POD, lambda: lossy.other.apply_objects([pod("p", "n-b")]))
 
     placed = lossy.ours.place_pod(pod("p"))
@@ -181,7 +182,7 @@ def test_a_repeated_place_of_a_pod_that_is_bound_by_now_holds_nothing(lossy: Los
     assert lossy.held() == {}
 
 
-def test_a_call_that_is_a_repeat_says_of_which(lossy: Lossy):
+def test_repeat_has_the_id_of_its_request(lossy: Lossy):
     rpc = rpcs.RESERVE_NODE
     with grpc.insecure_channel(lossy.address) as channel:
         call: Any = channel.unary_unary(rpc.path, rpc.request.SerializeToString)
@@ -195,7 +196,7 @@ def test_a_call_that_is_a_repeat_says_of_which(lossy: Lossy):
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_others_wrote_or_removed_is_not_undone(lossy: Lossy, force: bool):
+def test_retry_does_not_undo_writes_of_others(lossy: Lossy, force: bool):
     made = versioned("7", "n-a") if force else pod("p", "n-a")
     lossy.lose(rpcs.APPLY_OBJECTS, lambda: lossy.other.apply_objects([pod("p", "n-b")]))
     with pytest.raises(errors.Unavailable, match=NOT_KNOWN):
@@ -212,14 +213,14 @@ def test_what_others_wrote_or_removed_is_not_undone(lossy: Lossy, force: bool):
     assert lossy.script.calls(rpcs.APPLY_OBJECTS) == 2
 
 
-def test_one_object_without_a_version_is_enough(lossy: Lossy):
+def test_write_with_an_unversioned_object_is_not_retried(lossy: Lossy):
     lossy.lose(rpcs.APPLY_OBJECTS)
     with pytest.raises(errors.Unavailable, match=NOT_KNOWN):
         lossy.ours.apply_objects([versioned("7", "n-a"), pod("q", "n-a")])
     assert lossy.script.calls(rpcs.APPLY_OBJECTS) == 1
 
 
-def test_with_versions_an_apply_is_repeated_and_later_writes_stay(lossy: Lossy):
+def test_versioned_apply_is_retried_and_later_writes_stay(lossy: Lossy):
     lossy.lose(rpcs.APPLY_OBJECTS, lambda: lossy.other.apply_objects([versioned("8", "n-b")]))
     written = lossy.ours.apply_objects([versioned("7", "n-a")])
     assert [each.outcome for each in written.results] == [ObjectOutcome.IGNORED_STALE]
@@ -237,7 +238,7 @@ def test_with_versions_an_apply_is_repeated_and_later_writes_stay(lossy: Lossy):
 # ------------------------------ Leases
 
 
-def test_a_repeated_leave_leaves_the_lease_of_the_next_feeder(lossy: Lossy):
+def test_repeated_release_leaves_the_lease_of_the_next_holder(lossy: Lossy):
     token = lossy.other.acquire_lease("first", 60).lease.fencing_token
     assert token
     lossy.lose(rpcs.RELEASE_LEASE, lambda: lossy.other.acquire_lease("next", 60))
@@ -248,7 +249,7 @@ def test_a_repeated_leave_leaves_the_lease_of_the_next_feeder(lossy: Lossy):
     assert lossy.other.acquire_lease("next", 60).acquired
 
 
-def test_a_repeated_hold_takes_the_lease_from_nobody(lossy: Lossy):
+def test_repeated_acquire_takes_the_lease_from_no_other(lossy: Lossy):
     def pass_on() -> None:
         token = lossy.other.acquire_lease("first", 60).lease.fencing_token
         assert token
@@ -263,7 +264,7 @@ def test_a_repeated_hold_takes_the_lease_from_nobody(lossy: Lossy):
     assert (found.acquired, found.lease.holder_identity) == (False, "next")
 
 
-def test_a_renewal_takes_the_lease_from_nobody(lossy: Lossy):
+def test_renewal_takes_the_lease_from_no_other(lossy: Lossy):
     token = lossy.other.acquire_lease("first", 60).lease.fencing_token
     assert token
     lossy.lose(rpcs.RENEW_LEASE)

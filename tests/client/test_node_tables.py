@@ -37,7 +37,7 @@ def held(script, message):
     return [message.FromString(request).node_table_id for _, request, _ in script.seen]
 
 
-def test_the_held_table_is_named_and_its_names_are_used(connect, script):
+def test_known_table_is_named_and_its_names_are_used(connect, script):
     script.answer(
         rpcs.FILTER, full("t1", "a", "b"), short("t1", 2), full("t2", "a"), short("t2", 1)
     )
@@ -74,7 +74,7 @@ def test_an_error_about_the_pod_keeps_the_table_that_came_with_it(connect, scrip
     assert client.filter(POD).feasible() == ["a", "b"]
 
 
-def test_scores_come_with_positions_where_the_table_is_held(connect, script):
+def test_scores_have_indices_where_the_table_is_known(connect, script):
     script.answer(rpcs.FILTER, full("t1", "a", "b", "c"))
     script.answer(
         rpcs.SCORE,
@@ -103,11 +103,11 @@ def test_scores_come_with_positions_where_the_table_is_held(connect, script):
 
 @pytest.mark.parametrize("installed", [True, False], ids=["with NumPy", "without NumPy"])
 def test_columns_are_arrays_with_and_without_numpy(connect, script, monkeypatch, installed):
-    from topospread_client import _arrays as arrays
+    from topospread_client import _decoding as decoding
 
     if not installed:
         monkeypatch.setitem(__import__("sys").modules, "numpy", None)
-    arrays._numpy_fromiter.cache_clear()
+    decoding._numpy_fromiter.cache_clear()
     script.answer(
         rpcs.SCORE,
         ScoreResponse(
@@ -115,7 +115,7 @@ def test_columns_are_arrays_with_and_without_numpy(connect, script, monkeypatch,
         ),
     )
     scores = connect(script.address).score(POD)
-    arrays._numpy_fromiter.cache_clear()
+    decoding._numpy_fromiter.cache_clear()
     assert type(scores.raw).__module__ == ("numpy" if installed else "array")
     assert scores.raw.tolist() == [-1, 1 << 40]
     assert list(scores.normalized) == [0, 100]

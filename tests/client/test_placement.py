@@ -19,7 +19,7 @@ def zones(client):
     return client
 
 
-def test_a_place_is_chosen_and_held(zones):
+def test_node_is_chosen_and_reserved(zones):
     placed = zones.place_pod(incoming(), reservation_ttl=3600)
 
     assert (placed.node, placed.verdict.code, placed.already_bound) == (
@@ -39,7 +39,7 @@ def test_a_place_is_chosen_and_held(zones):
     assert zones.get_reservation("incoming").reservation == held
 
 
-def test_the_next_pod_sees_it(zones):
+def test_next_pod_counts_the_reservation(zones):
     zones.place_pod(incoming())
     zones.place_pod(pod("other", topologySpreadConstraints=[spread()]))
 
@@ -48,12 +48,12 @@ def test_the_next_pod_sees_it(zones):
     assert nodes["other"] in ("a1", "a2", "b1")
 
 
-def test_what_was_not_looked_at_is_named(zones):
+def test_features_that_were_not_considered_are_named(zones):
     placed = zones.place_pod(incoming(volumes=[DISK]))
     assert placed.not_modelled == ("volumes",)
 
 
-def test_a_pod_that_fits_nowhere_is_an_answer(zones):
+def test_pod_that_fits_nowhere_has_a_response(zones):
     placed = zones.place_pod(incoming(), candidates=["a1", "a2"])
 
     assert (placed.node, placed.verdict.code) == (None, VerdictCode.UNSCHEDULABLE)
@@ -64,7 +64,7 @@ def test_a_pod_that_fits_nowhere_is_an_answer(zones):
     assert list(zones.list_reservations()) == []
 
 
-def test_how_much_must_fit_is_chosen(zones):
+def test_fit_chooses_the_filters(zones):
     zones.apply_objects([node("b1", "b") | {"spec": {"unschedulable": True}}])
 
     assert zones.place_pod(incoming(), fit=Fit.NODE).node is None
@@ -74,7 +74,7 @@ def test_how_much_must_fit_is_chosen(zones):
 
 def test_a_node_is_reserved_and_released(zones):
     assert zones.reserve_node(incoming(), "b1").verdict.success
-    refused = zones.reserve_node(pod("x", topologySpreadConstraints=[spread(maxSkew=1)]), "nobody")
+    refused = zones.reserve_node(pod("x", topologySpreadConstraints=[spread(maxSkew=1)]), "missing")
     assert refused.verdict.code is VerdictCode.ERROR
     assert refused.expire_time is None
 
@@ -85,7 +85,7 @@ def test_a_node_is_reserved_and_released(zones):
     assert list(zones.list_reservations(namespace="default")) == []
 
 
-def test_binding_ends_it_and_a_bound_pod_is_told_so(zones):
+def test_binding_ends_the_reservation(zones):
     zones.place_pod(incoming())
     zones.apply_objects([pod("incoming", "b1")])
 
@@ -94,7 +94,7 @@ def test_binding_ends_it_and_a_bound_pod_is_told_so(zones):
     assert list(zones.list_reservations()) == []
 
 
-def test_all_pages_are_fetched(zones):
+def test_list_fetches_all_pages(zones):
     for number in range(5):
         zones.place_pod(pod(f"p{number}"))
 
@@ -119,17 +119,17 @@ def test_all_pages_are_fetched(zones):
         ),
     ],
 )
-def test_what_is_wrong_is_named(zones, call, field):
+def test_errors_name_the_field(zones, call, field):
     with pytest.raises(InvalidRequest) as refused:
         call(zones)
     assert [violation.field for violation in refused.value.violations] == [field]
     assert list(zones.list_reservations()) == []
 
 
-def test_a_node_given_twice_or_nothing_at_all_is_refused(zones):
+def test_duplicate_or_missing_node_is_refused(zones):
     with pytest.raises(InvalidRequest, match="once"):
         zones.place_pod(incoming(), candidates=["a1", "a1"])
     with pytest.raises(NotFound):
-        zones.place_pod("default/nobody")
+        zones.place_pod("default/missing")
     with pytest.raises(NotFound):
-        zones.place_pod(incoming(), cluster="nobody-knows-it")
+        zones.place_pod(incoming(), cluster="missing")

@@ -76,7 +76,7 @@ def test_evictions_are_planned(zones):
     assert plan.trace_id
 
 
-def test_bare_pods_stay_unless_they_may_go(zones):
+def test_bare_pods_are_evicted_only_when_allowed(zones):
     plan = zones.plan_rebalance(consistency=zones.fresh)
 
     assert (plan.evictions, plan.remaining_constraint_count) == ((), 1)
@@ -84,10 +84,10 @@ def test_bare_pods_stay_unless_they_may_go(zones):
     assert plan.groups[0].outcome is RebalanceOutcome.IMPOSSIBLE
 
 
-def test_what_no_request_can_carry_is_refused(zones):
+def test_arguments_of_wrong_types_are_refused(zones):
     with pytest.raises(InvalidRequest, match="maxEvictionsPerNode"):
         zones.plan_rebalance(eviction_limits=EvictionLimits(max_evictions_per_node=-1))
     with pytest.raises(InvalidRequest, match="searchTimeout"):
         zones.plan_rebalance(search_timeout=3600)
     with pytest.raises(NotFound):
-        zones.plan_rebalance(cluster="nobodys")
+        zones.plan_rebalance(cluster="missing")

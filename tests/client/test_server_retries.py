@@ -7,8 +7,7 @@ import json
 import grpc
 import pytest
 
-from topospread.app.server import Server
-from topospread.config.loading import load_settings
+from tests.servers import served
 from topospread_client import _rpcs as rpcs
 from topospread_proto.v1.decision_service_pb2 import EvaluatePodRequest
 
@@ -25,15 +24,14 @@ def test_a_failed_call_can_be_repeated_by_grpc_itself():
     """gRPC repeats a call only if its failure came without any message before it."""
     config = {"methodConfig": [{"name": [{}], "retryPolicy": POLICY}]}
     options = [("grpc.service_config", json.dumps(config))]
-    flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
     with (
-        Server(load_settings(flags, {})) as server,
+        served() as server,
         grpc.insecure_channel(server.address, options=options) as channel,
     ):
         evaluate: grpc.UnaryUnaryMultiCallable = channel.unary_unary(
             rpcs.EVALUATE_POD.path, request_serializer=EvaluatePodRequest.SerializeToString
         )
-        request = EvaluatePodRequest(cluster="nobody-wrote-it")
+        request = EvaluatePodRequest(cluster="missing")
         request.pod.object.metadata.name = "incoming"
         with pytest.raises(grpc.RpcError) as failed:
             evaluate(request, timeout=60)

@@ -8,8 +8,8 @@ import grpc
 import pytest
 
 from tests.client.manifests import TWO_ZONES, incoming
-from tests.servers import PATIENCE
-from tests.service.simulations.stories import Story, check, stories
+from tests.service.simulation.stories import Story, check, stories
+from tests.waiting import PATIENCE
 from topospread_client import (
     ConstraintChange,
     ConstraintMatch,
@@ -32,7 +32,7 @@ STORIES = [*stories()]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
-def test_stories(client, address, story: Story):
+def test_scenarios_have_the_expected_placements(client, address, story: Story):
     client.apply_objects(story.cluster)
     message = story.request
     message.cluster = client._session.cluster
@@ -86,7 +86,7 @@ def scenario_of(message):
     )
 
 
-def test_an_answer_says_why_and_what_was_not_looked_at(client):
+def test_pending_pods_have_reasons_and_features_that_were_not_considered(client):
     client.apply_objects(TWO_ZONES)
     disk = {"name": "v", "persistentVolumeClaim": {"claimName": "c"}}
     found = client.simulate(
@@ -111,7 +111,7 @@ def test_an_answer_says_why_and_what_was_not_looked_at(client):
     assert found.trace_id
 
 
-def test_the_same_question_has_the_same_answer(client):
+def test_equal_requests_have_equal_responses(client):
     client.apply_objects(TWO_ZONES)
     first, again = (
         client.simulate(PodsToPlace(incoming(), 7), scenario=Scenario(seed="s")) for _ in range(2)
@@ -120,8 +120,8 @@ def test_the_same_question_has_the_same_answer(client):
     assert first.revision == again.revision
 
 
-def test_bad_input(client):
-    drained = Scenario(SupposedChanges(drain_nodes=["nobody"]))
+def test_bad_input_is_refused(client):
+    drained = Scenario(SupposedChanges(drain_nodes=["missing"]))
     client.apply_objects(TWO_ZONES)
     with pytest.raises(InvalidRequest) as failed:
         client.simulate(PodsToPlace(incoming(), 10**6), scenario=drained)
@@ -129,6 +129,6 @@ def test_bad_input(client):
     with pytest.raises(InvalidRequest, match="no such node"):
         client.simulate(incoming(), scenario=drained)
     with pytest.raises(NotFound):
-        client.simulate("default/nobody")
+        client.simulate("default/missing")
     with pytest.raises(NotFound):
         client.simulate(incoming(), cluster="never-heard-of")

@@ -29,7 +29,7 @@ def seen(answer):
     return Consistency(at_least_as_fresh=answer.revision)
 
 
-def test_apply_tells_what_became_of_each_object(client):
+def test_apply_returns_the_outcome_of_each_object(client):
     first = client.apply_objects(TWO_ZONES)
     assert first.counts() == {ObjectOutcome.CREATED: 6}
     assert [result.name for result in first.results][:3] == ["a1", "a2", "b1"]
@@ -61,7 +61,7 @@ def test_a_long_list_is_written_in_steps_that_report_progress(client):
     assert len(client.get_node_table(consistency=seen(written)).node_names) == 1203
 
 
-def test_nothing_to_write_makes_no_call(client):
+def test_empty_write_makes_no_call(client):
     assert client.apply_objects([]).results == ()
     assert client.delete_objects([]).results == ()
 
@@ -77,7 +77,7 @@ def test_an_object_without_name_is_refused_by_the_server(client):
     assert refused.value.violations[0].field.endswith("metadata.name")
 
 
-def test_delete_reports_what_was_not_there(client):
+def test_delete_reports_missing_objects(client):
     client.apply_objects(TWO_ZONES)
     written = client.delete_objects(
         [ObjectReference(Kind.POD, "web-0", "default"), ObjectReference(Kind.NODE, "z9")]
@@ -112,7 +112,7 @@ def test_other_content_at_an_equal_version_is_written_and_at_an_older_one_is_not
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_comes_later_than_a_deletion_of_its_version_is_ignored(client, force):
+def test_object_older_than_its_deletion_is_ignored(client, force):
     client.apply_objects([versioned("9" if force else "7"), *TWO_ZONES])
     gone = ObjectReference(Kind.NODE, "n", resource_version="7")
     assert outcome(client.delete_objects([gone], force=force)) is ObjectOutcome.DELETED
@@ -121,7 +121,7 @@ def test_what_comes_later_than_a_deletion_of_its_version_is_ignored(client, forc
     assert outcome(client.apply_objects([versioned("10")])) is ObjectOutcome.CREATED
 
 
-def test_only_force_deletes_what_is_newer(client):
+def test_newer_object_is_deleted_only_by_force(client):
     client.apply_objects([versioned("9")])
     gone = ObjectReference(Kind.NODE, "n", resource_version="7")
     assert outcome(client.delete_objects([gone])) is ObjectOutcome.IGNORED_STALE
@@ -129,7 +129,7 @@ def test_only_force_deletes_what_is_newer(client):
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_comes_later_than_a_list_without_it_is_ignored(client, force):
+def test_object_older_than_a_list_without_it_is_ignored(client, force):
     client.apply_objects([versioned("9" if force else "7"), *TWO_ZONES])
     listed = [each for each in TWO_ZONES if each["kind"] == "Node"]
     replaced = client.replace_objects(Kind.NODE, listed, resource_version="7", force=force)
@@ -138,7 +138,7 @@ def test_what_comes_later_than_a_list_without_it_is_ignored(client, force):
     assert outcome(client.apply_objects([versioned("10")])) is ObjectOutcome.CREATED
 
 
-def test_get_returns_what_is_kept(client):
+def test_get_returns_the_stored_fields(client):
     written = client.apply_objects(TWO_ZONES)
     found = client.get_object(Kind.POD, "web-0", namespace="default", consistency=seen(written))
     assert found.object.pod.spec.node_name == "a1"
@@ -158,7 +158,7 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_labels_are_asked_for_as_kubectl_does(client, query):
+def test_label_queries_are_those_of_kubectl(client, query):
     labels = {
         "a": {"app": "web"},
         "b": {"app": "web", "canary": ""},
@@ -244,7 +244,7 @@ def test_watch_sends_changes_in_order(client):
     assert (gone.type, gone.ref.name, gone.object) == (WatchEventType.DELETED, "web-0", None)
 
 
-def test_a_watch_may_begin_with_what_there_is_up_to_a_bookmark(client):
+def test_watch_may_begin_with_all_objects_up_to_a_bookmark(client):
     written = client.apply_objects(TWO_ZONES)
     client.get_node_table(consistency=seen(written))
     there = []
@@ -266,7 +266,7 @@ def test_reservations_are_watched_like_objects(client):
     assert event.object.reservation.node == "b1"
 
 
-def test_a_writer_tells_how_far_it_has_read_and_readers_wait_for_it(client):
+def test_readers_wait_for_the_observed_version_of_a_writer(client):
     read = [ResourceVersion(Kind.NODE, "70"), ResourceVersion(Kind.POD, "77")]
     client.apply_objects(TWO_ZONES, observed=read)
     waiting = Consistency(not_older_than=[ResourceVersion(Kind.POD, "75")])
@@ -275,9 +275,9 @@ def test_a_writer_tells_how_far_it_has_read_and_readers_wait_for_it(client):
     client.apply_objects([], observed=[further])
     found = client.get_node_table(consistency=Consistency(not_older_than=[further]))
     assert further in found.meta.observed
-    nobody = Consistency(not_older_than=[ResourceVersion(Kind.SERVICE, "1")])
+    missing = Consistency(not_older_than=[ResourceVersion(Kind.SERVICE, "1")])
     with pytest.raises(NoFeedProgress):
-        client.evaluate_pod(incoming(), consistency=nobody)
+        client.evaluate_pod(incoming(), consistency=missing)
 
 
 def test_watch_from_another_history_asks_to_list_again(client):
@@ -289,7 +289,7 @@ def test_watch_from_another_history_asks_to_list_again(client):
         next(iter(client.watch_objects(revision=revision, timeout=60)))
 
 
-def test_clusters_tells_how_the_server_follows_each(client):
+def test_clusters_have_the_state_in_the_server(client):
     written = client.apply_objects(TWO_ZONES)
     client.get_node_table(consistency=seen(written))
     mine = client.get_cluster()
@@ -301,10 +301,10 @@ def test_clusters_tells_how_the_server_follows_each(client):
     assert cluster.name in [each.name for each in client.list_clusters(page_size=1)]
     assert client.list_clusters_page(page_size=1).clusters
     with pytest.raises(NotFound):
-        client.get_cluster(cluster="nobody-knows-it")
+        client.get_cluster(cluster="missing")
 
 
-def test_the_server_tells_what_it_is_and_how_much_it_takes(client):
+def test_server_info_has_version_and_limits(client):
     info = client.get_server_info()
     assert info.version
     assert "topospread.v1" in info.api_versions

@@ -17,7 +17,8 @@ import pytest
 from tests.client.manifests import TWO_ZONES, incoming, spread
 from tests.client.streaming import answers, answers_then, fails, streaming
 from tests.redis_server import free_port
-from tests.servers import PATIENCE, pod, served, threads_end, two_zones, until
+from tests.servers import pod, served, threads_end, two_zones
+from tests.waiting import PATIENCE, until
 from topospread_client import (
     AsyncClient,
     Client,
@@ -38,7 +39,7 @@ from topospread_client import (
     Unavailable,
     pod_from_manifest,
 )
-from topospread_client._conversation import Conversation
+from topospread_client._stream_session import MAX_BROKEN_STREAMS, StreamSession
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
 from topospread_proto.v1 import decision_service_pb2 as pb
 from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsResponse
@@ -81,8 +82,8 @@ QUESTIONS: dict[str, Asked] = {
     ),
 }
 REFUSED: dict[str, Asked] = {
-    "unknown cluster": ((incoming(),), {"cluster": "nobody-wrote-it"}),
-    "unknown pod": (("default/nobody",), {}),
+    "unknown cluster": ((incoming(),), {"cluster": "missing"}),
+    "unknown pod": (("default/missing",), {}),
     "bytes that are no pod": ((b"\xff",), {}),
     "too many constraints": ((incoming(*[SOFT] * 65),), {}),
     "too many nodes": ((incoming(),), {"top_k": 1001}),
@@ -90,7 +91,7 @@ REFUSED: dict[str, Asked] = {
         (incoming(spread(maxSkew=0)),),
         {"validation": ConstraintValidation.STRICT},
     ),
-    "unknown settings": ((incoming(),), {"settings": Settings(profile="nobody-has-it")}),
+    "unknown settings": ((incoming(),), {"settings": Settings(profile="missing")}),
     "a manifest that is no pod": (({"kind": "Node"},), {}),
 }
 
@@ -120,7 +121,7 @@ def test_errors_are_those_of_evaluate_and_the_stream_goes_on(client, fresh, ques
             assert stream.evaluate_pod(incoming(), consistency=fresh).best == "b1"
 
 
-def test_many_questions_have_their_outcomes_in_order(client, fresh):
+def test_many_evaluations_have_their_outcomes_in_order(client, fresh):
     pods = [incoming(), b"\xff", incoming(*[SOFT] * 65), {"kind": "Node"}, incoming(SOFT)] * 5
     with client.stream_evaluate_pods(window=3) as stream:
         outcomes = list(stream.evaluate_pods(pods, consistency=fresh, top_k=1))
@@ -138,7 +139,7 @@ def test_many_questions_have_their_outcomes_in_order(client, fresh):
     ] * 5
 
 
-def test_no_more_questions_than_the_window_are_under_way(connect, streams):
+def test_window_limits_the_evaluations_under_way(connect, streams):
     streams.script = [answers]
     taken = count()
     pods = (named(f"p{next(taken)}") for _ in range(20))
@@ -149,7 +150,7 @@ def test_no_more_questions_than_the_window_are_under_way(connect, streams):
         outcomes.close()
 
 
-def test_an_iteration_that_is_left_early_is_in_nobodys_way(connect, streams):
+def test_iteration_that_is_left_early_delays_no_other(connect, streams):
     streams.script = [answers]
     with connect(streams.address).stream_evaluate_pods(window=4) as stream:
         outcomes = stream.evaluate_pods([named(f"p{number}") for number in range(9)])
@@ -162,7 +163,7 @@ def test_an_iteration_that_is_left_early_is_in_nobodys_way(connect, streams):
 
 
 @pytest.mark.parametrize("code", [CODE.UNAVAILABLE, CODE.CANCELLED])
-def test_questions_without_an_answer_are_repeated_when_the_server_goes_away(connect, streams, code):
+def test_pending_evaluations_are_retried_when_the_server_goes_away(connect, streams, code):
     streams.script = [answers_then(2, fails(code)), answers]
     with connect(streams.address).stream_evaluate_pods(window=3) as stream:
         outcomes = list(stream.evaluate_pods([named(f"p{number}") for number in range(6)]))
@@ -172,12 +173,11 @@ def test_questions_without_an_answer_are_repeated_when_the_server_goes_away(conn
     assert second == ["p2", "p3", "p4", "p5"]
 
 
-def test_a_question_whose_streams_break_without_a_word_is_repeated_once(connect, streams):
+def test_evaluation_whose_streams_break_without_a_status_is_retried_a_few_times(connect, streams):
     """Going away is no such end, however often."""
     streams.script = [
         answers_then(1, GONE),
-        answers_then(0, fails(CODE.INTERNAL, "broke")),
-        answers_then(0, fails(CODE.INTERNAL, "broke")),
+        *[answers_then(0, fails(CODE.INTERNAL, "broke"))] * (MAX_BROKEN_STREAMS + 1),
         answers,
     ]
     with connect(streams.address).stream_evaluate_pods() as stream:
@@ -185,7 +185,8 @@ def test_a_question_whose_streams_break_without_a_word_is_repeated_once(connect,
         with pytest.raises(ServerFault, match="broke"):
             stream.evaluate_pod(named("unlucky"))
         assert stream.evaluate_pod(named("last")).revision == "last"
-    assert streams.asked == [["first", "unlucky"], ["unlucky"], ["unlucky"], ["last"]]
+    broken = [["unlucky"]] * (MAX_BROKEN_STREAMS + 1)
+    assert streams.asked == [["first", "unlucky"], *broken, ["last"]]
 
 
 def large(size: int) -> Pod:
@@ -195,7 +196,7 @@ def large(size: int) -> Pod:
 
 
 @pytest.mark.parametrize("limit", ["max_decision_bytes", "max_request_bytes"])
-def test_questions_that_are_too_large_fail_and_no_others(connect, limit):
+def test_requests_that_are_too_large_fail_and_no_others(connect, limit):
     """Also where gRPC itself ends the stream, and with it the questions behind."""
     with served(**{limit: "4KiB"}) as server:
         client = connect(server.address)
@@ -208,7 +209,7 @@ def test_questions_that_are_too_large_fail_and_no_others(connect, limit):
         assert [type(each) for each in outcomes] == [*kinds, LimitExceeded, EvaluatePodResponse] * 4
 
 
-def test_an_answer_that_is_too_large_for_the_client_fails_all_questions(connect, streams):
+def test_response_that_is_too_large_fails_all_evaluations(connect, streams):
     text = "CLIENT: Received message larger than max (9 vs. 5000)"
     streams.script = [answers_then(1, fails(CODE.RESOURCE_EXHAUSTED, text)), answers]
     with connect(streams.address).stream_evaluate_pods(window=2) as stream:
@@ -219,7 +220,7 @@ def test_an_answer_that_is_too_large_for_the_client_fails_all_questions(connect,
     assert streams.asked == [["p0", "p1"], ["next"]]
 
 
-def test_nothing_is_repeated_without_retries(connect, streams):
+def test_evaluations_are_not_retried_without_retries(connect, streams):
     streams.script = [answers_then(1, GONE), answers]
     with connect(Connection(streams.address, retries=False)).stream_evaluate_pods() as stream:
         stream.evaluate_pod(named("first"))
@@ -246,7 +247,7 @@ def said(code):
         (CODE.INTERNAL, ServerFault),
     ],
 )
-def test_a_stream_that_ends_otherwise_fails_its_questions_and_can_be_asked_on(
+def test_stream_that_ends_with_an_error_fails_its_evaluations_and_can_be_used_on(
     connect, streams, code, error
 ):
     streams.script = [answers_then(1, said(code)), answers]
@@ -260,7 +261,7 @@ def test_a_stream_that_ends_otherwise_fails_its_questions_and_can_be_asked_on(
     assert streams.asked == [["p0", "p1"], ["next"]]
 
 
-def test_a_server_that_ends_the_stream_or_answers_another_question_is_at_fault(connect, streams):
+def test_unexpected_end_or_response_is_a_server_fault(connect, streams):
     def wrong(questions, context):
         yield StreamEvaluatePodsResponse(id=next(questions).id + 7)
 
@@ -273,7 +274,7 @@ def test_a_server_that_ends_the_stream_or_answers_another_question_is_at_fault(c
         assert stream.evaluate_pod(named("p")).revision == "p"
 
 
-def test_a_question_that_takes_too_long_ends_alone(connect, streams):
+def test_evaluation_that_takes_too_long_ends_alone(connect, streams):
     never = threading.Event()
     streams.script = [answers_then(1, lambda context: never.wait(PATIENCE)), answers]
     with connect(streams.address).stream_evaluate_pods(window=3) as stream:
@@ -286,7 +287,7 @@ def test_a_question_that_takes_too_long_ends_alone(connect, streams):
     assert streams.asked in ([["first", "slow"], ["next"]], [["first"], ["next"]])
 
 
-def test_those_behind_a_question_that_takes_too_long_are_asked_anew(connect, streams):
+def test_evaluations_behind_one_that_takes_too_long_are_sent_again(connect, streams):
     never = threading.Event()
     streams.script = [answers_then(1, lambda context: never.wait(PATIENCE)), answers]
     with connect(streams.address).stream_evaluate_pods(window=3) as stream:
@@ -298,7 +299,7 @@ def test_those_behind_a_question_that_takes_too_long_are_asked_anew(connect, str
     assert [other.revision for other in others] == ["p2", "p3"]
 
 
-def test_an_answer_that_cannot_be_read_fails_its_question_alone(connect, streams):
+def test_unreadable_response_fails_its_evaluation_alone(connect, streams):
     def newer(questions, context):
         response = pb.EvaluatePodResponse()
         response.pre_filter_verdict.code = NEWER
@@ -313,7 +314,7 @@ def test_an_answer_that_cannot_be_read_fails_its_question_alone(connect, streams
     assert len(streams.asked) == 1
 
 
-def test_a_reader_that_never_ran_keeps_no_other_from_it(streams, monkeypatch):
+def test_reader_that_never_ran_does_not_block_another(streams, monkeypatch):
     """As when Ctrl-C comes before its thread runs."""
     streams.script = [answers]
 
@@ -334,7 +335,7 @@ def test_a_reader_that_fails_ends_its_stream(connect, streams, monkeypatch):
         raise RuntimeError("can't start new thread")
 
     streams.script = [answers]
-    monkeypatch.setattr(Conversation, "answered", broken)
+    monkeypatch.setattr(StreamSession, "on_response", broken)
     with connect(streams.address).stream_evaluate_pods() as stream:
         for _ in range(2):
             with pytest.raises(Closed, match="can't start new thread"):
@@ -345,7 +346,7 @@ def test_a_reader_that_fails_ends_its_stream(connect, streams, monkeypatch):
             thread.join(PATIENCE)
 
 
-def test_a_closed_stream_answers_nothing(connect, streams):
+def test_closed_stream_refuses_evaluations(connect, streams):
     streams.script = [answers]
     with connect(streams.address).stream_evaluate_pods() as stream:
         stream.evaluate_pod(named("p"))
@@ -354,7 +355,7 @@ def test_a_closed_stream_answers_nothing(connect, streams):
             stream.evaluate_pod(named("p"))
 
 
-def test_a_window_for_nothing_is_refused(connect, streams):
+def test_window_of_zero_is_refused(connect, streams):
     with pytest.raises(InvalidRequest, match="at least one"):
         connect(streams.address).stream_evaluate_pods(window=0)
 
@@ -371,7 +372,7 @@ def test_the_stream_has_the_trace_context_that_it_is_given(connect, streams):
     assert "traceparent" not in second
 
 
-def test_each_question_has_a_trace_of_its_own_which_its_answer_names(client, fresh):
+def test_each_evaluation_has_a_trace_of_its_own(client, fresh):
     own = [f"00-{digit * 32}-{'2' * 16}-01" for digit in "345"]
     with client.stream_evaluate_pods(traceparent=PARENT) as stream:
         under = [
@@ -380,7 +381,7 @@ def test_each_question_has_a_trace_of_its_own_which_its_answer_names(client, fre
         assert [each.trace_id for each in under] == ["3" * 32, "4" * 32, "5" * 32]
         assert stream.evaluate_pod(incoming()).trace_id == "1" * 32
         with pytest.raises(NotFound) as failed:
-            stream.evaluate_pod(incoming(), cluster="nobody-wrote-it", traceparent=own[0])
+            stream.evaluate_pod(incoming(), cluster="missing", traceparent=own[0])
         assert (failed.value.traceparent or "").startswith(f"00-{'3' * 32}-")
     with client.stream_evaluate_pods() as stream:
         found = list(stream.evaluate_pods([incoming()] * 4))
@@ -438,7 +439,7 @@ def test_tasks_may_share_a_stream_and_be_cancelled(streams):
 
 
 @pytest.mark.parametrize("refusals", [1, 3])
-def test_a_server_that_stops_refuses_what_another_answers(connect, streams, refusals):
+def test_evaluations_move_from_a_stopping_server_to_another(connect, streams, refusals):
     """Asked again at once, the server that stops is met again."""
     streams.script = [answers_then(1, GONE), *[answers_then(0, GONE)] * refusals, answers]
     with connect(streams.address).stream_evaluate_pods() as stream:
@@ -448,7 +449,7 @@ def test_a_server_that_stops_refuses_what_another_answers(connect, streams, refu
 
 # Python drops, with a warning, an interrupt that comes while it runs a finalizer.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_interrupt_leaves_a_stream_in_order(streams):
+def test_interrupt_leaves_a_stream_usable(streams):
     """Wherever Ctrl-C comes: the next question is answered, and the stream can be closed."""
     streams.script = [answers]
     with Client(streams.address) as client, client.stream_evaluate_pods() as stream:
@@ -469,7 +470,7 @@ def test_an_interrupt_leaves_a_stream_in_order(streams):
 
 
 def test_a_stream_outlives_its_server(connect, tmp_path):
-    """Two servers take turns to stop; nobody who asks notices."""
+    """Two servers take turns to stop; callers notice nothing."""
     store = f"sqlite:///{tmp_path}/state.db"
     listen = f"127.0.0.1:{free_port()}"
     with served(store=store, listen=listen) as first, served(store=store) as second:
@@ -496,7 +497,7 @@ def test_no_thread_is_left_behind():
                 assert stream.evaluate_pod(incoming()).node_count == 3
 
 
-def test_an_unknown_cluster_is_not_found_by_many_questions(client):
+def test_unknown_cluster_is_not_found_by_any_evaluation(client):
     with client.stream_evaluate_pods() as stream:
         found = list(stream.evaluate_pods([incoming()] * 3))
     assert [type(each) for each in found] == [NotFound] * 3

@@ -20,7 +20,7 @@ def test_the_callers_parent_is_continued_and_returned(client):
     assert status.traceparent != PARENT
 
 
-def test_without_a_parent_the_server_begins_a_trace(client):
+def test_server_begins_a_trace_without_a_parent(client):
     first, second = client.get_server_info(), client.get_server_info()
     assert first.trace_id is not None
     assert first.trace_id != second.trace_id

@@ -11,8 +11,9 @@ import grpc
 import pytest
 
 from tests.redis_server import free_port
-from tests.servers import PATIENCE, Peer, pod, served, two_zones, until
+from tests.servers import Peer, pod, served, two_zones
 from tests.telemetry.expositions import samples
+from tests.waiting import PATIENCE, until
 from topospread.transports.grpc import server as grpc_server
 from topospread_client import (
     Connection,
@@ -33,7 +34,7 @@ CODE = grpc.StatusCode
 
 
 class Watches:
-    """A server whose watches do as they are told, one after the other.
+    """A server whose watches follow a script, one after the other.
 
     Attributes:
         script: for each the revisions that it tells, and then the status that it ends with.
@@ -79,7 +80,7 @@ def followed(client: Any, seen: list[str], timeout: float = PATIENCE, **asked: A
     seen.extend(changes.revision for changes in client.watch_objects(timeout=timeout, **asked))
 
 
-def test_a_watch_that_ends_in_good_order_is_not_the_end_of_all_changes(connect):
+def test_watch_that_ends_with_ok_raises_an_error(connect):
     seen: list[str] = []
     ended = pytest.raises(Unavailable, match="open another one")
     with watches((["one"], CODE.OK)) as server, ended:
@@ -88,7 +89,7 @@ def test_a_watch_that_ends_in_good_order_is_not_the_end_of_all_changes(connect):
 
 
 @pytest.mark.parametrize("code", [CODE.UNAVAILABLE, CODE.CANCELLED])
-def test_a_watch_goes_on_after_what_it_told_last_until_that_cannot_be(connect, code):
+def test_watch_continues_after_its_last_revision_while_that_is_possible(connect, code):
     seen: list[str] = []
     script = [(["", "one", "two"], code), ([], code), (["three"], code), ([], CODE.OUT_OF_RANGE)]
     with watches(*script) as server, pytest.raises(RevisionUnavailable):
@@ -103,7 +104,7 @@ def test_a_watch_goes_on_after_what_it_told_last_until_that_cannot_be(connect, c
     ]
 
 
-def test_what_there_is_at_first_is_not_told_twice(connect):
+def test_initial_objects_are_not_sent_twice(connect):
     """Who has taken half of it would keep what was deleted meanwhile."""
     seen: list[str] = []
     ended = pytest.raises(Unavailable, match="no more")
@@ -112,7 +113,7 @@ def test_what_there_is_at_first_is_not_told_twice(connect):
     assert (seen, len(server.asked)) == ([""], 1)
 
 
-def test_without_retries_a_watch_is_not_opened_again(connect):
+def test_watch_without_retries_is_not_opened_again(connect):
     seen: list[str] = []
     ended = pytest.raises(Unavailable, match="no more")
     with watches((["one"], CODE.UNAVAILABLE)) as server, ended:
@@ -123,7 +124,7 @@ def test_without_retries_a_watch_is_not_opened_again(connect):
 @pytest.fixture
 def short_lived(monkeypatch):
     """A server whose connections are cut after a second or so."""
-    monkeypatch.setattr(grpc_server, "AGED_MS", 50)
+    monkeypatch.setattr(grpc_server, "MAX_AGE_GRACE_MS", 50)
     with served(max_connection_age=1.0) as server:
         yield server
 
@@ -148,7 +149,7 @@ def names(changes: Any) -> list[str]:
     return [event.ref.name for event in changes.events if event.ref is not None]
 
 
-def test_a_watch_tells_what_was_written_while_its_connection_was_cut(connect, short_lived):
+def test_watch_has_the_changes_while_its_connection_was_cut(connect, short_lived):
     written(short_lived, *two_zones())
     watch = connect(short_lived.address).watch_objects()
     assert [event.type for event in next(watch).events] == [WatchEventType.BOOKMARK]
@@ -160,7 +161,7 @@ def test_a_watch_tells_what_was_written_while_its_connection_was_cut(connect, sh
     watch.close()
 
 
-def test_a_silent_watch_is_cut_as_often_as_may_be(connect, short_lived):
+def test_silent_watch_survives_any_number_of_cuts(connect, short_lived):
     """A server that answers nothing because nothing happens is no server that is away."""
     revision = written(short_lived, *two_zones())
     client = connect(Connection(short_lived.address, retry_timeout=0.5))
@@ -175,7 +176,7 @@ def test_a_silent_watch_is_cut_as_often_as_may_be(connect, short_lived):
     watch.close()
 
 
-def test_a_watch_has_its_time_and_no_more_however_often_it_is_cut(connect, short_lived):
+def test_timeout_of_a_watch_holds_however_often_it_is_cut(connect, short_lived):
     written(short_lived, *two_zones())
     seen: list[str] = []
     with pytest.raises(DeadlineExceeded):
@@ -195,7 +196,7 @@ def test_a_watch_outlives_its_server(connect, tmp_path):
         watch.close()
 
 
-def test_a_watch_whose_server_stays_away_ends(connect):
+def test_watch_ends_when_no_server_comes_back(connect):
     with served() as server:
         written(server, *two_zones())
         watch = connect(Connection(server.address, retry_timeout=1.5)).watch_objects()

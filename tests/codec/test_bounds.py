@@ -1,4 +1,4 @@
-"""Too many items of a field are told from the bytes, before there are messages of them."""
+"""Too many items of a field are detected in the bytes, before there are messages of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from topospread.codec.bounds import (
+from topospread.codec.parsing import (
     FIELDS,
     LIMITS,
     NODES,
@@ -56,7 +56,7 @@ def test_up_to_the_limit_and_no_further(message):
     assert refused.value.violations[0].field == "spec.tolerations"
 
 
-def test_of_a_frame_only_what_it_reads_is_counted():
+def test_only_fields_of_the_frame_are_counted():
     pod = _pod(volumes=USUAL + 1)
     check_repeats(kubernetes_pb2.Pod, pod.SerializeToString(), frames_pb2.PodFrame)
     with pytest.raises(InvalidRequest, match=r"^spec\.volumes: "):
@@ -103,10 +103,14 @@ def test_a_part_that_is_sent_in_pieces_is_counted_as_fields():
     ids=["empty parts", "unknown fields", "a number without end"],
 )
 def test_a_refusal_costs_what_its_limit_costs(sent):
-    before = time.thread_time()
-    with suppress(InvalidRequest):
-        check_repeats(kubernetes_pb2.Pod, sent)
-    assert time.thread_time() - before < 0.5
+    def seconds() -> float:
+        before = time.thread_time()
+        with suppress(InvalidRequest):
+            check_repeats(kubernetes_pb2.Pod, sent)
+        return time.thread_time() - before
+
+    # What else the machine does only ever adds. To walk all parts takes several seconds.
+    assert any(seconds() < 0.5 for _ in range(20))
 
 
 def test_whole_requests_of_ordinary_size_pass():
@@ -157,7 +161,7 @@ def _ran(message: type[Message], sent: bytes) -> list[str]:
     return ran
 
 
-def test_what_does_not_parse_is_left_to_the_parser():
+def test_unparsable_bytes_are_left_to_the_parser():
     for sent in (b"\xff" * 4000, b"\x12\xff\xff\xff\x7f" * 1000, bytes(range(256)) * 16):
         check_repeats(kubernetes_pb2.Pod, sent)
 

@@ -1,12 +1,12 @@
-"""What messages of pods and nodes say of resources."""
+"""Resource requests and allocatable resources in messages of pods and nodes."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.codec.objects import changed, full_pod
-from topospread.codec.cluster import node_from_proto
-from topospread.codec.demands import Demands, demand_of
+from topospread.codec.demands import DemandReader, demand_of
+from topospread.codec.pods import node_from_proto
 from topospread.codec.rows import decode_pod
 from topospread.codec.stored import stored
 from topospread.errors import InvalidRequest
@@ -19,7 +19,7 @@ def test_a_limit_without_a_request_is_a_request():
     assert demand_of(full_pod().pod.spec).requests == FULL
 
 
-def test_what_is_not_modelled_is_named():
+def test_constraints_that_are_not_modelled_are_named():
     assert demand_of(full_pod().pod.spec).not_modelled == (
         "ports",
         "volumes",
@@ -59,7 +59,7 @@ def test_a_quantity_that_is_none_is_refused_with_its_path():
     assert violation.bad_value == "a lot"
 
 
-def test_in_what_a_cluster_contains_it_counts_as_nothing():
+def test_invalid_quantity_in_the_cluster_counts_as_nothing():
     message = changed(
         lambda pod: (
             pod.spec.containers[0]
@@ -76,7 +76,7 @@ def test_in_what_a_cluster_contains_it_counts_as_nothing():
 
 
 def test_pods_of_one_template_are_read_once():
-    demands = Demands()
+    demands = DemandReader()
     first, second = full_pod().pod, full_pod().pod
     second.metadata.name, second.spec.node_name = "other", ""
     second.spec.topology_spread_constraints.add(max_skew=9)

@@ -1,4 +1,4 @@
-"""Frames say what the messages that they stand for say, but leave the pod as bytes."""
+"""Frames have the fields of the messages that they stand for, but leave the pod as bytes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_the_parts_of_a_pod_are_read_under_its_own_numbers(frame, message):
             assert own.type == FieldDescriptor.TYPE_MESSAGE
 
 
-def test_what_decides_is_in_the_frames():
+def test_frames_have_the_decisive_fields():
     metadata, spec = (
         {field.name for field in part.DESCRIPTOR.fields}
         for part in (frames_pb2.MetadataFrame, frames_pb2.SpecFrame)

@@ -108,11 +108,11 @@ def constraint(**fields) -> dict:
     return pod_with(topologySpreadConstraints=[fields])
 
 
-def test_all_that_is_kept_comes_back():
+def test_all_stored_fields_come_back():
     assert manifest_from_object(made(FULL_POD)) == FULL_POD
 
 
-def test_what_comes_back_is_json_with_sorted_keys():
+def test_manifests_are_json_with_sorted_keys():
     text = json.dumps(manifest_from_object(made(FULL_POD)))
     assert text == json.dumps(FULL_POD, sort_keys=True)
 
@@ -144,7 +144,7 @@ def test_every_kind_that_is_kept(kind, version, spec, field):
         ("v1", "pod"),
     ],
 )
-def test_other_kinds_are_none(version, kind):
+def test_other_kinds_are_not_read(version, kind):
     assert object_from_manifest({"apiVersion": version, "kind": kind, "spec": []}) is None
 
 
@@ -226,7 +226,7 @@ def test_wrong_types_are_refused_with_their_path(manifest, text):
     assert f"{caught.value.path}: {caught.value.message}" == text
 
 
-def test_what_is_no_object_is_refused_without_a_path():
+def test_non_object_is_refused_without_a_path():
     with pytest.raises(ManifestError, match=r"^expected object, got array$"):
         object_from_manifest([])  # type: ignore[arg-type]
 
@@ -285,7 +285,7 @@ def test_fields_that_spreading_does_not_look_at_are_passed_over_whatever_they_ho
     assert made(manifest | {"secret": object()}).pod.metadata.name == "p"
 
 
-def test_that_pods_must_stay_together_is_noted():
+def test_required_pod_affinity_is_noted():
     term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     affinity = made(pod_with(affinity={"podAntiAffinity": rule})).pod.spec.affinity
@@ -297,8 +297,18 @@ def test_that_pods_must_stay_together_is_noted():
 @pytest.mark.parametrize(
     ("written", "kept"),
     [
-        *(("250m", "250m"), (" 1 ", "1"), (2, "2"), (0.5, "0.5"), (1e3, "1000"), ("1e3", "1e3")),
-        *(("1.5Gi", "1.5Gi"), ("-1", "-1"), (".5", ".5"), ("5.", "5."), (None, "0"), (0, "0")),
+        ("250m", "250m"),
+        (" 1 ", "1"),
+        (2, "2"),
+        (0.5, "0.5"),
+        (1e3, "1000"),
+        ("1e3", "1e3"),
+        ("1.5Gi", "1.5Gi"),
+        ("-1", "-1"),
+        (".5", ".5"),
+        ("5.", "5."),
+        (None, "0"),
+        (0, "0"),
     ],
 )
 def test_quantities(written, kept):
@@ -310,7 +320,7 @@ def test_quantities(written, kept):
 @pytest.mark.parametrize(
     "written", ["", "1 m", "1mi", "1Zi", "one", "1e", True, [], {}, float("inf"), float("nan")]
 )
-def test_what_is_no_quantity(written):
+def test_invalid_quantities_are_refused(written):
     with pytest.raises(ManifestError) as caught:
         made(pod_with(containers=[{"resources": {"limits": {"cpu": written}}}]))
     assert caught.value.path == "spec.containers[0].resources.limits[cpu]"
@@ -337,7 +347,7 @@ def test_times_have_a_precision_of_a_second(written, shown):
     "written",
     ["", "2026-01-02", "2026-01-02 03:04:05Z", "2026-01-02T03:04:05", "20260102T030405Z", 3],
 )
-def test_what_is_no_time(written):
+def test_invalid_times_are_refused(written):
     with pytest.raises(ManifestError, match="expected time in RFC 3339"):
         made({"kind": "Pod", "metadata": {"creationTimestamp": written}})
 
@@ -408,7 +418,7 @@ def test_workloads_that_decide_defaults_own_their_pods():
         ([], "expected object, got array"),
     ],
 )
-def test_what_makes_no_pod(manifest, text):
+def test_invalid_pods_are_refused(manifest, text):
     with pytest.raises(ManifestError) as caught:
         pod_from_manifest(manifest)
     assert str(caught.value) == text
@@ -437,6 +447,6 @@ def test_an_empty_message_is_no_object():
 
 
 @given(pod=strategies.incoming_pods())
-def test_what_comes_back_makes_the_same_message(pod):
+def test_manifest_of_a_message_makes_the_same_message(pod):
     message = made(pod)
     assert made(manifest_from_object(message)) == message

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.codec.objects import full_pod
-from topospread.codec.oddities import oddities
-from topospread.codec.parsing import request
+from topospread.codec.parsing import parse_request
 from topospread.codec.pods import pod_from_proto
+from topospread.codec.warnings import warnings_of
 from topospread.errors import InvalidRequest
 from topospread.kube.objects import (
     LabelSelector,
@@ -56,7 +56,7 @@ def test_no_terms_and_no_affinity_differ():
 def test_bytes_with_fields_that_are_not_declared():
     sent = kube.Pod(metadata=kube.ObjectMeta(name="p")).SerializeToString()
     sent += b"\x12\x04\x1a\x02No"  # spec.restartPolicy
-    assert pod_from_proto(request(kube.Pod, sent)).name == "p"
+    assert pod_from_proto(parse_request(kube.Pod, sent)).name == "p"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_bytes_with_fields_that_are_not_declared():
 )
 def test_bytes_that_are_no_pod(sent):
     with pytest.raises(InvalidRequest, match=r"topospread\.kubernetes\.v1\.Pod"):
-        request(kube.Pod, sent)
+        parse_request(kube.Pod, sent)
 
 
 CONSTRAINT = {
@@ -84,7 +84,7 @@ def pod_with(**spec) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "said"),
+    ("manifest", "fields"),
     [
         (pod_with(topologySpreadConstraints=[CONSTRAINT]), []),
         (
@@ -139,7 +139,7 @@ def pod_with(**spec) -> dict:
         ({"kind": "Service", "spec": {"selector": {"a b": "c d"}}}, []),
     ],
 )
-def test_what_is_odd_about_an_object_is_said_with_its_field(manifest, said):
+def test_warnings_name_the_field(manifest, fields):
     message = object_from_manifest(manifest)
     assert message is not None
-    assert [text.split(": ")[0] for text in oddities(message)] == said
+    assert [text.split(": ")[0] for text in warnings_of(message)] == fields

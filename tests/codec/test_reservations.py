@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from topospread.codec.reservations import Claim, reservation_key, reservation_row
+from topospread.codec.reservations import ReservationTemplate, reservation_key, reservation_row
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import CorruptValue
 from topospread.generated.internal.v1.stored_pb2 import StoredReservation
@@ -22,7 +22,7 @@ from topospread.kube.objects import (
 )
 from topospread.spread.constraints import pod_constraints
 from topospread.spread.settings import Rules
-from topospread.store.api import Key, Kind
+from topospread.store.model import Key, Kind
 
 POD = Pod(
     "web-1",
@@ -53,10 +53,10 @@ def held(node="n1", uid="u1", **changes):
         "constraints": CONSTRAINTS,
         **changes,
     }
-    return Claim(**parts).held(KEY, uid, node)
+    return ReservationTemplate(**parts).held(KEY, uid, node)
 
 
-def test_it_is_counted_by_labels_and_node():
+def test_reservation_is_counted_by_labels_and_node():
     stored = replace(held(), expires_at=5)
     labels = (("app", "web"), ("b", "2"))
     row = ReservationRow("u1", labels, "n1", 5, (("cpu", 250),))
@@ -67,7 +67,7 @@ def test_it_is_counted_by_labels_and_node():
     assert ChangeDecoder().change(stored.key, None) == ReservationChange("prod", "web-1", None)
 
 
-def test_it_tells_whose_it_is_and_why_the_node_was_allowed():
+def test_reservation_has_owner_and_constraints():
     message = StoredReservation.FromString(held().payload)
 
     assert (message.owner.kind, message.owner.name, message.owner.uid) == (
@@ -100,7 +100,7 @@ def test_equal_reservations_have_equal_bytes():
         ({"constraints": ()}, False),
     ],
 )
-def test_what_matters_to_others_is_in_the_digest(change, matters):
+def test_digest_covers_fields_that_matter_to_others(change, matters):
     assert (held(**change).digest != held().digest) == matters
     assert held(**change).payload != held().payload or "uid" in change
 

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from tests.codec.objects import changed, full_pod, made
 from tests.reference import strategies
 from topospread.bounded import Budget
-from topospread.codec.cluster import node_from_proto, workload_from_proto
-from topospread.codec.parsing import request
-from topospread.codec.pods import pod_from_proto
+from topospread.codec.parsing import parse_request
+from topospread.codec.pods import node_from_proto, pod_from_proto, workload_from_proto
 from topospread.codec.rows import (
     ChangeDecoder,
     decode_node,
@@ -20,7 +19,7 @@ from topospread.codec.stored import stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.index.changes import NodeChange, PodChange, PodRow, WorkloadChange
 from topospread.kube.objects import TERMINAL_PHASES
-from topospread.store.api import Key, Kind
+from topospread.store.model import Key, Kind
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
@@ -126,7 +125,7 @@ def test_a_pod_that_cannot_be_read_is_corrupt(payload):
         decode_pod(payload)
 
 
-def test_what_is_no_workload_is_corrupt():
+def test_kind_that_is_no_workload_is_corrupt():
     with pytest.raises(CorruptValue):
         decode_workload(Kind.RESERVATION, b"")
 
@@ -144,7 +143,7 @@ def test_mutated_bytes_are_read_or_refused_but_nothing_else(data):
         except CorruptValue:
             continue
     try:
-        message = request(kube.Pod, broken)
+        message = parse_request(kube.Pod, broken)
     except InvalidRequest:
         return
     pod_from_proto(message)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conformance.cases import ArgsValidation, args_validations
-from topospread.codec.settings import profile_from_proto
+from topospread.codec.scheduler_config import profile_from_proto
 from topospread.errors import InvalidRequest
 from topospread.spread.settings import LIST, SYSTEM, SYSTEM_DEFAULTS, Profile
 from topospread_client import args_from_manifest

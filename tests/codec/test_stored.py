@@ -8,7 +8,7 @@ from tests.reference import strategies
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored, stored
 from topospread.errors import CorruptValue, InvalidRequest
-from topospread.store.api import Key, Kind, StoredObject
+from topospread.store.model import Key, Kind, StoredObject
 from topospread_client import manifest_from_object
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
@@ -162,11 +162,11 @@ SAME_BYTES = {
 
 
 @pytest.mark.parametrize("change", SAME_BYTES.values(), ids=SAME_BYTES.keys())
-def test_what_does_not_matter_makes_no_other_bytes(change):
+def test_irrelevant_fields_do_not_change_the_bytes(change):
     assert stored(changed(change)) == stored(full_pod())
 
 
-def test_what_is_empty_is_kept_as_if_it_were_absent():
+def test_empty_fields_are_stored_as_absent():
     bare = ClusterObject(pod=kube.Pod(metadata=kube.ObjectMeta(name="p")))
     as_go_writes_it = ClusterObject(pod=bare.pod)
     for part in ("spec", "status"):
@@ -191,7 +191,7 @@ OWN_AFFAIRS = {
 
 
 @pytest.mark.parametrize("change", OWN_AFFAIRS.values(), ids=OWN_AFFAIRS.keys())
-def test_what_matters_to_the_pod_alone_leaves_the_digest(change):
+def test_fields_that_matter_to_the_pod_alone_leave_the_digest(change):
     before, after = stored(full_pod()), stored(changed(change))
     assert after.payload != before.payload
     assert after.digest == before.digest
@@ -216,7 +216,7 @@ OTHERS_AFFAIRS = {
 
 
 @pytest.mark.parametrize("change", OTHERS_AFFAIRS.values(), ids=OTHERS_AFFAIRS.keys())
-def test_what_matters_to_others_changes_the_digest(change):
+def test_fields_that_matter_to_others_change_the_digest(change):
     assert stored(changed(change)).digest != stored(full_pod()).digest
 
 
@@ -256,7 +256,7 @@ def test_only_the_selector_of_a_workload_matters():
         ),
     ],
 )
-def test_what_cannot_be_stored_is_refused(message, field):
+def test_object_that_cannot_be_stored_is_refused(message, field):
     with pytest.raises(InvalidRequest) as caught:
         stored(message)
     assert [v.field for v in caught.value.violations] == [field]

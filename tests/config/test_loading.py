@@ -41,7 +41,7 @@ def test_without_anything_the_defaults_hold():
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting_says_what_it_is_and_why(name):
-    about = SETTINGS[name].about
+    about = SETTINGS[name]
     assert about.help.endswith(".") or about.help.endswith(")")
     assert about.reason.endswith(".")
 
@@ -55,8 +55,8 @@ GIVEN = {
     "max_request_bytes": ("8MiB", 8 << 20),
     "max_decision_bytes": ("2MiB", 2 << 20),
     "cycle_ttl": ("2m", 120.0),
-    "coalesce": ("5ms", 0.005),
-    "grace": ("7", 7.0),
+    "coalesce_interval": ("5ms", 0.005),
+    "shutdown_grace_period": ("7", 7.0),
     "preload": ("prod, dev", ("prod", "dev")),
     "reflection": ("false", False),
     "unready_when_stale": ("true", True),
@@ -83,10 +83,10 @@ def test_the_file_says_the_same_in_its_own_spelling(name):
 
 
 def test_a_flag_goes_before_the_environment_and_that_before_the_file():
-    text = own(workers=2, decisionThreads=3, maxWaiting=4)
+    text = own(workers=2, decisionThreads=3, maxWaitingCalls=4)
     environ = {**HOME, "TOPOSPREAD_WORKERS": "5", "TOPOSPREAD_DECISION_THREADS": "6"}
     settings = load_settings({"workers": 7}, environ, text)
-    assert (settings.workers, settings.decision_threads, settings.max_waiting) == (7, 6, 4)
+    assert (settings.workers, settings.decision_threads, settings.max_waiting_calls) == (7, 6, 4)
 
 
 @given(
@@ -142,9 +142,9 @@ def test_a_file_that_is_not_text_is_refused(tmp_path):
         ("workers", "2.5", "is not a whole number"),
         ("workers", "0", "is not from 1 to 256"),
         ("max_cycles", "-1", "is not 1 or more"),
-        ("grace", "soon", "is not a duration; write 30s"),
-        ("grace", "-1", "is not a duration from 0s on"),
-        ("grace", "1e400", "is not a duration"),
+        ("shutdown_grace_period", "soon", "is not a duration; write 30s"),
+        ("shutdown_grace_period", "-1", "is not a duration from 0s on"),
+        ("shutdown_grace_period", "1e400", "is not a duration"),
         ("cycle_ttl", "1ms", "is not a duration from 1s on"),
         ("max_request_bytes", "16MB", "is not a size; write 16MiB"),
         ("max_request_bytes", "3", "is less than 1024 bytes"),
@@ -175,7 +175,7 @@ def test_a_wrong_value_is_refused_with_what_to_write(name, text, complaint):
         ("preload", "[1]", "is not a list of names"),
         ("store", "5", "is not a text"),
         ("listen", "{host: a}", "is not of the form HOST:PORT"),
-        ("grace", ".nan", "is not a duration from 0s on"),
+        ("shutdownGracePeriod", ".nan", "is not a duration from 0s on"),
         ("featureGates", "[A]", "is not of the form"),
     ],
 )
@@ -188,13 +188,13 @@ def test_a_file_must_have_the_right_types(key, written, complaint):
 def test_everything_wrong_is_said_at_once():
     said = problems(
         {"workers": "x", "liten": "y"},
-        {"TOPOSPREAD_GRACE": "z", "TOPOSPREAD_WORKER": "2"},
-        own(maxWating=1, listen="nowhere"),
+        {"TOPOSPREAD_SHUTDOWN_GRACE_PERIOD": "z", "TOPOSPREAD_WORKER": "2"},
+        own(maxWaitingCals=1, listen="nowhere"),
     )
     assert said == [
-        "configuration file: unknown key 'maxWating'; did you mean maxWaiting?",
+        "configuration file: unknown key 'maxWaitingCals'; did you mean maxWaitingCalls?",
         "configuration file: listen: 'nowhere' is not of the form HOST:PORT",
-        "TOPOSPREAD_GRACE: 'z' is not a duration; write 30s, 500ms or 5m",
+        "TOPOSPREAD_SHUTDOWN_GRACE_PERIOD: 'z' is not a duration; write 30s, 500ms or 5m",
         "TOPOSPREAD_WORKER: unknown; did you mean TOPOSPREAD_WORKERS?",
         "--workers: 'x' is not a whole number",
         "--liten: unknown; did you mean --listen?",
@@ -252,7 +252,7 @@ def test_a_broken_file_is_refused(text, complaint):
     assert complaint in line
 
 
-def test_documents_are_told_apart_by_kind():
+def test_documents_are_distinguished_by_kind():
     scheduler = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"
     text = f"---\n{scheduler}\n---\n{own(workers=2)}\n---\n"
     assert load_settings({}, HOME, text).workers == 2
@@ -299,7 +299,7 @@ def test_settings_that_do_not_go_together(flags, complaint):
         ({"client_ca": "a", "http_client_ca": "none"}, ""),
     ],
 )
-def test_http_asks_for_client_certificates_as_grpc_does_unless_told(flags, ca):
+def test_http_asks_for_client_certificates_as_grpc_does_by_default(flags, ca):
     tls = {"tls_cert": "c", "tls_key": "k"}
     assert load_settings({**tls, **flags}, HOME, "").http_verifies_clients_by == ca
 
@@ -331,12 +331,12 @@ def test_without_a_home_the_store_must_be_named():
 SECRET = "redis://user:hunter2@cache:6379/0"
 
 
-@pytest.mark.parametrize("shown", [repr, str, lambda settings: str(settings.shown())])
+@pytest.mark.parametrize("shown", [repr, str, lambda settings: str(settings.redacted())])
 def test_passwords_are_not_shown(shown):
     settings = load_settings({"store": SECRET}, HOME, "")
     assert settings.store == SECRET
     assert "hunter2" not in shown(settings)
-    assert settings.shown()["store"] == "redis://***@cache:6379/0"
+    assert settings.redacted()["store"] == "redis://***@cache:6379/0"
 
 
 def test_passwords_are_not_in_errors():
@@ -355,7 +355,7 @@ def test_passwords_are_not_in_errors():
         ("redis+cluster://u:p@a:1,[::1]:2", "redis+cluster://***@a:1,[::1]:2"),
     ],
 )
-def test_what_of_an_address_is_shown(address, shown):
+def test_shown_addresses_have_no_password(address, shown):
     assert without_password(address) == shown
 
 

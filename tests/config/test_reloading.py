@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from topospread.config.reloading import Loaded, Reloading
+from topospread.config.reloading import FileWatcher, Loaded
 from topospread.errors import ConfigError
 
 
@@ -24,67 +24,67 @@ def file(tmp_path):
 
 
 @pytest.fixture
-def told():
+def reported():
     return queue.Queue()
 
 
 @pytest.fixture
-def rules(file, told):
-    made = Reloading(str(file), read, on_reload=told.put, interval=0.005)
+def rules(file, reported):
+    made = FileWatcher(str(file), read, on_reload=reported.put, interval=0.005)
     yield made
     made.close()
 
 
-def test_the_first_reading_is_generation_1(rules, told):
+def test_the_first_reading_is_generation_1(rules, reported):
     assert rules.current == Loaded("ONE", 1, "")
-    assert told.empty()
+    assert reported.empty()
 
 
 def test_a_broken_first_reading_is_an_error(file):
     file.write_text("broken")
     with pytest.raises(ConfigError, match="broken"):
-        Reloading(str(file), read)
+        FileWatcher(str(file), read)
 
 
 def test_without_a_file_the_empty_text_holds():
-    rules = Reloading("", read)
+    rules = FileWatcher("", read)
     rules.start()
     assert rules.reload()
     assert rules.current == Loaded("")
     rules.close()
 
 
-def test_reloading_by_hand(rules, file, told):
+def test_reloading_by_hand(rules, file, reported):
     file.write_text("two")
     assert rules.reload()
-    assert rules.current == told.get_nowait() == Loaded("TWO", 2, "")
+    assert rules.current == reported.get_nowait() == Loaded("TWO", 2, "")
 
 
-def test_the_same_content_is_the_same_generation(rules, file, told):
+def test_the_same_content_is_the_same_generation(rules, file, reported):
     file.write_text("one")
     assert rules.reload()
     assert rules.current.generation == 1
-    assert told.empty()
+    assert reported.empty()
 
 
-def test_a_broken_file_leaves_the_old_value_in_force(rules, file, told):
+def test_a_broken_file_leaves_the_old_value_in_force(rules, file, reported):
     file.write_text("broken")
     assert not rules.reload()
     assert rules.current == Loaded("ONE", 1, "cannot use 'broken'")
-    assert told.get_nowait() == rules.current
+    assert reported.get_nowait() == rules.current
     # Told once, however often it is read.
     assert not rules.reload()
-    assert told.empty()
+    assert reported.empty()
 
 
 @pytest.mark.parametrize(("mended", "generation"), [("one", 1), ("two", 2)])
-def test_a_mended_file_ends_the_error(rules, file, told, mended, generation):
+def test_a_mended_file_ends_the_error(rules, file, reported, mended, generation):
     file.write_text("broken")
     rules.reload()
-    told.get_nowait()
+    reported.get_nowait()
     file.write_text(mended)
     assert rules.reload()
-    assert rules.current == told.get_nowait() == Loaded(mended.upper(), generation, "")
+    assert rules.current == reported.get_nowait() == Loaded(mended.upper(), generation, "")
 
 
 def test_a_file_that_goes_away_leaves_the_old_value_in_force(rules, file):
@@ -101,12 +101,12 @@ def put(file, text):
     beside.rename(file)
 
 
-def test_changes_are_seen_by_themselves(rules, file, told):
+def test_changes_are_seen_by_themselves(rules, file, reported):
     rules.start()
     seen = []
     for text in ("two", "three", "broken", "four"):
         put(file, text)
-        seen.append(told.get(timeout=30))
+        seen.append(reported.get(timeout=30))
     assert seen == [
         Loaded("TWO", 2, ""),
         Loaded("THREE", 3, ""),
@@ -115,20 +115,20 @@ def test_changes_are_seen_by_themselves(rules, file, told):
     ]
 
 
-def test_a_link_that_is_swapped_is_a_change(tmp_path, told):
+def test_a_link_that_is_swapped_is_a_change(tmp_path, reported):
     # As the kubelet updates a ConfigMap: files of one size, times that may be equal.
     for version in ("old", "new"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "rules.yaml").write_text(version)
         os.utime(tmp_path / version / "rules.yaml", ns=(1, 1))
     (tmp_path / "data").symlink_to("old")
-    rules = Reloading(
-        str(tmp_path / "data" / "rules.yaml"), read, on_reload=told.put, interval=0.005
+    rules = FileWatcher(
+        str(tmp_path / "data" / "rules.yaml"), read, on_reload=reported.put, interval=0.005
     )
     rules.start()
     (tmp_path / "next").symlink_to("new")
     (tmp_path / "next").rename(tmp_path / "data")
-    assert told.get(timeout=30) == Loaded("NEW", 2, "")
+    assert reported.get(timeout=30) == Loaded("NEW", 2, "")
     rules.close()
 
 
@@ -157,7 +157,7 @@ def test_readers_see_value_and_generation_of_one_reading(rules, file):
 
 
 def test_closing_ends_the_watch(file):
-    rules = Reloading(str(file), read, interval=0.005)
+    rules = FileWatcher(str(file), read, interval=0.005)
     rules.start()
     rules.close()
     file.write_text("two")

@@ -10,8 +10,7 @@ import grpc
 
 from tests.conformance.cases import MEMBERS, Decision, Json
 from tests.conformance.objects import KINDS, args_of, gates_of, object_of, objects_of
-from topospread.app.server import Server
-from topospread.config.loading import load_settings
+from tests.servers import served
 from topospread.spread.verdicts import Code
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as state
@@ -36,17 +35,9 @@ SOMETHING: Json = {
 
 
 @contextmanager
-def running_server(**flags: str) -> Iterator[Server]:
-    """A server in this process, on a store in memory and a port that the system chooses."""
-    usual = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
-    with Server(load_settings(usual | flags, {})) as server:
-        yield server
-
-
-@contextmanager
 def over_grpc() -> "Iterator[OverGrpc]":
     """A server of its own, behind its stubs."""
-    with running_server() as server, grpc.insecure_channel(server.address) as channel:
+    with served() as server, grpc.insecure_channel(server.address) as channel:
         evaluator = OverGrpc(channel)
         yield evaluator
         evaluator.close()

@@ -15,14 +15,21 @@ from topospread.errors import InvalidRequest
 from topospread.index.builder import Builder
 from topospread.index.changes import IndexChange
 from topospread.index.snapshot import Snapshot
-from topospread.kube.fit_message import error_message, fit_message
 from topospread.kube.objects import Pod
 from topospread.kube.workloads import default_selector
 from topospread.spread.constraints import PodConstraints, needs_default_selector, pod_constraints
 from topospread.spread.filtering import PodMove, Verdicts, filter_nodes, pre_filter
 from topospread.spread.scoring import score
 from topospread.spread.settings import Rules
-from topospread.spread.verdicts import FITS, SKIP, SUCCESS, VERDICTS, error
+from topospread.spread.verdicts import (
+    FITS,
+    SKIP,
+    SUCCESS,
+    VERDICTS,
+    error,
+    error_message,
+    fit_message,
+)
 from topospread_client import pod_from_manifest
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
@@ -116,7 +123,7 @@ def prepared(builder: Builder, pod: Pod, rules: Rules) -> tuple[PodConstraints, 
     groups = [c.group for c in both if not c.group.counts_nothing]
     if not builder.snapshot.missing(groups):
         return constraints, builder.snapshot
-    return constraints, builder.keep(groups)
+    return constraints, builder.ensure_counted(groups)
 
 
 def verdicts_on(

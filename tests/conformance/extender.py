@@ -10,11 +10,11 @@ import httpx
 
 from tests.conformance.cases import Decision, Json
 from tests.conformance.reconfigured import Reconfigured, configured_server
-from tests.servers import PATIENCE
+from tests.waiting import PATIENCE
 from topospread.app.server import Server
-from topospread.kube.fit_message import error_message, fit_message
+from topospread.spread.verdicts import error_message, fit_message
 
-STRANGER = "node-that-nobody-knows"
+UNKNOWN_NODE = "node-of-no-cluster"
 """It passes only where the plugin skips: so much an answer tells of PreFilter."""
 
 
@@ -49,8 +49,8 @@ class OverExtender(Reconfigured):
     def evaluate(self, case: Decision) -> Json:
         """See Evaluator."""
         nodes = [node["metadata"]["name"] for node in case.cluster.get("nodes") or ()]
-        result = self.ask("filter", case, [*nodes, STRANGER])
-        if result["Error"] or STRANGER in result["NodeNames"]:
+        result = self.ask("filter", case, [*nodes, UNKNOWN_NODE])
+        if result["Error"] or UNKNOWN_NODE in result["NodeNames"]:
             return {}
         return {"filter": {name: status_in(result, name) for name in nodes}}
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.conformance.cases import Json
-from topospread.codec.settings import profile_from_proto
+from topospread.codec.scheduler_config import profile_from_proto
 from topospread.spread.settings import FeatureGates, Rules
 from topospread_client import args_from_manifest, object_from_manifest
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject

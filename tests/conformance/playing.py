@@ -10,7 +10,7 @@ from tests.conformance.evaluators import Evaluator
 from tests.conformance.stories import VERBS, Story, bare_pod, parts, running, within
 
 
-def told_otherwise(story: Story, evaluator: Evaluator) -> list[str]:
+def story_differences(story: Story, evaluator: Evaluator) -> list[str]:
     """How the evaluator's answer differs from what a story without steps expects; empty if not."""
     answer = evaluator.evaluate(story.decision())
     fitting = feasible(story, answer)
@@ -28,7 +28,7 @@ def told_otherwise(story: Story, evaluator: Evaluator) -> list[str]:
             evaluator.evaluate(story.written_out().decision()), answer, evaluator.members
         ),
     }
-    return [line for member, told in story.expect.items() for line in checks[member](told)]
+    return [line for member, expected in story.expect.items() for line in checks[member](expected)]
 
 
 def code(answer: Json, member: str) -> str | None:
@@ -41,9 +41,9 @@ def unlike(what: str, expected: Any, got: Any) -> list[str]:
     return [] if expected == got else [f"{what}: expected {expected}, got {got}"]
 
 
-def names(story: Story, told: list[str]) -> list[str]:
+def names(story: Story, expected: list[str]) -> list[str]:
     """The sorted names of the feasible nodes that a story calls by name or by domain."""
-    nodes = within(story.cluster["nodes"], told, story.levels)
+    nodes = within(story.cluster["nodes"], expected, story.levels)
     return sorted({node["metadata"]["name"] for node in nodes} - story.infeasible)
 
 
@@ -59,7 +59,7 @@ def feasible(story: Story, answer: Json) -> list[str]:
 
 
 def verdicts_unlike(story: Story, answer: Json, expected: dict[str, str]) -> list[str]:
-    """The nodes whose verdict is another than the one told of them or their domain."""
+    """The nodes whose verdict is another than the one expected of them or their domain."""
     return [
         line
         for place, code in expected.items()

@@ -8,9 +8,10 @@ from tempfile import TemporaryDirectory
 import grpc
 import yaml
 
-from tests.conformance.calls import OverGrpc, running_server
+from tests.conformance.calls import OverGrpc
 from tests.conformance.cases import Decision, Json
 from tests.conformance.objects import gates_of
+from tests.servers import served
 from topospread.app.server import Server
 
 
@@ -39,7 +40,7 @@ def configured_server(**flags: str) -> Iterator[tuple[Server, grpc.Channel, Path
         file = Path(directory) / "topospread.yaml"
         file.write_text("")
         with (
-            running_server(config=str(file), **flags) as server,
+            served(config=str(file), **flags) as server,
             grpc.insecure_channel(server.address) as channel,
         ):
             yield server, channel, file

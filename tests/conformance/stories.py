@@ -92,54 +92,54 @@ class Story:
 def stories() -> Iterator[Story]:
     """All stories of all files."""
     for path in sorted(FOLDER.glob("*.yaml")):
-        for told in yaml.safe_load(path.read_text(encoding="utf-8")):
-            yield story(told, path.stem)
+        for document in yaml.safe_load(path.read_text(encoding="utf-8")):
+            yield parse_story(document, path.stem)
 
 
-def story(told: Json, proposal: str) -> Story:
+def parse_story(document: Json, proposal: str) -> Story:
     """A story of a data file.
 
     Raises:
         ValueError: a member that the notation does not have.
     """
-    known(told, STORY_MEMBERS, told["name"])
-    known(told["pod"], POD_MEMBERS, told["name"])
-    known(told.get("expect", {}), EXPECT_MEMBERS, told["name"])
-    for step in told.get("steps", []):
-        known(step, STEP_MEMBERS, told["name"])
-    if ("expect" in told) == ("steps" in told):
-        raise ValueError(f"{told['name']}: a story has either expect or steps")
-    levels = told.get("levels", [ZONE, NODE])
-    group = told.get("group", {"foo": "bar"})
-    nodes, pods = parts(told["cluster"], levels, group)
+    known(document, STORY_MEMBERS, document["name"])
+    known(document["pod"], POD_MEMBERS, document["name"])
+    known(document.get("expect", {}), EXPECT_MEMBERS, document["name"])
+    for step in document.get("steps", []):
+        known(step, STEP_MEMBERS, document["name"])
+    if ("expect" in document) == ("steps" in document):
+        raise ValueError(f"{document['name']}: a story has either expect or steps")
+    levels = document.get("levels", [ZONE, NODE])
+    group = document.get("group", {"foo": "bar"})
+    nodes, pods = parts(document["cluster"], levels, group)
     infeasible = {
-        node["metadata"]["name"] for node in within(nodes, told.get("infeasible", []), levels)
+        node["metadata"]["name"] for node in within(nodes, document.get("infeasible", []), levels)
     }
-    because = told.get("because", "taints")
+    because = document.get("because", "taints")
     if because not in REFUSERS:
-        raise ValueError(f"{told['name']}: because is one of {REFUSERS}, not {because!r}")
+        raise ValueError(f"{document['name']}: because is one of {REFUSERS}, not {because!r}")
     if because == "taints":
         for node in nodes:
             if node["metadata"]["name"] in infeasible:
                 node["spec"]["taints"] = [{"key": "infeasible", "effect": "NoSchedule"}]
     return Story(
-        name=f"{proposal}: {told['name']}",
-        source=told["source"],
-        cluster={"nodes": nodes, "pods": pods} | {k: workloads(told, k) for k in WORKLOADS},
-        pod=incoming(told["pod"], group),
-        args=told.get("args", {}),
-        gates=told.get("gates", {}),
+        name=f"{proposal}: {document['name']}",
+        source=document["source"],
+        cluster={"nodes": nodes, "pods": pods} | {k: workloads(document, k) for k in WORKLOADS},
+        pod=incoming(document["pod"], group),
+        args=document.get("args", {}),
+        gates=document.get("gates", {}),
         infeasible=frozenset(infeasible),
         levels=(levels[0], levels[1]),
         group=group,
-        expect=told.get("expect", {}),
-        steps=told.get("steps", []),
+        expect=document.get("expect", {}),
+        steps=document.get("steps", []),
     )
 
 
-def known(told: Json, members: set[str], where: str) -> None:
+def known(document: Json, members: set[str], where: str) -> None:
     """Refuse members that nobody would read."""
-    if unknown := set(told) - members:
+    if unknown := set(document) - members:
         raise ValueError(f"{where}: unknown {sorted(unknown)}; known are {sorted(members)}")
 
 
@@ -170,18 +170,18 @@ def running(name: str, node: str, labels: dict[str, str]) -> Json:
     }
 
 
-def incoming(told: Json, group: dict[str, str]) -> Json:
+def incoming(document: Json, group: dict[str, str]) -> Json:
     """The incoming pod of a story."""
-    pod = bare_pod("incoming", told.get("labels", group))
-    if owner := told.get("owner"):
+    pod = bare_pod("incoming", document.get("labels", group))
+    if owner := document.get("owner"):
         kind, _, name = owner.partition("/")
         versions = {kind: version for version, kind in WORKLOADS.values()}
         pod["metadata"]["ownerReferences"] = [
             {"apiVersion": versions[kind], "kind": kind, "name": name, "controller": True}
         ]
-    if constraints := told.get("constraints"):
+    if constraints := document.get("constraints"):
         pod["spec"]["topologySpreadConstraints"] = [constraint(c, group) for c in constraints]
-    if affinity := told.get("affinity"):
+    if affinity := document.get("affinity"):
         expressions = [
             {"key": KEYS.get(key, key), "operator": "In", "values": values}
             for key, values in affinity.items()
@@ -204,16 +204,16 @@ def bare_pod(name: str, labels: dict[str, str]) -> Json:
     }
 
 
-def constraint(told: Json, group: dict[str, str]) -> Json:
+def constraint(document: Json, group: dict[str, str]) -> Json:
     """A constraint with the notation's defaults filled in."""
     filled: Json = {
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": group},
-    } | told
+    } | document
     return filled | {"topologyKey": KEYS.get(filled["topologyKey"], filled["topologyKey"])}
 
 
-def workloads(told: Json, kind: str) -> list[Json]:
+def workloads(document: Json, kind: str) -> list[Json]:
     """The services or owners of a story."""
     version, name = WORKLOADS[kind]
     return [
@@ -223,7 +223,7 @@ def workloads(told: Json, kind: str) -> list[Json]:
             "metadata": {"name": workload, "namespace": "default"},
             "spec": {"selector": selector},
         }
-        for workload, selector in told.get(kind, {}).items()
+        for workload, selector in document.get(kind, {}).items()
     ]
 
 

@@ -46,7 +46,7 @@ def test_equal_answers_have_no_differences() -> None:
         ({"postFilter": SUCCESS}, "unknown member 'postFilter'"),
     ],
 )
-def test_every_difference_is_told(other: Json, difference: str) -> None:
+def test_every_difference_is_listed(other: Json, difference: str) -> None:
     found = differences(ANSWER, ANSWER | other)
     assert len(found) == 1
     assert found[0].startswith(difference)
@@ -70,10 +70,10 @@ def test_of_refused_args_only_the_presence_is_compared() -> None:
     assert len(differences({"newError": "one"}, {"preFilter": SUCCESS})) == 2
 
 
-def test_members_that_an_evaluator_cannot_tell_are_left_out() -> None:
-    told = frozenset({"filter"})
-    assert differences(ANSWER, {"filter": ANSWER["filter"]}, told) == []
-    assert differences(ANSWER, {"filter": {}}, told) != []
+def test_members_that_an_evaluator_does_not_answer_are_left_out() -> None:
+    members = frozenset({"filter"})
+    assert differences(ANSWER, {"filter": ANSWER["filter"]}, members) == []
+    assert differences(ANSWER, {"filter": {}}, members) != []
 
 
 def test_hashes_are_of_canonical_json() -> None:

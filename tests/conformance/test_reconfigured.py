@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.cases import decisions, differences
-from tests.conformance.playing import Play, told_otherwise
+from tests.conformance.playing import Play, story_differences
 from tests.conformance.reconfigured import Reconfigured, configured_server
 from tests.conformance.stories import Story, stories
 
@@ -31,11 +31,11 @@ def reconfigured() -> Iterator[Reconfigured]:
         evaluator.close()
 
 
-@pytest.mark.parametrize("told", STORIES, ids=lambda told: told.name)
-def test_story(reconfigured: Reconfigured, told: Story) -> None:
-    assert told_otherwise(told, reconfigured) == []
-    play = Play(told, reconfigured)
-    for number, step in enumerate(told.steps, start=1):
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+def test_story(reconfigured: Reconfigured, story: Story) -> None:
+    assert story_differences(story, reconfigured) == []
+    play = Play(story, reconfigured)
+    for number, step in enumerate(story.steps, start=1):
         assert play.play(step) == [], f"step {number}: {step}"
 
 

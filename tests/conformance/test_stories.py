@@ -5,47 +5,49 @@ import copy
 import pytest
 
 from tests.conformance.evaluators import Evaluator
-from tests.conformance.playing import Play, told_otherwise
-from tests.conformance.stories import Story, stories, story
+from tests.conformance.playing import Play, story_differences
+from tests.conformance.stories import Story, parse_story, stories
 
 STORIES = list(stories())
 
 
-@pytest.mark.parametrize("told", [s for s in STORIES if not s.steps], ids=lambda told: told.name)
-def test_story(evaluator: Evaluator, told: Story) -> None:
-    assert told_otherwise(told, evaluator) == []
+@pytest.mark.parametrize("story", [s for s in STORIES if not s.steps], ids=lambda story: story.name)
+def test_story(evaluator: Evaluator, story: Story) -> None:
+    assert story_differences(story, evaluator) == []
 
 
-@pytest.mark.parametrize("told", [s for s in STORIES if s.steps], ids=lambda told: told.name)
-def test_story_in_steps(evaluator: Evaluator, told: Story) -> None:
-    play = Play(told, evaluator)
-    for number, step in enumerate(told.steps, start=1):
+@pytest.mark.parametrize("story", [s for s in STORIES if s.steps], ids=lambda story: story.name)
+def test_story_in_steps(evaluator: Evaluator, story: Story) -> None:
+    play = Play(story, evaluator)
+    for number, step in enumerate(story.steps, start=1):
         assert play.play(step) == [], f"step {number}: {step}"
 
 
-@pytest.mark.parametrize("told", STORIES, ids=lambda told: told.name)
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 def test_derived_constraints_are_not_written_back_to_the_pod(
-    evaluator: Evaluator, told: Story
+    evaluator: Evaluator, story: Story
 ) -> None:
-    case = told.decision()
+    case = story.decision()
     before = copy.deepcopy(case)
     evaluator.evaluate(case)
     assert case == before
 
 
 def test_the_gate_scenario_has_its_17_steps() -> None:
-    numbers = [[step["step"] for step in told.steps] for told in STORIES if "17 steps" in told.name]
+    numbers = [
+        [step["step"] for step in story.steps] for story in STORIES if "17 steps" in story.name
+    ]
     assert numbers == [list(range(1, 18))]
 
 
 def test_a_story_with_an_unknown_member_is_refused() -> None:
-    told = {"name": "x", "source": "y", "cluster": {}, "pod": {}, "expect": {"fit": []}}
+    story = {"name": "x", "source": "y", "cluster": {}, "pod": {}, "expect": {"fit": []}}
     with pytest.raises(ValueError, match=r"unknown \['fit'\]"):
-        story(told, "kep")
+        parse_story(story, "kep")
 
 
 def test_a_wrong_expectation_is_noticed(evaluator: Evaluator) -> None:
-    told = {
+    story = {
         "name": "wrong in every way",
         "source": "none",
         "cluster": {"zone1": 1, "zone2": 0},
@@ -65,19 +67,19 @@ def test_a_wrong_expectation_is_noticed(evaluator: Evaluator) -> None:
             "derived": [{"maxSkew": 2, "topologyKey": "zone"}],
         },
     }
-    found = told_otherwise(story(told, "kep"), evaluator)
+    found = story_differences(parse_story(story, "kep"), evaluator)
     assert {line.partition(":")[0] for line in found} >= {
         *("fits", "zone2-node", "prefers", "preFilter", "preScore", "message", "filter[zone1-node]")
     }
 
 
 def test_a_wrong_expectation_of_a_step_is_noticed(evaluator: Evaluator) -> None:
-    told = {
+    story = {
         "name": "wrong in every way",
         "source": "none",
         "cluster": {"zone1": 0},
         "pod": {"constraints": [{"maxSkew": 1, "topologyKey": "zone"}]},
         "steps": [{"create": 1, "placed": 0, "waiting": 1, "spread": {"zone1": 0}}],
     }
-    play = Play(story(told, "kep"), evaluator)
+    play = Play(parse_story(story, "kep"), evaluator)
     assert len(play.play({"create": 1, "placed": 0, "waiting": 1, "spread": {"zone1": 0}})) == 3

@@ -8,10 +8,11 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.conformance.calls import OverGrpc, label_of, running_server, why_invalid
+from tests.conformance.calls import OverGrpc, label_of, why_invalid
 from tests.conformance.cases import BIG_CLUSTERS, Decision, big_cluster, decisions
 from tests.properties.expected import judgement_of
 from tests.properties.test_calls import EVERY, agrees
+from tests.servers import served
 from topospread_proto.v1.decision_service_pb2 import (
     EvaluatePodRequest,
     EvaluatePodResponse,
@@ -64,7 +65,7 @@ class OverBoth(OverGrpc):
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[OverBoth]:
-    with running_server() as server, grpc.insecure_channel(server.address) as channel:
+    with served() as server, grpc.insecure_channel(server.address) as channel:
         asked = OverBoth(channel)
         yield asked
         asked.close()

@@ -26,7 +26,8 @@ import grpc
 
 from tests.costs.grown import pod
 from tests.costs.measured import HOSTNAME, MIB, WORKLOADS, ZONE, Measured, load
-from tests.servers import PATIENCE, ServerProcess
+from tests.servers import ServerProcess
+from tests.waiting import PATIENCE
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
     common_pb2,

@@ -89,7 +89,8 @@ def _bounded(cost: Cost) -> bool:
 def _tried(measured: Measured, growth: Growth, count: int, found: list[str], slack: float) -> Cost:
     attempts = itertools.count()
     cost = _least(
-        lambda: _call(measured, growth, growth.of(count, attempt=next(attempts))), slack * REFUSED
+        lambda: _call(measured, growth, growth.of(count, attempt=next(attempts))),
+        slack * REFUSED,
     )
     found += _beyond(growth, str(count), cost, slack)
     return cost
@@ -97,15 +98,15 @@ def _tried(measured: Measured, growth: Growth, count: int, found: list[str], sla
 
 def _beyond(growth: Growth, count: str, cost: Cost, slack: float) -> list[str]:
     """Where a cost is beyond the bounds of its method."""
-    told = f"{growth.name}: {count} items, {cost.code.name}: {cost.cpu:.3f} s, "
-    told += f"{cost.peak / MIB:.0f} MiB {cost.detail[:100]}"
+    line = f"{growth.name}: {count} items, {cost.code.name}: {cost.cpu:.3f} s, "
+    line += f"{cost.peak / MIB:.0f} MiB {cost.detail[:100]}"
     decides = growth.verb in (*DECISIONS, *PLACEMENTS)
     if not decides and growth.verb not in PLANS:
         return []
     if cost.refused:
-        return [told] if cost.cpu > slack * REFUSED else []
+        return [line] if cost.cpu > slack * REFUSED else []
     slow = decides and cost.cpu > slack * ACCEPTED
-    return [told] if slow or cost.peak > MEMORY else []
+    return [line] if slow or cost.peak > MEMORY else []
 
 
 def _boundary(measured: Measured, growth: Growth, accepted: int, refused: int) -> int:

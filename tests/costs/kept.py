@@ -21,8 +21,9 @@ import grpc
 from tests.costs.crowd import ENGINE, PLACEMENT
 from tests.costs.grown import pod
 from tests.costs.measured import MIB, Measured, load
-from tests.servers import PATIENCE, ServerProcess, replacement
+from tests.servers import ServerProcess, replacement
 from tests.servers import pod as stored_pod
+from tests.waiting import PATIENCE
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
     common_pb2,

@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 
-from tests.servers import PATIENCE
+from tests.waiting import PATIENCE
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import cluster_state_service_pb2_grpc as state_grpc
 from topospread_proto.v1 import decision_service_pb2 as engine_pb

@@ -12,24 +12,24 @@ from tests.costs import crowd
 from tests.costs.deep import deep_size
 from tests.costs.grown import pod
 from tests.costs.measured import HOSTNAME, MIB, ZONE
-from tests.servers import PATIENCE, Peer, http_get, served, two_zones
+from tests.servers import Peer, http_get, served, two_zones
+from tests.waiting import PATIENCE
 from topospread.bounded import CLUSTER, PROCESS, USUAL, Bounded, Budget, budgets
-from topospread.codec.demands import Demands
+from topospread.codec.demands import DemandReader
 from topospread.codec.frames import framed
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange
-from topospread.index.groups import LastUse, Memo
+from topospread.index.groups import GroupUsage, ResultMemo
 from topospread.kube.affinity import CompiledRequirements, compile_requirements
 from topospread.kube.objects import Node, NodeExpression, NodeRequirements, NodeTerm
 from topospread.kube.selectors import Selector
 from topospread.replica.view import View
-from topospread.service.asks import SettingsAsk
-from topospread.service.cycle import Cycle
-from topospread.service.cycles import Cycles
-from topospread.service.rules_book import RulesBook
-from topospread.service.shapes import Shape, Shapes
+from topospread.service.decisions import pods
+from topospread.service.decisions.cycle import Cycle, CycleCache
+from topospread.service.decisions.pods import PodShape, PodShapes, plan_of
+from topospread.service.decisions.request import ProfileRegistry, SettingsOverride
 from topospread.spread.topology import Eligibility, GroupKey, Traits
-from topospread.store.api import Revision
+from topospread.store.model import Revision
 from topospread_proto.v1 import common_pb2, decision_service_pb2
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
     from topospread.bounded import Budgets
     from topospread.index.snapshot import Snapshot
-    from topospread.service.shapes import Judgeable
+    from topospread.service.decisions.pods import EffectiveConstraints
     from topospread.spread.constraints import Constraint
 
 NODES = 1000
-RULES = RulesBook().rules_for(SettingsAsk(), "")
+RULES = ProfileRegistry().rules_for(SettingsOverride(), "")
 MARGIN = 1.25
 """Sizes are told from counts and lengths."""
 
@@ -147,12 +147,12 @@ WORST = (
 )
 
 
-def shape(make: Callable[[int], Any], number: int, kept: Shapes) -> Shape:
+def shape(make: Callable[[int], Any], number: int, kept: PodShapes) -> PodShape:
     """As the engine has it of an encoded pod."""
     read = framed(make(number).SerializeToString())
     known = kept.get(read.key)
     if known is None:
-        known = Shape(read.parse(5000), read.size)
+        known = PodShape(read.parse(5000), read.size)
         kept.put(read.key, known)
     return known
 
@@ -160,7 +160,7 @@ def shape(make: Callable[[int], Any], number: int, kept: Shapes) -> Shape:
 @pytest.mark.parametrize("make", WORST)
 def test_shapes_and_what_follows_from_nodes(make: Callable[[int], Any]) -> None:
     of_nodes, of_shapes = budgets(CLUSTER, sum(CLUSTER.values()) * MIB), Budget.usual("shapes")
-    kept, builder = Shapes(of_shapes), cluster(budgets=of_nodes)
+    kept, builder = PodShapes(of_shapes), cluster(budgets=of_nodes)
     table = builder.snapshot.nodes
     _ = table.domains(ZONE), table.domains(HOSTNAME), table.sorted_names
     before = deep_size([table], [RULES])
@@ -168,7 +168,7 @@ def test_shapes_and_what_follows_from_nodes(make: Callable[[int], Any]) -> None:
     number = size = 0
     while not of_shapes.evicted and size < 1.6 * of_shapes.most:
         made = shape(make, number, kept)
-        plan = made.judgeable(RULES, builder.snapshot).plan(builder.snapshot)
+        plan = plan_of(made.effective_constraints(RULES, builder.snapshot), builder.snapshot)
         if plan is not None:
             _ = plan.cells.of_nodes, plan.cells.every
         number += 1
@@ -179,37 +179,41 @@ def test_shapes_and_what_follows_from_nodes(make: Callable[[int], Any]) -> None:
 
 
 def test_a_thousand_workloads_fit() -> None:
-    kept, builder, made = Shapes(), cluster(), {}
+    kept, builder, made = PodShapes(), cluster(), {}
     for number in range(1000):
         made[number] = shape(_plain, number, kept)
-        made[number].judgeable(RULES, builder.snapshot).plan(builder.snapshot)
-    plans = [made[number].judgeable(RULES, builder.snapshot) for number in made]
+        plan_of(made[number].effective_constraints(RULES, builder.snapshot), builder.snapshot)
+    plans = [made[number].effective_constraints(RULES, builder.snapshot) for number in made]
     for number, each in made.items():
         assert shape(_plain, number, kept) is each
-        assert each.judgeable(RULES, builder.snapshot) is plans[number]
+        assert each.effective_constraints(RULES, builder.snapshot) is plans[number]
     table = builder.snapshot.nodes
-    assert len(table._plans) == len(plans)
+    assert len(table.plans) == len(plans)
     assert all(c.eligibility in table._masks for each in plans for c in _hard(each))
 
 
-def _hard(judged: Judgeable) -> tuple[Constraint, ...]:
+def _hard(judged: EffectiveConstraints) -> tuple[Constraint, ...]:
     return judged.constraints.hard.constraints
 
 
-def test_a_plan_that_is_not_made_is_not_counted() -> None:
+def test_plan_that_is_not_made_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = cluster(10)
-    kept = Shapes()
-    judged = [shape(_plain, i, kept).judgeable(RULES, builder.snapshot) for i in range(2000)]
+    kept = PodShapes()
+    judged = [
+        shape(_plain, i, kept).effective_constraints(RULES, builder.snapshot) for i in range(2000)
+    ]
 
-    def given_up() -> None:
+    def given_up(*_: Any) -> None:
         raise TimeoutError
 
-    _ = judged[0].plan(builder.snapshot)
-    for each in judged[1:]:
-        with pytest.raises(TimeoutError):
-            builder.snapshot.nodes.plan(each, given_up)
-    _ = judged[1].plan(builder.snapshot)
-    assert judged[0] in builder.snapshot.nodes._plans
+    _ = plan_of(judged[0], builder.snapshot)
+    with monkeypatch.context() as patched:
+        patched.setattr(pods, "plan", given_up)
+        for each in judged[1:]:
+            with pytest.raises(TimeoutError):
+                plan_of(each, builder.snapshot)
+    _ = plan_of(judged[1], builder.snapshot)
+    assert judged[0] in builder.snapshot.nodes.plans
 
 
 def _selecting(key: str, value: str, terms: int = 0) -> CompiledRequirements:
@@ -242,7 +246,7 @@ def test_partitions_of_many_node_selectors_stay() -> None:
 
 
 def test_a_result_that_is_worked_out_again_is_counted_once() -> None:
-    memo = Memo(LastUse(0, GroupKey("default", Selector(())), deque()))
+    memo = ResultMemo(GroupUsage(0, GroupKey("default", Selector(())), deque()))
     memo.put(("key", 1), "first", 1000)
     for _ in range(5000):
         memo.put(("key", 2), "again", 1000)
@@ -253,10 +257,11 @@ def test_older_nodes_keep_nothing_that_was_worked_out() -> None:
     builder = cluster()
     before = builder.snapshot.nodes
     for number in range(100):
-        shape(_plain, number, Shapes()).judgeable(RULES, builder.snapshot).plan(builder.snapshot)
-    assert len(before._plans)
+        made = shape(_plain, number, PodShapes())
+        plan_of(made.effective_constraints(RULES, builder.snapshot), builder.snapshot)
+    assert len(before.plans)
     builder.fold([NodeChange("node-0", None)])
-    assert not len(before._plans)
+    assert not len(before.plans)
     assert not len(before._masks)
 
 
@@ -269,7 +274,7 @@ def test_demands() -> None:
         return bytes(made.SerializeToString())
 
     for amounts in (0, 900):
-        known = Demands()
+        known = DemandReader()
         for number in range(400 if not amounts else 40):
             known.of(many(number, amounts))
         assert deep_size([known]) < MARGIN * Budget.usual("demands").most
@@ -281,12 +286,12 @@ def test_demands() -> None:
 def test_cycles(make: Callable[[int], Any], most: int) -> None:
     """Also when Filter and Score were asked of each, and the counts go elsewhere."""
     builder, number = cluster(4 * NODES), 0
-    kept = Cycles(ttl=60)
+    kept = CycleCache(ttl=60)
     # Until the first one has to go: it is full then.
     while len(kept._kept) == number < most:
-        made = shape(make, number, Shapes())
-        judged = made.judgeable(RULES, builder.snapshot)
-        snapshot = builder.keep(judged.groups)
+        made = shape(make, number, PodShapes())
+        judged = made.effective_constraints(RULES, builder.snapshot)
+        snapshot = builder.ensure_counted(judged.groups)
         cycle = Cycle("c", made.pod, RULES, judged, _view(snapshot))
         _ = cycle.states
         found = kept.get(kept.put(cycle.alone()))
@@ -304,9 +309,9 @@ def test_cycles(make: Callable[[int], Any], most: int) -> None:
 
 def test_a_cycle_whose_nodes_are_judged_one_by_one_keeps_verdicts_instead_of_counts() -> None:
     builder = cluster()
-    made = shape(crowd._wide, 1, Shapes())
-    judged = made.judgeable(RULES, builder.snapshot)
-    cycle = Cycle("c", made.pod, RULES, judged, _view(builder.keep(judged.groups)))
+    made = shape(crowd._wide, 1, PodShapes())
+    judged = made.effective_constraints(RULES, builder.snapshot)
+    cycle = Cycle("c", made.pod, RULES, judged, _view(builder.ensure_counted(judged.groups)))
     alone = cycle.alone()
     assert not alone.groups
     assert deep_size([alone], [RULES, made, builder.snapshot.nodes]) < 10 * NODES
@@ -332,7 +337,7 @@ def test_large_ones_drive_out_large_ones_only() -> None:
     assert kept.size == budget.size <= budget.most
 
 
-def test_what_was_asked_for_stays() -> None:
+def test_used_entries_stay() -> None:
     budget = Budget(16_000)
     kept: Bounded[int, str] = Bounded(budget)
     for number in range(1000):
@@ -344,7 +349,7 @@ def test_what_was_asked_for_stays() -> None:
     assert budget.size == 0
 
 
-def test_a_server_keeps_within_its_settings_and_says_so() -> None:
+def test_server_keeps_within_its_limits_and_reports_its_use() -> None:
     flags = {"max_cache_bytes": "1MiB", "max_cluster_cache_bytes": "2MiB", "http": "127.0.0.1:0"}
     with served(**flags) as server, Peer(server.address) as peer:
         peer.apply(*two_zones())

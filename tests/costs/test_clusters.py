@@ -8,7 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.servers import PATIENCE, Peer, ServerProcess, evaluate_request, node
+from tests.servers import Peer, ServerProcess, evaluate_request, node
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -33,7 +33,9 @@ def measured() -> Iterator[Measured]:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in kept.CALLS if kind not in SLOW])
-def test_it_is_not_kept(measured: Measured, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_is_not_kept(
+    measured: Measured, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept, "SIZE", SIZE)
     kept.send(measured, kind, 2)
     before = measured.rss

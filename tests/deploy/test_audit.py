@@ -39,7 +39,7 @@ def doctor(path: Path, change: Callable[[str], str]) -> None:
     path.write_text(changed, encoding="utf-8")
 
 
-def test_what_is_locked_passes():
+def test_the_locks_pass():
     made = subprocess.run(
         [sys.executable, "-m", "tools.audit"], cwd=ROOT, capture_output=True, text=True
     )
@@ -77,28 +77,28 @@ BAD = {
 
 
 @pytest.mark.parametrize(("change", "said"), BAD.values(), ids=BAD)
-def test_a_bad_lock_is_told(root, change, said):
+def test_a_bad_lock_is_reported(root, change, said):
     doctor(root / "requirements" / "server.lock", change)
-    told = "\n".join(audit.problems(root))
+    problems = "\n".join(audit.problems(root))
     for each in said:
-        assert each in told
+        assert each in problems
 
 
-def test_what_is_asked_for_and_not_locked_is_told(root):
+def test_a_requirement_that_is_not_locked_is_reported(root):
     doctor(
         root / "server" / "pyproject.toml", lambda text: text.replace('"click>=8.3"', '"click>=99"')
     )
-    told = audit.problems(root)
-    assert len(told) == 3
-    assert all("pyproject.toml asks for it, locked is" in each for each in told)
+    problems = audit.problems(root)
+    assert len(problems) == 3
+    assert all("pyproject.toml asks for it, locked is" in each for each in problems)
 
 
-def test_a_server_with_another_client_is_told(root):
+def test_a_server_with_another_client_is_reported(root):
     doctor(root / "server" / "pyproject.toml", lambda text: text.replace("client==", "client==9."))
     assert "does not ask for topospread-client==" in "\n".join(audit.problems(root))
 
 
-def test_a_list_that_is_not_what_is_locked_is_told():
+def test_an_sbom_that_differs_from_the_lock_is_reported():
     text = (ROOT / "requirements" / "server.lock").read_text(encoding="utf-8")
     locked, components = audit.parsed(text)[0], sbom.components(text)
     assert list(audit.differing(locked, components)) == []
@@ -126,7 +126,7 @@ def test_licences_are_read_as_packages_write_them(fields, licences):
     assert audit.licences(package) == set(licences.split())
 
 
-def test_a_licence_that_is_not_allowed_is_told(monkeypatch):
+def test_a_licence_that_is_not_allowed_is_reported(monkeypatch):
     lock, _ = audit.parsed(f"click==1.0 --hash={HASH}\n")
     monkeypatch.setattr(audit, "ALLOWED", {"MIT"})
     assert list(audit.unlicensed(lock)) == ["click: its licence is BSD-3-Clause"]

@@ -11,9 +11,9 @@ import pytest
 from google.protobuf.json_format import Parse
 
 from tests.deploy.files import COMPOSE, FOLDER, ROOT, binds, health_test, services
-from topospread.cli.apply import command as apply_command
-from topospread.cli.options import Options
-from topospread.cli.serve import command as serve_command
+from topospread.cli.commands.apply import command as apply_command
+from topospread.cli.commands.serve import command as serve_command
+from topospread.cli.options import ClientOptions
 from topospread.config.loading import load_settings
 from topospread.errors import ConfigError
 from topospread_proto.v1 import decision_service_pb2 as engine
@@ -28,7 +28,7 @@ def schema_check(path):
     return subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
 
 
-def test_it_is_valid_by_the_compose_specification():
+def test_the_file_is_valid_by_the_compose_specification():
     found = schema_check(COMPOSE)
     assert found.returncode == 0, found.stdout
 
@@ -55,20 +55,20 @@ def test_our_own_image_has_the_version_that_is_built():
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_is_mounted_exists_and_is_read_only(name):
+def test_mounts_exist_and_are_read_only(name):
     for source, options in binds(SERVICES[name]):
         assert (ROOT / source).exists(), source
         assert options == "ro", source
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_is_built_has_a_dockerfile(name):
+def test_built_images_have_a_dockerfile(name):
     if "build" in SERVICES[name]:
         assert (ROOT / SERVICES[name]["build"]["context"] / "Dockerfile").is_file()
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_who_is_waited_for_exists_and_can_be_waited_for(name):
+def test_dependencies_exist_and_can_be_waited_for(name):
     for other, how in SERVICES[name].get("depends_on", {}).items():
         if how["condition"] == "service_healthy":
             assert health_test(other, SERVICES[other]), other
@@ -77,7 +77,7 @@ def test_who_is_waited_for_exists_and_can_be_waited_for(name):
             assert other in ONE_SHOT
 
 
-def test_all_that_stay_tell_how_they_are_but_the_one_that_cannot():
+def test_lasting_services_but_one_have_health_checks():
     silent = {name for name, each in SERVICES.items() if not health_test(name, each)}
     assert silent - ONE_SHOT == {"otel-collector"}
 
@@ -92,7 +92,7 @@ def test_only_this_machine_reaches_what_is_published(name):
         assert SERVICES[name]["networks"] == ["private"]
 
 
-def test_it_holds_no_secret():
+def test_the_file_holds_no_secret():
     text = COMPOSE.read_text()
     assert not re.search(r"passw|secret:|token|api_?key|BEGIN |://[^/\s]+@", text, re.IGNORECASE)
 
@@ -129,7 +129,7 @@ def test_a_server_without_insecure_would_not_start():
 
 def test_servers_have_longer_to_stop_than_they_ask_for():
     seconds = int(SERVERS["topospread-1"]["stop_grace_period"].removesuffix("s"))
-    assert seconds > load_settings({"store": "memory:"}, {}).grace
+    assert seconds > load_settings({"store": "memory:"}, {}).shutdown_grace_period
 
 
 def test_redis_is_durable_and_never_evicts():
@@ -144,7 +144,7 @@ def test_the_loader_applies_the_sample_cluster_through_the_balancer():
     assert verb == "apply"
     context = apply_command.make_context("apply", list(arguments))
     assert context.params["paths"] == ("/cluster",)
-    options = context.find_object(Options)
+    options = context.find_object(ClientOptions)
     assert options is not None
     assert options.insecure
     assert options.address == "balancer:7946"
@@ -168,7 +168,7 @@ HARDENED = {*SERVERS, *ONE_SHOT, "balancer", "otel-collector"}
 
 
 @pytest.mark.parametrize("name", sorted(HARDENED))
-def test_what_needs_no_rights_has_none(name):
+def test_services_that_need_no_rights_have_none(name):
     service = SERVICES[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]

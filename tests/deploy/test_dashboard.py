@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.apiserver.server import ApiServer
 from tests.deploy.files import ROOT
-from tests.kubernetes.feeding import fed, pod, small_cluster
-from tests.servers import until
-from topospread.cli.bench.kubernetes.server import ApiServer
+from tests.transports.kubernetes.syncing import pod, small_cluster, synced
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +28,10 @@ BY = re.compile(r"\bby \(([a-z_, ]+)\)")
 
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str]]]:
-    """The labels of each metric of a server that was fed and asked; None of those without any."""
+    """Labels of each metric of a server that was synced and asked; a name without any has none."""
     with (
         ApiServer(small_cluster()) as api,
-        fed(tmp_path_factory.mktemp("fed"), api) as (state, server),
+        synced(tmp_path_factory.mktemp("synced"), api) as (state, server),
     ):
         until(lambda: server.ready()[0], "all kinds listed")
         state.client.evaluate_pod(pod("web-8"))
@@ -78,12 +78,12 @@ def test_every_panel_says_what_it_shows_and_lies_beside_the_others() -> None:
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 
 
-def test_what_matters_most_is_shown() -> None:
+def test_the_most_important_metrics_are_shown() -> None:
     shown = set(NAME.findall(" ".join(QUERIES)))
     assert {
         "topospread_call_duration_seconds_bucket",
-        "topospread_staleness_seconds",
+        "topospread_store_unreachable_seconds",
         "topospread_sync_lag_seconds",
         "topospread_sync_active",
-        "topospread_rejections_total",
+        "topospread_queue_rejections_total",
     } <= shown

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.deploy.files import FOLDER, ROOT, instructions, parsed
-from topospread.config.listeners import DEFAULT_HTTP, DEFAULT_LISTEN
+from topospread.config.settings import ServerSettings
 
 SERVER = ROOT / "Dockerfile"
 LOAD = FOLDER / "load" / "Dockerfile"
@@ -26,7 +26,7 @@ def last_stage(dockerfile):
 
 
 @pytest.mark.parametrize("dockerfile", [SERVER, LOAD], ids=["server", "load"])
-def test_what_they_start_from_has_an_exact_version(dockerfile):
+def test_base_images_have_exact_versions(dockerfile):
     values = dict(rest.split("=") for rest in arguments_of(dockerfile, "ARG"))
     images = [rest.split()[0] for rest in arguments_of(dockerfile, "FROM")]
     assert images
@@ -36,7 +36,7 @@ def test_what_they_start_from_has_an_exact_version(dockerfile):
 
 
 @pytest.mark.parametrize("dockerfile", [SERVER, LOAD], ids=["server", "load"])
-def test_they_run_without_root_and_without_a_shell(dockerfile):
+def test_images_run_without_root_and_without_a_shell(dockerfile):
     stage = last_stage(dockerfile)
     users = [rest for word, rest in stage if word == "USER"]
     assert users == ["65532:65532"]
@@ -82,9 +82,11 @@ def test_all_packages_are_locked():
 
 def test_the_ports_are_those_that_a_server_listens_on_by_default():
     ports = " ".join(arguments_of(SERVER, "EXPOSE")).split()
-    assert ports == [str(DEFAULT_LISTEN.port), str(DEFAULT_HTTP.port)]
+    defaults = ServerSettings()
+    assert defaults.http is not None
+    assert ports == [str(defaults.listen.port), str(defaults.http.port)]
     (health,) = arguments_of(SERVER, "HEALTHCHECK")
-    assert f"'127.0.0.1', {DEFAULT_HTTP.port}," in health
+    assert f"'127.0.0.1', {defaults.http.port}," in health
 
 
 def test_the_load_generator_is_the_one_that_the_documents_name():

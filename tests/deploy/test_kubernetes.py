@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from tests.deploy.files import ROOT, parsed
-from topospread.cli.serve import command as serve_command
+from topospread.cli.commands.serve import command as serve_command
 from topospread.config.loading import load_settings
 from topospread.config.settings import SETTINGS, ServerSettings
-from topospread.transports.kubernetes.resources import RESOURCES
+from topospread.transports.kubernetes.objects import RESOURCES
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 BASE = FOLDER / "base"
@@ -110,7 +110,7 @@ def test_every_file_is_named_by_its_kustomization(folder: str) -> None:
 def test_the_role_allows_what_the_feed_reads_and_nothing_else() -> None:
     allowed = {
         (group, resource, verb)
-        for rule in OBJECTS["ClusterRole/topospread-feed"]["rules"]
+        for rule in OBJECTS["ClusterRole/topospread-sync"]["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -121,8 +121,8 @@ def test_the_role_allows_what_the_feed_reads_and_nothing_else() -> None:
         for verb in ("list", "watch")
     }
     assert allowed == needed
-    binding = OBJECTS["ClusterRoleBinding/topospread-feed"]
-    assert binding["roleRef"]["name"] == "topospread-feed"
+    binding = OBJECTS["ClusterRoleBinding/topospread-sync"]
+    assert binding["roleRef"]["name"] == "topospread-sync"
     assert binding["subjects"][0]["name"] == POD["spec"]["serviceAccountName"]
 
 
@@ -187,9 +187,9 @@ def test_probes_ask_what_is_served() -> None:
         assert asked["path"] == ("/readyz" if probe == "readinessProbe" else "/livez")
 
 
-def test_it_has_longer_to_stop_than_it_asks_for() -> None:
+def test_a_pod_may_stop_for_longer_than_its_server_needs() -> None:
     settings = given(CONTAINER["args"], TOPOSPREAD_STORE="redis://redis:6379/0")
-    assert POD["spec"]["terminationGracePeriodSeconds"] > settings.grace
+    assert POD["spec"]["terminationGracePeriodSeconds"] > settings.shutdown_grace_period
 
 
 def test_selectors_select_the_pods() -> None:
@@ -261,4 +261,4 @@ def test_waking_may_patch_the_status_of_pods_and_nothing_else(version: str) -> N
         kubernetes_validate.validate(each, version, strict=True)
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
-    assert binding["subjects"] == OBJECTS["ClusterRoleBinding/topospread-feed"]["subjects"]
+    assert binding["subjects"] == OBJECTS["ClusterRoleBinding/topospread-sync"]["subjects"]

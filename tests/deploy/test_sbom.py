@@ -11,7 +11,7 @@ from tests.deploy.files import ROOT
 LOCK = ROOT / "requirements" / "server.lock"
 
 
-def test_it_names_what_is_locked():
+def test_the_sbom_names_what_is_locked():
     made = subprocess.run(
         [sys.executable, "-m", "tools.sbom"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -33,7 +33,7 @@ def flags(words):
     return found
 
 
-def test_the_autoscaler_is_told_all_that_it_insists_on():
+def test_the_autoscaler_gets_every_flag_that_it_requires():
     deployment = yaml.safe_load(block("yaml"))
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -49,7 +49,7 @@ def test_the_autoscaler_is_told_all_that_it_insists_on():
     assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_the_server_is_told_the_port_that_the_autoscaler_calls():
+def test_the_server_listens_on_the_port_that_the_autoscaler_calls():
     words = shlex.split(block("sh").replace("\\\n", " "))
     assert words[:2] == ["topospread", "serve"]
     given = {name.replace("-", "_"): value for name, value in flags(words[2:]).items()}

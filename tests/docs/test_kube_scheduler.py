@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from tests.deploy.files import service_hosts
-from tests.http.extender_client import Scheduler, node, spreading
 from tests.servers import served
-from topospread.cli.serve import command as serve_command
+from tests.transports.http.extender_client import Scheduler, node, spreading
+from topospread.cli.commands.serve import command as serve_command
 from topospread.codec.scheduler_config import read_rules
 from topospread.config.loading import load_settings
-from topospread.transports.http.extender import PATIENCE
-from topospread.transports.http.extender_paths import Verb, target_of
+from topospread.transports.http.extender import TIMEOUT
+from topospread.transports.http.extender_handlers import Verb, parse_target
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kube-scheduler.md").read_text("utf-8")
 CONFIGURATIONS = {
@@ -45,7 +45,7 @@ def extender_of(name):
 def target(extender, verb):
     """What kube-scheduler makes of prefix and verb, as this server reads it."""
     url = urlsplit(extender["urlPrefix"].rstrip("/") + "/" + extender[verb])
-    return target_of(url.path, url.query.encode(), places=False)
+    return parse_target(url.path, url.query.encode(), places=False)
 
 
 def test_there_is_one_configuration_a_mode():
@@ -84,7 +84,7 @@ def test_its_urls_are_calls(name):
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_they_go_to_a_service_and_to_the_port_that_is_served(name):
+def test_configurations_name_a_service_and_the_port_that_is_served(name):
     (block,) = re.findall(r"```sh\n(topospread serve .*?)```", PAGE, re.DOTALL)
     words = shlex.split(block)
     settings = load_settings(serve_command.make_context("serve", words[2:]).params, {"HOME": "/"})
@@ -98,7 +98,7 @@ def test_they_go_to_a_service_and_to_the_port_that_is_served(name):
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_the_scheduler_waits_longer_than_the_server(name):
-    assert float(extender_of(name)["httpTimeout"].removesuffix("s")) > PATIENCE
+    assert float(extender_of(name)["httpTimeout"].removesuffix("s")) > TIMEOUT
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

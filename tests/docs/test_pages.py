@@ -14,11 +14,11 @@ from google.protobuf import descriptor_pool
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links, text
 from tests.servers import incoming, node, pod
 from tools import reference_pages
-from topospread.app import parts
+from topospread.app import factories
 from topospread.cli.main import root
 from topospread.config.settings import ServerSettings
 from topospread.store.urls import MEMORY
-from topospread.transports.grpc.needs import need_of
+from topospread.transports.grpc.authorization import permission_of
 from topospread_client import Client
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
@@ -31,6 +31,7 @@ from topospread_proto.v1 import (
 
 README = ROOT / "README.md"
 GUIDE = ROOT / "docs" / "getting-started.md"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 # Written by a run on a machine that is known, not by hand.
 NOT_YET_WRITTEN = {"benchmarks.md"}
 
@@ -93,7 +94,7 @@ def accept(command: click.Command, arguments: list[str], parent: click.Context |
     accept(verb, arguments[1:], context)
 
 
-@pytest.mark.parametrize("page", [README, GUIDE], ids=named)
+@pytest.mark.parametrize("page", [README, GUIDE, CONTRIBUTING], ids=named)
 def test_targets_of_make_exist(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
@@ -138,7 +139,9 @@ def test_the_api_page_has_every_method_with_its_role():
         service = descriptor_pool.Default().FindServiceByName(f"topospread.v1.{name}")
         rows = re.findall(r"^\| (\w+)(?:, [^|]*)? \| (\w+) \|", part, re.MULTILINE)
         written = dict(row for row in rows if row[0] != "method")
-        needed = {m.name: need_of(service.full_name, m.name).role.value for m in service.methods}
+        needed = {
+            m.name: permission_of(service.full_name, m.name).role.value for m in service.methods
+        }
         assert written == needed
         found.add(service.full_name)
     assert found == SERVICES
@@ -148,7 +151,7 @@ def test_the_api_page_has_every_feature_and_limit():
     page = text(ROOT / "docs" / "api.md")
     part = page[page.index("## What a server can do") : page.index("## JSON")]
     written = set(re.findall(r"^\| `(\w+)` \|", part, re.MULTILINE))
-    features = parts.features(ServerSettings(extender="place", reflection=True, sync=True))
+    features = factories.features(ServerSettings(extender="place", reflection=True, sync=True))
     limits = server_service_pb2.ServerLimits.DESCRIPTOR.fields_by_name
     assert written == {*features, *limits}
 

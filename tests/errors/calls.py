@@ -1,4 +1,4 @@
-"""Every method of the API, and how any of them is called."""
+"""Every method of the API, and how to call any of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import grpc
 import pytest
 
 import topospread_proto.v1
+from tests.errors.error_status import ErrorStatus, error_status
 from tests.errors.paths import resolve
-from tests.errors.told import Told, told
-from tests.servers import PATIENCE
+from tests.waiting import PATIENCE
 from topospread.generated.cluster_autoscaler import expander_pb2
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FILES = [
     for each in pkgutil.iter_modules(topospread_proto.v1.__path__)
     if each.name.endswith("_service_pb2")
 ]
-"""All that declare a service."""
+"""The files that declare a service."""
 
 API: Mapping[str, MethodDescriptor] = {
     f"/{service.full_name}/{method.name}": method
@@ -34,7 +34,7 @@ API: Mapping[str, MethodDescriptor] = {
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-"""By path."""
+"""The methods by path."""
 
 NAMED = {path.rpartition("/")[2]: path for path in API}
 """Paths by the names of methods, which no two services share."""
@@ -59,11 +59,11 @@ def ask(
 
 def refused(
     channel: grpc.Channel, path: str, messages: Sequence[Message | bytes], **more: Any
-) -> Told:
+) -> ErrorStatus:
     """Why a method does not answer; where its request is wrong is a place that the request has."""
     with pytest.raises(grpc.RpcError) as failed:
         ask(channel, path, messages, **more)
-    found = told(failed.value)
+    found = error_status(failed.value)
     if path in API or path == EXPANDER:
         method = API.get(path, OF_EXPANDER)
         for field in found.paths:

@@ -1,4 +1,4 @@
-"""What each method refuses, why, and where it says the request is wrong."""
+"""The causes for which each method refuses a call, with their reasons and paths."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToJson
 
 from tests.errors.calls import EXPANDER, NAMED, ask, refused
+from tests.errors.error_status import ErrorStatus
 from tests.errors.paths import resolve
-from tests.errors.told import Told
-from tests.servers import PATIENCE, Peer, incoming, node, pod, served, two_zones
+from tests.servers import Peer, incoming, node, pod, served, two_zones
+from tests.waiting import PATIENCE
 from topospread.errors import TopospreadError
 from topospread.generated.cluster_autoscaler import expander_pb2
 from topospread.replica import replica
 from topospread.replica.view import Token
-from topospread.store.api import Revision
+from topospread.store.model import Revision
 from topospread_client import pod_from_manifest
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kubernetes
 from topospread_proto.v1 import cluster_state_service_pb2 as state
@@ -110,7 +111,7 @@ def packed(**constraint: Any) -> common.PodSource:
     return common.PodSource(object_proto=encoded)
 
 
-NOBODY = common.PodSource(ref=common.PodReference(name="nobody"))
+ABSENT = common.PodSource(ref=common.PodReference(name="nobody"))
 CROOKED = common.PodSource(ref=common.PodReference(name="crooked"))
 """A pod of the state with a constraint that the API server would refuse."""
 
@@ -274,9 +275,9 @@ CAUSES: list[Cause] = [
         )))
         for name, make in OF_ONE_POD.items()
     }),
-    *of_all("POD_NOT_FOUND", **{name: make(pod=NOBODY) for name, make in OF_ONE_POD.items()}),
+    *of_all("POD_NOT_FOUND", **{name: make(pod=ABSENT) for name, make in OF_ONE_POD.items()}),
     *of_all("POD_NOT_FOUND", Simulate=planner.SimulateRequest(
-        pods=[scenario.PodsToPlace(pod=NOBODY)]
+        pods=[scenario.PodsToPlace(pod=ABSENT)]
     )),
     # ------------------------------ the state
     *of_all("CLUSTER_NOT_FOUND", **in_cluster("nowhere")),
@@ -317,7 +318,7 @@ CAUSES: list[Cause] = [
     )),
     *bad("topK", INVALID, EvaluatePod=decision.EvaluatePodRequest(pod=GIVEN, top_k=-1),
          BatchEvaluatePods=decision.BatchEvaluatePodsRequest(pods=[GIVEN], top_k=5000)),
-    *bad("pods", MANY, BatchEvaluatePods=decision.BatchEvaluatePodsRequest(pods=[NOBODY] * 1001)),
+    *bad("pods", MANY, BatchEvaluatePods=decision.BatchEvaluatePodsRequest(pods=[ABSENT] * 1001)),
     *bad("domainLimit", INVALID, ExplainPod=decision.ExplainPodRequest(
         pod=GIVEN, domain_limit=1001
     )),
@@ -524,7 +525,7 @@ def messages_of(cause: Cause, world: World) -> Sequence[Message]:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=str)
-def test_what_is_refused(world, cause):
+def test_cause_is_refused_with_its_reason_and_path(world, cause):
     path = EXPANDER if cause.method == "BestOptions" else NAMED[cause.method]
     found = refused(world.peer.channel, path, messages_of(cause, world))
     found.check(cause.reason)
@@ -532,7 +533,7 @@ def test_what_is_refused(world, cause):
         assert (cause.path, cause.wrong) in found.fields
 
 
-def test_what_was_refused_is_not_kept_until_the_collector_comes_by(world):
+def test_refused_request_is_not_kept_in_a_reference_cycle(world):
     """An error holds the request in its traceback, and a cycle of it would keep megabytes of it."""
     gc.collect()
     gc.disable()
@@ -554,10 +555,10 @@ WITHOUT_FIELDS = {"GetServerInfo"}
 """Methods whose request has no field that could be wrong."""
 
 IN_ANSWERS = {"StreamEvaluatePods"}
-"""Methods that refuse one question in an answer; see below."""
+"""Methods that refuse single requests in a response; see below."""
 
 
-def test_every_method_is_among_them():
+def test_every_method_has_causes():
     assert {cause.method for cause in CAUSES} == (
         {*NAMED, "BestOptions"} - WITHOUT_FIELDS - IN_ANSWERS
     )
@@ -568,14 +569,14 @@ def test_every_method_is_among_them():
 # ------------------------------ errors in answers
 
 
-def answered(world: World, asked: decision.StreamEvaluatePodsRequest) -> Told:
+def answered(world: World, asked: decision.StreamEvaluatePodsRequest) -> ErrorStatus:
     """Why a question of a stream, number 3, is refused; the stream goes on."""
     fine = decision.StreamEvaluatePodsRequest(id=4, evaluate=decision.EvaluatePodRequest(pod=GIVEN))
     raws = ask(world.peer.channel, NAMED["StreamEvaluatePods"], [asked, fine])
     first, second = map(decision.StreamEvaluatePodsResponse.FromString, raws)
     assert (first.id, second.id, second.WhichOneof("answer")) == (3, 4, "evaluate")
     assert first.error.message in MessageToJson(first)
-    return Told(first.error)
+    return ErrorStatus(first.error)
 
 
 @pytest.mark.parametrize(
@@ -584,12 +585,12 @@ def answered(world: World, asked: decision.StreamEvaluatePodsRequest) -> Told:
         ({}, "INVALID_FIELDS", "pod"),
         ({"pod": WRONG, "validation": STRICT}, "INVALID_FIELDS", f"pod.object.{SKEW}"),
         ({"pod": GIVEN, "top_k": -1}, "INVALID_FIELDS", "topK"),
-        ({"pod": NOBODY}, "POD_NOT_FOUND", ""),
+        ({"pod": ABSENT}, "POD_NOT_FOUND", ""),
         ({"pod": GIVEN, "cluster": "nowhere"}, "CLUSTER_NOT_FOUND", ""),
         ({"pod": GIVEN, "candidates": OLD_TABLE}, "NODE_TABLE_CHANGED", ""),
     ],
 )
-def test_a_question_of_a_stream(world, question, reason, path):
+def test_refused_request_of_a_stream(world, question, reason, path):
     request = decision.EvaluatePodRequest(**question)
     found = answered(world, decision.StreamEvaluatePodsRequest(id=3, evaluate=request))
     found.check(reason)
@@ -599,21 +600,21 @@ def test_a_question_of_a_stream(world, question, reason, path):
         assert path in dict(found.fields)
 
 
-def test_a_question_about_nothing(world):
+def test_empty_request_of_a_stream(world):
     found = answered(world, decision.StreamEvaluatePodsRequest(id=3))
     found.check("INVALID_FIELDS")
     assert found.fields == [("evaluate", REQUIRED)]
 
 
-def test_pods_of_a_batch(world):
-    pods = [GIVEN, WRONG, NOBODY, common.PodSource(), PACKED]
+def test_refused_pods_of_a_batch(world):
+    pods = [GIVEN, WRONG, ABSENT, common.PodSource(), PACKED]
     request = decision.BatchEvaluatePodsRequest(pods=pods, validation=STRICT)
     answer = _ask(world.peer, "BatchEvaluatePods", decision.BatchEvaluatePodsResponse, request)
     assert "FIELD_VALUE_INVALID" in MessageToJson(answer)
     fine, *wrong = answer.results
     assert fine.WhichOneof("result") == "response"
     reasons = ["INVALID_FIELDS", "POD_NOT_FOUND", "INVALID_FIELDS", "INVALID_FIELDS"]
-    found = [Told(each.error) for each in wrong]
+    found = [ErrorStatus(each.error) for each in wrong]
     for each, reason in zip(found, reasons, strict=True):
         each.check(reason)
     for each in found:
@@ -627,14 +628,14 @@ def test_pods_of_a_batch(world):
 # ------------------------------ metadata
 
 
-def test_who_has_the_lease_is_told(world):
+def test_lease_error_names_the_holder(world):
     for name in ("ApplyObjects", "RenewLease"):
         (cause,) = [c for c in CAUSES if c.method == name and c.reason in ("FENCED", "LEASE_LOST")]
         found = refused(world.peer.channel, NAMED[name], messages_of(cause, world))
         assert found.metadata == {"holder": "other"}
 
 
-def test_the_current_node_table_is_told(world):
+def test_node_table_error_has_the_current_id(world):
     table = _ask(world.peer, "GetNodeTable", state.GetNodeTableResponse,
                  state.GetNodeTableRequest())  # fmt: skip
     request = decision.EvaluatePodRequest(pod=GIVEN, candidates=OLD_TABLE)
@@ -642,13 +643,13 @@ def test_the_current_node_table_is_told(world):
     assert found.metadata == {"nodeTableId": table.node_table_id}
 
 
-def test_what_is_missing_is_named(world):
+def test_not_found_error_names_the_object(world):
     request = state.GetObjectRequest(kind=NODES, name="none")
     found = refused(world.peer.channel, NAMED["GetObject"], [request]).details["ResourceInfo"]
     assert (found.resource_type, found.resource_name, found.owner) == ("Node", "none", "default")
 
 
-def test_everything_that_is_wrong_is_said_and_what_does_not_fit_is_counted(world):
+def test_violations_beyond_the_size_limit_are_counted(world):
     request = state.ApplyObjectsRequest(
         objects=[state.ClusterObject(pod=kubernetes.Pod()) for _ in range(400)]
     )
@@ -668,14 +669,14 @@ def test_too_many_clusters():
         assert (limit.subject, limit.quota_value) == ("--max-clusters", 1)
 
 
-def test_a_repeat_finds_something_else_held(world):
+def test_repeated_call_finds_another_reservation(world):
     first = placement.PlacePodRequest(pod=given("held"), request_id="one")
     second = placement.PlacePodRequest(pod=given("held"), request_id="two", is_repeat=True)
     ask(world.peer.channel, NAMED["PlacePod"], [first])
     refused(world.peer.channel, NAMED["PlacePod"], [second]).check("PLACEMENT_SUPERSEDED")
 
 
-def test_a_revision_that_does_not_come(world, monkeypatch):
+def test_revision_that_does_not_come(world, monkeypatch):
     # The store is not asked whether it will ever come.
     monkeypatch.setattr(replica, "LONG_WAIT", PATIENCE)
     token = Token.decode(world.peer.apply(pod("late", "b1")))
@@ -685,7 +686,7 @@ def test_a_revision_that_does_not_come(world, monkeypatch):
     found.check("DEADLINE_EXCEEDED")
 
 
-def test_an_answer_that_is_too_large():
+def test_oversized_response():
     with served(max_response_bytes="1KiB") as server, Peer(server.address) as peer:
         for number in range(60):
             peer.apply(node(f"a-node-with-a-long-name-{number}", "a"))

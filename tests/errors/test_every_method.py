@@ -1,4 +1,4 @@
-"""What every method may be refused for is told in the same way by all of them."""
+"""The errors that every method shares have the same details in all of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ import pytest
 
 from tests.access.callers import AccessFile
 from tests.errors.calls import API, EXPANDER, NAMED, ask, refused
-from tests.errors.told import REASONS, Told, told
-from tests.servers import PATIENCE, Peer, served, settings, two_zones
+from tests.errors.error_status import REASONS, ErrorStatus, error_status
+from tests.servers import Peer, served, settings, two_zones
+from tests.waiting import PATIENCE
 from topospread import errors
-from topospread.app import parts
+from topospread.app import factories
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.grpc.calls import StreamBoth, StreamIn, StreamOut, UnaryBytes
-from topospread.transports.grpc.frame import Frame
+from topospread.transports.grpc.calls import (
+    BidiStreaming,
+    ClientStreaming,
+    ServerStreaming,
+    UnaryBytes,
+)
+from topospread.transports.grpc.pipeline import CallPipeline
 from topospread.transports.grpc.server import GrpcServer
-from topospread.transports.grpc.unoffered import completed
 from topospread_proto.v1.cluster_state_service_pb2 import (
     AcceptStoreRequest,
     DeleteClusterRequest,
@@ -51,7 +56,7 @@ EXAMPLES: Mapping[str, Callable[[], Exception]] = {
     "CYCLE_EXPIRED": lambda: errors.CycleExpired("it expired"),
     "NODE_TABLE_CHANGED": lambda: errors.NodeTableChanged("another table", "t"),
     "STORE_IDENTITY_CHANGED": lambda: errors.IdentityChanged("another store"),
-    "FENCED": lambda: errors.Fenced("another feeds it", "somebody"),
+    "FENCED": lambda: errors.Fenced("another syncs it", "somebody"),
     "LEASE_LOST": lambda: errors.LeaseLost("it ended", "somebody"),
     "NO_FEED_PROGRESS": lambda: errors.NoFeedProgress("nobody says", "KIND_POD"),
     "REVISION_COMPACTED": lambda: errors.RevisionCompacted("too old", (7, "tag"), "token"),
@@ -73,7 +78,7 @@ EXAMPLES: Mapping[str, Callable[[], Exception]] = {
     "DEADLINE_EXCEEDED": lambda: errors.DeadlineExceeded("too late"),
     "CALLER_GONE": lambda: errors.CallerGone("gone"),
     "VALUE_CORRUPT": lambda: errors.CorruptValue("not readable"),
-    "METHOD_NOT_SERVED": lambda: errors.NotOffered("not in this version"),
+    "METHOD_NOT_SERVED": lambda: errors.MethodNotServed("not in this version"),
     "INTERNAL": lambda: ZeroDivisionError("a defect"),
 }
 
@@ -83,7 +88,7 @@ def test_every_reason_is_known_here() -> None:
     assert declared == REASONS.keys() == EXAMPLES.keys()
 
 
-def test_every_error_has_a_reason_of_its_own() -> None:
+def test_every_error_class_has_its_reason() -> None:
     def below(kind: type[Any]) -> Iterator[type[Any]]:
         yield kind
         for each in kind.__subclasses__():
@@ -117,11 +122,11 @@ def failing() -> Iterator[grpc.Channel]:
         kind: Any = Word
         method = API[path]
         if method.client_streaming and method.server_streaming:
-            return StreamBoth(kind, lambda raws, call: iter([fail(next(raws), call)]))
+            return BidiStreaming(kind, lambda raws, call: iter([fail(next(raws), call)]))
         if method.client_streaming:
-            return StreamIn(kind, lambda raws, call: fail(next(raws), call))
+            return ClientStreaming(kind, lambda raws, call: fail(next(raws), call))
         if method.server_streaming:
-            return StreamOut(kind, lambda raw, call: iter([fail(raw, call)]))
+            return ServerStreaming(kind, lambda raw, call: iter([fail(raw, call)]))
         return UnaryBytes(fail)
 
     services: dict[str, dict[str, tuple[Method, str]]] = {}
@@ -138,9 +143,9 @@ def failing() -> Iterator[grpc.Channel]:
 def _bare(services: Any) -> Iterator[grpc.Channel]:
     """A server of these methods alone."""
     chosen, tracing = settings(), tracing_from_environment("0")
-    pools = parts.make_pools(chosen)
-    options = parts.grpc_options(chosen, reuse_port=False)
-    server = GrpcServer(Frame(tracing, Metrics("0")), services, pools, options)
+    pools = factories.make_pools(chosen)
+    options = factories.grpc_options(chosen, reuse_port=False)
+    server = GrpcServer(CallPipeline(tracing, Metrics("0")), services, pools, options)
     port = server.listen("127.0.0.1:0", None)
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -151,14 +156,14 @@ def _bare(services: Any) -> Iterator[grpc.Channel]:
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_a_reason_is_told_alike_by_all_methods(failing, reason):
+def test_reason_has_the_same_details_in_all_methods(failing, reason):
     for path in API:
         found = refused(failing, path, [reason.encode()])
         found.check(reason)
         assert found.metadata.keys() == REASONS[reason].metadata, path
 
 
-def test_a_defect_names_the_trace_that_tells_more(failing):
+def test_internal_error_names_its_trace(failing):
     trace = "0af7651916cd43dd8448eb211c80319c"
     parent = [("traceparent", f"00-{trace}-b7ad6b7169203331-01")]
     for path in API:
@@ -176,19 +181,19 @@ def server() -> Iterator[Peer]:
 
 
 @pytest.mark.parametrize("path", EVERY)
-def test_bytes_that_do_not_parse(server, path):
+def test_unparsable_request(server, path):
     found = refused(server.channel, path, [b"\xff"])
     found.check("INVALID_FIELDS")
     assert found.fields == [("", "FIELD_VALUE_INVALID")]
 
 
 @pytest.mark.parametrize("path", [*SINGLE, EXPANDER])
-def test_a_call_without_a_message(server, path):
+def test_call_without_a_message(server, path):
     refused(server.channel, path, []).check("INVALID_FIELDS")
 
 
 @pytest.mark.parametrize("path", EVERY)
-def test_a_message_that_is_too_large(server, path):
+def test_oversized_request(server, path):
     # Packed, so that it passes gRPC's own limit, of which gRPC's core tells without us.
     found = refused(
         server.channel,
@@ -202,26 +207,20 @@ def test_a_message_that_is_too_large(server, path):
 
 
 @pytest.mark.parametrize("path", ["/topospread.v1.DecisionService/Guess", "/a.B/C", "/a/b/c"])
-def test_a_method_that_there_is_not(server, path):
+def test_unknown_method(server, path):
     refused(server.channel, path, [b""]).check("METHOD_NOT_SERVED")
 
 
-def test_a_method_that_this_version_does_not_have():
-    with _bare(completed({}, "0")) as channel:
-        for path in API:
-            refused(channel, path, [b""]).check("METHOD_NOT_SERVED")
-
-
-def test_who_calls_too_often():
+def test_rate_limited_caller():
     with served(rate_limit=0.01, rate_burst=1) as server, Peer(server.address) as peer:
         ask(peer.channel, NAMED["GetServerInfo"], [b""])
         for path in EVERY:
             refused(peer.channel, path, [b""]).check("RATE_LIMITED")
 
 
-def test_a_line_that_is_full():
+def test_full_queue():
     with served() as server, Peer(server.address) as peer:
-        pools = server._pools
+        pools = server.pools
         pools.streams._streams = 0
         for pool in pools.unary():
             pool._bound = 0
@@ -233,7 +232,7 @@ def test_a_line_that_is_full():
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory) -> Iterator[tuple[grpc.Channel, AccessFile]]:
+def with_authorization(tmp_path_factory) -> Iterator[tuple[grpc.Channel, AccessFile]]:
     path = tmp_path_factory.mktemp("access") / "access.yaml"
     access = AccessFile(path, elsewhere=["admin@elsewhere"])
     with served(access_file=str(access)) as server, Peer(server.address) as peer:
@@ -245,26 +244,26 @@ REQUESTS = {
     NAMED["DeleteCluster"]: DeleteClusterRequest(cluster="default"),
     NAMED["AcceptStore"]: AcceptStoreRequest(cluster="default"),
 }
-"""Of methods that are not about a cluster when nothing is said."""
+"""Requests of methods that name no cluster by default."""
 
 OF_ALL_CLUSTERS = (NAMED["ListClusters"], NAMED["GetServerInfo"])
 """Methods that anybody may call who has a role somewhere."""
 
 
 @pytest.mark.parametrize("path", EVERY)
-def test_a_stranger(guarded, path):
-    refused(guarded[0], path, [b""]).check("CREDENTIALS_MISSING")
+def test_caller_without_credentials(with_authorization, path):
+    refused(with_authorization[0], path, [b""]).check("CREDENTIALS_MISSING")
 
 
 @pytest.mark.parametrize("path", [path for path in EVERY if path not in OF_ALL_CLUSTERS])
-def test_a_caller_without_the_role(guarded, path):
-    channel, access = guarded
+def test_caller_without_the_role(with_authorization, path):
+    channel, access = with_authorization
     token = access.bearer("elsewhere")
     request = REQUESTS.get(path, b"")
     if path == NAMED["StreamEvaluatePods"]:
         # The first question says which cluster is meant.
         (raw,) = ask(channel, path, [request], token=token)
-        found = Told(StreamEvaluatePodsResponse.FromString(raw).error)
+        found = ErrorStatus(StreamEvaluatePodsResponse.FromString(raw).error)
     else:
         found = refused(channel, path, [request], token=token)
     found.check("ROLE_MISSING")
@@ -272,14 +271,14 @@ def test_a_caller_without_the_role(guarded, path):
     assert found.metadata["role"] in ("read", "decide", "place", "write", "admin")
 
 
-def test_a_stranger_asks_for_a_method_that_there_is_not(guarded):
-    channel, access = guarded
+def test_unknown_method_is_hidden_from_callers_without_credentials(with_authorization):
+    channel, access = with_authorization
     refused(channel, "/a/b", [b""]).check("CREDENTIALS_MISSING")
     found = refused(channel, "/a/b", [b""], token=access.bearer("elsewhere"))
     found.check("METHOD_NOT_SERVED")
 
 
-def test_a_server_that_ends_says_so_to_open_streams():
+def test_stopping_server_ends_open_streams_with_its_reason():
     with served() as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         watch = peer.state.WatchObjects(WatchObjectsRequest(send_initial=True), timeout=PATIENCE)
@@ -287,4 +286,4 @@ def test_a_server_that_ends_says_so_to_open_streams():
         server.stop(5.0)
         with pytest.raises(grpc.RpcError) as ended:
             list(watch)
-        told(ended.value).check("SHUTTING_DOWN")
+        error_status(ended.value).check("SHUTTING_DOWN")

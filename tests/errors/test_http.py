@@ -11,9 +11,9 @@ from google.protobuf.json_format import ParseDict
 from google.rpc import code_pb2, status_pb2
 
 from tests.access.callers import AccessFile
-from tests.errors.told import Told
-from tests.http.extender_client import Scheduler, node, spreading
+from tests.errors.error_status import ErrorStatus
 from tests.servers import served
+from tests.transports.http.extender_client import Scheduler, node, spreading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LIMIT = 1 << 20
 
 
-def told(answer: httpx.Response, code: str) -> Told:
+def error_status(answer: httpx.Response, code: str) -> ErrorStatus:
     """What an answer tells, as the google.rpc.Status that it would be over gRPC."""
     body = answer.json()
     assert answer.headers["content-type"] == "application/json"
@@ -30,7 +30,7 @@ def told(answer: httpx.Response, code: str) -> Told:
         "message": body["Error"],
         "details": body["Details"],
     }
-    found = Told(ParseDict(status, status_pb2.Status()))
+    found = ErrorStatus(ParseDict(status, status_pb2.Status()))
     assert ("retry-after" in answer.headers) == ("RetryInfo" in found.details)
     return found
 
@@ -68,55 +68,58 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("verb", "body", "status", "code", "reason", "path"), REFUSED)
-def test_what_the_extender_refuses(scheduler, verb, body, status, code, reason, path):
+def test_refused_extender_call(scheduler, verb, body, status, code, reason, path):
     answer = scheduler.post(verb, body)
     assert answer.status_code == status, answer.text
-    found = told(answer, code)
+    found = error_status(answer, code)
     found.check(reason)
     if path:
         assert path in dict(found.fields)
 
 
-def test_filter_tells_what_goes_wrong_where_the_scheduler_shows_it(scheduler):
+def test_filter_reports_errors_in_its_error_field(scheduler):
     answer = scheduler.post("nowhere/filter", args())
     assert answer.status_code == httpx.codes.OK
     assert "'nowhere' is not known" in answer.json()["Error"]
 
 
-def test_another_method_than_post(scheduler):
+def test_extender_call_must_be_a_post(scheduler):
     answer = scheduler.http.get("/extender/v1/filter")
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    told(answer, "UNIMPLEMENTED").check("METHOD_NOT_SERVED")
+    error_status(answer, "UNIMPLEMENTED").check("METHOD_NOT_SERVED")
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [
     ("GET", "/nothing", 404), ("POST", "/metrics", 405), ("PUT", "/", 405)
 ])  # fmt: skip
-def test_pages_that_there_are_not(scheduler, method, path, status):
+def test_unknown_page(scheduler, method, path, status):
     answer = scheduler.http.request(method, path)
     assert answer.status_code == status
-    told(answer, "UNIMPLEMENTED").check("METHOD_NOT_SERVED")
+    error_status(answer, "UNIMPLEMENTED").check("METHOD_NOT_SERVED")
 
 
-def test_who_is_not_let_in(tmp_path):
+def test_http_caller_without_credentials_or_role(tmp_path):
     access = AccessFile(tmp_path / "access.yaml", elsewhere=["admin@elsewhere"])
     with (
         served(http="127.0.0.1:0", access_file=str(access)) as server,
         Scheduler(server) as scheduler,
     ):
         for method, path in (("GET", "/metrics"), ("POST", "/extender/v1/filter")):
-            stranger = scheduler.http.request(method, path)
-            assert (stranger.status_code, stranger.headers["www-authenticate"]) == (401, "Bearer")
-            told(stranger, "UNAUTHENTICATED").check("CREDENTIALS_MISSING")
+            unauthenticated = scheduler.http.request(method, path)
+            assert (unauthenticated.status_code, unauthenticated.headers["www-authenticate"]) == (
+                401,
+                "Bearer",
+            )
+            error_status(unauthenticated, "UNAUTHENTICATED").check("CREDENTIALS_MISSING")
             headers = {"authorization": access.bearer("elsewhere")[0][1]}
             known = scheduler.http.request(method, path, headers=headers)
             assert known.status_code == 403
-            found = told(known, "PERMISSION_DENIED")
+            found = error_status(known, "PERMISSION_DENIED")
             found.check("ROLE_MISSING")
             assert found.metadata["role"] in ("read", "decide")
 
 
-def test_who_asks_too_often():
+def test_rate_limited_http_caller():
     with (
         served(http="127.0.0.1:0", rate_limit=0.01, rate_burst=1) as server,
         Scheduler(server) as scheduler,
@@ -124,13 +127,13 @@ def test_who_asks_too_often():
         scheduler.http.get("/metrics")
         answer = scheduler.http.get("/metrics")
         assert answer.status_code == 429
-        told(answer, "RESOURCE_EXHAUSTED").check("RATE_LIMITED")
+        error_status(answer, "RESOURCE_EXHAUSTED").check("RATE_LIMITED")
 
 
-def test_a_line_that_is_full(scheduler):
+def test_full_queue(scheduler):
     with served(http="127.0.0.1:0") as server, Scheduler(server) as full:
         full.write(node("n-a", zone="a"))
-        server._pools.state._bound = server._pools.extender._bound = 0
+        server.pools.state._bound = server.pools.extender._bound = 0
         answer = full.post("preempt", args(NodeNameToMetaVictims={}))
         assert answer.status_code == 429
-        told(answer, "RESOURCE_EXHAUSTED").check("QUEUE_FULL")
+        error_status(answer, "RESOURCE_EXHAUSTED").check("QUEUE_FULL")

@@ -1,4 +1,4 @@
-"""Errors that come from the store: out of reach, damaged, or with a log that was trimmed."""
+"""Errors that come from the store: unreachable, damaged, or with a trimmed log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from google.protobuf.duration_pb2 import Duration
 
 from tests.errors.calls import NAMED, ask, refused
 from tests.redis_server import RedisProcess
-from tests.servers import PATIENCE, Peer, evaluate_request, node, served, two_zones, until
+from tests.servers import Peer, evaluate_request, node, served, two_zones
+from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1 import decision_service_pb2 as decision
@@ -38,14 +39,14 @@ def peer(redis: RedisProcess) -> Iterator[Peer]:
         yield peer
 
 
-def test_a_damaged_value(redis, peer):
+def test_damaged_value(redis, peer):
     with redis.client() as damaging:
         damaging.hset("ts:{default}:node", "a1", b"\x07damaged")
     request = state.GetObjectRequest(kind=NODES, name="a1")
     refused(peer.channel, NAMED["GetObject"], [request]).check("VALUE_CORRUPT")
 
 
-def test_a_log_that_was_trimmed(redis, peer):
+def test_trimmed_log(redis, peer):
     old = newest = peer.apply(node("n-0", "a"))
     for number in range(1, 6):
         newest = peer.apply(node(f"n-{number}", "a"))
@@ -66,7 +67,7 @@ def test_a_log_that_was_trimmed(redis, peer):
     assert seen == ["n-4", "n-5"]
 
 
-def test_a_store_that_does_not_answer(redis, peer):
+def test_unreachable_store(redis, peer):
     pod = evaluate_request().pod
     newest = common.Consistency(fully_consistent=True)
     peer.evaluate()

@@ -12,9 +12,8 @@ import pytest
 
 from examples import make_cluster
 from examples.scheduler_loop import schedule
-from topospread.app.server import Server
-from topospread.cli.documents import read
-from topospread.config.loading import load_settings
+from tests.servers import served
+from topospread.cli.manifest_files import read
 from topospread_client import Client, Consistency, Kind
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +22,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 @pytest.fixture
 def server():
-    flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
-    with Server(load_settings(flags, {})) as server:
+    with served() as server:
         yield server
 
 

@@ -16,15 +16,15 @@ from kubernetes.client import Configuration
 
 from examples.scheduler import scheduler as example
 from examples.scheduler.scheduler import Cluster, Scheduler
-from tests.kubernetes.feeding import ZONE, fed, kubeconfig, node, pod
-from tests.servers import until
-from topospread.cli.bench.kubernetes.objects import Objects
-from topospread.cli.bench.kubernetes.server import ApiServer, Asked, Fault
+from tests.apiserver.objects import Objects
+from tests.apiserver.server import ApiServer, Asked, Fault
+from tests.transports.kubernetes.syncing import ZONE, kubeconfig, node, pod, synced
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.kubernetes.feeding import State
+    from tests.transports.kubernetes.syncing import State
 
 ROOT = Path(__file__).parents[2]
 SPREAD = {
@@ -59,7 +59,7 @@ def api(objects: Objects) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def state(tmp_path: Path, api: ApiServer) -> Iterator[State]:
-    with fed(tmp_path, api) as (state, server):
+    with synced(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "the cluster")
         yield state
 
@@ -88,11 +88,11 @@ def scheduling(
 
 def noted(copy: Scheduler, tries: list[str]) -> None:
     """Have a copy add to ``tries`` the name of each pod that it is about to ask for."""
-    untold = copy.schedule
+    place = copy.schedule
 
     def schedule(manifest: dict[str, Any]) -> bool:
         tries.append(manifest["metadata"]["name"])
-        return untold(manifest)
+        return place(manifest)
 
     copy.schedule = schedule  # type: ignore[method-assign,assignment] # to be counted
 
@@ -107,7 +107,7 @@ def zones(objects: Objects) -> Counter[str]:
     return Counter(name[0] for name in nodes_of(objects).values() if name)
 
 
-def test_it_has_no_more_lines_than_it_says() -> None:
+def test_scheduler_has_no_more_lines_than_its_readme_states() -> None:
     assert len(Path(example.__file__).read_text().splitlines()) <= 150
 
 
@@ -128,7 +128,7 @@ def test_several_copies_at_once_keep_max_skew(
 
 def test_two_programs_schedule_together(tmp_path: Path, objects: Objects, api: ApiServer) -> None:
     command = [sys.executable, "-m", "examples.scheduler", "--address"]
-    with fed(tmp_path, api) as (_, server), ExitStack() as running:
+    with synced(tmp_path, api) as (_, server), ExitStack() as running:
         until(lambda: server.ready()[0], "the cluster")
         environ = {**os.environ, "KUBECONFIG": kubeconfig(tmp_path, api.url)}
         for _ in range(2):
@@ -152,7 +152,7 @@ def test_pods_of_other_schedulers_are_left_alone(
         assert nodes_of(objects)["theirs"] == ""
 
 
-def test_what_is_held_for_a_pod_that_cannot_be_bound_is_released(
+def test_reservation_of_a_pod_that_cannot_be_bound_is_released(
     objects: Objects, api: ApiServer, state: State
 ) -> None:
     api.faults.append(Fault(binding, status=422))
@@ -172,7 +172,7 @@ def test_what_is_held_for_a_pod_that_cannot_be_bound_is_released(
     assert held[:2] == [0, 0]
 
 
-def test_a_place_counts_until_one_knows_that_the_pod_was_not_bound(
+def test_reservation_counts_until_the_binding_is_known_to_have_failed(
     objects: Objects, api: ApiServer, state: State
 ) -> None:
     api.faults.append(Fault(binding, status=504))
@@ -200,7 +200,7 @@ def test_a_pod_that_fits_nowhere_waits_until_it_fits(
         until(lambda: nodes_of(objects)["picky"] == "d1", "the node it waits for")
 
 
-def test_a_pod_that_fits_nowhere_is_asked_for_once_a_pause_however_often_it_is_seen(
+def test_pending_pod_is_tried_once_a_pause_however_often_it_is_seen(
     objects: Objects, api: ApiServer, state: State
 ) -> None:
     tries: list[str] = []
@@ -221,9 +221,7 @@ def test_a_pod_that_fits_nowhere_is_asked_for_once_a_pause_however_often_it_is_s
     assert tries.count("picky") == 1
 
 
-def test_a_pod_that_is_deleted_is_asked_for_no_more(
-    objects: Objects, api: ApiServer, state: State
-) -> None:
+def test_deleted_pod_is_tried_no_more(objects: Objects, api: ApiServer, state: State) -> None:
     tries: list[str] = []
     with scheduling(api, state, tries=tries):
         objects.put(*(waiting(name, nodeSelector={"disk": "ssd"}) for name in ("gone", "stays")))
@@ -237,10 +235,10 @@ def test_a_pod_that_is_deleted_is_asked_for_no_more(
         assert "gone" not in tries[seen:]
 
 
-def test_a_list_tells_which_pods_wait_no_longer(objects: Objects, api: ApiServer) -> None:
+def test_list_ends_the_wait_of_pods_it_lacks(objects: Objects, api: ApiServer) -> None:
     configuration = Configuration()
     configuration.host = api.url
     objects.put(waiting("new"))
     new = objects.get("Pod", "default", "new")
-    told = Cluster(configuration).pending("topospread", ["deleted", new["metadata"]["uid"]])
-    assert [next(told), next(told)] == [("deleted", None), (new["metadata"]["uid"], new)]
+    changes = Cluster(configuration).pending("topospread", ["deleted", new["metadata"]["uid"]])
+    assert [next(changes), next(changes)] == [("deleted", None), (new["metadata"]["uid"], new)]

@@ -269,7 +269,7 @@ _PLACED: Final = itertools.count()
 
 
 def _waiting() -> dict[str, Any]:
-    """A pod that nobody has placed: the repeat of a renewal is refused, as a Conflict."""
+    """A pod that is not placed: the repeat of a renewal is refused, as a Conflict."""
     return pod(f"waiting-{next(_PLACED)}", topologySpreadConstraints=[])
 
 
@@ -421,8 +421,14 @@ class Keys:
         """Arguments of a server."""
         paths = self.paths
         return (
-            *("--tls-cert", str(paths["server.pem"]), "--tls-key", str(paths["server.key"])),
-            *("--client-ca", str(paths["ca.pem"]), "--access-file", str(self.access)),
+            "--tls-cert",
+            str(paths["server.pem"]),
+            "--tls-key",
+            str(paths["server.key"]),
+            "--client-ca",
+            str(paths["ca.pem"]),
+            "--access-file",
+            str(self.access),
         )
 
     def exchange(self, number: int) -> None:
@@ -543,8 +549,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append(row)
         complaints += wrong(figures) + slow(figures)
         if given.output == "text":
-            told = "  ".join(f"{name} {value}" for name, value in row.items())
-            sys.stdout.write(f"{told}\n")
+            text = "  ".join(f"{name} {value}" for name, value in row.items())
+            sys.stdout.write(f"{text}\n")
             sys.stdout.flush()
     if given.output == "json":
         sys.stdout.write(f"{json.dumps(rows, indent=2)}\n")

@@ -46,9 +46,9 @@ from tests.redis_topologies import (
     info,
     sentinel_url,
     sentinels_of,
-    until,
 )
 from tests.servers import ServerProcess, incoming
+from tests.waiting import until
 from topospread_client import Kind, NotFound, ServerFault, TopospreadClientError
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Topology(ABC):
 
     @abstractmethod
     def _judges(self, broken: RedisProcess | None = None) -> Sequence[RedisProcess]:
-        """Who says which server is the master; none that is broken."""
+        """Clients of the servers that name the master; none that is broken."""
 
     @abstractmethod
     def _named(self, judge: RedisProcess) -> int:
@@ -272,7 +272,7 @@ class Cluster(Topology):
         return 0
 
     def _settled(self) -> bool:
-        """Whether all see the same masters, with the same replicas, and nobody as failing."""
+        """Whether all see the same masters, with the same replicas, and none as failing."""
         judges = self._judges()
         seen = set()
         for judge in judges:
@@ -461,7 +461,7 @@ class Callers:
 
 
 def _named(refused: TopospreadClientError) -> str:
-    """The class of an error; of a fault of the server's, what it says."""
+    """The class of an error; of a fault of the server's, its text."""
     return repr(refused) if isinstance(refused, ServerFault) else type(refused).__name__
 
 

@@ -1,4 +1,4 @@
-"""Callers that go on calling whatever happens, and remember what they were told."""
+"""Callers that go on calling whatever happens, and remember the answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.servers import PATIENCE, incoming, until
+from tests.servers import incoming
+from tests.waiting import PATIENCE, until
 from topospread_client import Client, Connection, Consistency, Kind, TopospreadClientError
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ ZONE = "topology.kubernetes.io/zone"
 CALL_SECONDS = 30.0
 """Time-out of a single call: far above what any of them takes."""
 
+PAUSE = 0.01
+"""Seconds between two calls of a caller: some hundred a second, and processor time is left over."""
 
 NEWEST = Consistency(fully_consistent=True)
 
@@ -137,6 +140,7 @@ class Load:
             else:
                 self.acknowledged[name] = time.monotonic()
                 count += 1
+                self._stop.wait(PAUSE)
 
     def _read(self, client: Client) -> None:
         while not self._stop.is_set():
@@ -147,6 +151,7 @@ class Load:
                 self._stop.wait(0.02)
             else:
                 self.reads += 1
+                self._stop.wait(PAUSE)
 
 
 def versioned(made: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import pytest
 
 from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.processes import stopped
-from tests.servers import incoming, start, until
+from tests.servers import incoming, start
+from tests.waiting import until
 from topospread_client import Consistency, Kind, ServerFault, Unavailable
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def seen(client, revision) -> bool:
     return True
 
 
-def test_damaged_values_are_left_out_and_told_and_the_rest_is_served(two, durable, serve, call):
+def test_damaged_values_are_left_out_and_reported_and_the_rest_is_served(two, durable, serve, call):
     call(two[0]).apply_objects([pod(f"web-{number}") for number in range(10)])
     with durable.client() as redis:
         redis.hset("ts:{default}:pod", "default/web-3", b"\x07damaged")
@@ -90,7 +91,7 @@ def test_damaged_values_are_logged_with_their_keys(durable, serve, call):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system with room for 3 MB, in memory."""
+    """A file system of 3 MB, in memory."""
     place = tmp_path / "disk"
     place.mkdir()
     mount = shutil.which("mount")
@@ -106,7 +107,7 @@ def mounted(place: Path, options: str) -> int:
     return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode
 
 
-def test_a_full_disk_refuses_writes_and_has_room_again(small_disk, serve, call):
+def test_full_disk_refuses_writes_until_there_is_space_again(small_disk, serve, call):
     path = small_disk / "state.db"
     client = call(serve(f"sqlite://{path}"))
     client.apply_objects([*zones(), pod("kept")])
@@ -154,7 +155,7 @@ def test_a_disk_quota_refuses_writes_and_keeps_what_there_is(tmp_path, serve, ca
 
 
 def fill(client) -> None:
-    """Write until there is no room any more."""
+    """Write until it is full."""
     for number in range(1000):
         client.apply_objects(big(f"filler-{number}"))
 
@@ -223,23 +224,23 @@ def scripts_run(redis) -> int:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "told"),
+    ("options", "code", "expected"),
     [
         ({"maxmemory-policy": "allkeys-lru"}, 2, "maxmemory-policy noeviction"),
         ({"maxmemory-policy": "noeviction"}, None, "runs without AOF"),
         ({"appendonly": "yes"}, None, ""),
     ],
 )
-def test_what_serve_says_of_a_redis_that_may_lose_data(start_redis, options, code, told):
+def test_serve_warns_of_or_refuses_a_redis_that_may_lose_data(start_redis, options, code, expected):
     redis = start_redis(options=options)
     with start(["--store", redis.url], {}, stderr=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stderr is not None
-        said = server.stdout.readline()
-        assert ("listens on" in said) is (code is None)
+        line = server.stdout.readline()
+        assert ("listens on" in line) is (code is None)
         server.terminate()
         logged = server.stderr.read()
-    assert told in logged
-    assert "AOF" in logged if "AOF" in told else "AOF" not in logged
+    assert expected in logged
+    assert "AOF" in logged if "AOF" in expected else "AOF" not in logged
     if code is not None:
         assert server.returncode == code

@@ -16,8 +16,7 @@ from tests.faults.load import CLUSTER, client_of, pod, stored_pods, zones
 from tests.servers import incoming
 from tests.store.backends import RedisBackend, SqliteBackend
 from topospread.codec.stored import stored
-from topospread.store.api import Put
-from topospread.store.settings import StoreSettings
+from topospread.store.model import Put, StoreSettings
 from topospread_client import Consistency, RevisionUnavailable, object_from_manifest
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call)
 
             assert placing.result().node
 
-            # Who names a revision that the log does not reach is told so, as ever.
+            # A revision that the log does not reach is refused, as ever.
             with pytest.raises(RevisionUnavailable):
                 list(client.watch_objects(revision=before))
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.load import Load, counted_pods, stored_pods, zones
-from tests.servers import incoming, until
+from tests.servers import incoming
+from tests.waiting import until
 from topospread_client import Consistency, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STALE = Consistency(max_staleness=0.001)
-TOLD = {"Unavailable", "DeadlineExceeded"}
-"""What writers may be told: that it cannot be done now, or that nobody answered in time."""
+EXPECTED_ERRORS = {"Unavailable", "DeadlineExceeded"}
+"""Errors that writers may get: it cannot be done now, or there was no answer in time."""
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def check(two, call) -> Callable[[Load], None]:
 
     def checked(load: Load) -> None:
         assert load.unread == []
-        assert set(load.refused) <= TOLD
+        assert set(load.refused) <= EXPECTED_ERRORS
         clients = [call(server) for server in two]
         stored = stored_pods(clients[0])
         assert set(load.acknowledged) <= stored
@@ -39,7 +40,7 @@ def one_outage(load: Load, stop, go_on) -> float:
     load.until_written()
     stop()
     load.until_read(50)
-    until(lambda: load.refused["Unavailable"] > 0, "writers are told")
+    until(lambda: load.refused["Unavailable"] > 0, "writers get errors")
     go_on()
     back = time.monotonic()
     load.until_written()
@@ -54,9 +55,7 @@ def test_killed_under_load_it_has_every_acknowledged_write(two, durable, check, 
     check(load)
 
 
-def test_while_it_is_gone_nothing_is_placed_and_only_those_leave_who_were_told_to(
-    durable, serve, call
-):
+def test_during_an_outage_nothing_is_placed_and_only_released_places_end(durable, serve, call):
     http = ("--http", "127.0.0.1:0")
     stays, leaves = serve(durable.url, *http), serve(durable.url, *http, "--unready-when-stale")
     revision = call(stays).apply_objects(zones()).revision
@@ -65,7 +64,7 @@ def test_while_it_is_gone_nothing_is_placed_and_only_those_leave_who_were_told_t
         assert server.get("/readyz")[0] == 200
 
     durable.kill()
-    until(lambda: leaves.get("/readyz")[0] == 503, "it says so")
+    until(lambda: leaves.get("/readyz")[0] == 503, "readiness reports it")
     assert stays.get("/readyz")[0] == 200
     for server in (stays, leaves):
         client = call(server)

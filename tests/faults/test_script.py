@@ -2,8 +2,8 @@
 
 Redis does not undo a script that fails. So the script reads and checks first, and its first write
 is the one that Redis may refuse; nothing that Redis does makes a later step fail. Here each step is
-made to fail all the same: before the first write nothing may have changed, and after it nobody may
-be told wrong things.
+made to fail all the same: before the first write nothing may have changed, and after it no
+answer may be wrong.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from tests.store.backends import (
 )
 from tests.store.conftest import SETTINGS
 from topospread.errors import StoreUnavailable
-from topospread.store.api import Key, Kind, Put, Revision, StoredObject
-from topospread.store.redis import script
+from topospread.store.model import Key, Kind, Put, Revision, StoredObject
 from topospread.store.redis.keys import script_keys
 
 RESERVATION = Key(Kind.RESERVATION, "default", "web-9")
@@ -99,16 +98,16 @@ def broken(text: str, step: int) -> str:
 
 def run_broken(client, store, step: int) -> str:
     """Run EVERYTHING with an error at that step; the command that did not run, or empty."""
-    text = resources.files(script.__package__).joinpath("store.lua").read_text("utf-8")
+    text = resources.files("topospread.store.redis").joinpath("store.lua").read_text("utf-8")
     names = script_keys(CLUSTER)
     words = store._apply_words(EVERYTHING, None, "", force=False)
-    told = ""
+    message = ""
     try:
         client.eval(broken(text, step), len(names), *names, *words)
     except redis.ResponseError as error:
-        told = str(error)
-    found = re.search(r"injected before (\w+)", told)
-    assert bool(found) is bool(told), told
+        message = str(error)
+    found = re.search(r"injected before (\w+)", message)
+    assert bool(found) is bool(message), message
     return found[1].upper() if found else ""
 
 
@@ -140,7 +139,7 @@ def test_an_error_at_any_step(client, store):
 
 
 def whole(store) -> None:
-    """Objects, log and head say the same, and writes go on."""
+    """Objects, log and head agree, and writes go on."""
     head = store.head(CLUSTER)
     log = follow_all(store, after=Revision(head.oldest - 1, _tag_before(store, head)))
     assert log[-1].revision == head.revision
@@ -150,7 +149,9 @@ def whole(store) -> None:
 
 
 def _tag_before(store, head) -> str:
-    entry = store._wires.of(CLUSTER).call("XRANGE", f"ts:{{{CLUSTER}}}:log", "-", "+", "COUNT", 1)
+    entry = store._clients.for_cluster(CLUSTER).call(
+        "XRANGE", f"ts:{{{CLUSTER}}}:log", "-", "+", "COUNT", 1
+    )
     return dict(zip(entry[0][1][::2], entry[0][1][1::2], strict=True))[b"p"].decode()
 
 

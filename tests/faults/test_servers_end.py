@@ -23,7 +23,8 @@ from tests.faults.load import (
     zones,
 )
 from tests.redis_server import free_port
-from tests.servers import ServerProcess, until
+from tests.servers import ServerProcess
+from tests.waiting import until
 from topospread_client import Kind, TopospreadClientError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ BATCH = 400
 
 
 def generation(number: int) -> list[dict[str, object]]:
-    """Nodes that say when they were written."""
+    """Nodes with the time at which they were written."""
     return [
         {
             "apiVersion": "v1",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.load import NEWEST, Load, client_of, counted_pods, pod, stored_pods, zones
-from tests.servers import until
+from tests.waiting import until
 from topospread_client import StoreIdentityChanged, TopospreadClientError, Unavailable
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def refusals(server) -> list[type[TopospreadClientError]]:
-    """What writes are told, each on a connection of its own; one that is acknowledged fails."""
+    """Errors of writes, each on a connection of its own; one that is acknowledged fails."""
     found = []
     for number in range(CALLS):
         with client_of(server.address) as client:
@@ -99,9 +99,9 @@ def test_another_file_is_another_identity(serve, call, path, workers, left):
         os.unlink(f"{path}-shm")
     other.rename(path)
 
-    # While the old file's -wal and -shm are still there, a worker says that it is to be retried.
+    # While the old file's -wal and -shm are still there, a worker answers that it is to be retried.
     assert set(refusals(server)) <= {StoreIdentityChanged, *([Unavailable] if left else [])}
-    until(partial(changed, client), "the status says so")
+    until(partial(changed, client), "the status shows it")
     assert set(refusals(server)) == {StoreIdentityChanged}
     with pytest.raises(StoreIdentityChanged):
         client.get_node_table(consistency=NEWEST)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.redis_topologies import promote, replica_of
-from tests.servers import until
+from tests.waiting import until
 from topospread_client import (
     Consistency,
     Kind,
@@ -38,7 +38,7 @@ def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve
         load.until_read()
         with pytest.raises(StoreIdentityChanged):
             clients[0].get_node_table(consistency=NEWEST)
-        # Decisions go on from what was known, until somebody says that the new store is meant.
+        # Decisions go on from what was known, until the new store is accepted.
         assert [answer.node_count for answer in map(nodes_of, clients)] == [3, 3]
         clients[0].accept_store("default", clients[0].get_cluster().cluster.store_identity)
         revision = clients[1].apply_objects(zones()).revision
@@ -48,7 +48,7 @@ def test_restarted_empty_it_is_not_taken_for_an_empty_cluster(start_redis, serve
     assert {type(error).__name__ for error in load.unread} <= {"NotFound"}
 
 
-def test_who_only_writes_does_not_fill_an_emptied_store(start_redis, serve, call):
+def test_writer_does_not_fill_an_emptied_store(start_redis, serve, call):
     forgetful = start_redis()
     client = call(serve(forgetful.url))
     client.apply_objects([*zones(), pod("web-0")])
@@ -151,7 +151,7 @@ def followed(client, pods: int) -> bool:
         return False
 
 
-def test_who_waits_for_a_lost_write_is_told_at_once(start_redis, serve, call):
+def test_waiter_for_a_lost_write_gets_an_error_at_once(start_redis, serve, call):
     master = start_redis(options={"appendonly": "no"})
     client = call(serve(master.url))
     client.apply_objects(zones())
@@ -163,7 +163,7 @@ def test_who_waits_for_a_lost_write_is_told_at_once(start_redis, serve, call):
 
     # While it is not known yet that the write is lost it is answered, and while the state is made
     # anew it is to be tried again.
-    until(partial(refused, client, Consistency(at_least_as_fresh=lost)), "it is told")
+    until(partial(refused, client, Consistency(at_least_as_fresh=lost)), "it gets an error")
 
 
 def refused(client, consistency) -> bool:

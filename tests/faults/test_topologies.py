@@ -15,7 +15,7 @@ from tests.redis_topologies import (
     cluster_url,
     is_node,
 )
-from tests.servers import until
+from tests.waiting import until
 from topospread_client import Client, DeadlineExceeded, Unavailable
 
 

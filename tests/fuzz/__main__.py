@@ -17,7 +17,7 @@ from tests.fuzz.campaign import Campaign
 from tests.fuzz.cuts import cut
 from tests.fuzz.files import Files
 from tests.fuzz.found import Found
-from tests.fuzz.memory import ATTACKS, CALLERS, PENDING, STRANGERS, attacked, open_files
+from tests.fuzz.memory import ATTACKS, CALLERS, PENDING, UNAUTHENTICATED, attacked, open_files
 from tests.fuzz.peers import crowded
 from tests.fuzz.stored import in_redis, in_sqlite
 from tests.redis_server import RedisProcess, default_redis_binary
@@ -63,14 +63,14 @@ def memory(many: int, seed: int) -> Found:
     del seed
     open_files()
     found = Found()
-    for attack, calls, stranger in ATTACKS:
+    for attack, calls, unauthenticated in ATTACKS:
         found.sent += 1
         for tls in (False, True):
             came = attacked(attack, max(1, calls * many // 100), tls=tls)
             grown = came["peak"] - came["before"]
             left = came["after"] - (1.5 * came["before"] + 50)
             failed = came["failed"] + (came["dropped"] if calls < PENDING else 0)
-            if grown > (STRANGERS if stranger else CALLERS) or left > 0 or failed:
+            if grown > (UNAUTHENTICATED if unauthenticated else CALLERS) or left > 0 or failed:
                 found.faults.append(f"{attack.__name__}, TLS {tls}: {came}")
     return found
 
@@ -102,7 +102,7 @@ def main() -> None:
         began = time.monotonic()
         found = campaign(many, asked.seed)
         faults += len(found.faults)
-        sys.stdout.write(found.told(f"{name}, seed {asked.seed}", time.monotonic() - began))
+        sys.stdout.write(found.report(f"{name}, seed {asked.seed}", time.monotonic() - began))
         sys.stdout.flush()
     sys.exit(1 if faults else 0)
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from tests.servers import PATIENCE, Peer, until
-from topospread.cli.bench import planner, questions
-from topospread.cli.bench.cluster import HOSTNAME, ZONE, Size, app_name, namespace_of
-from topospread.cli.bench.processes import server
-from topospread.cli.bench.stores import filled_store
+from bench import planner, requests
+from bench.cluster import HOSTNAME, ZONE, Size, app_name, namespace_of
+from bench.processes import server
+from bench.stores import filled_store
+from tests.servers import Peer
+from tests.waiting import PATIENCE, until
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import (
     common_pb2,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from topospread.cli.bench.processes import Running
+    from bench.processes import Running
 
 CALLS: Final = 40
 SECONDS: Final = 1.6
@@ -73,7 +74,7 @@ def unlike(pods: int) -> Iterator[kubernetes_pb2.Pod]:
 
     Each is spread over zones and asks for a label that no other asks for.
     """
-    like = questions.incoming()[0]
+    like = requests.incoming_pods()[0]
     for number in range(pods):
         pod = kubernetes_pb2.Pod()
         pod.CopyFrom(like)
@@ -91,7 +92,7 @@ def batch(pods: int) -> pb.BatchEvaluatePodsRequest:
 
 def explain() -> pb.ExplainPodRequest:
     """A pod with many constraints that fits nowhere: advice is sought for each."""
-    pod = questions.incoming()[0]
+    pod = requests.incoming_pods()[0]
     for number in range(40):
         pod.spec.topology_spread_constraints.add(
             max_skew=1,
@@ -113,7 +114,7 @@ def place() -> placement_service_pb2.PlacePodRequest:
 def simulate() -> planner_service_pb2.SimulateRequest:
     """Ten thousand pods."""
     request = planner_service_pb2.SimulateRequest()
-    request.pods.add(replicas=10_000).pod.object.CopyFrom(questions.incoming()[0])
+    request.pods.add(replicas=10_000).pod.object.CopyFrom(requests.incoming_pods()[0])
     return request
 
 
@@ -190,7 +191,7 @@ def abandoned(
 
 def one() -> pb.EvaluatePodRequest:
     """A question that costs little."""
-    return pb.EvaluatePodRequest(pod=common_pb2.PodSource(object=questions.incoming()[0]))
+    return pb.EvaluatePodRequest(pod=common_pb2.PodSource(object=requests.incoming_pods()[0]))
 
 
 def _beside(running: Running, other: Peer) -> list[float]:

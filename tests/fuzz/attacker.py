@@ -14,7 +14,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from topospread.cli.bench import http2
+from bench import http2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -139,10 +139,10 @@ class Campaign:
                 (0, 100, 9000)
             )
         host, _, port = self._server.http_address.rpartition(":")
-        door = http.client.HTTPConnection(host, int(port), timeout=DEADLINE)
+        connection = http.client.HTTPConnection(host, int(port), timeout=DEADLINE)
         try:
-            door.request(random.choice(("POST", "POST", "GET", "PUT")), path, body, headers)
-            answer = door.getresponse()
+            connection.request(random.choice(("POST", "POST", "GET", "PUT")), path, body, headers)
+            answer = connection.getresponse()
             answer.read()
             code = str(answer.status)
         except TimeoutError:
@@ -150,7 +150,7 @@ class Campaign:
         except (OSError, http.client.HTTPException):
             code = "closed"
         finally:
-            door.close()
+            connection.close()
         self.found.codes[f"HTTP {code}"] += 1
         if code in {"500", "hangs"}:
             self.found.faults.append(f"{path} {code} {headers} {body!r}")

@@ -26,8 +26,9 @@ from typing_extensions import override
 from tests.fuzz.found import Found
 from tests.redis_server import ROOT, RedisProcess, default_redis_binary
 from tests.relays import Relay
-from tests.servers import PATIENCE, Peer, ServerProcess, node, until
+from tests.servers import Peer, ServerProcess, node
 from tests.telemetry.expositions import samples, value
+from tests.waiting import PATIENCE, until
 from topospread_client import Client, Consistency, Kind
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
@@ -99,7 +100,7 @@ class Sender:
     def __iter__(self) -> Iterator[pb.ReplaceObjectsRequest]:
         for number, message in enumerate(self._messages):
             if number == self._at:
-                self.tell("there")
+                self.send_word("there")
                 self.there.set()
                 if self._breaks is not None:
                     time.sleep(self._breaks)
@@ -109,10 +110,10 @@ class Sender:
                     return
             if number == len(self._messages) - 1:
                 self.whole = True
-                self.tell("whole")
+                self.send_word("whole")
             yield message
 
-    def tell(self, word: str) -> None:
+    def send_word(self, word: str) -> None:
         """Called at the chosen message with "there", and before the last one with "whole"."""
 
 
@@ -169,7 +170,15 @@ class Cuts:
 
     def _serve(self) -> None:
         direct = "--direct-calls" if self._direct else "--no-direct-calls"
-        options = ("--http", "127.0.0.1:0", "--grace", "0.2", "--log-level", "error", direct)
+        options = (
+            "--http",
+            "127.0.0.1:0",
+            "--shutdown-grace-period",
+            "0.2",
+            "--log-level",
+            "error",
+            direct,
+        )
         self._server = self._running.enter_context(ServerProcess("--store", self._store, *options))
         self._peer = self._running.enter_context(Peer(self._server.address))
         self._client = self._running.enter_context(Client(self._server.address))
@@ -292,7 +301,7 @@ class Cuts:
 
     def _busy(self) -> bool:
         """Whether the server works on a call that reads or writes objects."""
-        return bool(value(self._metrics(), "topospread_busy_calls", pool="state"))
+        return bool(value(self._metrics(), "topospread_inflight_calls", pool="state"))
 
     def _ended(self) -> float:
         """Calls of ReplaceObjects that have ended on the server, in whatever way."""
@@ -364,7 +373,7 @@ class Speaking(Sender):
     """Says on stdout where it is, for the process that kills it."""
 
     @override
-    def tell(self, word: str) -> None:
+    def send_word(self, word: str) -> None:
         sys.stdout.write(f"{word}\n")
         sys.stdout.flush()
 
@@ -375,7 +384,7 @@ def client_to_be_killed(address: str, at: str, waits: str, *names: str) -> None:
     sender = Speaking(messages, min(int(at), len(messages) - 1), waits=waits == "1")
     with Peer(address) as peer:
         call = peer.state.ReplaceObjects.future(iter(sender), timeout=PATIENCE)
-        sender.tell(code_of(call))
+        sender.send_word(code_of(call))
 
 
 def cut(many: int, seed: int) -> Found:

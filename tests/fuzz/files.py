@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from tests.fuzz.documents import EXAMPLES, changed_file
 from tests.fuzz.found import Found, resident
-from topospread.cli import documents, objects
-from topospread.cli.complaints import BadInput
+from topospread.cli import manifest_files, manifest_objects
+from topospread.cli.errors import BadInput
 from topospread.cli.main import run
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ class Files:
 
     def _read(self, path: str, content: bytes) -> None:
         try:
-            manifests = documents.read([path])
-            objects.to_keep(manifests)
-            objects.to_judge(manifests)
+            manifests = manifest_files.read([path])
+            manifest_objects.storable_objects(manifests)
+            manifest_objects.manifest_pods(manifests)
         except BadInput as refused:
             self.found.codes["refused"] += 1
             if not refused.message.strip():

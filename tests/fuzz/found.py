@@ -36,7 +36,7 @@ class Found:
         self.faults += other.faults
         self.grown += other.grown
 
-    def told(self, name: str, seconds: float) -> str:
+    def report(self, name: str, seconds: float) -> str:
         """The figures in a few lines."""
         lines = [
             f"{name}: {self.sent} in {seconds:.0f} s, {len(self.faults)} findings",

@@ -3,7 +3,7 @@
     python -m tests.fuzz.memory [--only NAME] [--scale 0.1] [--flag=--no-direct-calls] [--tls]
         [--at-once]
 
-Attacks of strangers show no credential to a server with an access file; the others have the role
+Unauthenticated attacks show no credential to a server with an access file; the others have the role
 `decide`. A caller beside them asks all the while.
 """
 
@@ -48,8 +48,8 @@ STATE_WATCH: Final = "/topospread.v1.ClusterStateService/WatchObjects"
 UNKNOWN: Final = "/nothing.Nothing/Nothing"
 LONG: Final = 15 * MIB
 
-STRANGERS: Final = 200
-"""MiB that attacks of strangers may add for a moment."""
+UNAUTHENTICATED: Final = 200
+"""MiB that attacks without a credential may add for a moment."""
 
 CALLERS: Final = 450
 """The same for those of callers with a role."""
@@ -118,7 +118,7 @@ def _status(pid: int, name: str) -> int:
     raise AssertionError(f"{name} is not said of {pid}")
 
 
-# ------------------------------ attacks of strangers
+# ------------------------------ attacks without a credential
 
 
 def packed_checks(target: Target, many: int) -> int:
@@ -313,7 +313,7 @@ ATTACKS: Final[Sequence[tuple[Callable[[Target, int], int], int, bool]]] = (
     (untaken_watches, 100, False),
     (untaken_evaluates, 20_000, False),
 )
-"""Each with how much of it is tried, and whether strangers make it."""
+"""Each with how much of it is tried, and whether it is made without a credential."""
 
 
 class Witness:
@@ -358,8 +358,8 @@ class Witness:
             self.slowest = max(self.slowest, time.monotonic() - began)
 
 
-def strangers_at_once(target: Target, many: int) -> int:
-    """All attacks of strangers beside each other; `many` is a percentage of each."""
+def unauthenticated_at_once(target: Target, many: int) -> int:
+    """All attacks without a credential beside each other; `many` is a percentage of each."""
     return _beside(target, many, [each for each in ATTACKS if each[2]])
 
 
@@ -482,7 +482,7 @@ def main() -> None:
     parser.add_argument("--tls", action="store_true")
     parser.add_argument("--at-once", action="store_true", help="all beside each other")
     asked = parser.parse_args()
-    beside = ((strangers_at_once, 100, True), (at_once, 100, False))
+    beside = ((unauthenticated_at_once, 100, True), (at_once, 100, False))
     for attack, many, _ in beside if asked.at_once else ATTACKS:
         name = attack.__name__
         if asked.only and name not in asked.only:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 
+from bench import http2
 from tests.fuzz.found import Found
-from tests.servers import PATIENCE, Peer, ServerProcess, evaluate_request, two_zones, until
+from tests.servers import Peer, ServerProcess, evaluate_request, two_zones
 from tests.telemetry.expositions import samples
-from topospread.cli.bench import http2
+from tests.waiting import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +84,7 @@ class Crowd:
         message = evaluate_request().SerializeToString()
         left = many
         while left > 0:
-            with suppress(OSError), http2.Connection(self._server.address, EVALUATE) as flood:
+            with suppress(OSError), http2.Http2Connection(self._server.address, EVALUATE) as flood:
                 self.found.codes["connections of resets"] += 1
                 while left > 0:
                     flood._socket.sendall(_begun_and_reset(flood, message, min(BATCH, left)))
@@ -99,7 +100,7 @@ class Crowd:
         with ExitStack() as held:
             for _ in range(many):
                 with suppress(OSError):
-                    slow = held.enter_context(http2.Connection(self._server.address, EVALUATE))
+                    slow = held.enter_context(http2.Http2Connection(self._server.address, EVALUATE))
                     stream = slow.open_stream()
                     slow._socket.sendall(http2._frame(http2._DATA, 0, stream, b"\0\0\0\1\0x"))
             self._answers(caller)
@@ -120,7 +121,7 @@ class Crowd:
 
     def _at_rest(self) -> bool:
         status, page = self._server.get("/metrics")
-        gauges = {"topospread_queue_depth", "topospread_busy_calls"}
+        gauges = {"topospread_queue_depth", "topospread_inflight_calls"}
         return status == 200 and not any(
             value for (name, _), value in samples(page.encode()).items() if name in gauges
         )
@@ -132,7 +133,7 @@ class Crowd:
 
 def _greeted(address: str) -> socket.socket:
     """A connection of HTTP/2 that is set up."""
-    return http2.Connection(address, EVALUATE)._socket
+    return http2.Http2Connection(address, EVALUATE)._socket
 
 
 def _asked(address: str) -> socket.socket:
@@ -167,7 +168,7 @@ def _drain(raw: socket.socket) -> bool:
     return True
 
 
-def _begun_and_reset(flood: http2.Connection, message: bytes, many: int) -> bytes:
+def _begun_and_reset(flood: http2.Http2Connection, message: bytes, many: int) -> bytes:
     frames = []
     for number in range(many):
         stream, block = flood._begin()

@@ -9,7 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.servers import PATIENCE, Peer, evaluate_request, served, two_zones, until
+from tests.servers import Peer, evaluate_request, served, two_zones
+from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 
 CODE = grpc.StatusCode
@@ -33,11 +34,11 @@ def test_calls_that_are_given_up_at_once_leave_nothing_behind(server):
             for call in calls:
                 call.cancel()
             assert peer.evaluate().feasible_node_count == 1
-        pools = server._pools.named().values()
+        pools = server.pools.by_name().values()
         until(lambda: not any(pool.depth or pool.busy for pool in pools), "all are done")
 
 
-def test_streams_that_nobody_reads_hold_up_nobody(server):
+def test_unread_streams_hold_up_no_other_call(server):
     with Peer(server.address) as lazy, Peer(server.address) as peer:
         watches = [
             lazy.state.WatchObjects(pb.WatchObjectsRequest(), timeout=PATIENCE) for _ in range(20)
@@ -82,7 +83,7 @@ def test_a_token_with_a_nul_is_no_request(server):
         assert peer.evaluate().feasible_node_count == 1
 
 
-def test_hundreds_of_silent_connections_hold_up_nobody(server):
+def test_hundreds_of_silent_connections_hold_up_no_other_call(server):
     with ExitStack() as opened:
         for address in (server.address, server.http_address):
             host, _, port = address.rpartition(":")

@@ -6,7 +6,8 @@ import grpc
 import pytest
 
 from tests.fuzz.campaign import Campaign
-from tests.servers import PATIENCE, Peer, served, two_zones
+from tests.servers import Peer, served, two_zones
+from tests.waiting import PATIENCE
 from topospread_proto.v1 import planner_service_pb2, planner_service_pb2_grpc
 
 MIB = 1 << 20

@@ -21,7 +21,7 @@ MOST = 200
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_it_costs_little_memory(attack, many, tls):
+def test_an_attack_costs_little_memory(attack, many, tls):
     memory.open_files()
     came = memory.attacked(attack, many, tls=tls, settle=0.5)
     assert came["peak"] - came["before"] <= MOST

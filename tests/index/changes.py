@@ -203,7 +203,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Keep:
-    """Groups that somebody asks for."""
+    """Groups that are asked for."""
 
     groups: list[GroupKey]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def assert_counts(snapshot: Snapshot, cluster: Cluster) -> None:
-    """Everything that the snapshot says, for the groups it keeps, is so in the cluster."""
+    """Check that the snapshot agrees with the cluster, for the groups that it keeps."""
     assert_nodes(snapshot, cluster)
     assert_workloads(snapshot, cluster)
     for eligibility in ELIGIBILITIES:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.soak.reference_replica import differences
 from tests.conformance.core import change_of, folded
 from tests.index.changes import GROUPS, KEYS, Fold, Hold, Keep, LookBack, Read, Step, batches, steps
 from tests.index.comparing import assert_counts, assert_group, assert_usage, read
 from tests.index.counting import Cluster
 from tests.reference.histories import History, changed, histories
-from topospread.cli.bench.soak.comparing import differences
 from topospread.index.builder import Builder
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def play(builder: Builder, steps: list[Step]) -> tuple[Cluster, list[tuple[Snaps
                 builder.fold(changes)
                 cluster.change(changes)
             case Keep(groups):
-                assert builder.keep(groups).missing(groups) == []
+                assert builder.ensure_counted(groups).missing(groups) == []
             case Read():
                 read(builder.snapshot)
             case Hold():
@@ -48,14 +48,14 @@ def test_incremental_counts_are_those_of_a_rebuild(steps: list[Step]) -> None:
     rebuilt.fold(cluster.changes())
     for one in (builder, rebuilt):
         assert_counts(one.snapshot, cluster)
-        assert_counts(one.keep(GROUPS), cluster)
+        assert_counts(one.ensure_counted(GROUPS), cluster)
     assert builder.snapshot.nodes.id == rebuilt.snapshot.nodes.id
 
 
 @given(steps)
 def test_a_pod_sees_the_state_without_what_is_held_for_it(steps: list[Step]) -> None:
     builder = Builder()
-    builder.keep(GROUPS[::2])
+    builder.ensure_counted(GROUPS[::2])
     cluster, _ = play(builder, [*steps, Keep(list(GROUPS))])
     snapshot = builder.snapshot
     for (namespace, name), held in cluster.reservations.items():
@@ -74,7 +74,7 @@ def test_counts_stay_right_while_groups_go_and_come_back(steps: list[Step], most
     cluster, _ = play(builder, steps)
     assert_counts(builder.snapshot, cluster)
     for group in GROUPS:
-        snapshot = builder.keep([group])
+        snapshot = builder.ensure_counted([group])
         assert len(snapshot.groups) <= most
         assert_counts(snapshot, cluster)
 
@@ -82,7 +82,7 @@ def test_counts_stay_right_while_groups_go_and_come_back(steps: list[Step], most
 @given(steps)
 def test_a_snapshot_stays_as_it_was(steps: list[Step]) -> None:
     builder = Builder(max_groups=5)
-    builder.keep(GROUPS[:4])
+    builder.ensure_counted(GROUPS[:4])
     _, held = play(builder, [*steps, Hold()])
     for snapshot, cluster in held:
         assert_counts(snapshot, cluster)
@@ -94,7 +94,7 @@ def test_a_snapshot_stays_as_it_was(steps: list[Step]) -> None:
 def test_the_size_of_batches_does_not_matter(changes: list[IndexChange], cuts: list[int]) -> None:
     at_once, one_by_one, in_pieces = Builder(), Builder(), Builder()
     for builder in (at_once, one_by_one, in_pieces):
-        builder.keep(GROUPS)
+        builder.ensure_counted(GROUPS)
     at_once.fold(changes)
     for change in changes:
         one_by_one.fold([change])
@@ -110,10 +110,10 @@ def test_the_size_of_batches_does_not_matter(changes: list[IndexChange], cuts: l
 @given(histories(max_changes=20))
 def test_kubernetes_histories_count_as_a_rebuild(history: History) -> None:
     builder, state = folded(history.start), history.start
-    builder.keep(GROUPS)
+    builder.ensure_counted(GROUPS)
     for change in history.changes:
         builder.fold([change_of(change.object, gone=change.gone)])
         state = changed(state, change)
-    ours, other = builder.snapshot, folded(state).keep(GROUPS)
+    ours, other = builder.snapshot, folded(state).ensure_counted(GROUPS)
     assert ours.nodes.id == other.nodes.id
     assert list(differences(ours, other, GROUPS, KEYS)) == []

@@ -16,7 +16,7 @@ def row(uid: str = "u1", node: str = "n1") -> ReservationRow:
     ("held_for", "asked", "own"),
     [("u1", "u1", True), ("u1", "", True), ("", "u1", True), ("u1", "u2", False)],
 )
-def test_it_is_the_pods_own_if_the_uid_is_equal_or_unknown(held_for, asked, own):
+def test_reservation_is_the_pods_own_if_the_uid_is_equal_or_unknown(held_for, asked, own):
     reservations = NO_RESERVATIONS.changed({"default/web": row(held_for)})
 
     assert (reservations.of("default", "web", asked) is not None) == own

@@ -1,4 +1,4 @@
-"""Many changes: arrays grow, nobody reads for a long time, names come and go without end."""
+"""Many changes: arrays grow, groups are not read for long, names come and go without end."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def many_changes(dice: random.Random, count: int) -> Iterator[IndexChange]:
 def test_thousands_of_changes(seed: int, batch: int, reading: bool) -> None:
     dice = random.Random(seed)
     builder, cluster = Builder(), Cluster()
-    builder.keep(GROUPS[:6])
+    builder.ensure_counted(GROUPS[:6])
     changes = list(many_changes(dice, 3000))
     cluster.change(changes)
     for first in range(0, len(changes), batch):
@@ -85,7 +85,7 @@ def test_thousands_of_changes(seed: int, batch: int, reading: bool) -> None:
             read(builder.snapshot)
     rebuilt = Builder()
     rebuilt.fold(cluster.changes())
-    for snapshot in (builder.snapshot, rebuilt.keep(GROUPS[:6])):
+    for snapshot in (builder.snapshot, rebuilt.ensure_counted(GROUPS[:6])):
         assert_counts(snapshot, cluster)
     assert builder.snapshot.nodes.id == rebuilt.snapshot.nodes.id
 
@@ -97,7 +97,7 @@ def test_changes_on_more_nodes_than_a_version_carries_before_anybody_reads(extra
     builder = Builder()
     builder.fold([joins(f"n{number}") for number in range(count)])
     builder.fold([starts(f"old-{number}", f"n{number}") for number in range(count)])
-    builder.keep([OF_APP])
+    builder.ensure_counted([OF_APP])
     for number in range(count):
         builder.fold([starts(f"new-{number}", f"n{number}")])
     for number in range(count - 1):
@@ -107,7 +107,7 @@ def test_changes_on_more_nodes_than_a_version_carries_before_anybody_reads(extra
 
 
 @pytest.mark.parametrize("reading", [False, True])
-def test_what_is_taken_on_more_nodes_than_a_version_carries(reading: bool) -> None:
+def test_usage_of_more_nodes_than_a_version_carries(reading: bool) -> None:
     """What the first of two thousand pods took was forgotten, as soon as others came."""
     builder = Builder()
     for number in range(2 * MAX_PENDING):
@@ -125,20 +125,20 @@ def test_more_groups_at_once_than_are_kept() -> None:
     groups = [group(labels={"app": str(number)}) for number in range(40)]
     builder = Builder(max_groups=16)
     builder.fold([joins("n"), *[starts(f"p{n}", "n", (("app", str(n)),)) for n in range(40)]])
-    snapshot = builder.keep(groups)
+    snapshot = builder.ensure_counted(groups)
     assert snapshot.missing(groups) == []
     assert [int(snapshot.node_counts(g).sum()) for g in groups] == [1] * 40
-    assert len(builder.keep([OF_APP]).groups) <= 16
+    assert len(builder.ensure_counted([OF_APP]).groups) <= 16
 
 
 def test_the_groups_asked_for_lately_stay() -> None:
     groups = [group(labels={"app": str(number)}) for number in range(12)]
     builder = Builder(max_groups=10)
-    builder.keep(groups[:10])
+    builder.ensure_counted(groups[:10])
     builder.fold([])
     for used in groups[:5]:
-        builder.snapshot.groups[used].use.tick = builder.snapshot.sequence
-    snapshot = builder.keep(groups[10:])
+        builder.snapshot.groups[used].use.last_used = builder.snapshot.sequence
+    snapshot = builder.ensure_counted(groups[10:])
     assert snapshot.missing([*groups[:5], *groups[10:]]) == []
     assert len(snapshot.groups) <= 10
 
@@ -153,7 +153,7 @@ def test_groups_are_bounded_in_bytes_too() -> None:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(600):
             asked = group(labels={"app": str(number)})
-            snapshot = builder.keep([asked])
+            snapshot = builder.ensure_counted([asked])
             assert snapshot.domain_counts(asked, Eligibility(), ZONE).sum() == 0
             del snapshot
         after, _ = tracemalloc.get_traced_memory()
@@ -166,13 +166,13 @@ def test_large_groups_have_a_quarter_of_the_bytes() -> None:
     limits = budgets(CLUSTER, 2 << 20)
     builder = Builder(budgets=limits)
     small = [group(labels={"app": str(number)}) for number in range(10)]
-    builder.keep(small)
+    builder.ensure_counted(small)
     most = limits["groups"].most
     selector = small[0].selector
     large = [GroupKey(f"{number}" + "x" * (most // 10), selector) for number in range(10)]
     for each in large:
-        builder.keep([each])
-    builder.release(0)
+        builder.ensure_counted([each])
+    builder.drop_idle(0)
     assert builder.snapshot.missing(small) == []
     assert builder.snapshot.missing(large[-1:]) == []
     assert len(builder.snapshot.missing(large)) >= 7
@@ -193,43 +193,43 @@ def test_only_groups_that_hold_more_than_before_are_measured(
 
     monkeypatch.setattr(Group, "size", property(size))
     for asked in groups[:500]:
-        builder.keep([asked])
+        builder.ensure_counted([asked])
     assert len(measured) == 499
     for asked in groups[500:]:
-        builder.keep([asked])
+        builder.ensure_counted([asked])
         builder.fold([starts("p", "n", (("app", "0"),))])
     assert len(measured) == 599
     assert builder.snapshot.domain_counts(groups[0], Eligibility(), ZONE).sum() == 1
-    builder.keep([])
+    builder.ensure_counted([])
     assert measured[599:] == [groups[599], groups[0]]
 
 
 def test_groups_that_were_not_asked_for_lately_go_and_come_back_right() -> None:
     builder, cluster = Builder(), Cluster()
     changes = list(many_changes(random.Random(5), 300))
-    builder.keep(GROUPS[:6])
+    builder.ensure_counted(GROUPS[:6])
     builder.fold(changes[:100])
     since = builder.snapshot.sequence
     for used in GROUPS[:2]:
-        builder.snapshot.groups[used].use.tick = since
-    assert set(builder.release(since).groups) == set(GROUPS[:2])
+        builder.snapshot.groups[used].use.last_used = since
+    assert set(builder.drop_idle(since).groups) == set(GROUPS[:2])
     builder.fold(changes[100:])
     cluster.change(changes)
     assert_counts(builder.snapshot, cluster)
-    assert_counts(builder.keep(GROUPS[:6]), cluster)
+    assert_counts(builder.ensure_counted(GROUPS[:6]), cluster)
 
 
-def test_a_release_tells_uses_before_it_from_those_after() -> None:
+def test_dropping_idle_groups_separates_uses_before_and_after() -> None:
     builder = Builder()
-    builder.keep([OF_APP])
+    builder.ensure_counted([OF_APP])
     at = builder.snapshot.sequence
-    assert builder.release(at).groups, "it was asked for at this very snapshot"
-    assert not builder.release(at + 1).groups, "and not since"
+    assert builder.drop_idle(at).groups, "it was asked for at this very snapshot"
+    assert not builder.drop_idle(at + 1).groups, "and not since"
 
 
 def test_pods_before_their_node_count_once_it_is_there() -> None:
     builder = Builder()
-    builder.keep([OF_APP])
+    builder.ensure_counted([OF_APP])
     builder.fold([starts(f"p{number}", f"n{number % 100}") for number in range(300)])
     assert pods_on_nodes(builder) == []
     assert builder.snapshot.pods == 300
@@ -239,7 +239,7 @@ def test_pods_before_their_node_count_once_it_is_there() -> None:
 
 def test_pods_outlive_their_node() -> None:
     builder = Builder()
-    builder.keep([OF_APP])
+    builder.ensure_counted([OF_APP])
     builder.fold([joins("n"), joins("other"), starts("p", "n")])
     builder.fold([NodeChange("n", None)])
     snapshot = builder.snapshot
@@ -251,7 +251,7 @@ def test_pods_outlive_their_node() -> None:
 
 def test_slots_label_sets_and_rows_of_what_is_gone_are_used_again() -> None:
     builder = Builder()
-    builder.keep([OF_APP])
+    builder.ensure_counted([OF_APP])
     for number in range(2000):
         name, labels = f"n{number}", (("app", "a"), ("hash", str(number)))
         builder.fold([starts(f"p{number}", name, labels), joins(name, name)])
@@ -265,11 +265,11 @@ def test_slots_label_sets_and_rows_of_what_is_gone_are_used_again() -> None:
     assert len(builder._slots._free) == builder._slots.capacity
 
 
-def test_nothing_is_left_of_groups_that_went() -> None:
+def test_dropped_groups_leave_nothing_behind() -> None:
     builder = Builder(max_groups=10)
     builder.fold([joins("n"), starts("p", "n")])
     for number in range(500):
-        builder.keep([group("default", None, ("app", "In", ("a", str(number))))])
+        builder.ensure_counted([group("default", None, ("app", "In", ("a", str(number))))])
     watched = {key for keys in builder._labels._watching.values() for key in keys}
     assert watched == set(builder.snapshot.groups)
     (labels,) = builder._labels._by_content.values()
@@ -277,19 +277,19 @@ def test_nothing_is_left_of_groups_that_went() -> None:
 
 
 def test_tables_of_nodes_that_changed_are_let_go_of() -> None:
-    """Groups that nobody asked for again kept the table of their last use, and all cached on it."""
+    """Groups that were not asked for again kept the table of their last use with its caches."""
     builder = Builder()
     groups = [group(labels={"app": str(number)}) for number in range(30)]
     before = node_tables()
     for number, asked in enumerate(groups):
         builder.fold([joins("n", f"z{number}"), starts("p", "n", (("app", str(number)),))])
-        read(builder.keep([asked]), [asked])
+        read(builder.ensure_counted([asked]), [asked])
     assert builder.snapshot.missing(groups) == []
     assert node_tables() - before <= 2
 
 
 def node_tables() -> int:
-    """Node tables that somebody still refers to."""
+    """Node tables that are still referred to."""
     gc.collect()
     return sum(isinstance(kept, NodeTable) for kept in gc.get_objects())
 
@@ -298,7 +298,7 @@ def test_keys_that_somebody_made_up_are_not_kept_for_ever() -> None:
     builder, cluster = Builder(), Cluster()
     changes = [joins(f"n{number}", f"z{number % 3}") for number in range(9)]
     builder.fold(changes)
-    builder.keep([OF_APP])
+    builder.ensure_counted([OF_APP])
     cluster.change(changes)
     for number in range(3 * MAX_COLUMNS):
         assert not (builder.snapshot.domains(f"made-up-{number}").ids >= 0).any()
@@ -313,7 +313,7 @@ def test_keys_that_somebody_made_up_are_not_kept_for_ever() -> None:
 
 def test_breathing_now_and_then_in_a_long_batch() -> None:
     breaths: list[int] = []
-    builder = Builder(breathe=lambda: breaths.append(1))
+    builder = Builder(yield_control=lambda: breaths.append(1))
     builder.fold([starts(f"p{number}", "n") for number in range(1000)])
     assert len(breaths) == 1000 // 50
 
@@ -338,7 +338,7 @@ def test_node_tables_are_shared_until_a_node_changes() -> None:
 def test_reading_the_past_does_not_change_the_present() -> None:
     """An old snapshot works its views out anew; they are no base for those of another table."""
     builder = Builder()
-    builder.keep([OF_APP])
+    builder.ensure_counted([OF_APP])
     before = builder.fold([joins("n", "a"), joins("m", "b"), starts("p", "n")])
     builder.fold([joins("n", "b"), joins("o", "a")])
     assert before.domain_counts(OF_APP, Eligibility(), ZONE).tolist() == [1, 0]

@@ -63,7 +63,7 @@ def filled() -> Builder:
     builder = Builder(max_groups=16)
     builder.fold([node(number, number % 3) for number in range(NODES)])
     builder.fold([pod(number, number % NODES) for number in range(PODS)])
-    builder.keep([OF_APP, THE_SAME])
+    builder.ensure_counted([OF_APP, THE_SAME])
     return builder
 
 
@@ -164,7 +164,7 @@ def test_new_groups_are_counted_in_the_middle_of_folding() -> None:
         asked = [OF_APP, THE_SAME, group(labels={"own": own})]
         snapshot = builder.snapshot
         if snapshot.missing(asked):
-            snapshot = builder.keep(asked)
+            snapshot = builder.ensure_counted(asked)
         assert pods_of(snapshot, asked[2]) == PODS // OWN
         assert_consistent(snapshot)
 

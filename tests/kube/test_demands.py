@@ -68,6 +68,6 @@ def test_amounts_that_no_node_has_are_all_the_same():
     assert pod_requests([container("8" + "0" * 18)]) == pod_requests([container("9" * 30)])
 
 
-def test_nothing_is_requested():
+def test_pod_without_requests():
     assert pod_requests([]) == ()
     assert pod_requests([container("0")]) == ()

@@ -38,7 +38,7 @@ def expression(key, operator, *values):
         (expression("app", "DoesNotExist"), [{}, {"x": "y"}], [A, {"app": ""}]),
     ],
 )
-def test_what_a_selector_matches(written, matching, others):
+def test_selector_matches(written, matching, others):
     compiled = compile_selector(selector(written))
     assert all(compiled.matches(labels) for labels in matching)
     assert not any(compiled.matches(labels) for labels in others)
@@ -59,7 +59,7 @@ def test_what_a_selector_matches(written, matching, others):
         ),
     ],
 )
-def test_what_does_not_parse_has_upstreams_text(written, text):
+def test_unparsable_selector_has_upstreams_text(written, text):
     with pytest.raises(SelectorError) as caught:
         compile_selector(selector(written))
     assert str(caught.value) == text
@@ -89,7 +89,7 @@ def test_selectors_of_one_meaning_are_equal():
     )
 
 
-def test_nothing_is_not_empty_and_everything_is():
+def test_selector_of_nothing_is_not_empty_and_of_everything_is():
     assert EVERYTHING.empty
     assert not NOTHING.empty
     assert compile_selector(selector(None)) == NOTHING

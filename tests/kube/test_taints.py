@@ -57,9 +57,14 @@ def test_every_taint_needs_a_toleration():
 @pytest.mark.parametrize(
     ("operator", "bound", "value", "expected"),
     [
-        *(("Gt", "5", "6", True), ("Gt", "5", "5", False), ("Lt", "5", "4", True)),
-        *(("Lt", "5", "5", False), ("Gt", "-5", "-4", True)),
-        *(("Gt", "05", "6", False), ("Gt", "5", "+6", False), ("Gt", "", "6", False)),
+        ("Gt", "5", "6", True),
+        ("Gt", "5", "5", False),
+        ("Lt", "5", "4", True),
+        ("Lt", "5", "5", False),
+        ("Gt", "-5", "-4", True),
+        ("Gt", "05", "6", False),
+        ("Gt", "5", "+6", False),
+        ("Gt", "", "6", False),
         ("Gt", "9223372036854775807", "9223372036854775808", False),
     ],
 )

@@ -18,7 +18,6 @@ from topospread.errors import FieldViolation
 from topospread.kube.objects import LabelSelector, SpreadConstraint
 from topospread.kube.validation import (
     drop_disabled_fields,
-    invalid_pod_text,
     merge_match_label_keys,
     validate_args,
     validate_constraints,
@@ -66,14 +65,6 @@ def test_recorded_args(case: ArgsValidation):
 
 
 GOOD = SpreadConstraint(1, "zone", "DoNotSchedule", LabelSelector((("app", "a"),)))
-
-
-def test_the_whole_text_names_the_pod():
-    violations = validate_constraints([replace(GOOD, max_skew=0)])
-    assert invalid_pod_text('p"', violations) == (
-        'Pod "p\\"" is invalid: spec.topologySpreadConstraints[0].maxSkew: '
-        "Invalid value: 0: must be greater than zero"
-    )
 
 
 def test_a_templates_keys_are_not_merged():

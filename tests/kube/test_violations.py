@@ -44,7 +44,7 @@ def test_quoting(text, shown):
         ),
     ],
 )
-def test_one_error(violation: FieldViolation, text):
+def test_text_of_an_error(violation: FieldViolation, text):
     assert violation_text(violation) == text
 
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from topospread.codec.cluster import node_from_proto, workload_from_proto
-from topospread.codec.pods import pod_from_proto
+from topospread.codec.pods import node_from_proto, pod_from_proto, workload_from_proto
 from topospread.kube.objects import LabelSelector, Node, Pod, Workload
 from topospread_client import object_from_manifest, pod_from_manifest
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.protobuf import json_format
 
-from tests.errors.told import REASONS
+from tests.errors.error_status import REASONS
 from tests.languages.instances import DETAILS, instances, messages
-from tests.servers import PATIENCE, Peer, served, two_zones
+from tests.servers import Peer, served, two_zones
+from tests.waiting import PATIENCE
 from topospread_proto.v1.common_pb2 import PodSource
 from topospread_proto.v1.decision_service_pb2 import BatchEvaluatePodsRequest
 
@@ -82,7 +83,7 @@ print(MessageToJson(BatchEvaluatePodsResponse.FromString(sys.stdin.buffer.read()
 """
 
 
-def test_errors_in_answers_are_json_for_whoever_knows_their_service_alone():
+def test_errors_in_answers_are_json_for_programs_that_know_one_service():
     """In a process of its own, which has imported nothing for what is packed in a status."""
     with served() as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
@@ -98,11 +99,11 @@ def test_errors_in_answers_are_json_for_whoever_knows_their_service_alone():
     )
 
     assert ran.returncode == 0, ran.stderr.decode()
-    told, *others = [each["error"]["details"] for each in json.loads(ran.stdout)["results"]]
-    assert [each.get("reason") for each in told] == ["INVALID_FIELDS", None]
+    first, *others = [each["error"]["details"] for each in json.loads(ran.stdout)["results"]]
+    assert [each.get("reason") for each in first] == ["INVALID_FIELDS", None]
     assert len(others) == len(DETAILS)
 
 
-def test_all_that_errors_are_told_with_is_known():
-    told = {"ErrorInfo"}.union(*(each.details for each in REASONS.values()))
-    assert {each.DESCRIPTOR.name for each in DETAILS} == told
+def test_all_details_of_errors_are_known():
+    used = {"ErrorInfo"}.union(*(each.details for each in REASONS.values()))
+    assert {each.DESCRIPTOR.name for each in DETAILS} == used

@@ -31,11 +31,11 @@ def odd_cases() -> SearchStrategy[Decision]:
         }
     )
     return st.tuples(cases(), st.lists(kind_of(low, odd), min_size=4, max_size=4)).map(
-        lambda drawn: replace(drawn[0], pod=with_oddities(drawn[0].pod, drawn[1]))
+        lambda drawn: replace(drawn[0], pod=with_odd_fields(drawn[0].pod, drawn[1]))
     )
 
 
-def with_oddities(pod: Json, odd: list[Json]) -> Json:
+def with_odd_fields(pod: Json, odd: list[Json]) -> Json:
     """The pod with other values in its constraints."""
     own = pod["spec"].get("topologySpreadConstraints") or []
     changed = [constraint | other for constraint, other in zip(own, odd, strict=False)]

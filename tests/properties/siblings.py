@@ -7,7 +7,7 @@ from tests.conformance.core import pod_of
 from tests.conformance.objects import rules_of
 from tests.properties.expected import Verdict
 from topospread.index.builder import Builder
-from topospread.service.shapes import Shape
+from topospread.service.decisions.pods import PodShape, plan_of
 from topospread.spread.classes import judge
 from topospread.spread.verdicts import VERDICTS
 
@@ -17,7 +17,7 @@ ALL = 1000
 
 @dataclass(frozen=True)
 class Judgement:
-    """What judging node classes says.
+    """The judgement of node classes.
 
     Attributes:
         verdicts: nodes by (code, reasons).
@@ -32,18 +32,18 @@ class Sibling:
     """A pod whose shape is kept, with all that follows from it."""
 
     def __init__(self, case: Decision) -> None:
-        self._shape = Shape(pod_of(case.pod))
+        self._shape = PodShape(pod_of(case.pod))
         self._rules = rules_of(case.args, case.gates)
 
     def judged(self, builder: Builder) -> Judgement | None:
         """The judgement at the newest snapshot; None where nodes must be judged one by one."""
-        judgeable = self._shape.judgeable(self._rules, builder.snapshot)
-        if judgeable.constraints.hard.error or judgeable.constraints.soft.error:
+        effective = self._shape.effective_constraints(self._rules, builder.snapshot)
+        if effective.constraints.hard.error or effective.constraints.soft.error:
             return None
         snapshot = builder.snapshot
-        if snapshot.missing(judgeable.groups):
-            snapshot = builder.keep(judgeable.groups)
-        plan = judgeable.plan(snapshot)
+        if snapshot.missing(effective.groups):
+            snapshot = builder.ensure_counted(effective.groups)
+        plan = plan_of(effective, snapshot)
         if plan is None:
             return None
         found = judge(plan, snapshot, ALL, lambda: 0.0)

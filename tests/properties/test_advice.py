@@ -14,8 +14,8 @@ from tests.properties.test_explanations import case_of
 from tests.reference.alphabets import HOSTNAME
 from tests.reference.objects import labels_of
 from tests.reference.strategies import cases, kind_of
-from topospread.service.explaining.advice import advice
 from topospread.service.explaining.findings import Change, ChangeKind
+from topospread.service.explaining.suggestions import suggestions
 
 WAYS = 500
 """Ways to follow a suggestion that are tried; those that it means come first."""
@@ -31,14 +31,14 @@ FIELDS = {
 
 
 @given(decision=kind_of(cases(), cases(), odd_cases()))
-def test_what_is_suggested_lets_the_pod_in(decision: Decision) -> None:
+def test_suggested_change_lets_the_pod_in(decision: Decision) -> None:
     decision = replace(decision, ops=[], filter_nodes=None)
     if "newError" in answer_to(decision):
         return
     case = case_of(decision)
     if case.constraints.defaulted:
         return  # the profile's constraints are not the pod's to change
-    for suggestion in advice(case):
+    for suggestion in suggestions(case):
         followed = islice(ways(decision, suggestion.changes), WAYS)
         assert any(fitting(each) == suggestion.fitting for each in followed), suggestion
 

@@ -17,12 +17,11 @@ EVERY = 1000
 
 
 @given(case=kind_of(cases(), cases(), odd_cases()))
-def test_extension_points_answer_as_the_model(server: OverGrpc, case: Decision) -> None:
+def test_extension_points_and_evaluate_answer_as_the_model(
+    server: OverGrpc, case: Decision
+) -> None:
+    # To draw a case and to load its cluster costs more than to ask about it.
     assert differences(answer_to(case), server.evaluate(case)) == []
-
-
-@given(case=kind_of(cases(), cases(), odd_cases()))
-def test_evaluate_says_what_the_extension_points_say(server: OverGrpc, case: Decision) -> None:
     case = replace(case, filter_nodes=None)
     if "newError" in answer_to(case):
         assert server.condition(case) is None
@@ -55,7 +54,7 @@ def test_plain_questions_after_every_change(server: OverGrpc, interview: Intervi
 
 
 def agrees(got: EvaluatePodResponse, expected: Expected, best: int = EVERY) -> None:
-    """Fail unless the answer says what is expected."""
+    """Fail unless the answer is as expected."""
     assert label_of(got.pre_filter_verdict) == expected.pre_filter
     if expected.pre_score is not None:
         assert label_of(got.pre_score_verdict) == expected.pre_score

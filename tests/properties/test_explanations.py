@@ -1,4 +1,4 @@
-"""An explanation says by domain what Filter says by node, and its advice works."""
+"""An explanation agrees by domain with Filter by node, and its advice works."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,10 +16,10 @@ from tests.reference.objects import labels_of
 from tests.reference.snapshot import Snapshot as ReferenceSnapshot
 from tests.reference.strategies import cases, kind_of
 from topospread.kube.objects import DO_NOT_SCHEDULE
-from topospread.service.explaining.case import Case
-from topospread.service.explaining.explain import explained
+from topospread.service.decisions.node_fit import Fit
+from topospread.service.explaining.context import EvaluationContext
+from topospread.service.explaining.explain import explain_at
 from topospread.service.explaining.findings import ConstraintFinding
-from topospread.service.fit import Fit
 from topospread.spread.constraints import Constraint
 from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS
 from topospread_proto.v1.common_pb2 import SpreadConstraint
@@ -29,12 +29,12 @@ EVERY = 1000
 SUCCESS = ("Success", ())
 
 
-def case_of(decision: Decision, fit: Fit = Fit.SPREAD_ONLY) -> Case:
+def case_of(decision: Decision, fit: Fit = Fit.SPREAD_ONLY) -> EvaluationContext:
     """The core's case for a random question."""
     rules = rules_of(decision.args, decision.gates)
     pod = pod_of(decision.pod)
     constraints, snapshot = prepared(folded(decision.cluster), pod, rules)
-    return Case(snapshot, pod, rules, constraints, fit=fit, name=pod.name)
+    return EvaluationContext(snapshot, pod, rules, constraints, fit=fit, name=pod.name)
 
 
 Domains = Iterable[tuple[Constraint | SpreadConstraint, Mapping[str, bool]]]
@@ -47,9 +47,9 @@ def found_domains(found: Iterable[ConstraintFinding]) -> Domains:
         yield each.constraint, {domain.value: domain.allowed for domain in each.listed}
 
 
-def told_domains(told: Iterable[ConstraintExplanation]) -> Domains:
-    """As a server tells them."""
-    for each in told:
+def explained_domains(explanations: Iterable[ConstraintExplanation]) -> Domains:
+    """Domains as in a server's explanation."""
+    for each in explanations:
         yield each.constraint, {domain.value: domain.allowed for domain in each.domains}
 
 
@@ -69,12 +69,21 @@ def verdict_on(constraints: Domains, labels: Mapping[str, str]) -> tuple[str, tu
 
 
 @given(decision=kind_of(cases(), cases(), odd_cases()))
-def test_domains_have_the_verdicts_of_filter(decision: Decision) -> None:
+def test_domains_have_filters_verdicts_and_nodes_scores_and_findings_add_up(
+    decision: Decision,
+) -> None:
+    # To draw a case costs more than to ask about it.
     decision = replace(decision, ops=[], filter_nodes=None)
+    domains_have_the_verdicts_of_filter(decision)
+    domain_scores_span_node_scores(decision)
+    finding_adds_up(decision)
+
+
+def domains_have_the_verdicts_of_filter(decision: Decision) -> None:
     expected = answer_to(decision)
     if "newError" in expected:
         return
-    found = explained(case_of(decision), EVERY)
+    found = explain_at(case_of(decision), EVERY)
     assert found.status.code.label == expected["preFilter"]["code"]
     nodes = ReferenceSnapshot(decision.cluster).nodes
     if expected["preFilter"]["code"] == "Error":
@@ -106,18 +115,16 @@ def test_a_server_explains_by_domain_what_it_filters_by_node(
     for name, verdict in answer.get("filter", {}).items():
         labels = labels_of(ReferenceSnapshot(decision.cluster).nodes[name])
         expected = verdict["code"], tuple(verdict["reasons"])
-        assert verdict_on(told_domains(found.constraints), labels) == expected
+        assert verdict_on(explained_domains(found.constraints), labels) == expected
 
 
-@given(decision=kind_of(cases(), cases(), odd_cases()))
-def test_the_score_of_a_domain_spans_its_nodes_scores(decision: Decision) -> None:
-    decision = replace(decision, ops=[], filter_nodes=None)
+def domain_scores_span_node_scores(decision: Decision) -> None:
     expected = answer_to(decision)
     if "newError" in expected or expected["preFilter"]["code"] == "Error":
         return
     scores = expected.get("normalized", {})
     nodes = ReferenceSnapshot(decision.cluster).nodes
-    for constraint in explained(case_of(decision), EVERY).constraints:
+    for constraint in explain_at(case_of(decision), EVERY).constraints:
         if constraint.constraint.when_unsatisfiable == DO_NOT_SCHEDULE:
             continue
         for domain in constraint.listed:
@@ -130,12 +137,10 @@ def test_the_score_of_a_domain_spans_its_nodes_scores(decision: Decision) -> Non
             assert domain.scores == ((min(here), max(here)) if here else None)
 
 
-@given(decision=kind_of(cases(), cases(), odd_cases()))
-def test_a_finding_adds_up(decision: Decision) -> None:
-    decision = replace(decision, ops=[], filter_nodes=None)
+def finding_adds_up(decision: Decision) -> None:
     if "newError" in answer_to(decision):
         return
-    found = explained(case_of(decision, Fit.NODE), EVERY)
+    found = explain_at(case_of(decision, Fit.NODE), EVERY)
     for constraint in found.constraints:
         listed = constraint.listed
         assert constraint.unlisted == 0

@@ -27,7 +27,16 @@ def states(interview: Interview, builder: Builder) -> Iterator[Json]:
 
 
 @given(interviews())
-def test_answers_after_every_change(interview: Interview) -> None:
+def test_nodes_and_node_classes_are_judged_as_by_the_model_after_every_change(
+    interview: Interview,
+) -> None:
+    # To draw a history costs more than to ask about it: both ways are asked about each.
+    nodes_agree(interview)
+    classes_agree(interview)
+
+
+def nodes_agree(interview: Interview) -> None:
+    """Judge nodes one by one, by the extension points."""
     builder = folded(interview.start)
     for cluster in states(interview, builder):
         for question in interview.questions:
@@ -35,8 +44,8 @@ def test_answers_after_every_change(interview: Interview) -> None:
             assert differences(answer_to(case), answer_at(builder, case)) == []
 
 
-@given(interviews())
-def test_judging_by_class_after_every_change(interview: Interview) -> None:
+def classes_agree(interview: Interview) -> None:
+    """Judge classes of nodes, by what is kept of a pod's shape from one state to the next."""
     builder = folded(interview.start)
     siblings = []
     for question in interview.questions:

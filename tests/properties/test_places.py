@@ -12,24 +12,23 @@ import pytest
 
 from tests.reference import affinity, taints
 from tests.reference.evaluation import evaluate
-from tests.service.places import Placer, bound, untraced
+from tests.service.placement.placer import Placer, bound, untraced
 from tests.service.world import CLUSTER, HOSTNAME, ZONE, Process, World, constraint, node, world
 from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.replica.replicas import seconds_from_now
-from topospread.service.asks import Ask, PodRef
-from topospread.service.fit import Fit
-from topospread.service.place import Preference, place
-from topospread.service.reserve import reserve
-from topospread.store.api import Key, Kind, Remove
+from topospread.service.decisions.node_fit import Fit
+from topospread.service.decisions.request import DecisionRequest, PodRef
+from topospread.service.placement.place import Preference, place, reserve
+from topospread.store.model import Key, Kind, Remove
 from topospread_client import manifest_from_object, pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from topospread.index.changes import ReservationRow
-    from topospread.service.holding import Holding
-    from topospread.service.wanted import Held
+    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.placement.requests import PlacementResult
 
 Json = dict[str, Any]
 
@@ -139,7 +138,7 @@ class Walk:
 
     # ------------------------------ what is asked
 
-    def ask(self, holding: Holding) -> None:
+    def ask(self, holding: PlacementCoordinator) -> None:
         pod = self.any_pod()
         if self.before_held and self.random.random() < 0.5:
             name = self.random.choice(sorted(self.before_held))
@@ -149,7 +148,9 @@ class Walk:
             stored = self.manifests(Kind.POD).get(pod["metadata"]["name"])
             if stored is not None:
                 pod, given = stored, PodRef(pod["metadata"]["name"])
-        wanted = holding.wanted(Ask(seconds_from_now(30.0), CLUSTER), given, 600_000)
+        wanted = holding.new_request(
+            DecisionRequest(seconds_from_now(30.0), CLUSTER), given, 600_000
+        )
         if self.random.random() < 0.3:
             name = self.random.choice(NODES)
             self.check(pod, name, reserve(holding, wanted, name, untraced))
@@ -159,7 +160,7 @@ class Walk:
             )
             self.check(pod, "", found)
 
-    def check(self, pod: Json, node_name: str, found: Held) -> None:
+    def check(self, pod: Json, node_name: str, found: PlacementResult) -> None:
         """Whether the answer follows from what the store had, but for the answer's own place."""
         name, uid = pod["metadata"]["name"], pod["metadata"].get("uid", "")
         known = self.before_pods.get(name)

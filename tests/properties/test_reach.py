@@ -41,7 +41,7 @@ def test_interviews_reach_both_ways_of_judging_and_answers_that_change() -> None
             if judgement_of(at(case, cluster)).top != judgement_of(case).top:
                 reached.add("by class: another order in the end")
 
-    over(interviews(), 150, look)
+    over(interviews(), 50, look)
     assert reached == {
         "judged node by node",
         "judged by class",
@@ -63,5 +63,5 @@ def test_odd_cases_reach_scores_out_of_bounds() -> None:
         if "filter" in answer:
             reached.update(status["code"] for status in answer["filter"].values())
 
-    over(odd_cases(), 200, look)
+    over(odd_cases(), 80, look)
     assert reached >= {"-1", "below", "Success", "Unschedulable"}

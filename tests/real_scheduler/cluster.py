@@ -258,12 +258,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def node(name: str, zone: str, cpu: str = "8") -> dict[str, Any]:
     """A node that is ready."""
-    room = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
+    resources = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
     return {
         "metadata": {"name": name, "labels": {HOST: name, ZONE: zone}},
         "status": {
-            "capacity": room,
-            "allocatable": room,
+            "capacity": resources,
+            "allocatable": resources,
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         },
     }

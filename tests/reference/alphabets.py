@@ -113,7 +113,10 @@ NODE_OPERATORS = ("In", "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Ne
 # Numbers that Go and Python read differently, that are no label values, or no int64.
 NUMBERS = ("1", "5", "007", "+5", "-1", "1_0", " 5", "", "\u0663", "9223372036854775808")
 NODE_VALUES: tuple[list[str], ...] = (
-    *([], ["z1"], ["ssd", "r1"], ["z1", "z2"]),
+    [],
+    ["z1"],
+    ["ssd", "r1"],
+    ["z1", "z2"],
     *([number] for number in NUMBERS),
 )
 USUAL_TERMS: tuple[Json, ...] = (

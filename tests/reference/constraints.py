@@ -49,7 +49,7 @@ class Gates:
         """Gates as the recorded cases spell them (GATES); absent ones keep their state.
 
         Raises:
-            ValueError: a gate nobody knows.
+            ValueError: an unknown gate.
         """
         given = gates or {}
         if unknown := set(given) - set(GATES):

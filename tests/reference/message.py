@@ -36,7 +36,7 @@ def condition(answer: dict[str, Any], nodes: int) -> dict[str, str] | None:
     """The PodScheduled condition {reason, message} for an answer of evaluate, or None if some fit.
 
     Args:
-        answer: what evaluate said.
+        answer: of evaluate.
         nodes: how many nodes there are; with none nothing is evaluated at all.
     """
     if nodes == 0:

@@ -152,7 +152,7 @@ def selectors() -> SearchStrategy[Json | None]:
 
 @cache
 def constraints() -> SearchStrategy[Json]:
-    """Constraints of a pod; hard and soft ones, few with an action nobody knows."""
+    """Constraints of a pod; hard and soft ones, few with an unknown action."""
     return maybe(
         {
             "minDomains": any_of(3, 4, 9, 9, 2, 1, None),

@@ -1,4 +1,4 @@
-"""What the reference model says beyond the recorded answers' members."""
+"""Results of the reference model beyond the members of recorded answers."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_the_verdict_on_an_unknown_node_and_with_refused_args_is_none() -> None:
         filter_verdict(cluster_of({"z": 0}), pod_with(), "z-node", args={"defaultingType": "Auto"})
 
 
-def test_a_gate_nobody_knows_is_refused() -> None:
+def test_unknown_gate_is_refused() -> None:
     with pytest.raises(ValueError, match="minDomain"):
         evaluate(cluster_of({"z": 0}), pod_with(), gates={"minDomain": False})
 
@@ -91,7 +91,7 @@ def test_a_what_if_on_an_unknown_node_changes_nothing() -> None:
     assert got == evaluate(cluster, pod)
 
 
-def test_what_ifs_on_several_domains_use_the_true_minimum() -> None:
+def test_moves_on_several_domains_use_the_true_minimum() -> None:
     """Upstream keeps the two smallest domains only, and would be left with a stale one here."""
     cluster, pod = cluster_of({"z1": 0, "z2": 0, "z3": 1}), pod_with()
     ops = [

@@ -1,4 +1,4 @@
-"""Rules that no recorded case shows: upstream's code says them."""
+"""Rules from upstream's code that no recorded case shows."""
 
 import pytest
 

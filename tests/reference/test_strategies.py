@@ -13,9 +13,18 @@ from tests.reference.histories import Change, changed, histories
 from tests.reference.strategies import cases
 
 CHANGES = {
-    *("node appears", "node vanishes", "node relabelled", "node tainted"),
-    *("pod starts", "pod moves", "pod terminates", "pod finishes", "pod relabelled"),
-    *("pod deleted", "workload changes", "workload deleted"),
+    "node appears",
+    "node vanishes",
+    "node relabelled",
+    "node tainted",
+    "pod starts",
+    "pod moves",
+    "pod terminates",
+    "pod finishes",
+    "pod relabelled",
+    "pod deleted",
+    "workload changes",
+    "workload deleted",
 }
 
 
@@ -76,7 +85,7 @@ def test_random_cases_reach_every_kind_of_answer_and_gate() -> None:
     def look(case: Decision) -> None:
         answer = answer_to(case, filter_nodes=case.filter_nodes)
         reached.update(name for name, holds in ANSWERS.items() if holds(answer))
-        for gate in GATES:
+        for gate in set(GATES) - reached:
             # One gate by itself changes the answer.
             if answer_to(case, gates={gate: True}) != answer_to(case, gates={gate: False}):
                 reached.add(gate)
@@ -89,7 +98,7 @@ def test_random_histories_have_every_kind_of_change() -> None:
     reached: set[str] = set()
     over(
         histories(),
-        100,
+        60,
         lambda history: reached.update(change.what for change in history.changes),
     )
     assert reached == CHANGES

@@ -6,21 +6,20 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tests.conformance.objects import object_of
+from tests.waiting import PATIENCE
 from topospread.codec.stored import stored
-from topospread.replica.replica import ReplicaOptions
-from topospread.replica.replicas import Consistency, Freshness, Replicas, seconds_from_now
-from topospread.replica.succession import LISTED_KINDS
-from topospread.replica.view import Token, View
-from topospread.service.write import Incoming, Writes
-from topospread.store.api import Key, Kind, Remove
+from topospread.replica.history import LISTED_KINDS
+from topospread.replica.replicas import Replicas, seconds_from_now
+from topospread.replica.state import ReplicaOptions
+from topospread.replica.view import Consistency, Freshness, Token, View
+from topospread.service.state.write import IncomingObjects, StateWriter
+from topospread.store.model import Key, Kind, Remove
 
 if TYPE_CHECKING:
     from topospread.replica.replica import Replica
     from topospread.store.api import Store
 
 CLUSTER = "prod"
-PATIENCE = 60.0
-"""Seconds after which something is taken to hang."""
 
 NEWEST = Consistency(Freshness.FULLY_CONSISTENT)
 
@@ -40,8 +39,8 @@ class Server:
         self.store = store
         self.waits: list[tuple[Freshness, float]] = []
         waited = {mode: self._noter(mode) for mode in Freshness}
-        self.replicas = Replicas(store, ReplicaOptions(coalesce=0.0), waited=waited)
-        self.writes = Writes(store, self.replicas)
+        self.replicas = Replicas(store, ReplicaOptions(coalesce=0.0), on_waited=waited)
+        self.writes = StateWriter(store, self.replicas)
 
     def _noter(self, mode: Freshness):
         return lambda seconds: self.waits.append((mode, seconds))
@@ -95,10 +94,10 @@ class Server:
         return self.writes.accept(CLUSTER, identity, seconds_from_now(PATIENCE))
 
 
-def nodes(*names: str) -> list[Incoming]:
+def nodes(*names: str) -> list[IncomingObjects]:
     """Nodes with these names, as a server takes them."""
     manifests = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": n}} for n in names]
-    return [Incoming(stored(object_of(manifest))) for manifest in manifests]
+    return [IncomingObjects(stored(object_of(manifest))) for manifest in manifests]
 
 
 def untraced(operation: str, changes: int) -> nullcontext[None]:

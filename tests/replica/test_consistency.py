@@ -11,17 +11,17 @@ from threading import current_thread
 
 import pytest
 
-from tests.replica.servers import CLUSTER, NEWEST, PATIENCE, Server, at_least
+from tests.replica.servers import CLUSTER, NEWEST, Server, at_least
 from tests.store.conftest import SETTINGS
+from tests.waiting import PATIENCE
 from topospread.errors import (
     ClusterNotFound,
     DeadlineExceeded,
     RevisionUnavailable,
     TopospreadError,
 )
-from topospread.replica.replicas import NEWEST_AT_HAND, Freshness
-from topospread.replica.view import Token
-from topospread.store.api import Kind, Revision
+from topospread.replica.view import DEFAULT_CONSISTENCY, Freshness, Token
+from topospread.store.model import Kind, Revision
 from topospread.store.observed import ObservedStore
 
 
@@ -41,7 +41,7 @@ def eager_threads():
     sys.setswitchinterval(before)
 
 
-def test_who_writes_anywhere_can_read_it_everywhere(here, there):
+def test_write_to_one_server_can_be_read_from_every_server(here, there):
     here.apply("n-0")
     for number in range(1, 30):
         writer, reader = (here, there) if number % 2 else (there, here)
@@ -82,7 +82,7 @@ def test_a_state_at_hand_costs_no_look_at_the_store(backend):
     here.waits.clear()
     askers.clear()
 
-    assert here.nodes(NEWEST_AT_HAND) == ["a"]
+    assert here.nodes(DEFAULT_CONSISTENCY) == ["a"]
     assert here.nodes(at_least(token)) == ["a"]
 
     assert here.waits == [(Freshness.MINIMIZE_LATENCY, 0.0), (Freshness.AT_LEAST_AS_FRESH, 0.0)]
@@ -114,7 +114,7 @@ def test_a_write_is_one_look_at_the_store(backend):
 
 def test_every_demand_is_counted_by_its_mode(here, there):
     token = here.apply("a")
-    there.view(NEWEST_AT_HAND)
+    there.view(DEFAULT_CONSISTENCY)
     there.view(at_least(token))
     there.view(NEWEST)
     with pytest.raises(RevisionUnavailable):
@@ -181,20 +181,20 @@ def test_a_token_from_before_the_server_started_is_checked_as_well(here, there):
 
 
 def test_an_unknown_cluster_is_not_found(here):
-    for demand in (NEWEST_AT_HAND, NEWEST):
+    for demand in (DEFAULT_CONSISTENCY, NEWEST):
         with pytest.raises(ClusterNotFound, match=CLUSTER):
             here.view(demand)
     here.apply("a")
-    assert here.nodes(NEWEST_AT_HAND) == ["a"]
+    assert here.nodes(DEFAULT_CONSISTENCY) == ["a"]
 
 
 def test_an_unknown_cluster_is_not_found_by_any_who_ask_at_once(here, eager_threads):
-    """Those who wait for the first load are not told that following it stopped, but why."""
+    """Callers that wait for the first load get the cause, not that following stopped."""
     del eager_threads
 
     def ask(_: int) -> type[Exception]:
         try:
-            here.view(NEWEST_AT_HAND)
+            here.view(DEFAULT_CONSISTENCY)
         except TopospreadError as refused:
             return type(refused)
         raise AssertionError("there is nothing to see")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.replica.servers import CLUSTER, NEWEST, PATIENCE, at_least, nodes
-from tests.servers import until
+from tests.replica.servers import CLUSTER, NEWEST, at_least, nodes
 from tests.store.backends import CLUSTER as STORED
 from tests.store.backends import node
+from tests.waiting import PATIENCE, until
 from topospread.errors import (
     IdentityChanged,
     InvalidRequest,
@@ -18,10 +20,11 @@ from topospread.errors import (
     RevisionUnavailable,
     Unavailable,
 )
-from topospread.replica.replicas import NEWEST_AT_HAND, Consistency, Freshness
-from topospread.replica.succession import LISTED_KINDS
-from topospread.replica.view import Token
-from topospread.store.api import Kind
+from topospread.replica.history import LISTED_KINDS
+from topospread.replica.replica import Replica
+from topospread.replica.state import ReplicaOptions
+from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency, Freshness, Token
+from topospread.store.model import Kind, Revision
 
 
 def lost(server) -> None:
@@ -40,7 +43,7 @@ def both(here, there):
 
 def follow(servers, names) -> None:
     until(
-        lambda: all(server.nodes(NEWEST_AT_HAND) == names for server in servers),
+        lambda: all(server.nodes(DEFAULT_CONSISTENCY) == names for server in servers),
         f"all see {names}",
     )
 
@@ -51,7 +54,7 @@ def test_a_store_that_was_emptied_is_not_taken_for_an_empty_cluster(both, backen
 
     for server in both:
         lost(server)
-        assert server.nodes(NEWEST_AT_HAND) == ["a", "b"]
+        assert server.nodes(DEFAULT_CONSISTENCY) == ["a", "b"]
         assert server.nodes(at_least(old)) == ["a", "b"]
         assert server.replica.stale_for > 0
         with pytest.raises(IdentityChanged, match="topospread store accept"):
@@ -80,7 +83,7 @@ def test_lists_of_all_kinds_make_the_stores_history_the_truth(both, backend):
     token = ""
     for kind in LISTED_KINDS[:-1]:
         token = both[0].list_kind(kind, *(["c"] if kind is Kind.NODE else []))
-        assert both[0].nodes(NEWEST_AT_HAND) == ["a", "b"]
+        assert both[0].nodes(DEFAULT_CONSISTENCY) == ["a", "b"]
         with pytest.raises(IdentityChanged):
             both[0].apply("d")
     with pytest.raises(IdentityChanged):
@@ -144,7 +147,7 @@ def test_accepting_that_there_is_nothing(both, backend):
     until(lambda: not any(server.replicas.running() for server in both), "it is let go")
     for server in both:
         with pytest.raises(NotFound):
-            server.view(NEWEST_AT_HAND)
+            server.view(DEFAULT_CONSISTENCY)
     both[1].apply("c")
     assert both[0].nodes() == ["c"]
 
@@ -157,7 +160,7 @@ def test_accepting_what_is_followed_anyway_changes_nothing(both):
     both[1].apply("c")
 
 
-def test_who_only_writes_goes_on_however_often_others_dropped_the_cluster(start):
+def test_writer_goes_on_however_often_others_dropped_the_cluster(start):
     here, there = start(), start()
     here.apply("a")
     for _ in range(10):
@@ -180,7 +183,7 @@ def test_another_store_is_not_the_truth_because_it_was_once(start, backend):
 
     for server in both:
         lost(server)
-        assert server.nodes(NEWEST_AT_HAND) == ["a"]
+        assert server.nodes(DEFAULT_CONSISTENCY) == ["a"]
     both[1].list_all("c")
     follow(both, ["c"])
 
@@ -201,7 +204,7 @@ def test_an_old_copy_in_a_store_that_was_empty_is_not_the_truth(start, backend):
     for server in both:
         with pytest.raises(IdentityChanged):
             server.apply("d")
-        assert server.nodes(NEWEST_AT_HAND) == ["a"]
+        assert server.nodes(DEFAULT_CONSISTENCY) == ["a"]
     both[1].list_all("c")
     follow(both, ["c"])
 
@@ -226,10 +229,10 @@ def test_a_dropped_cluster_is_let_go_by_all(both):
     assert both[0].writes.drop(CLUSTER) == 2
 
     with pytest.raises(NotFound):
-        both[0].view(NEWEST_AT_HAND)
+        both[0].view(DEFAULT_CONSISTENCY)
     until(lambda: not both[1].replicas.running(), "the other server lets go")
     with pytest.raises(NotFound):
-        both[1].view(NEWEST_AT_HAND)
+        both[1].view(DEFAULT_CONSISTENCY)
     new = both[1].apply("c")
     assert both[0].nodes(at_least(new)) == ["c"]
     with pytest.raises(RevisionUnavailable):
@@ -248,7 +251,7 @@ def test_writes_go_on_at_once_after_another_server_dropped_the_cluster(both):
         both[1].view(at_least(new))
 
 
-def test_a_list_that_cannot_be_written_vouches_for_nothing(both, backend):
+def test_list_that_cannot_be_written_confirms_nothing(both, backend):
     backend.empty(both[0].store)
     lost(both[0])
     for kind in LISTED_KINDS:
@@ -257,7 +260,7 @@ def test_a_list_that_cannot_be_written_vouches_for_nothing(both, backend):
     with pytest.raises(InvalidRequest, match="twice"):
         both[0].list_kind(Kind.NODE, "c", "c")
 
-    assert both[0].nodes(NEWEST_AT_HAND) == ["a", "b"]
+    assert both[0].nodes(DEFAULT_CONSISTENCY) == ["a", "b"]
     with pytest.raises(IdentityChanged):
         both[0].apply("d")
 
@@ -339,3 +342,19 @@ def test_a_value_that_cannot_be_read_is_left_out_and_the_rest_is_served(both, ba
     healed = both[0].apply("a")
     assert fresh.nodes(at_least(healed)) == ["a", "b", "c"]
     assert fresh.replica.corrupt == 0
+
+
+def test_revision_of_a_history_that_is_being_loaded_is_refused_until_it_is_shown():
+    before, present = Revision(2, "a" * 16), Revision(2, "b" * 16)
+    source: Any = None  # both tags are known: the store is not asked
+    replica = Replica(CLUSTER, source, ReplicaOptions())
+    replica.start_decoding_anew(before)
+    replica.publish(replica.new_builder(), "identity", before)
+
+    replica.begin_rebuild()
+    replica.start_decoding_anew(present)
+    token = Token("identity", present)
+    with pytest.raises(RevisionUnavailable):
+        replica.wait_for(token, time.monotonic() + PATIENCE)
+    replica.publish(replica.new_builder(), "identity", present)
+    assert replica.wait_for(token, time.monotonic() + PATIENCE).revision == present

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any
 from tests.conformance.objects import object_of
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import stored
-from topospread.replica.replica import ReplicaOptions
-from topospread.replica.replicas import Consistency, Freshness, Replicas, seconds_from_now
-from topospread.replica.view import Token
-from topospread.service.asks import Ask, Move, NodeChoice, PodRef
-from topospread.service.cycles import Cycles
-from topospread.service.engine import Engine, Limits
-from topospread.service.evaluate import evaluate
-from topospread.service.rules_book import RulesBook
-from topospread.store.api import Change, Key, Kind, Put, Remove, Store
-from topospread.store.sqlite.open import open_store
+from topospread.replica.replicas import Replicas, seconds_from_now
+from topospread.replica.state import ReplicaOptions
+from topospread.replica.view import Consistency, Freshness, Token
+from topospread.service.decisions.cycle import CycleCache
+from topospread.service.decisions.engine import Engine
+from topospread.service.decisions.evaluate import evaluate
+from topospread.service.decisions.request import (
+    DecisionRequest,
+    NodeSelection,
+    PodOnNode,
+    PodRef,
+    ProfileRegistry,
+)
+from topospread.store.model import Change, Key, Kind, Put, Remove
+from topospread.store.sqlite.store import open_store
 from topospread.store.urls import SqliteURL, parse_store_url
 from topospread_client import pod_from_manifest
 
@@ -25,8 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from topospread.kube.objects import Pod
-    from topospread.service.asks import SettingsAsk
-    from topospread.service.shapes import ShapedPod
+    from topospread.service.decisions.pods import Limits, ShapedPod
+    from topospread.service.decisions.request import SettingsOverride
+    from topospread.store.api import Store
 
 Json = dict[str, Any]
 
@@ -54,8 +60,8 @@ class Process:
     def __init__(self, store: Store, *, limits: Limits | None = None, max_groups: int = 4096):
         self.clock = Clock()
         self.replicas = Replicas(store, ReplicaOptions(coalesce=0.0, max_groups=max_groups))
-        self.rules = RulesBook()
-        self.cycles = Cycles(ttl=60.0, capacity=100, clock=self.clock)
+        self.rules = ProfileRegistry()
+        self.cycles = CycleCache(ttl=60.0, capacity=100, clock=self.clock)
         self.engine = Engine(self.replicas, store, self.rules, self.cycles, limits)
 
     def close(self) -> None:
@@ -104,25 +110,25 @@ class World:
         *,
         add: Sequence[tuple[Json, str]] = (),
         remove: Sequence[tuple[Json, str]] = (),
-        nodes: NodeChoice | Sequence[str] | None = None,
-        settings: SettingsAsk | None = None,
+        nodes: NodeSelection | Sequence[str] | None = None,
+        settings: SettingsOverride | None = None,
         cluster: str = CLUSTER,
         **others: Any,
-    ) -> Ask:
+    ) -> DecisionRequest:
         """A question about the newest state."""
-        if nodes is not None and not isinstance(nodes, NodeChoice):
-            nodes = NodeChoice(names=nodes)
+        if nodes is not None and not isinstance(nodes, NodeSelection):
+            nodes = NodeSelection(names=nodes)
         if settings is not None:
             others["settings"] = settings
         newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(self.revision))
         if cluster != CLUSTER:
             newest = Consistency()
-        return Ask(
+        return DecisionRequest(
             deadline=seconds_from_now(PATIENCE),
             cluster=cluster,
-            subject=pod_of(subject) if isinstance(subject, dict) else subject,
-            add_pods=[Move(pod_of(pod), where) for pod, where in add],
-            remove_pods=[Move(pod_of(pod), where) for pod, where in remove],
+            pod=pod_of(subject) if isinstance(subject, dict) else subject,
+            add_pods=[PodOnNode(pod_of(pod), where) for pod, where in add],
+            remove_pods=[PodOnNode(pod_of(pod), where) for pod, where in remove],
             nodes=nodes,
             consistency=newest,
             **others,

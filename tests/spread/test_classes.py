@@ -1,4 +1,4 @@
-"""Judging node classes says what judging nodes says, on clusters too big for the model."""
+"""Judging node classes agrees with judging nodes, on clusters too big for the model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from topospread.kube.objects import (
     Taint,
     Toleration,
 )
-from topospread.spread.classes import Judged, cells_of, judge
+from topospread.spread.classes import ClassJudgement, cells_of, judge
 from topospread.spread.constraints import PodConstraints, pod_constraints
-from topospread.spread.each import MAX_CELLS, scores_of_each, verdicts_of_each
 from topospread.spread.filtering import filter_nodes, pre_filter
+from topospread.spread.per_node import MAX_CELLS, scores_of_each, verdicts_of_each
 from topospread.spread.plans import MAX_CLASSES, plan
 from topospread.spread.scoring import score
 from topospread.spread.settings import Rules
@@ -124,11 +124,11 @@ def counted(builder: Builder, pod: Pod) -> tuple[PodConstraints, Snapshot]:
     both = (*made.hard.constraints, *made.soft.constraints)
     groups = [c.group for c in both if not c.group.counts_nothing]
     if builder.snapshot.missing(groups):
-        builder.keep(groups)
+        builder.ensure_counted(groups)
     return made, builder.snapshot
 
 
-def by_class(made: PodConstraints, snapshot: Snapshot, top_k: int = ALL) -> Judged | None:
+def by_class(made: PodConstraints, snapshot: Snapshot, top_k: int = ALL) -> ClassJudgement | None:
     planned = plan(made, snapshot)
     return None if planned is None else judge(planned, snapshot, top_k, lambda: 0.0)
 
@@ -165,7 +165,7 @@ def test_both_ways_agree(shape: Shape, pod: Pod):
 
 
 @given(shapes, pods)
-def test_what_is_written_out_for_each_node_agrees(shape: Shape, pod: Pod):
+def test_judgement_per_node_agrees_with_classes(shape: Shape, pod: Pod):
     made, snapshot = counted(built(shape), pod)
     planned = plan(made, snapshot)
     if planned is None:
@@ -250,7 +250,7 @@ CLUSTER = Shape(seed=7, nodes=120, pods=300, zones=3, hostnames="own")
         (hard(HOSTNAME_LABEL, label_selector=None), soft(HOSTNAME_LABEL)),
     ],
 )
-def test_what_is_judged_by_class(own: tuple[SpreadConstraint, ...]):
+def test_constraints_that_are_judged_by_class(own: tuple[SpreadConstraint, ...]):
     pod = Pod("incoming", labels={"app": "web"}, constraints=own)
     made, snapshot = counted(built(CLUSTER), pod)
     judged = by_class(made, snapshot)
@@ -270,7 +270,7 @@ def test_what_is_judged_by_class(own: tuple[SpreadConstraint, ...]):
     ],
     ids=["two groups", "shared hostnames", "many zones", "scores below 0"],
 )
-def test_what_is_judged_node_by_node(own: tuple[SpreadConstraint, ...], shape: Shape):
+def test_constraints_that_are_judged_per_node(own: tuple[SpreadConstraint, ...], shape: Shape):
     pod = Pod("incoming", labels={"app": "web"}, constraints=own)
     made, snapshot = counted(built(shape), pod)
     assert by_class(made, snapshot) is None

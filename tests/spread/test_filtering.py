@@ -9,7 +9,7 @@ from topospread.spread.filtering import filter_nodes, first_rejecting, pre_filte
 from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED
 
 
-def test_one_node_is_judged_as_among_all():
+def test_single_node_is_judged_as_among_all():
     judged = [case for case in decisions() if "filter" in case.expect]
     assert len(judged) > 500
     for case in judged:

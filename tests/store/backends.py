@@ -7,16 +7,25 @@ from typing import TYPE_CHECKING, Protocol
 
 import redis
 
-from topospread.store.api import Key, Kind, Put, Remove, Revision, StoredObject, Transaction
+from topospread.store.model import (
+    Key,
+    Kind,
+    Put,
+    Remove,
+    Revision,
+    StoredObject,
+    StoreSettings,
+    Transaction,
+)
 from topospread.store.redis import open as redis_open
-from topospread.store.settings import StoreSettings
-from topospread.store.sqlite import open as sqlite_open
+from topospread.store.sqlite import store as sqlite_open
 from topospread.store.urls import RedisURL, SqliteURL, parse_store_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.store.api import Change, Store
+    from topospread.store.api import Store
+    from topospread.store.model import Change
 
 CLUSTER = "prod"
 DIGEST = b"\x00digest\xff"
@@ -100,10 +109,10 @@ class Backend(Protocol):
         """Damage a stored value."""
 
     def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
-        """Let the feeder's lease end later: how it looks after the clock was set back."""
+        """Let the cluster's lease end later: how it looks after the clock was set back."""
 
     def forget_grant(self, store: Store, cluster: str) -> None:
-        """Let the feeder's lease be one that an older version wrote."""
+        """Let the cluster's lease be one that an older version wrote."""
 
 
 class SqliteBackend:

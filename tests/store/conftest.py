@@ -10,7 +10,7 @@ import pytest
 
 from tests.redis_server import RedisProcess, redis_binaries
 from tests.store.backends import Backend, RedisBackend, SqliteBackend
-from topospread.store.settings import StoreSettings
+from topospread.store.model import StoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

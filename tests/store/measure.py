@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tests.redis_server import RedisProcess
 from tests.store.backends import CLUSTER, Backend, RedisBackend, SqliteBackend, pod, put
-from topospread.store.api import Key, Revision
+from topospread.store.model import Key, Revision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

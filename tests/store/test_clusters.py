@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put, write_many
 from topospread.errors import IdentityChanged, RevisionUnavailable
-from topospread.store.api import Head, Kind, Outcome, Remove, Revision, Unchanged
+from topospread.store.model import Head, Kind, Remove, Revision, Unchanged, WriteOutcome
 
 
 def test_an_unknown_cluster_has_an_empty_head(store):
@@ -87,7 +87,7 @@ def test_dropping_forgets_tombstones(store):
     store.drop(CLUSTER)
     store.apply(CLUSTER, [put(node())])
 
-    assert store.apply(CLUSTER, [put(pod(), "5")]).outcomes == (Outcome.CREATED,)
+    assert store.apply(CLUSTER, [put(pod(), "5")]).outcomes == (WriteOutcome.CREATED,)
 
 
 def test_the_last_dropped_identities_are_remembered(store):
@@ -101,7 +101,7 @@ def test_the_last_dropped_identities_are_remembered(store):
     assert len(set(identities)) == 10
 
 
-def test_a_write_tells_whose_it_is(store):
+def test_write_returns_the_identity(store):
     assert store.apply(CLUSTER, [Remove(node())]).identity == ""
     first = store.apply(CLUSTER, [put(node())])
     again = store.apply(CLUSTER, [put(node())])
@@ -140,58 +140,58 @@ def test_a_write_of_nothing_creates_a_cluster(store):
     assert len(follow_all(store)) == 1
 
 
-def test_what_has_no_effect_creates_no_cluster(store):
+def test_write_without_effect_creates_no_cluster(store):
     assert store.apply(CLUSTER, [Remove(node())]).identity == ""
     assert store.purge(CLUSTER).identity == ""
     assert store.clusters() == []
 
 
-def test_a_write_of_nothing_creates_what_was_dropped_or_vouched_for(store):
+def test_empty_write_creates_a_dropped_or_confirmed_cluster(store):
     store.apply(CLUSTER, [put(node())])
     lost = store.head(CLUSTER).identity
     store.drop(CLUSTER)
-    store.vouch(CLUSTER, [Kind.NODE])
-    vouched = store.head(CLUSTER).vouched
+    store.confirm_history(CLUSTER, [Kind.NODE])
+    confirmed = store.head(CLUSTER).confirmed
 
     created = store.apply(CLUSTER, [])
 
     assert created.identity not in ("", lost)
-    assert store.head(CLUSTER) == Head(created.identity, Revision(), 1, (lost,), vouched)
+    assert store.head(CLUSTER) == Head(created.identity, Revision(), 1, (lost,), confirmed)
 
 
-def test_it_is_noted_when_kinds_were_vouched_for(store):
+def test_head_has_the_times_at_which_kinds_were_confirmed(store):
     before = store.head(CLUSTER).at
     first = store.apply(CLUSTER, [put(node())])
-    store.vouch(CLUSTER, [Kind.NODE])
-    once = store.head(CLUSTER).vouched
-    store.vouch(CLUSTER, [Kind.NODE, Kind.POD], identity=first.identity)
+    store.confirm_history(CLUSTER, [Kind.NODE])
+    once = store.head(CLUSTER).confirmed
+    store.confirm_history(CLUSTER, [Kind.NODE, Kind.POD], identity=first.identity)
     with pytest.raises(IdentityChanged):
-        store.vouch(CLUSTER, [Kind.NODE], identity="another")
+        store.confirm_history(CLUSTER, [Kind.NODE], identity="another")
 
-    twice = store.head(CLUSTER).vouched
+    twice = store.head(CLUSTER).confirmed
     assert set(once) == {Kind.NODE}
     assert set(twice) == {Kind.NODE, Kind.POD}
     assert 0 < before <= once[Kind.NODE] < twice[Kind.NODE]
     assert twice[Kind.POD] >= before
     assert store.head(CLUSTER).revision == first.revision
     store.apply(CLUSTER, [put(pod())])
-    assert store.head(CLUSTER).vouched == twice
+    assert store.head(CLUSTER).confirmed == twice
     store.drop(CLUSTER)
     assert store.head(CLUSTER).at >= twice[Kind.POD]
-    assert store.head(CLUSTER).vouched == {}
+    assert store.head(CLUSTER).confirmed == {}
 
 
-def test_a_cluster_that_is_not_there_can_be_vouched_for(store):
-    store.vouch(CLUSTER, [Kind.NODE])
+def test_missing_cluster_can_be_confirmed(store):
+    store.confirm_history(CLUSTER, [Kind.NODE])
 
     head = store.head(CLUSTER)
-    assert set(head.vouched) == {Kind.NODE}
-    assert head == Head("", Revision(), 0, (), head.vouched)
+    assert set(head.confirmed) == {Kind.NODE}
+    assert head == Head("", Revision(), 0, (), head.confirmed)
     assert store.clusters() == []
     with pytest.raises(IdentityChanged):
-        store.vouch(CLUSTER, [Kind.NODE], identity="any")
+        store.confirm_history(CLUSTER, [Kind.NODE], identity="any")
     store.apply(CLUSTER, [put(node())])
-    assert store.head(CLUSTER).vouched == head.vouched
+    assert store.head(CLUSTER).confirmed == head.confirmed
 
 
 def test_a_lost_history_can_be_put_among_the_dropped(store):
@@ -202,12 +202,12 @@ def test_a_lost_history_can_be_put_among_the_dropped(store):
     present = store.apply(CLUSTER, [put(node())]).identity
 
     for _ in range(2):
-        store.vouch(CLUSTER, (), identity=present, instead_of="lost")
+        store.confirm_history(CLUSTER, (), identity=present, instead_of="lost")
     assert store.head(CLUSTER).dropped == ("lost", *reversed(identities))
-    assert store.head(CLUSTER).vouched == {}
-    store.vouch("nobody", [Kind.NODE], instead_of="lost")
+    assert store.head(CLUSTER).confirmed == {}
+    store.confirm_history("nobody", [Kind.NODE], instead_of="lost")
     head = store.head("nobody")
-    assert (head.identity, head.dropped, set(head.vouched)) == ("", ("lost",), {Kind.NODE})
+    assert (head.identity, head.dropped, set(head.confirmed)) == ("", ("lost",), {Kind.NODE})
 
 
 def test_another_server_sees_the_drop(store, other_store):

@@ -18,7 +18,7 @@ from tests.store.backends import (
 )
 from tests.store.conftest import SETTINGS
 from topospread.errors import Conflict
-from topospread.store.api import Revision, Unchanged
+from topospread.store.model import Revision, Unchanged
 
 WRITERS = 8
 WRITES = 40

@@ -1,4 +1,4 @@
-"""What a store notes of a cluster, damaged: told, refused before a write begins, and dropped."""
+"""Damaged metadata of a cluster: reported, refused before a write begins, and dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from topospread.errors import (
     StoreUnavailable,
     TopospreadError,
 )
-from topospread.store.api import Unchanged
+from topospread.store.model import Unchanged
 
 UNREADABLE = "what the store notes of cluster 'prod' cannot be read"
 
@@ -74,8 +74,15 @@ def healthy(store) -> bool:
 @pytest.mark.parametrize(
     ("column", "found"),
     [
-        *(("number", b"\xff"), ("number", "x"), ("tag", b"x"), ("identity", b"x")),
-        *(("total", "x"), ("oldest", b""), ("marks", b"7"), ("dropped_at", "x"), ("vouched", b"x")),
+        ("number", b"\xff"),
+        ("number", "x"),
+        ("tag", b"x"),
+        ("identity", b"x"),
+        ("total", "x"),
+        ("oldest", b""),
+        ("marks", b"7"),
+        ("dropped_at", "x"),
+        ("vouched", b"x"),
     ],
 )
 def test_a_column_of_another_type(file, column, found):
@@ -87,14 +94,13 @@ def test_a_column_of_another_type(file, column, found):
 @pytest.mark.parametrize(
     ("field", "found"),
     [
-        *(
-            ("number", b"x"),
-            ("number", b""),
-            ("number", b"-1"),
-            ("total", b":"),
-            ("oldest", b"1e9"),
-        ),
-        *(("identity", b"\xff"), ("tag", b"\xff")),
+        ("number", b"x"),
+        ("number", b""),
+        ("number", b"-1"),
+        ("total", b":"),
+        ("oldest", b"1e9"),
+        ("identity", b"\xff"),
+        ("tag", b"\xff"),
     ],
 )
 def test_a_field_that_is_none_of_ours(hashes, field, found):
@@ -204,7 +210,7 @@ def test_a_log_entry_that_is_no_text_is_listed_again(hashes):
         follow_all(store)
 
 
-def test_what_is_due_under_no_name_is_not_ended_for_ever(file):
+def test_expiry_without_a_name_does_not_block_others(file):
     store, execute = file
     execute("INSERT INTO expiry SELECT id, 'default', ?, 1 FROM cluster", (b"\xff",))
     head = store.head(CLUSTER).revision

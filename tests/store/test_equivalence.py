@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from tests.store.backends import RedisBackend, SqliteBackend, follow_all, objects
 from topospread.errors import TopospreadError
-from topospread.store.api import Key, Kind, Put, Remove, Revision, StoredObject, Unchanged
-from topospread.store.settings import StoreSettings
+from topospread.store.model import (
+    Key,
+    Kind,
+    Put,
+    Remove,
+    Revision,
+    StoredObject,
+    StoreSettings,
+    Unchanged,
+)
 
 # Few names, versions, uids and digests, so that changes meet each other.
 names = st.sampled_from(["a", "b"])
@@ -83,11 +91,11 @@ preconditions = st.none() | st.tuples(
 )
 applies = st.tuples(st.just("apply"), changes, preconditions, st.booleans())
 follows = st.tuples(st.just("follow"), st.integers(-1, 12), st.booleans())
-vouches = st.tuples(st.just("vouch"), st.lists(st.sampled_from([Kind.NODE, Kind.POD])))
-rare = st.one_of(vouches, st.just(("purge",)), st.just(("drop",)))
+confirmations = st.tuples(st.just("confirm"), st.lists(st.sampled_from([Kind.NODE, Kind.POD])))
+rare = st.one_of(confirmations, st.just(("purge",)), st.just(("drop",)))
 steps = st.one_of(applies, applies, applies, follows, rare)
 
-# Few enough changes in the log for trimming. Tombstones stay: which of them are the oldest is told
+# Few enough changes in the log for trimming. Tombstones stay: which of them are the oldest is seen
 # by each backend's own clock.
 SMALL = StoreSettings(timeout=20.0, connect_timeout=20.0, log_limit=8)
 _clusters = count()
@@ -147,9 +155,9 @@ class Run:
         found = self.store.follow(self.cluster, identity, after, wait=0)
         return list(map(_undated, found))
 
-    def vouch(self, kinds):
-        self.store.vouch(self.cluster, kinds)
-        return sorted(self.store.head(self.cluster).vouched, key=repr)
+    def confirm(self, kinds):
+        self.store.confirm_history(self.cluster, kinds)
+        return sorted(self.store.head(self.cluster).confirmed, key=repr)
 
     def drop(self):
         self.known = [Revision()]

@@ -1,4 +1,4 @@
-"""The feeder's lease: one holder at a time, and writes of former holders are refused."""
+"""The cluster's lease: one holder at a time, and writes of former holders are refused."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import until
 from tests.store.backends import CLUSTER, node, objects, pod, put
+from tests.waiting import until
 from topospread.errors import Fenced, InvalidRequest
-from topospread.store.api import MAX_LEASE, Lease
+from topospread.store.model import MAX_LEASE, Lease, StoreSettings
 from topospread.store.rules import granted
-from topospread.store.settings import StoreSettings
-from topospread.store.sqlite.open import open_store
+from topospread.store.sqlite.store import open_store
 from topospread.store.urls import SqliteURL, parse_store_url
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ MINUTE = 60_000
 DAY = 86_400_000
 
 
-def test_one_of_many_has_it(store):
+def test_one_of_many_holders_gets_the_lease(store):
     first = store.lease(CLUSTER, "one", MINUTE)
     assert (first.holder, first.left) == ("one", MINUTE)
     assert first.fence > 0
@@ -47,20 +46,20 @@ def test_the_next_holder_has_a_greater_token(store, other_store):
     assert store.lease(CLUSTER, "one", MINUTE).holder == "two"
 
 
-def test_who_does_not_hold_it_gives_nothing_back(store):
+def test_lease_is_not_given_back_by_others(store):
     first = store.lease(CLUSTER, "one", MINUTE)
     assert store.lease(CLUSTER, "two", 0).holder == "one"
     assert store.lease(CLUSTER, "one", MINUTE).fence == first.fence
     assert store.lease("nobody", "two", 0) == Lease("", 0, 0)
 
 
-def test_it_ends_by_itself(store):
+def test_lease_ends_by_itself(store):
     first = store.lease(CLUSTER, "one", 1)
     until(lambda: store.lease(CLUSTER, "two", MINUTE).holder == "two", "the end of the lease")
     assert store.lease(CLUSTER, "two", MINUTE).fence > first.fence
 
 
-def test_a_clock_set_back_locks_nobody_out_for_longer_than_the_lease(store, backend):
+def test_clock_set_back_blocks_no_holder_for_longer_than_the_lease(store, backend):
     first = store.lease(CLUSTER, "one", 50)
     backend.postpone(store, CLUSTER, DAY)
 
@@ -71,7 +70,7 @@ def test_a_clock_set_back_locks_nobody_out_for_longer_than_the_lease(store, back
     assert store.lease(CLUSTER, "two", MINUTE).fence > first.fence
 
 
-def test_who_holds_it_renews_it_after_the_clock_was_set_back(store, backend):
+def test_holder_renews_its_lease_after_the_clock_was_set_back(store, backend):
     first = store.lease(CLUSTER, "one", MINUTE)
     backend.postpone(store, CLUSTER, DAY)
 
@@ -121,7 +120,7 @@ def test_dropping_a_cluster_voids_its_token(store):
     ("holder", "lifetime"),
     [("", 1), ("a/b", 1), ("x" * 254, 1), ("one", -1), ("one", MAX_LEASE + 1)],
 )
-def test_what_no_lease_can_be(store, holder, lifetime):
+def test_invalid_leases_are_refused(store, holder, lifetime):
     with pytest.raises(InvalidRequest):
         store.lease(CLUSTER, holder, lifetime)
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put
 from topospread.errors import InvalidRequest, LimitExceeded
-from topospread.store.api import (
+from topospread.store.model import (
     MAX_APPLY_BYTES,
     MAX_CHANGES,
     MAX_OBJECT_BYTES,

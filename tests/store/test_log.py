@@ -1,4 +1,4 @@
-"""Following the log: order, chain, waiting, and the ways in which a follower is told to rebuild."""
+"""Following the log: order, chain, waiting, and the errors on which a follower rebuilds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put, replay, write_many
 from topospread.errors import IdentityChanged, RevisionUnavailable, StoreUnavailable
-from topospread.store.api import Remove, Revision
+from topospread.store.model import Remove, Revision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ def test_following_goes_on_from_the_middle(store):
     assert [transaction.revision for transaction in found] == revisions[7:]
 
 
-def test_at_the_head_there_is_nothing(store):
+def test_follow_at_the_head_returns_nothing(store):
     head = write_many(store, 3)[-1]
 
     assert not store.follow(CLUSTER, store.head(CLUSTER).identity, head, wait=0)
@@ -135,7 +135,7 @@ def test_a_wake_ends_the_wait_and_costs_no_news(store):
         assert [found.revision for found in waiting.result(LONG)] == [news]
 
 
-def test_a_wake_that_finds_nobody_ends_the_next_wait(store):
+def test_wake_without_a_waiter_ends_the_next_wait(store):
     head = write_many(store, 1)[-1]
     store.wake(CLUSTER)
 
@@ -183,7 +183,7 @@ def test_closing_ends_the_wait_and_refuses_later_calls(store):
     store.close()
 
 
-def test_a_trimmed_log_is_told(open_store):
+def test_trimmed_log_is_detected(open_store):
     store = open_store(log_limit=10)
     revisions = [Revision(), *write_many(store, 50)]
     head = store.head(CLUSTER)
@@ -241,7 +241,7 @@ def test_a_revision_to_come_is_another_history(store):
         store.verify(CLUSTER, identity, to_come)
 
 
-def test_a_store_that_lost_its_tail_is_told(store, backend):
+def test_store_that_lost_its_tail_is_detected(store, backend):
     write_many(store, 3)
     saved = backend.save(store)
     lost = write_many(store, 2, namespace="lost")
@@ -257,7 +257,7 @@ def test_a_store_that_lost_its_tail_is_told(store, backend):
 
 
 @pytest.mark.parametrize("rewritten", [2, 3])
-def test_other_writes_in_place_of_a_lost_tail_are_told(store, backend, rewritten):
+def test_other_writes_in_place_of_a_lost_tail_are_detected(store, backend, rewritten):
     write_many(store, 3)
     saved = backend.save(store)
     lost = write_many(store, 2, namespace="lost")
@@ -273,7 +273,7 @@ def test_other_writes_in_place_of_a_lost_tail_are_told(store, backend, rewritten
             store.verify(CLUSTER, identity, revision)
 
 
-def test_a_tail_lost_during_the_wait_is_told(store, backend):
+def test_tail_lost_during_the_wait_is_detected(store, backend):
     write_many(store, 3)
     saved = backend.save(store)
     lost = write_many(store, 2, namespace="lost")[-1]
@@ -286,14 +286,14 @@ def test_a_tail_lost_during_the_wait_is_told(store, backend):
             waiting.result(LONG)
 
 
-def test_a_missing_cluster_is_told(store):
+def test_missing_cluster_is_detected(store):
     with pytest.raises(IdentityChanged, match="does not exist"):
         store.follow(CLUSTER, "0" * 32, Revision(), wait=LONG)
     with pytest.raises(IdentityChanged, match="does not exist"):
         store.verify(CLUSTER, "0" * 32, Revision())
 
 
-def test_another_identity_is_told(store):
+def test_another_identity_is_detected(store):
     head = write_many(store, 3)[-1]
 
     for revision in (Revision(), head):
@@ -304,7 +304,7 @@ def test_another_identity_is_told(store):
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_drop_during_the_wait_is_told(store, again):
+def test_drop_during_the_wait_is_detected(store, again):
     head = write_many(store, 3)[-1]
 
     with following(store, head) as waiting:

@@ -1,4 +1,4 @@
-"""The decorator that tells when a store fails: around a real one that is closed under it."""
+"""The decorator that reports failures of a store: around a real one that is closed under it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from topospread.errors import InvalidRequest, StoreUnavailable
-from topospread.store.api import Key, Kind, Put, Revision, Store, StoredObject
+from topospread.store.model import Key, Kind, Put, Revision, StoredObject
 from topospread.store.observed import ObservedStore
-from topospread.store.sqlite.open import open_store
+from topospread.store.sqlite.store import open_store
 from topospread.store.urls import SqliteURL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from topospread.store.api import Store
 
 KEY = Key(Kind.POD, "default", "p")
 CHANGES = [Put(StoredObject(KEY, b"payload", b"12345678"))]
@@ -32,12 +34,12 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
 
 
 class Observer:
-    """What the decorator told.
+    """Calls of the decorator's observers.
 
     Attributes:
         failed: operations that failed.
         inside: how many wait at the moment.
-        entered: how often somebody did.
+        entered: how often a wait began.
     """
 
     def __init__(self) -> None:
@@ -73,7 +75,7 @@ def store(real: Store, observer: Observer) -> ObservedStore:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_it_answers_what_the_store_answers(store, real, observer, operation):
+def test_decorator_answers_as_the_store_does(store, real, observer, operation):
     real.apply("c", CHANGES)
     if operation in ("apply", "drop"):
         assert OPERATIONS[operation](store)
@@ -85,12 +87,12 @@ def test_it_answers_what_the_store_answers(store, real, observer, operation):
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What is said of the store, and not what others say meanwhile."""
+    """Log records about the store."""
     return [record for record in caplog.records if record.name == ObservedStore.__module__]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_each_failure_is_told_and_logged_when_it_begins(store, real, observer, caplog, operation):
+def test_failure_is_reported_each_time_and_logged_once(store, real, observer, caplog, operation):
     real.apply("c", CHANGES)
     ask = OPERATIONS[operation]
     if operation == "follow":
@@ -110,13 +112,13 @@ def test_each_failure_is_told_and_logged_when_it_begins(store, real, observer, c
     assert f"{operation}: the store is closed" in record.getMessage()
 
 
-def test_other_refusals_are_answers(store, observer):
+def test_refusals_are_no_failures(store, observer):
     with pytest.raises(InvalidRequest):
         store.apply("not a name", CHANGES)
     assert observer.failed == []
 
 
-def test_that_it_works_again_is_logged_once(tmp_path, observer, caplog):
+def test_recovery_is_logged_once(tmp_path, observer, caplog):
     """The file is locked by another process for a while."""
     path = str(tmp_path / "state.db")
     store = ObservedStore(open_store(SqliteURL(path)), observer.failed.append, observer.around)
@@ -131,15 +133,15 @@ def test_that_it_works_again_is_logged_once(tmp_path, observer, caplog):
             store.apply("c", CHANGES)
     store.close()
     other.close()
-    said = [record.getMessage().partition(": ")[2] for record in logged(caplog)]
-    assert [text.partition(" (")[0] for text in said] == [
+    messages = [record.getMessage().partition(": ")[2] for record in logged(caplog)]
+    assert [text.partition(" (")[0] for text in messages] == [
         "apply: another process holds the store's write lock; retry",
         "apply works again",
     ]
     assert observer.failed == ["apply", "apply"]
 
 
-def test_nobody_waits_for_the_store_between_two_pages(store, real, observer):
+def test_caller_does_not_wait_for_the_store_between_two_pages(store, real, observer):
     for number in range(5):
         key = Key(Kind.POD, "default", f"p{number}")
         real.apply("c", [Put(StoredObject(key, b"payload", b"12345678"))])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.store.backends import CLUSTER, OTHER_DIGEST, node, objects, pod, put, write_many
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable
-from topospread.store.api import Key, Kind, Remove, Revision, Unchanged
+from topospread.store.model import Key, Kind, Remove, Revision, Unchanged
 
 SCOPES = ("default", "nodes/")
 
@@ -44,7 +44,7 @@ def test_relevant_changes_of_the_scopes_conflict(store, change):
     "change",
     [put(pod("web", "elsewhere")), put(pod(), "9", b"readiness"), put(pod()), Remove(pod("none"))],
 )
-def test_other_changes_do_not(store, change):
+def test_irrelevant_changes_do_not_conflict(store, change):
     seen = store.apply(CLUSTER, [put(pod()), put(node())]).revision
     store.apply(CLUSTER, [change])
 
@@ -70,7 +70,7 @@ def test_one_writer_of_two_at_the_same_revision_wins(store):
         store.apply(CLUSTER, [put(pod("second"))], precondition=seen)
 
 
-def test_it_is_checked_even_when_nothing_would_be_written(store):
+def test_precondition_is_checked_when_nothing_would_be_written(store):
     seen = store.apply(CLUSTER, [put(pod())]).revision
     store.apply(CLUSTER, [put(node())])
 

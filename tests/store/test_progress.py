@@ -6,19 +6,23 @@ import pytest
 
 from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put
 from topospread.errors import TooLarge
-from topospread.store.api import MAX_CHANGES, Key, Kind, Outcome, Put, Remove, Unchanged
-from topospread.store.progress import OBSERVABLE, noted, progress
+from topospread.store.model import MAX_CHANGES, Key, Kind, Put, Remove, Unchanged, WriteOutcome
+from topospread.store.values import OBSERVABLE, observed_version, progress
 
 
 def observed(store, cluster=CLUSTER):
-    found = (noted(each) for key, each in objects(store, cluster).items() if key.kind is PROGRESS)
+    found = (
+        observed_version(each)
+        for key, each in objects(store, cluster).items()
+        if key.kind is PROGRESS
+    )
     return dict(each for each in found if each is not None)
 
 
 PROGRESS = Kind.PROGRESS
 
 
-def test_it_is_written_in_the_step_of_what_was_read(store):
+def test_progress_is_written_in_the_transaction_of_the_objects(store):
     """Seen before what was read, a reader would take the state for newer than it is."""
     store.apply(CLUSTER, [put(pod(), "7"), *progress({Kind.POD: "7", Kind.NODE: "5"})])
     (transaction,) = follow_all(store)
@@ -34,14 +38,14 @@ def test_the_highest_number_stays_unless_it_is_forced(store):
     assert observed(store) == {Kind.POD: "10"}
 
 
-def test_what_is_known_is_not_logged_again(store):
+def test_known_progress_is_not_logged_again(store):
     first = store.apply(CLUSTER, progress({Kind.POD: "9"}))
     again = store.apply(CLUSTER, progress({Kind.POD: "9"}))
     assert again.revision == first.revision
-    assert again.outcomes == (Outcome.UNCHANGED,)
+    assert again.outcomes == (WriteOutcome.UNCHANGED,)
 
 
-def test_it_makes_no_decision_void(store):
+def test_progress_conflicts_with_no_precondition(store):
     """Each heartbeat would be a conflict for whoever holds a node."""
     store.apply(CLUSTER, [put(pod()), put(node()), *progress({Kind.POD: "1"})])
     revision = store.head(CLUSTER).revision
@@ -49,11 +53,11 @@ def test_it_makes_no_decision_void(store):
         store.apply(CLUSTER, progress({Kind.POD: version, Kind.NODE: version}))
     unchanged = Unchanged(revision, ("default", "nodes/"))
     assert store.apply(CLUSTER, [put(pod("b"))], precondition=unchanged).outcomes == (
-        Outcome.CREATED,
+        WriteOutcome.CREATED,
     )
 
 
-def test_it_is_no_object_of_the_cluster(store):
+def test_progress_is_no_object_of_the_cluster(store):
     everything = dict.fromkeys(OBSERVABLE, "1")
     store.apply(CLUSTER, [put(pod()), put(node()), *progress(everything)])
     for kind in OBSERVABLE:
@@ -63,7 +67,7 @@ def test_it_is_no_object_of_the_cluster(store):
     assert observed(store) == {}
 
 
-def test_as_many_objects_as_ever_go_with_it(store):
+def test_progress_does_not_count_towards_the_limit_of_changes(store):
     everything = progress(dict.fromkeys(OBSERVABLE, "1"))
     full = [put(pod(f"p-{n}")) for n in range(MAX_CHANGES)]
     assert len(store.apply(CLUSTER, [*full, *everything]).outcomes) == len(full) + len(everything)
@@ -71,11 +75,11 @@ def test_as_many_objects_as_ever_go_with_it(store):
         store.apply(CLUSTER, [*full, put(pod("more")), *everything])
 
 
-def test_what_a_newer_version_notes_says_nothing_here():
+def test_progress_of_unknown_kinds_is_ignored():
     stored = progress({Kind.POD: "7"})[0].object
     for name in ("7", "8", "12", "pod", ""):
         other = Put(type(stored)(Key(PROGRESS, "", name), b"", stored.digest, "7"))
-        assert noted(other.object) is None
+        assert observed_version(other.object) is None
 
 
 @pytest.mark.parametrize("version", ["", "17"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from redis.crc import key_slot
 
-from tests.redis_topologies import info, until
+from tests.redis_topologies import info
 from tests.store.backends import (
     CLUSTER,
     RedisBackend,
@@ -22,8 +22,9 @@ from tests.store.backends import (
     write_many,
 )
 from tests.store.conftest import SETTINGS
+from tests.waiting import until
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable, StoreUnavailable
-from topospread.store.api import Change, Key, Kind, Remove, Revision, Unchanged
+from topospread.store.model import Change, Key, Kind, Remove, Revision, Unchanged
 
 PARTS = {
     "meta": b"hash",
@@ -172,7 +173,7 @@ def test_a_redis_without_memory_is_read_and_followed(server, redis_store, client
         late.close()
 
 
-def test_a_read_only_replica_is_told_apart(redis_store, client):
+def test_read_only_replica_is_recognized(redis_store, client):
     fill(redis_store)
     client.replicaof("127.0.0.1", "1")
     try:
@@ -240,7 +241,7 @@ def test_a_lost_log_is_a_trimmed_one(redis_store, client):
 
 
 @pytest.mark.parametrize("lost", [2, 3])
-def test_a_log_trimmed_by_hand_is_told(redis_store, client, lost):
+def test_log_trimmed_by_hand_is_detected(redis_store, client, lost):
     revisions = [Revision(), *write_many(redis_store, 5)]
     identity = redis_store.head(CLUSTER).identity
     client.xtrim(part("log"), minid=f"{lost + 1}-0", approximate=False)
@@ -252,7 +253,7 @@ def test_a_log_trimmed_by_hand_is_told(redis_store, client, lost):
     assert len(follow_all(redis_store, after=revisions[lost])) == 5 - lost
 
 
-def test_a_hole_in_the_log_is_told_when_it_is_reached(redis_store, client):
+def test_hole_in_the_log_is_detected_when_it_is_reached(redis_store, client):
     revisions = write_many(redis_store, 5)
     identity = redis_store.head(CLUSTER).identity
     client.xdel(part("log"), "3-0")
@@ -459,7 +460,7 @@ def test_a_frozen_server_is_unavailable_within_the_time(own, own_store, hasty):
 
 
 def test_a_look_at_a_frozen_server_takes_no_longer_than_the_call(own, monkeypatch):
-    monkeypatch.setattr("topospread.store.redis.wire.LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("topospread.store.redis.client.CHECK_INTERVAL", 0.0)
     store = RedisBackend(own.url).open(replace(SETTINGS, timeout=ENDLESS))
     store.head(CLUSTER)
     own.pause()

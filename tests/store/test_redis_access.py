@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 import trustme
 
 from tests.redis_server import TlsFiles, free_port, redis_binaries
-from tests.redis_topologies import until
 from tests.store.backends import CLUSTER, node, objects, put
 from tests.store.conftest import SETTINGS
+from tests.waiting import until
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.redis.open import RIGHTS, open_store
 from topospread.store.urls import PASSWORD_VARIABLE, USERNAME_VARIABLE, SqliteURL, parse_store_url
 
 if TYPE_CHECKING:
-    from topospread.store.settings import StoreSettings
+    from topospread.store.model import StoreSettings
 
 SECRET = "s3cr/t@:p%ss"
 QUOTED = "s3cr%2Ft%40%3Ap%25ss"
+# For what cannot be opened: it is tried again until this time is over, here a server's default.
+IMPATIENT = replace(SETTINGS, timeout=2.0)
 
 
 def opened(url: str, environ: dict[str, str] | None = None, settings: StoreSettings | None = None):
@@ -82,7 +85,7 @@ def test_tls_shows_a_client_certificate(start_redis, pem):
         opened(f"{server.url}?cacert={pem.ca}")
 
 
-def test_missing_certificate_files_are_told(pem):
+def test_missing_certificate_files_are_reported(pem):
     with pytest.raises(ConfigError, match=r"none\.pem"):
         opened(f"rediss://127.0.0.1:1?cacert={pem.ca.parent}/none.pem")
     with pytest.raises(ConfigError, match="one pair"):
@@ -133,7 +136,7 @@ def add_user(server) -> None:
         client.execute_command("ACL", "SETUSER", "spread", "on", f">{SECRET}", *RIGHTS.split())
 
 
-def test_a_wrong_password_is_told_without_showing_it(start_redis):
+def test_wrong_password_is_reported_without_showing_it(start_redis):
     server = start_redis()
     with server.client() as client:
         client.config_set("requirepass", "right")
@@ -148,7 +151,7 @@ def test_a_wrong_password_is_told_without_showing_it(start_redis):
         opened(server.url)
 
 
-def test_a_user_without_the_rights_is_told_which(start_redis, redis_version):
+def test_missing_rights_of_the_user_are_named(start_redis, redis_version):
     if redis_version < (7,):
         pytest.skip("a script can ask for its user's rights since 7.0")
     server = start_redis()
@@ -200,7 +203,7 @@ def test_a_node_without_slots_holds_nothing(start_redis, redis_version):
 
     # Alone and without slots it can hold nothing.
     with pytest.raises(StoreUnavailable, match="down or changing"):
-        opened(start_redis(options={"cluster-enabled": "yes", **bus}).url)
+        opened(start_redis(options={"cluster-enabled": "yes", **bus}).url, settings=IMPATIENT)
 
 
 def test_a_sentinel_is_refused(start_redis):
@@ -213,7 +216,7 @@ def test_a_redis_out_of_reach_is_unavailable(start_redis):
     server.stop()
 
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
-        opened(server.url)
+        opened(server.url, settings=IMPATIENT)
 
 
 def test_a_redis_that_still_loads_is_waited_for_before_it_is_judged(start_redis, redis_version):

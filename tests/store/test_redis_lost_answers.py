@@ -1,4 +1,4 @@
-"""A write is carried out, its connection ends before the answer, and somebody else writes."""
+"""A write is carried out, its connection ends before the answer, and another writer writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.relays import Relay
 from tests.store.backends import CLUSTER, RedisBackend, node, objects, put
 from tests.store.conftest import SETTINGS
 from topospread.errors import StoreUnavailable
-from topospread.store.api import Outcome, Remove
+from topospread.store.model import Remove, WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +75,7 @@ def other(redis_url: str) -> Iterator[Store]:
         yield store
 
 
-def test_what_names_nothing_is_not_written_again(way: Forgetful, ours: Store, other: Store):
+def test_changes_without_versions_are_not_repeated(way: Forgetful, ours: Store, other: Store):
     mine, theirs = put(node(), payload=b"mine"), put(node(), payload=b"theirs")
     way.between = lambda: other.apply(CLUSTER, [theirs])
     with pytest.raises(StoreUnavailable):
@@ -89,14 +89,14 @@ def test_what_names_nothing_is_not_written_again(way: Forgetful, ours: Store, ot
     assert way.between is None
 
 
-def test_what_names_what_it_follows_is_written_again(way: Forgetful, ours: Store, other: Store):
+def test_changes_with_versions_are_repeated(way: Forgetful, ours: Store, other: Store):
     older, newer = put(node(), "7", b"older"), put(node(), "8", b"newer")
     way.between = lambda: other.apply(CLUSTER, [newer])
-    assert ours.apply(CLUSTER, [older]).outcomes == (Outcome.IGNORED_STALE,)
+    assert ours.apply(CLUSTER, [older]).outcomes == (WriteOutcome.IGNORED_STALE,)
 
     newest = put(node(), "9", b"newest")
     way.between = lambda: other.apply(CLUSTER, [newest])
     removed = ours.apply(CLUSTER, [Remove(node(), up_to_version="8")])
-    assert removed.outcomes == (Outcome.IGNORED_STALE,)
+    assert removed.outcomes == (WriteOutcome.IGNORED_STALE,)
     assert list(objects(other).values()) == [newest.object]
     assert way.between is None

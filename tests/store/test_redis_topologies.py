@@ -19,13 +19,13 @@ from tests.redis_topologies import (
     sentinel_of,
     sentinel_url,
     sentinels_of,
-    until,
 )
 from tests.store.backends import follow_all, node, objects, put, write_many
 from tests.store.conftest import SETTINGS
-from tests.store.test_redis_access import QUOTED, add_user, opened, works
+from tests.store.test_redis_access import IMPATIENT, QUOTED, add_user, opened, works
+from tests.waiting import until
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread.store.api import Unchanged
+from topospread.store.model import Unchanged
 
 LONG = 60.0
 NAMES = [f"c-{number}" for number in range(12)]
@@ -224,17 +224,17 @@ def test_without_memory_they_are_read_and_followed(start_redis, request, kind):
         each.close()
 
 
-def test_out_of_reach_is_told(start_redis):
+def test_unreachable_store_is_reported(start_redis):
     with pytest.raises(StoreUnavailable, match="cannot be reached"):
-        opened(f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{free_port()}")
+        opened(f"redis+cluster://127.0.0.1:{free_port()},127.0.0.1:{free_port()}", None, IMPATIENT)
     with pytest.raises(StoreUnavailable, match="no Sentinel answers"):
-        opened(f"redis+sentinel://127.0.0.1:{free_port()}/main")
+        opened(f"redis+sentinel://127.0.0.1:{free_port()}/main", None, IMPATIENT)
     single = start_redis()
     with pytest.raises(StoreUnavailable, match="write redis://"):
-        opened(single.url.replace("redis://", "redis+cluster://"))
+        opened(single.url.replace("redis://", "redis+cluster://"), None, IMPATIENT)
     sentinel = sentinel_of(single, start_redis, replicas=0)
     with pytest.raises(StoreUnavailable, match="of that name"):
-        opened(f"redis+sentinel://127.0.0.1:{sentinel.port}/other")
+        opened(f"redis+sentinel://127.0.0.1:{sentinel.port}/other", None, IMPATIENT)
     with pytest.raises(ConfigError, match=r"redis\+sentinel://"):
         opened(sentinel.url)
 
@@ -282,7 +282,7 @@ def test_sentinels_with_a_password_of_their_own(start_redis):
 
     assert works(opened(url, {"TOPOSPREAD_REDIS_SENTINEL_PASSWORD": "two"}))
     with pytest.raises(StoreUnavailable, match="takes our password"):
-        opened(url)
+        opened(url, settings=IMPATIENT)
 
 
 def test_a_sentinel_user_needs_few_rights(start_redis):

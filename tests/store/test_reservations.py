@@ -16,17 +16,17 @@ from tests.store.backends import (
     replay,
 )
 from topospread.errors import Conflict, InvalidRequest
-from topospread.store.api import (
+from topospread.store.model import (
     MAX_LIFETIME,
     MAX_PURGED,
     Key,
     Kind,
-    Outcome,
     Put,
     Remove,
     Revision,
     StoredObject,
     Unchanged,
+    WriteOutcome,
 )
 
 HOUR = 3_600_000
@@ -54,7 +54,7 @@ def entries(store, after):
     ]
 
 
-def test_it_is_stored_with_the_time_at_which_it_is_due(store):
+def test_reservation_is_stored_with_its_expiry(store):
     applied = store.apply(CLUSTER, [reserve(lifetime=HOUR)])
 
     (found,) = objects(store).values()
@@ -76,7 +76,7 @@ def test_writing_it_again_renews_it_and_is_not_relevant(store):
     first = store.apply(CLUSTER, [reserve(lifetime=60_000)])
     second = store.apply(CLUSTER, [reserve(lifetime=HOUR)])
 
-    assert second.outcomes == (Outcome.UPDATED,)
+    assert second.outcomes == (WriteOutcome.UPDATED,)
     assert objects(store)[reservation()].expires_at == second.at + HOUR
     store.apply(CLUSTER, [put(pod("b"))], precondition=Unchanged(first.revision, ("default",)))
 
@@ -92,14 +92,14 @@ def test_moving_it_is_relevant(store):
 @pytest.mark.parametrize(
     ("change", "outcome"),
     [
-        (bound(), Outcome.CREATED),
-        (bound(uid=""), Outcome.CREATED),
-        (Remove(pod()), Outcome.NOT_FOUND),
-        (Remove(pod(), uid="uid-1"), Outcome.NOT_FOUND),
-        (Remove(pod(), up_to_version="5"), Outcome.NOT_FOUND),
+        (bound(), WriteOutcome.CREATED),
+        (bound(uid=""), WriteOutcome.CREATED),
+        (Remove(pod()), WriteOutcome.NOT_FOUND),
+        (Remove(pod(), uid="uid-1"), WriteOutcome.NOT_FOUND),
+        (Remove(pod(), up_to_version="5"), WriteOutcome.NOT_FOUND),
     ],
 )
-def test_it_ends_with_its_pod_in_one_transaction(store, change, outcome):
+def test_reservation_ends_with_its_pod_in_one_transaction(store, change, outcome):
     reserved = store.apply(CLUSTER, [reserve(), reserve(reservation("other"))])
 
     applied = store.apply(CLUSTER, [change])
@@ -111,7 +111,7 @@ def test_it_ends_with_its_pod_in_one_transaction(store, change, outcome):
     assert reservation() not in objects(store)
     seen = entries(store, reserved.revision)
     assert seen[-1] == ("RESERVATION", "web-1", False)
-    assert len(seen) == (2 if outcome is Outcome.CREATED else 1)
+    assert len(seen) == (2 if outcome is WriteOutcome.CREATED else 1)
 
 
 def test_a_reservation_without_a_uid_is_for_any_pod_of_its_name(store):
@@ -124,7 +124,7 @@ def test_a_reservation_without_a_uid_is_for_any_pod_of_its_name(store):
     "change",
     [put(pod()), bound(uid="uid-9"), Remove(pod(), uid="uid-9"), bound(pod("web-1", "elsewhere"))],
 )
-def test_it_outlives_pending_pods_and_pods_of_another_uid_or_namespace(store, change):
+def test_reservation_outlives_pending_pods_and_pods_of_another_uid_or_namespace(store, change):
     store.apply(CLUSTER, [reserve()])
 
     assert store.apply(CLUSTER, [change]).ended == ()
@@ -144,9 +144,9 @@ def test_stale_news_of_a_pod_do_not_end_it(store):
     store.apply(CLUSTER, [put(pod(), "9")])
     store.apply(CLUSTER, [reserve()])
 
-    assert store.apply(CLUSTER, [bound(version="5")]).outcomes == (Outcome.IGNORED_STALE,)
+    assert store.apply(CLUSTER, [bound(version="5")]).outcomes == (WriteOutcome.IGNORED_STALE,)
     removed = store.apply(CLUSTER, [Remove(pod(), up_to_version="5")])
-    assert removed.outcomes == (Outcome.IGNORED_STALE,)
+    assert removed.outcomes == (WriteOutcome.IGNORED_STALE,)
     assert reservation() in objects(store)
 
 
@@ -156,11 +156,11 @@ def test_a_bound_pod_that_is_written_again_ends_it_all_the_same(store):
 
     applied = store.apply(CLUSTER, [bound()])
 
-    assert applied.outcomes == (Outcome.UNCHANGED,)
+    assert applied.outcomes == (WriteOutcome.UNCHANGED,)
     assert applied.ended == (reservation(),)
 
 
-def test_its_end_is_relevant_to_the_namespace(store):
+def test_end_of_a_reservation_is_relevant_to_the_namespace(store):
     seen = store.apply(CLUSTER, [reserve(reservation("b"))]).revision
     store.apply(CLUSTER, [Remove(pod("b"))])
 
@@ -168,7 +168,7 @@ def test_its_end_is_relevant_to_the_namespace(store):
         store.apply(CLUSTER, [put(pod("c"))], precondition=Unchanged(seen, ("default",)))
 
 
-def test_what_is_due_ends_with_the_next_write(store):
+def test_due_reservations_end_with_the_next_write(store):
     due = store.apply(CLUSTER, [reserve(lifetime=0), reserve(reservation("later"))])
 
     applied = store.apply(CLUSTER, [put(node())])
@@ -234,7 +234,9 @@ def test_a_due_reservation_can_be_renewed_until_its_end_is_logged(store):
 
 def test_released_it_is_due_no_more(store):
     store.apply(CLUSTER, [reserve(lifetime=0)])
-    assert store.apply(CLUSTER, [Remove(reservation(), uid="uid-1")]).outcomes == (Outcome.DELETED,)
+    assert store.apply(CLUSTER, [Remove(reservation(), uid="uid-1")]).outcomes == (
+        WriteOutcome.DELETED,
+    )
 
     assert store.apply(CLUSTER, [put(node())]).ended == ()
     assert store.purge(CLUSTER).ended == ()
@@ -285,18 +287,18 @@ def test_a_damaged_value_is_ended_by_any_pod_of_its_name(store, backend):
     assert set(objects(store)) == {pod()}
 
 
-def test_one_that_was_made_after_another_outlasts_its_removal(store):
+def test_newer_reservation_outlasts_the_removal_of_an_older_one(store):
     first, second = (Put(StoredObject(reservation(), b"n", DIGEST, v), lifetime=HOUR) for v in "12")
     store.apply(CLUSTER, [first])
     store.apply(CLUSTER, [second])
     removed = store.apply(CLUSTER, [Remove(reservation(), up_to_version="1")])
-    assert removed.outcomes == (Outcome.IGNORED_STALE,)
+    assert removed.outcomes == (WriteOutcome.IGNORED_STALE,)
     assert store.get(CLUSTER, reservation()) is not None
 
 
-def test_its_removal_stands_in_the_way_of_no_other(store):
+def test_removed_reservation_leaves_no_tombstone(store):
     older = Put(StoredObject(reservation(), b"n", DIGEST, "1"), lifetime=HOUR)
     for there in (False, True):
         removed = store.apply(CLUSTER, [Remove(reservation(), up_to_version="9")])
-        assert removed.outcomes == (Outcome.DELETED if there else Outcome.NOT_FOUND,)
-        assert store.apply(CLUSTER, [older]).outcomes == (Outcome.CREATED,)
+        assert removed.outcomes == (WriteOutcome.DELETED if there else WriteOutcome.NOT_FOUND,)
+        assert store.apply(CLUSTER, [older]).outcomes == (WriteOutcome.CREATED,)

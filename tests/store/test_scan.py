@@ -6,8 +6,8 @@ import pytest
 
 from tests.store.backends import CLUSTER, follow_all, node, objects, pod, put, replay
 from topospread.errors import CorruptValue
-from topospread.store.api import Key, Kind, Remove, StoredObject
-from topospread.store.progress import OBSERVABLE
+from topospread.store.model import Key, Kind, Remove, StoredObject
+from topospread.store.values import OBSERVABLE
 
 
 def fill(store, count):

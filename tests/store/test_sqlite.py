@@ -16,10 +16,9 @@ from tests.store.backends import CLUSTER, SqliteBackend, follow_all, node, objec
 from tests.store.conftest import SETTINGS
 from tests.store.test_concurrency import WRITES, write_from_a_process
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread.store.api import Change, Key, Kind, Put, Remove
-from topospread.store.settings import StoreSettings
+from topospread.store.model import Change, Key, Kind, Put, Remove, StoreSettings
 from topospread.store.sqlite import connections
-from topospread.store.sqlite.open import open_store as open_sqlite
+from topospread.store.sqlite.store import open_store as open_sqlite
 from topospread.store.urls import SqliteURL
 
 if TYPE_CHECKING:
@@ -231,7 +230,7 @@ def test_every_table_is_written_by_the_steps_above(file_store):
         "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name"
     )
 
-    # The lease of a feeder is written alone, never with objects.
+    # The lease of a cluster is written alone, never with objects.
     written = {table for _, table in STEPS} | {"feeder"}
     assert [name for (name,) in rows] == sorted(written)
 
@@ -241,8 +240,8 @@ def test_waiting_readers_do_not_keep_the_wal_from_being_written_back(file_store,
     head = file_store.head(CLUSTER)
     pages = file_store.scan(CLUSTER, page=10)
     next(pages)
-    follower = file_store._tail
-    with follower._sleepers.sleeping(CLUSTER), follower._connections.watch() as version:
+    follower = file_store._follower
+    with follower._notifier.waiting(CLUSTER), follower._connections.watch() as version:
         version()
         for number in range(150):
             file_store.apply(CLUSTER, [put(node(), str(number + 1), bytes(200_000))])
@@ -318,6 +317,6 @@ def test_a_log_that_a_reader_makes_grow_is_warned_of_once(file_store, path, monk
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM log").fetchone()
-        (said,) = write(8)
-    assert f"{path}-wal has" in said
-    assert write(2) == [said]
+        (warning,) = write(8)
+    assert f"{path}-wal has" in warning
+    assert write(2) == [warning]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import PATIENCE
 from tests.store.backends import CLUSTER, node, objects, pod, put
 from tests.store.conftest import SETTINGS
+from tests.waiting import PATIENCE
 from topospread.errors import IdentityChanged, RevisionUnavailable, StoreUnavailable
-from topospread.store.sqlite.open import open_store
+from topospread.store.sqlite.store import open_store
 from topospread.store.urls import SqliteURL
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def content(path: Path) -> set[str]:
     return found
 
 
-def test_nothing_is_written_or_read_where_the_file_was_removed(store, path):
+def test_removed_file_is_neither_written_nor_read(store, path):
     remove(path)
 
     for ask in (
@@ -103,7 +103,7 @@ def test_nothing_is_written_or_read_where_the_file_was_removed(store, path):
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["files", "directory"])
-def test_what_was_moved_away_and_back_is_the_same(store, path, whole):
+def test_file_moved_away_and_back_is_the_same(store, path, whole):
     identity, elsewhere = store.head(CLUSTER).identity, path.parent.with_name("elsewhere")
     if whole:
         path.parent.rename(elsewhere)
@@ -240,7 +240,7 @@ def test_pages_of_one_scan_are_of_one_file(store, path):
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-def test_who_waits_for_news_is_told(store, path, replaced):
+def test_waiting_follower_learns_of_the_exchange(store, path, replaced):
     head = store.head(CLUSTER)
     other = another(path, "theirs")
     with ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Store addresses: what is taken, what is refused and how that is said."""
+"""Store addresses: valid and invalid ones, and the texts of errors."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_sentinels_have_a_password_of_their_own():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("", "memory:"),
         ("redis", "memory:"),
@@ -161,10 +161,10 @@ def test_sentinels_have_a_password_of_their_own():
         ("unix:///run/r.sock?password=hush", "no option 'password'"),
     ],
 )
-def test_addresses_that_are_refused(text, told):
+def test_invalid_addresses_are_refused(text, expected):
     with pytest.raises(ConfigError) as caught:
         parse_store_url(text, {})
 
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert str(caught.value).startswith("store: ")
     assert "hush" not in str(caught.value)

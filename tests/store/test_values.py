@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.store.backends import DIGEST, node, pod
 from topospread.store import rules, values
-from topospread.store.api import Key, Kind, LogEntry, StoredObject
-from topospread.store.settings import StoreSettings
+from topospread.store.model import Key, Kind, LogEntry, StoredObject, StoreSettings
 
 words = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="/"))
 keys = st.builds(Key, st.sampled_from(Kind), words, words)
@@ -68,7 +67,7 @@ def test_joined_changes_come_apart(pairs):
     assert list(values.split(values.join(pairs))) == pairs
 
 
-def test_entries_tell_relevant_minor_and_deleted_apart():
+def test_entries_distinguish_relevant_irrelevant_and_deleted():
     stored = StoredObject(node(), b"x", DIGEST, "5", "u")
     value = values.pack(stored)
 

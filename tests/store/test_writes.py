@@ -14,7 +14,7 @@ from tests.store.backends import (
     pod,
     put,
 )
-from topospread.store.api import Key, Kind, Outcome, Revision, Unchanged
+from topospread.store.model import Key, Kind, Revision, Unchanged, WriteOutcome
 
 HUGE = 2**53
 
@@ -22,7 +22,7 @@ HUGE = 2**53
 def test_a_new_object_is_created_and_found(store):
     applied = store.apply(CLUSTER, [put(pod(), "5")])
 
-    assert applied.outcomes == (Outcome.CREATED,)
+    assert applied.outcomes == (WriteOutcome.CREATED,)
     assert applied.previous == Revision()
     assert applied.revision.number == 1
     assert applied.revision.tag
@@ -34,7 +34,7 @@ def test_a_newer_version_updates(store):
     first = store.apply(CLUSTER, [put(pod(), "5")])
     second = store.apply(CLUSTER, [put(pod(), "6", b"other", OTHER_DIGEST)])
 
-    assert second.outcomes == (Outcome.UPDATED,)
+    assert second.outcomes == (WriteOutcome.UPDATED,)
     assert second.previous == first.revision
     assert second.revision.number == 2
     assert store.get(CLUSTER, pod()).payload == b"other"
@@ -44,7 +44,7 @@ def test_identical_bytes_are_not_written(store):
     first = store.apply(CLUSTER, [put(pod(), "5")])
     again = store.apply(CLUSTER, [put(pod(), "5")])
 
-    assert again.outcomes == (Outcome.UNCHANGED,)
+    assert again.outcomes == (WriteOutcome.UNCHANGED,)
     assert again.revision == again.previous == first.revision
     assert len(follow_all(store)) == 1
 
@@ -52,7 +52,7 @@ def test_identical_bytes_are_not_written(store):
 def test_the_same_version_with_other_bytes_is_written(store):
     store.apply(CLUSTER, [put(pod(), "5")])
 
-    assert store.apply(CLUSTER, [put(pod(), "5", b"other")]).outcomes == (Outcome.UPDATED,)
+    assert store.apply(CLUSTER, [put(pod(), "5", b"other")]).outcomes == (WriteOutcome.UPDATED,)
     assert store.get(CLUSTER, pod()).payload == b"other"
 
 
@@ -70,12 +70,12 @@ def test_an_older_version_is_ignored_and_force_writes_it(store, stored, sent):
     store.apply(CLUSTER, [put(pod(), stored)])
 
     late = store.apply(CLUSTER, [put(pod(), sent, b"late")])
-    assert late.outcomes == (Outcome.IGNORED_STALE,)
+    assert late.outcomes == (WriteOutcome.IGNORED_STALE,)
     assert late.revision == late.previous
     assert store.get(CLUSTER, pod()).resource_version == stored
 
     forced = store.apply(CLUSTER, [put(pod(), sent, b"late")], force=True)
-    assert forced.outcomes == (Outcome.UPDATED,)
+    assert forced.outcomes == (WriteOutcome.UPDATED,)
     assert store.get(CLUSTER, pod()).resource_version == sent
 
 
@@ -86,14 +86,14 @@ def test_an_older_version_is_ignored_and_force_writes_it(store, stored, sent):
 def test_versions_are_numbers_of_any_length(store, stored, sent):
     store.apply(CLUSTER, [put(pod(), stored)])
 
-    assert store.apply(CLUSTER, [put(pod(), sent)]).outcomes == (Outcome.UPDATED,)
+    assert store.apply(CLUSTER, [put(pod(), sent)]).outcomes == (WriteOutcome.UPDATED,)
 
 
 @pytest.mark.parametrize(("stored", "sent"), [("", "1"), ("7", ""), ("", "")])
 def test_without_a_version_a_write_is_always_applied(store, stored, sent):
     store.apply(CLUSTER, [put(pod(), stored)])
 
-    assert store.apply(CLUSTER, [put(pod(), sent, b"new")]).outcomes == (Outcome.UPDATED,)
+    assert store.apply(CLUSTER, [put(pod(), sent, b"new")]).outcomes == (WriteOutcome.UPDATED,)
     assert store.get(CLUSTER, pod()).resource_version == sent
 
 
@@ -102,14 +102,14 @@ def test_versions_are_compared_for_one_key_only(store):
 
     applied = store.apply(CLUSTER, [put(pod("b"), "1"), put(node(), "2")])
 
-    assert applied.outcomes == (Outcome.CREATED, Outcome.CREATED)
+    assert applied.outcomes == (WriteOutcome.CREATED, WriteOutcome.CREATED)
 
 
 def test_the_same_digest_is_logged_but_not_relevant(store):
     first = store.apply(CLUSTER, [put(pod(), "5")])
     applied = store.apply(CLUSTER, [put(pod(), "6", b"ready flipped")])
 
-    assert applied.outcomes == (Outcome.UPDATED,)
+    assert applied.outcomes == (WriteOutcome.UPDATED,)
     (entry,) = follow_all(store, after=first.revision)[0].entries
     assert entry.object == put(pod(), "6", b"ready flipped").object
     assert not entry.relevant
@@ -140,11 +140,11 @@ def test_outcomes_come_in_the_order_of_the_changes(store):
     )
 
     assert applied.outcomes == (
-        Outcome.CREATED,
-        Outcome.IGNORED_STALE,
-        Outcome.UNCHANGED,
-        Outcome.CREATED,
-        Outcome.CREATED,
+        WriteOutcome.CREATED,
+        WriteOutcome.IGNORED_STALE,
+        WriteOutcome.UNCHANGED,
+        WriteOutcome.CREATED,
+        WriteOutcome.CREATED,
     )
     logged = [entry.key for entry in follow_all(store)[-1].entries]
     assert logged == [node("m"), pod("new"), node("n2")]
@@ -160,7 +160,7 @@ def test_every_kind_is_kept_apart(store, kind):
     assert store.get(CLUSTER, key).payload == b"mine"
     assert follow_all(store)[-1].entries[0].key == key
     assert objects(store)[key].payload == b"mine"
-    expected = Outcome.UPDATED if kind in (Kind.NODE, Kind.POD) else Outcome.CREATED
+    expected = WriteOutcome.UPDATED if kind in (Kind.NODE, Kind.POD) else WriteOutcome.CREATED
     assert applied.outcomes == (expected,)
 
 
@@ -190,6 +190,6 @@ def test_a_value_that_cannot_be_read_is_replaced(store, backend):
 
     applied = store.apply(CLUSTER, [put(pod(), "1")])
 
-    assert applied.outcomes == (Outcome.UPDATED,)
+    assert applied.outcomes == (WriteOutcome.UPDATED,)
     assert follow_all(store)[-1].entries[0].relevant
     assert store.get(CLUSTER, pod()).resource_version == "1"

@@ -19,8 +19,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from topospread.telemetry.export import Export
 from topospread.telemetry.families import CALL_BOUNDS, FRAMEWORK_BOUNDS, PLUGIN_BOUNDS, WAIT_BOUNDS
 from topospread.telemetry.metrics import Metrics
-from topospread.telemetry.sampling import Sampling
-from topospread.telemetry.tracing import Tracing
+from topospread.telemetry.tracing import Sampling, Tracing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

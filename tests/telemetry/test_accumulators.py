@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topospread.telemetry.accumulators import FOLD_AT, Durations, Tally
+from topospread.telemetry.accumulators import FOLD_AT, Counter, Histogram
 
 BOUNDS = (0.0, 0.001, 0.01, 0.1)
 
@@ -17,7 +17,7 @@ values = st.one_of(
 
 @given(st.lists(values, max_size=200), st.sets(st.integers(0, 199)))
 def test_a_distribution_is_what_counting_one_by_one_gives(observed, read_after):
-    series = Durations(BOUNDS)
+    series = Histogram(BOUNDS)
     for position, value in enumerate(observed):
         series.observe(value)
         if position in read_after:
@@ -32,7 +32,7 @@ def test_a_distribution_is_what_counting_one_by_one_gives(observed, read_after):
 
 @given(st.lists(values), st.lists(values))
 def test_distributions_add_up(some, others):
-    one, other, both = Durations(BOUNDS), Durations(BOUNDS), Durations(BOUNDS)
+    one, other, both = Histogram(BOUNDS), Histogram(BOUNDS), Histogram(BOUNDS)
     for series, observed in ((one, some), (other, others), (both, some + others)):
         for value in observed:
             series.observe(value)
@@ -42,7 +42,7 @@ def test_distributions_add_up(some, others):
 
 
 def test_unread_observations_do_not_pile_up():
-    series = Durations(BOUNDS)
+    series = Histogram(BOUNDS)
     for _ in range(10 * FOLD_AT):
         series.observe(0.005)
     assert len(series._pending) < FOLD_AT
@@ -64,7 +64,7 @@ def race(work, threads=8, times=20_000):
 
 
 def test_no_observation_is_lost_when_threads_race_each_other_and_a_reader():
-    series = Durations(BOUNDS)
+    series = Histogram(BOUNDS)
     running, expected = race(lambda: series.observe(0.01))
     counts = []
     while any(thread.is_alive() for thread in running):
@@ -78,13 +78,13 @@ def test_no_observation_is_lost_when_threads_race_each_other_and_a_reader():
 
 
 def test_no_count_is_lost_when_threads_race_each_other_and_a_reader():
-    tally = Tally()
-    running, expected = race(tally.add_one)
+    counter = Counter()
+    running, expected = race(counter.add_one)
     counts = []
     while any(thread.is_alive() for thread in running):
-        counts.append(tally.read())
+        counts.append(counter.read())
     for thread in running:
         thread.join()
     assert counts == sorted(counts)
-    assert tally.read() == expected
-    assert tally.read() == expected
+    assert counter.read() == expected
+    assert counter.read() == expected

@@ -15,8 +15,7 @@ from topospread.telemetry.logs import (
     start_logging,
     without_secrets,
 )
-from topospread.telemetry.sampling import Sampling
-from topospread.telemetry.tracing import Tracing
+from topospread.telemetry.tracing import Sampling, Tracing
 
 LOG = logging.getLogger("topospread.test")
 
@@ -133,7 +132,7 @@ def test_secrets_are_blanked_wherever_they_turn_up(logged, form):
         ("http://h/x@y", "http://h/x@y"),
     ],
 )
-def test_what_is_secret(text, shown):
+def test_secrets_are_blanked(text, shown):
     assert without_secrets(text) == shown
 
 
@@ -151,8 +150,8 @@ def test_secrets_are_blanked_at_the_begin_of_a_line(logged, form, secret):
 @pytest.mark.parametrize("place", ["message", "field", "exception"])
 def test_a_cut_leaves_no_secret_half(logged, form, place):
     lines = logged(form=form)
-    for room in range(0, 9000, 61):
-        text = f"{'x' * room} redis://user:{'hunter2' * 20}@cache:6379/0 {'y' * 100_000}"
+    for limit in range(0, 9000, 61):
+        text = f"{'x' * limit} redis://user:{'hunter2' * 20}@cache:6379/0 {'y' * 100_000}"
         if place == "exception":
             try:
                 raise RuntimeError(text)
@@ -227,13 +226,13 @@ def test_a_library_cannot_fill_the_log(logged):
     for _ in range(1000):
         logging.getLogger("opentelemetry.trace").warning("odd header")
         LOG.info("ours")
-    told = [json.loads(line)["logger"] for line in lines()]
-    assert (told.count("opentelemetry.trace"), told.count("topospread.test")) == (10, 1000)
+    reported = [json.loads(line)["logger"] for line in lines()]
+    assert (reported.count("opentelemetry.trace"), reported.count("topospread.test")) == (10, 1000)
     logging.getLogger("uvicorn.error").warning("another's")
     assert json.loads(lines()[-1])["logger"] == "uvicorn.error"
 
 
-def test_what_python_cannot_raise_is_a_line(logged):
+def test_unraisable_exceptions_are_a_line(logged):
     class Odd:
         def __del__(self):
             raise ValueError("\x1b[31m" + "x" * 100_000)
@@ -247,7 +246,7 @@ def test_what_python_cannot_raise_is_a_line(logged):
     assert "__del__" in line["message"]
 
 
-def test_what_json_does_not_know_is_written_as_text(logged):
+def test_values_unknown_to_json_are_written_as_text(logged):
     lines = logged()
     LOG.info("lone surrogate \ud800", extra={"path": {1}})
     assert json.loads(lines()[0])["path"] == "{1}"
@@ -257,3 +256,16 @@ def test_closing_gives_the_former_levels_back():
     before = logging.getLogger().level, list(logging.getLogger().handlers)
     start_logging("debug", "json", io.StringIO()).close()
     assert (logging.getLogger().level, logging.getLogger().handlers) == before
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_outputs_that_overlap_restore_the_levels_with_the_last_of_them(order):
+    root, library = logging.getLogger(), logging.getLogger("uvicorn")
+    before = root.level, library.level, list(root.handlers), sys.unraisablehook
+    outputs = [start_logging(level, "json", io.StringIO()) for level in ("error", "debug")]
+    assert (root.level, library.level) == (logging.DEBUG, logging.WARNING)
+    outputs[order[0]].close()
+    left = (logging.DEBUG, logging.WARNING) if order[0] == 0 else (logging.ERROR, logging.ERROR)
+    assert (root.level, library.level) == left
+    outputs[order[1]].close()
+    assert (root.level, library.level, root.handlers, sys.unraisablehook) == before

@@ -81,13 +81,13 @@ def test_gauges_follow_their_rules():
     assert value(merged, "topospread_objects", cluster="dev", kind="Node") == 1
     assert value(merged, "topospread_groups", cluster="prod") == 3
     assert value(merged, "topospread_revision_lag", cluster="prod") == 9
-    assert value(merged, "topospread_staleness_seconds", cluster="prod") == 4
+    assert value(merged, "topospread_store_unreachable_seconds", cluster="prod") == 4
     assert value(merged, "topospread_corrupt_values", cluster="prod") == 1
     # Each has its own pool.
     assert value(merged, "topospread_queue_depth", pool="decisions") == 7
-    assert value(merged, "topospread_busy_calls", pool="decisions") == 3
+    assert value(merged, "topospread_inflight_calls", pool="decisions") == 3
     assert value(merged, "topospread_waiting_calls", pool="decisions") == 1
-    # One that refused is enough to be told.
+    # One that refused is enough to be reported.
     assert value(merged, "topospread_config_last_reload_successful") == 0
     assert value(merged, "topospread_config_reloads_total", result="refused") == 1
 
@@ -100,7 +100,7 @@ def test_memory_of_processes_is_added():
     assert value(merged, "process_resident_memory_bytes") == 2 * one
 
 
-def test_what_an_ended_process_counted_still_counts_but_its_gauges_are_gone():
+def test_counters_of_an_ended_process_still_count_but_its_gauges_are_gone():
     ended, fresh = Metrics("1"), Metrics("1")
     play(ended, [("call", "a", 0.001)] * 5)
     play(fresh, [("call", "a", 0.001)])

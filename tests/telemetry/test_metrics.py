@@ -164,7 +164,7 @@ def test_calls_are_counted_and_timed_by_method_and_code(metrics):
     assert value(exposition, "topospread_calls_total", **refused) == 1
 
 
-def test_waits_tell_those_that_did_not_wait(metrics):
+def test_waits_count_calls_that_did_not_wait(metrics):
     fresh = metrics.consistency("at_least_as_fresh")
     for seconds in (0.0, 0.0, 0.015):
         fresh.observe(seconds)
@@ -174,7 +174,7 @@ def test_waits_tell_those_that_did_not_wait(metrics):
     assert value(exposition, f"{name}_count", mode=mode) == 3
 
 
-def test_what_went_wrong_is_counted(metrics):
+def test_failures_are_counted(metrics):
     metrics.store_error("apply")
     metrics.store_error("apply")
     metrics.rejection("decisions")
@@ -188,7 +188,7 @@ def test_what_went_wrong_is_counted(metrics):
     assert value(exposition, placements, call="PlacePod", result="held") == 2
     assert value(exposition, placements, call="PlacePod", result="refused") == 1
     assert value(exposition, "topospread_placement_conflicts_total", call="PlacePod") == 1
-    assert value(exposition, "topospread_rejections_total", pool="decisions") == 1
+    assert value(exposition, "topospread_queue_rejections_total", pool="decisions") == 1
 
 
 def test_a_refused_configuration_shows_until_one_is_accepted(metrics):
@@ -225,11 +225,11 @@ def test_gauges_are_asked_for_at_each_scrape(metrics):
     assert value(exposition, "topospread_groups", cluster="prod") == 20
     assert value(exposition, "topospread_label_sets", cluster="prod") == 40
     assert value(exposition, "topospread_revision_lag", cluster="prod") == 7
-    assert value(exposition, "topospread_staleness_seconds", cluster="dev") == 4.5
+    assert value(exposition, "topospread_store_unreachable_seconds", cluster="dev") == 4.5
     assert value(exposition, "topospread_snapshot_age_seconds", cluster="prod") == 0.012
     assert value(exposition, "topospread_corrupt_values", cluster="prod") == 1
     assert value(exposition, "topospread_queue_depth", pool="decisions") == 3
-    assert value(exposition, "topospread_busy_calls", pool="decisions") == 2
+    assert value(exposition, "topospread_inflight_calls", pool="decisions") == 2
     assert value(exposition, "topospread_waiting_calls", pool="decisions") == 1
     lag = 8
     assert value(shown(metrics), "topospread_revision_lag", cluster="prod") == 8

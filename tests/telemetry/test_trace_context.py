@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from opentelemetry.trace import get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from topospread.telemetry.trace_context import Parent, format_traceparent, parse
+from topospread.telemetry.tracing import Parent, format_traceparent, parse_traceparent
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"
@@ -24,7 +24,7 @@ SPAN = "00f067aa0ba902b7"
     ],
 )
 def test_a_caller_is_recognised(header, flags):
-    assert parse(header) == Parent(int(TRACE, 16), int(SPAN, 16), flags)
+    assert parse_traceparent(header) == Parent(int(TRACE, 16), int(SPAN, 16), flags)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_caller_is_recognised(header, flags):
     ],
 )
 def test_a_malformed_header_is_ignored(header):
-    assert parse(header) is None
+    assert parse_traceparent(header) is None
 
 
 pieces = st.sampled_from(
@@ -60,9 +60,11 @@ def test_the_short_way_reads_what_the_propagator_reads(header):
     context = TraceContextTextMapPropagator().extract({"traceparent": header})
     span = get_current_span(context).get_span_context()
     expected = Parent(span.trace_id, span.span_id, int(span.trace_flags)) if span.is_valid else None
-    assert parse(header) == expected
+    assert parse_traceparent(header) == expected
 
 
 @given(st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.sampled_from([0, 1, 2, 3]))
-def test_what_is_formatted_is_read_back(trace_id, span_id, flags):
-    assert parse(format_traceparent(trace_id, span_id, flags)) == Parent(trace_id, span_id, flags)
+def test_a_formatted_header_is_read_back(trace_id, span_id, flags):
+    assert parse_traceparent(format_traceparent(trace_id, span_id, flags)) == Parent(
+        trace_id, span_id, flags
+    )

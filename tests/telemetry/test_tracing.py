@@ -11,8 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from tests.telemetry.otlp import plain, trace_receiver
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.telemetry.export import tracing_from_environment
-from topospread.telemetry.sampling import Sampling, sampling_from_environment
-from topospread.telemetry.tracing import Tracing, current_call
+from topospread.telemetry.tracing import Sampling, Tracing, current_call, sampling_from_environment
 
 METHOD = "/topospread.v1.DecisionService/EvaluatePod"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -241,7 +240,7 @@ def test_without_export_there_are_ids_all_the_same(monkeypatch, receiver, variab
         ),
     ],
 )
-def test_what_cannot_be_is_refused(monkeypatch, variables, named):
+def test_impossible_settings_are_refused(monkeypatch, variables, named):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=named.split(":")[0]) as refused:

@@ -22,14 +22,14 @@ class Place(Protocol):
 
     Attributes:
         backend: opens stores there.
-        kept: what the release left there, and what it answered.
+        kept: what the earlier version left there, and what it answered.
     """
 
     backend: Backend
     kept: dict[str, Any]
 
     def put(self) -> None:
-        """Put there what the release left, and nothing else."""
+        """Put there what the earlier version left, and nothing else."""
 
     def content(self, cluster: str) -> tuple[stores.Objects, stores.Log]:
         """Stored values, and the log."""
@@ -86,6 +86,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def left(place: Place) -> Place:
-    """A place of each kind with what the release left."""
+    """A place of each kind with what the earlier version left."""
     place.put()
     return place

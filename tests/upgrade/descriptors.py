@@ -1,4 +1,4 @@
-"""Descriptors of what is offered and stored: of the code at hand, and of the release before it."""
+"""Descriptors of what is offered and stored: of the code at hand, and of an earlier version it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,20 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from tests.redis_server import ROOT
 
-DESCRIPTORS = Path(__file__).parent / "released" / "descriptors.binpb"
-OWN = {"frames.proto"}
-"""How the server reads requests by itself: no other program sees these messages."""
+DESCRIPTORS = Path(__file__).parent / "recorded" / "descriptors.binpb"
 
 
 def current() -> FileDescriptorSet:
-    """What the code at hand offers and stores."""
+    """Descriptors of the code at hand."""
     import_module("topospread.app.server")  # its process knows all of them
     pool = descriptor_pool.Default()
     found = FileDescriptorSet()
     for path in sorted((ROOT / "proto").rglob("*.proto")):
-        if path.name not in OWN:
-            name = path.relative_to(ROOT / "proto").as_posix()
-            pool.FindFileByName(name).CopyToProto(found.file.add())
+        name = path.relative_to(ROOT / "proto").as_posix()
+        pool.FindFileByName(name).CopyToProto(found.file.add())
     return found
 
 
-def released() -> FileDescriptorSet:
-    """What the release before offered and stored."""
+def recorded() -> FileDescriptorSet:
+    """Descriptors of the earlier version that recorded/ is of."""
     return FileDescriptorSet.FromString(DESCRIPTORS.read_bytes())

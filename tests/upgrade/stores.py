@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-RELEASED = Path(__file__).parent / "released"
+RECORDED = Path(__file__).parent / "recorded"
 
 Objects = dict[str, bytes]
 """Stored values by written name: kind/namespace/name."""
@@ -22,16 +22,16 @@ Log = list[list[tuple[str, bytes]]]
 
 
 def kept(name: str) -> dict[str, Any]:
-    """What a release left behind in a store: ``sqlite`` or ``redis``."""
-    found: dict[str, Any] = json.loads(gzip.decompress((RELEASED / f"{name}.json.gz").read_bytes()))
+    """The recorded content of a store: ``sqlite`` or ``redis``."""
+    found: dict[str, Any] = json.loads(gzip.decompress((RECORDED / f"{name}.json.gz").read_bytes()))
     return found
 
 
 def keep(name: str, content: dict[str, Any]) -> None:
-    """Write it down."""
-    RELEASED.mkdir(exist_ok=True)
+    """Record the content of a store."""
+    RECORDED.mkdir(exist_ok=True)
     text = json.dumps(content, indent=1, sort_keys=True)
-    (RELEASED / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    (RECORDED / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 # ------------------------------ SQLite

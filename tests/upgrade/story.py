@@ -1,8 +1,8 @@
-"""The same calls each time, as callers of one release know them: story.jsonl.
+"""The calls of story.jsonl, made by callers of one version.
 
 A line is a call: its name, the requests in protobuf's JSON, whether it only `reads`, and how many
 answers to `take` of a stream. `@first` and `@last` stand for the revisions of the first and the
-last write, `@token` for the lease's and `@identity` for the store's, as answers told them.
+last write, `@token` for the lease's and `@identity` for the store's, as of the answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.servers import PATIENCE
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STORY = Path(__file__).parent / "story.jsonl"
 SERVED = {"expander_cluster": "prod"}
-"""Settings of a server that the story is told to."""
+"""Settings of a server that answers the story."""
 
 CHANGING = {
     "traceparent",
@@ -43,6 +43,7 @@ CHANGING = {
     "version",
     "store",
     "store_identity",
+    "settings_digest",
 }
 """Fields of answers that no two servers, or no two moments, have in common."""
 
@@ -62,8 +63,8 @@ def steps() -> list[Step]:
     return [Step(**json.loads(line)) for line in STORY.read_text().splitlines()]
 
 
-def told_to(files: FileDescriptorSet) -> list[Step]:
-    """The steps whose calls a release has."""
+def steps_known_to(files: FileDescriptorSet) -> list[Step]:
+    """The steps whose calls a version has."""
     calls = {
         f"{file.package}.{service.name}/{method.name}"
         for file in files.file
@@ -74,7 +75,7 @@ def told_to(files: FileDescriptorSet) -> list[Step]:
 
 
 class Api:
-    """Messages and calls as some release knows them.
+    """Messages and calls as some version knows them.
 
     Args:
         files: its descriptors.
@@ -109,8 +110,8 @@ class Api:
             self._pool.Add(file)
 
 
-class Teller:
-    """A caller of one release.
+class StoryCaller:
+    """Makes the story's calls as a caller of one version.
 
     Args:
         channel: to a server.
@@ -124,11 +125,11 @@ class Teller:
         self._more = more
         self.revisions: dict[str, str] = {}
 
-    def tell(self, story: Iterable[Step]) -> list[list[dict[str, Any]]]:
+    def make_calls(self, story: Iterable[Step]) -> list[list[dict[str, Any]]]:
         """Make the calls; their answers as the caller reads them, without what changes."""
-        return [self._told(step) for step in story]
+        return [self._make_call(step) for step in story]
 
-    def _told(self, step: Step) -> list[dict[str, Any]]:
+    def _make_call(self, step: Step) -> list[dict[str, Any]]:
         sent, answered = self._api.method(step.call)
         raws = [self._raw(sent, request) for request in step.requests]
         call = self._channel.stream_stream(f"/{step.call}")(iter(raws), timeout=PATIENCE)
@@ -161,11 +162,11 @@ def _revision(answer: Any) -> str:
 
 
 def lasting(message: Message) -> dict[str, Any]:
-    """All fields that a release knows of a message but those that change."""
+    """All fields that a version knows of a message but those that change."""
     fields = MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
-    found: dict[str, Any] = _without(fields)
+    found: dict[str, Any] = without_changing(fields)
     return found
 
 
@@ -174,8 +175,9 @@ def _is_reservation(value: dict[str, Any]) -> bool:
     return value.get("kind") == "KIND_RESERVATION"
 
 
-def _without(value: Any) -> Any:
+def without_changing(value: Any) -> Any:
+    """An answer without the fields of CHANGING, at any depth."""
     if isinstance(value, dict):
         changing = {*CHANGING, "resource_version"} if _is_reservation(value) else CHANGING
-        return {key: _without(each) for key, each in value.items() if key not in changing}
-    return [_without(each) for each in value] if isinstance(value, list) else value
+        return {key: without_changing(each) for key, each in value.items() if key not in changing}
+    return [without_changing(each) for each in value] if isinstance(value, list) else value

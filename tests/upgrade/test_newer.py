@@ -11,33 +11,24 @@ import grpc
 import pytest
 import redis
 
-from tests.servers import (
-    PATIENCE,
-    Peer,
-    at_least,
-    evaluate_request,
-    incoming,
-    node,
-    pod,
-    served,
-    two_zones,
-    until,
-)
+from tests.servers import Peer, at_least, evaluate_request, incoming, node, pod, served, two_zones
 from tests.store.backends import SqliteBackend, follow_all, objects
 from tests.store.conftest import SETTINGS
 from tests.upgrade.conftest import File
+from tests.waiting import PATIENCE, until
 from topospread.codec.stored import stored
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.generated.internal.v1.stored_pb2 import StoredReservation
 from topospread.replica.view import Token
-from topospread.store.api import Key, Kind, Put, StoredObject
+from topospread.store.model import Key, Kind, Put, StoredObject
 from topospread_client import object_from_manifest, pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2, placement_service_pb2, placement_service_pb2_grpc
 
 if TYPE_CHECKING:
     from tests.upgrade.conftest import Place
-    from topospread.store.api import Applied, Store
+    from topospread.store.api import Store
+    from topospread.store.model import Applied
 
 CLUSTER = "default"
 NEW = b"\xfa\xff\x01\x03new"
@@ -124,8 +115,8 @@ def test_fields_of_a_newer_version_are_shown_and_change_no_decision(place, newer
         assert (status.corrupt_count, status.pod_count, status.reservation_count) == (0, 3, 1)
 
 
-def test_what_is_told_anew_is_stored_as_this_version_stores_it(running, newer):
-    """Nothing is read in order to be written: an object is as whoever told it last had it."""
+def test_object_that_is_written_again_is_stored_as_this_version_stores_it(running, newer):
+    """Nothing is read in order to be written: an object is as it was written last."""
     write(newer)
     kept = {each.key: each for each in map(stored, two_zones())}
 
@@ -188,7 +179,7 @@ def extend(place: Place) -> None:
         extend_redis(client)
 
 
-def test_what_a_newer_version_adds_to_the_store_is_left_alone(place, running, newer):
+def test_additions_of_a_newer_version_to_the_store_are_left_alone(place, running, newer):
     running.apply(*two_zones())
     before = newer.head(CLUSTER)
     extend(place)
@@ -241,11 +232,11 @@ def test_a_server_under_which_the_format_changes_writes_no_more(place, running):
             call(request, timeout=PATIENCE)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     assert place.content(CLUSTER) == before
-    # What it knows it goes on telling, and says how old it is.
+    # It goes on deciding from what it has, and reports how old that is.
     assert judged(running) == (1, ["b1"])
     until(
         lambda: running.evaluate().meta.HasField("store_unreachable_for"),
-        "it says that it is stale",
+        "it reports that it is stale",
     )
 
 
@@ -263,7 +254,7 @@ def test_every_call_to_a_store_of_another_format_is_refused(place, running, newe
         lambda: newer.verify(CLUSTER, head.identity, head.revision),
         lambda: newer.apply(CLUSTER, [change]),
         lambda: newer.purge(CLUSTER),
-        lambda: newer.vouch(CLUSTER, [Kind.NODE]),
+        lambda: newer.confirm_history(CLUSTER, [Kind.NODE]),
         lambda: newer.lease(CLUSTER, "feeder", 1000),
         lambda: newer.drop(CLUSTER),
     ):

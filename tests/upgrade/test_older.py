@@ -12,15 +12,25 @@ from tests.servers import Peer, served
 from tests.store.backends import RedisBackend, follow_all, objects, pod, put, replay
 from tests.store.conftest import SETTINGS
 from tests.upgrade import stores
-from tests.upgrade.descriptors import current, released
-from tests.upgrade.story import SERVED, Api, Step, Teller, lasting, told_to
+from tests.upgrade.descriptors import current, recorded
+from tests.upgrade.story import (
+    SERVED,
+    Api,
+    Step,
+    StoryCaller,
+    lasting,
+    steps_known_to,
+    without_changing,
+)
 from topospread.errors import Conflict
 from topospread.replica.view import Token
 from topospread.store import values
-from topospread.store.api import Key, Kind, Outcome, Unchanged
+from topospread.store.model import Key, Kind, Unchanged, WriteOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 CLUSTER = "prod"
 AGES = replace(SETTINGS, tombstone_seconds=1e9)
@@ -32,10 +42,10 @@ OF_NOW = {
     "ClusterStateService/ListClusters",
     "ClusterStateService/WatchObjects",
 }
-"""What their answers tell has ended since, or is more than an older log knows of deletions."""
+"""Methods whose answers have ended since, or need more than an older log has of deletions."""
 
 PROGRESS = "8/"
-"""Names of what older versions do not note, nor look at."""
+"""Prefix of the names of objects that older versions neither write nor read."""
 
 STORED = {
     "1": "StoredNode",
@@ -49,8 +59,8 @@ STORED = {
 
 
 def answered(kept: dict[str, Any]) -> list[tuple[Step, Any]]:
-    """The calls that the release could answer, and its answers."""
-    both = zip(told_to(released()), kept["answers"], strict=True)
+    """The calls that the earlier version could answer, and its answers."""
+    both = zip(steps_known_to(recorded()), kept["answers"], strict=True)
     return [(step, answers) for step, answers in both if "failed" not in answers[0]]
 
 
@@ -61,13 +71,34 @@ def test_the_story_makes_each_call():
         for service in file.service
         for method in service.method
     }
-    assert methods == {step.call for step in told_to(current())}
+    assert methods == {step.call for step in steps_known_to(current())}
+
+
+# ------------------------------ stored messages
+
+
+def test_fields_of_stored_messages_keep_number_name_and_type():
+    """The public messages are compared by `buf breaking`, see tools/proto_rules.py."""
+    now = _stored_fields(current())
+    for name, fields in _stored_fields(recorded()).items():
+        assert fields.items() <= now[name].items(), name
+
+
+def _stored_fields(files: FileDescriptorSet) -> dict[str, dict[int, tuple[object, ...]]]:
+    (stored,) = [each for each in files.file if each.name == "topospread/internal/v1/stored.proto"]
+    return {
+        message.name: {
+            field.number: (field.name, field.type, field.label, field.type_name)
+            for field in message.field
+        }
+        for message in stored.message_type
+    }
 
 
 # ------------------------------ after one another
 
 
-def test_all_of_it_is_read_and_followed(left):
+def test_store_of_an_earlier_version_is_read_and_followed(left):
     written, log = left.content(CLUSTER)
     store = left.backend.open(SETTINGS)
 
@@ -84,16 +115,17 @@ def test_all_of_it_is_read_and_followed(left):
     store.close()
 
 
-def test_it_is_judged_as_it_was(left):
+def test_decisions_on_an_older_store_are_as_they_were(left):
     with (
         served(store=left.backend.url, **SERVED) as server,
         Peer(server.address) as peer,
     ):
-        teller = Teller(peer.channel, Api(released()))
-        teller.revisions |= left.kept["revisions"]
+        caller = StoryCaller(peer.channel, Api(recorded()))
+        caller.revisions |= left.kept["revisions"]
         for step, before in answered(left.kept):
             if step.reads and step.call.removeprefix("topospread.v1.") not in OF_NOW:
-                assert _unobserved(teller.tell([step])) == _unobserved([before]), step.call
+                now = caller.make_calls([step])
+                assert _unobserved(now) == _unobserved([without_changing(before)]), step.call
 
 
 def _unobserved(answers: Any) -> Any:
@@ -103,14 +135,14 @@ def _unobserved(answers: Any) -> Any:
     return [_unobserved(each) for each in answers] if isinstance(answers, list) else answers
 
 
-def test_its_history_goes_on(left):
+def test_history_of_an_older_store_goes_on(left):
     store = left.backend.open(AGES)
     head, held = store.head(CLUSTER), objects(store, CLUSTER)
     (first, *_), reserved = follow_all(store, CLUSTER), Key(Kind.RESERVATION, "held", "batch-0")
 
     # What was deleted stays deleted, and what changed since is known.
     late = store.apply(CLUSTER, [put(pod("web-2", "shop"), "131", uid="u-web-2")])
-    assert late.outcomes == (Outcome.IGNORED_STALE,)
+    assert late.outcomes == (WriteOutcome.IGNORED_STALE,)
     with pytest.raises(Conflict):
         store.apply(CLUSTER, [], precondition=Unchanged(first.revision, ("shop",)))
     store.apply(CLUSTER, [], precondition=Unchanged(first.revision, ("elsewhere",)))
@@ -131,13 +163,13 @@ def test_its_history_goes_on(left):
 # ------------------------------ side by side
 
 
-def test_what_is_written_now_is_to_the_release_what_it_wrote_itself(place):
-    api = Api(released())
+def test_values_written_now_are_read_by_an_earlier_version_as_its_own(place):
+    api = Api(recorded())
     with (
         served(store=place.backend.url, **SERVED) as server,
         Peer(server.address) as peer,
     ):
-        Teller(peer.channel, api).tell(told_to(released()))
+        StoryCaller(peer.channel, api).make_calls(steps_known_to(recorded()))
     now, form = place.content(CLUSTER), place.form()
     place.put()
 
@@ -162,8 +194,9 @@ def test_what_is_written_now_is_to_the_release_what_it_wrote_itself(place):
 
 
 def _plain(api: Api, name: str, value: bytes) -> object:
-    """A stored value as the release reads it, without its digest and, of what is reserved, the id
-    and the time that it is due.
+    """A stored value as the earlier version reads it, without its digest.
+
+    Of a reservation without its id and the time that it is due.
     """
     if not value:
         return None
@@ -178,7 +211,7 @@ def _plain(api: Api, name: str, value: bytes) -> object:
     return version, uid, lasting(message)
 
 
-def test_a_server_of_the_release_writes_to_the_same_redis(redis_server, redis_url):
+def test_script_of_an_earlier_version_writes_to_the_same_redis(redis_server, redis_url):
     """Its own script, called as it called it; after each call it is our turn."""
     kept = stores.kept("redis")
     store = RedisBackend(redis_url).open(SETTINGS)
@@ -205,13 +238,13 @@ def test_a_server_of_the_release_writes_to_the_same_redis(redis_server, redis_ur
 # ------------------------------ callers
 
 
-def test_callers_of_the_release_are_answered_as_they_were():
+def test_callers_of_an_earlier_version_are_answered_as_they_were():
     with served(**SERVED) as server, Peer(server.address) as peer:
-        teller = Teller(peer.channel, Api(released()))
-        story = zip(told_to(released()), stores.kept("sqlite")["answers"], strict=True)
+        caller = StoryCaller(peer.channel, Api(recorded()))
+        story = zip(steps_known_to(recorded()), stores.kept("sqlite")["answers"], strict=True)
         for step, before in story:
-            now = teller.tell([step])
-            assert now == [before] or "failed" in before[0], step.call
+            now = caller.make_calls([step])
+            assert now == [without_changing(before)] or "failed" in before[0], step.call
 
 
 @pytest.mark.parametrize(
@@ -220,11 +253,11 @@ def test_callers_of_the_release_are_answered_as_they_were():
     ids=["number", "bytes", "both"],
 )
 def test_fields_that_only_newer_callers_know_change_no_answer(more):
-    api, story = Api(current()), told_to(current())
-    told = []
+    api, story = Api(current()), steps_known_to(current())
+    answers = []
     for behind in (b"", more):
         with served(**SERVED) as server, Peer(server.address) as peer:
-            told.append(Teller(peer.channel, api, behind).tell(story))
-    for step, plain, extended in zip(story, *told, strict=True):
+            answers.append(StoryCaller(peer.channel, api, behind).make_calls(story))
+    for step, plain, extended in zip(story, *answers, strict=True):
         assert extended == plain, step.call
         assert "failed" not in plain[0], step.call

@@ -1,1 +1,1 @@
-"""Who may do what: roles, hashed tokens, names in client certificates. Knows no transport."""
+"""Access control: roles, hashed tokens, names in client certificates. Knows no transport."""

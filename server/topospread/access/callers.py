@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+_NOWHERE: Final[frozenset[str]] = frozenset()
+
+
 class Role(Enum):
-    """What a caller may do; the value is its name."""
+    """A role of a caller; the value is its name."""
 
     READ = "read"
     DECIDE = "decide"
@@ -37,27 +40,25 @@ _INCLUDED: Final[Mapping[Role, frozenset[Role]]] = {
     Role.ADMIN: frozenset(Role),
 }
 
-_NOWHERE: Final[frozenset[str]] = frozenset()
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who is known.
+    """An authenticated caller.
 
     Attributes:
         name: for the audit log.
         allowed: the clusters in which each role holds; None is all of them.
-        expires: seconds since 1970 from which on it is not known any more.
-        proof: of what it is known by, so that an exchanged token makes another caller.
+        expires: seconds since 1970 from which on it is unknown.
+        credential: identifies its token or certificate, so that a new one makes another caller.
     """
 
     name: str
     allowed: Mapping[Role, frozenset[str] | None]
     expires: float = math.inf
-    proof: bytes = field(default=b"", repr=False)
+    credential: bytes = field(default=b"", repr=False)
 
     def clusters(self, role: Role) -> frozenset[str] | None:
-        """Where a role holds; None is everywhere.
+        """The clusters in which the caller has a role; None stands for all of them.
 
         Raises:
             PermissionDenied: nowhere.
@@ -96,8 +97,8 @@ class Caller:
         return self.allowed.get(role, _NOWHERE) is None
 
 
-def allowed(grants: Iterable[tuple[Role, str | None]]) -> dict[Role, frozenset[str] | None]:
-    """What a caller may do where.
+def roles_of(grants: Iterable[tuple[Role, str | None]]) -> dict[Role, frozenset[str] | None]:
+    """The clusters in which a caller has each role; None stands for all of them.
 
     Args:
         grants: roles, each with the cluster that it is bound to, or None.
@@ -110,5 +111,5 @@ def allowed(grants: Iterable[tuple[Role, str | None]]) -> dict[Role, frozenset[s
     return found
 
 
-ANYBODY: Final = Caller("", allowed((role, None) for role in Role))
+ANONYMOUS: Final = Caller("", roles_of((role, None) for role in Role))
 """The caller where no access file is configured."""

@@ -1,8 +1,8 @@
-"""The names in a client's certificate, read off its DER.
+"""The names in a client's certificate, read from its DER.
 
-TLS libraries hand names out as text that is cut at a NUL, without saying which kind a name is, or
-only the first of several. What identifies a caller is therefore read here, the same for every way
-to call. The certificate was verified before; whatever is not exactly as it should be names nobody.
+TLS libraries return names as text that is cut at a NUL, without saying which kind a name is, or
+only the first of several. What identifies a caller is therefore read here, the same for all
+transports. The certificate was verified before; a malformed one yields no names.
 
 Source: RFC 5280 (certificates), X.690 (DER).
 """
@@ -24,31 +24,6 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger(__name__)
 
-
-class Kind(Enum):
-    """Of an alternative name; the value is its tag in a GeneralName."""
-
-    EMAIL = 1
-    DNS = 2
-    URI = 6
-    IP = 7
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names in a certificate that was verified; empty when none was shown.
-
-    Attributes:
-        common: the common names of its subject.
-        alternative: its subject alternative names, each with its kind.
-    """
-
-    common: Sequence[str] = ()
-    alternative: Sequence[tuple[Kind, str]] = ()
-
-
-NO_NAMES: Final = Names()
-
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31
 _BOOLEAN: Final = 0x01
@@ -68,27 +43,52 @@ _ENCODINGS: Final = {
     0x1E: "utf-16-be",
 }
 
-_SHAPES: Final = {
-    Kind.EMAIL: re.compile(r"\A[!-?A-~]+@[!-?A-~]+"),
-    Kind.DNS: re.compile(r"\A[A-Za-z0-9._*-]+"),
-    Kind.URI: re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:[!-~]+"),
+
+class NameType(Enum):
+    """Type of an alternative name; the value is its tag in a GeneralName."""
+
+    EMAIL = 1
+    DNS = 2
+    URI = 6
+    IP = 7
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateNames:
+    """The names in a certificate that was verified; empty when none was shown.
+
+    Attributes:
+        common: the common names of its subject.
+        alternative: its subject alternative names, each with its type.
+    """
+
+    common: Sequence[str] = ()
+    alternative: Sequence[tuple[NameType, str]] = ()
+
+
+NO_NAMES: Final = CertificateNames()
+
+_FORMS: Final = {
+    NameType.EMAIL: re.compile(r"\A[!-?A-~]+@[!-?A-~]+"),
+    NameType.DNS: re.compile(r"\A[A-Za-z0-9._*-]+"),
+    NameType.URI: re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:[!-~]+"),
 }
 
 
-def kind_of(name: str) -> Kind:
-    """Which kind of alternative name a text of the access file means."""
+def type_of(name: str) -> NameType:
+    """The type of alternative name that a text of the access file means."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
-        if _SHAPES[Kind.URI].fullmatch(name):
-            return Kind.URI
-        return Kind.EMAIL if "@" in name else Kind.DNS
-    return Kind.IP
+        if _FORMS[NameType.URI].fullmatch(name):
+            return NameType.URI
+        return NameType.EMAIL if "@" in name else NameType.DNS
+    return NameType.IP
 
 
 @lru_cache(maxsize=1024)
-def names_of_pem(pem: bytes) -> Names:
-    """As :func:`names_of`, of a certificate in PEM."""
+def names_of_pem(pem: bytes) -> CertificateNames:
+    """The names in a certificate in PEM; see :func:`names_of`."""
     try:
         return names_of(ssl.PEM_cert_to_DER_cert(pem.decode("ascii")))
     except ValueError:
@@ -96,20 +96,20 @@ def names_of_pem(pem: bytes) -> Names:
 
 
 @lru_cache(maxsize=1024)
-def names_of(der: bytes) -> Names:
-    """The names in a certificate; none in one that is odd.
+def names_of(der: bytes) -> CertificateNames:
+    """The names in a certificate; none in a malformed one.
 
-    Odd are several common names, and names of control characters, of an encoding that is not
-    Unicode's, or of another shape than their kind has: a URI as a DNS name, for example.
+    Malformed are several common names, and names with control characters, in an encoding that is
+    not Unicode's, or of another form than their type has: a URI as a DNS name, for example.
     """
     try:
-        return Names(*_names(der))
+        return CertificateNames(*_names(der))
     except (ValueError, IndexError) as error:
-        LOG.debug("a client certificate names nobody: %.200s", error)
+        LOG.debug("a client certificate has no usable names: %.200s", error)
         return NO_NAMES
 
 
-def _names(der: bytes) -> tuple[tuple[str, ...], tuple[tuple[Kind, str], ...]]:
+def _names(der: bytes) -> tuple[tuple[str, ...], tuple[tuple[NameType, str], ...]]:
     certificate = _one(_SEQUENCE, der)
     tag, body = next(_values(certificate))
     if tag != _SEQUENCE:
@@ -144,7 +144,7 @@ def _common_names(subject: bytes) -> Iterator[str]:
                 yield _plain(value.decode(_ENCODINGS[encoding]))
 
 
-def _alternative_names(extension: bytes) -> Iterator[tuple[Kind, str]]:
+def _alternative_names(extension: bytes) -> Iterator[tuple[NameType, str]]:
     parts = [part for part in _values(extension) if part[0] != _BOOLEAN]
     (kind, oid), (octets, value) = parts
     if (kind, oid) != (_OID, _ALTERNATIVE_NAMES):
@@ -152,13 +152,13 @@ def _alternative_names(extension: bytes) -> Iterator[tuple[Kind, str]]:
     if octets != _OCTETS:
         raise ValueError("no octets")
     for tag, name in _values(_one(_SEQUENCE, value)):
-        known = next((each for each in Kind if tag == _CONTEXT | each.value), None)
-        if known is Kind.IP:
+        known = next((each for each in NameType if tag == _CONTEXT | each.value), None)
+        if known is NameType.IP:
             yield known, str(ipaddress.ip_address(name))
         elif known is not None:
             text = name.decode("ascii")
-            if not _SHAPES[known].fullmatch(text):
-                raise ValueError("a name of another kind's shape")
+            if not _FORMS[known].fullmatch(text):
+                raise ValueError("a name of another type's form")
             yield known, text
 
 

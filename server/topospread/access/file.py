@@ -11,7 +11,7 @@
         roles: [decide, write@staging]
         expires: "2027-01-31T00:00:00Z"
     certificates:
-      - commonName: feeder     # or alternativeName: spiffe://…
+      - commonName: syncer     # or alternativeName: spiffe://…
         roles: [write]
 """
 
@@ -23,8 +23,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread.access.callers import Caller, Role, allowed
-from topospread.access.gate import Roll
+from topospread.access.authentication import CallerRegistry
+from topospread.access.callers import Caller, Role, roles_of
 from topospread.config.documents import OWN_VERSION, suggestion, yaml_documents
 from topospread.errors import ConfigError
 
@@ -41,8 +41,8 @@ _CERTIFICATE_KEYS: Final = frozenset({"commonName", "alternativeName", "name", "
 _ROLES: Final = {role.value: role for role in Role}
 
 
-def read_access(text: str, name: str) -> Roll:
-    """All who are known.
+def read_access(text: str, name: str) -> CallerRegistry:
+    """The callers of an access file.
 
     Args:
         text: of the file.
@@ -80,11 +80,13 @@ def read_access(text: str, name: str) -> Roll:
             problems.append(f"{where}.{named[0]}: another entry has the same")
         grants = _grants(entry, where, problems)
         callers[shown] = Caller(
-            str(entry.get("name") or shown), allowed(grants), proof=f"{named[0]} {shown}".encode()
+            str(entry.get("name") or shown),
+            roles_of(grants),
+            credential=f"{named[0]} {shown}".encode(),
         )
     if problems:
         raise ConfigError("\n".join(f"{name}: {problem}" for problem in problems))
-    return Roll(tokens, common, alternative)
+    return CallerRegistry(tokens, common, alternative)
 
 
 def grant(text: str) -> tuple[Role, str | None]:
@@ -112,7 +114,7 @@ def _token(entry: Mapping[str, Any], where: str, problems: list[str]) -> Caller:
             problems.append(f"{where}.expires: not a time; write 2027-01-31T00:00:00Z")
     return Caller(
         _text(entry, "name", where, problems),
-        allowed(_grants(entry, where, problems)),
+        roles_of(_grants(entry, where, problems)),
         expires,
         bytes.fromhex(sha256) if sha256 else b"",
     )
@@ -139,7 +141,7 @@ def _entries(
 def _unknown(given: Mapping[str, Any], known: frozenset[str], where: str) -> Iterator[str]:
     for key in given:
         if key not in known:
-            # What is not known may be a token that somebody put there.
+            # An unknown key is not shown: it may be a token in the wrong place.
             close = suggestion(str(key), known)
             yield f"{where}: a key is unknown{close or '; known are ' + ', '.join(sorted(known))}"
 

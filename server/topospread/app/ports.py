@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def held_port(address: Address, flag: str = "--listen") -> Iterator[Address]:
-    """Hold a port for processes that will listen on it; port 0 becomes one that is free.
+def reserve_port(address: Address, flag: str = "--listen") -> Iterator[Address]:
+    """Reserve a port for processes that will listen on it; port 0 becomes a free one.
 
     Args:
         address: with the port.
@@ -24,28 +24,28 @@ def held_port(address: Address, flag: str = "--listen") -> Iterator[Address]:
     The sockets are bound and never listen, so they get no connections.
 
     Raises:
-        ConfigError: somebody listens there, or it is not an address of this host.
+        ConfigError: another process listens there, or it is not an address of this host.
     """
     if not hasattr(socket, "SO_REUSEPORT"):
         raise ConfigError("--workers: on this system processes cannot share a port; use 1 worker")
-    # Whoever shares the port already is somebody else.
+    # A process that shares the port already is not one of ours.
     check_free(address, flag)
     with ExitStack() as held:
         port = address.port
         with _refused(address, flag):
-            for family, host in _places(address):
+            for family, host in _bindable_addresses(address):
                 port = _bound(held, family, host, port)
         yield Address(address.host, port)
 
 
 def check_free(address: Address, flag: str = "--listen") -> None:
-    """See whether one process may listen there; gRPC would add lines of its own to the refusal.
+    """Check that one process may listen there; gRPC would log lines of its own about the error.
 
     Raises:
-        ConfigError: somebody listens there, or it is not an address of this host.
+        ConfigError: another process listens there, or it is not an address of this host.
     """
     with ExitStack() as tried, _refused(address, flag):
-        for family, host in _places(address):
+        for family, host in _bindable_addresses(address):
             _bound(tried, family, host, address.port, shared=False)
 
 
@@ -59,7 +59,7 @@ def _refused(address: Address, flag: str) -> Iterator[None]:
         ) from cause
 
 
-def _places(address: Address) -> list[tuple[int, str]]:
+def _bindable_addresses(address: Address) -> list[tuple[int, str]]:
     """The address families and numbers that a host stands for and that this machine has."""
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     places = []

@@ -1,4 +1,4 @@
-"""One serving process: all rooms put together."""
+"""A serving process: the composition root of all packages."""
 
 from __future__ import annotations
 
@@ -9,77 +9,72 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, Self
 
-from topospread.app import parts
-from topospread.app.doors import Doors
+from topospread.app import factories
+from topospread.app.cluster_sync import SYNCED_KINDS, make_cluster_sync, make_pod_waking
+from topospread.app.credentials import CredentialWatcher
 from topospread.app.expander import (
-    FLAG as EXPANDER_FLAG,
-)
-from topospread.app.expander import (
+    EXPANDER_FLAG,
     expander_credentials,
     expander_methods,
     expander_server,
 )
-from topospread.app.extender import make_extender
-from topospread.app.feeding import FED_KINDS, make_feed, make_refused
-from topospread.app.files import within_open_files
+from topospread.app.factories import make_extender, open_store, within_open_files
+from topospread.app.http_servers import make_extender_http, make_http
 from topospread.app.ports import check_free
 from topospread.app.shared_settings import SharedSettings
-from topospread.app.stores import open_store
-from topospread.app.web import make_extender_http, make_http
 from topospread.bounded import CLUSTER, PROCESS, budgets
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
-from topospread.config.following import ALL_CLUSTERS
-from topospread.config.reloading import Loaded, Reloading
+from topospread.config.reloading import FileWatcher, Loaded
+from topospread.config.settings import ALL_CLUSTERS
 from topospread.config.values import Address
 from topospread.errors import TopospreadError
 from topospread.replica.replicas import seconds_from_now
-from topospread.service.cycles import Cycles
-from topospread.service.engine import Engine
-from topospread.service.holding import Holding
-from topospread.service.leases import Leases
-from topospread.service.rank import Ranks
-from topospread.service.read import Reads
-from topospread.service.rebalancing.plan import Rebalances
-from topospread.service.rules_book import RulesBook
-from topospread.service.scenario import Scenarios
+from topospread.service.decisions.cycle import CycleCache
+from topospread.service.decisions.engine import Engine
+from topospread.service.decisions.request import ProfileRegistry
+from topospread.service.placement.coordinator import PlacementCoordinator
+from topospread.service.ranking import DeletionRanker
+from topospread.service.rebalancing.plan import RebalancePlanner
+from topospread.service.simulation.scenario import ScenarioBuilder
+from topospread.service.state.leases import Leases
+from topospread.service.state.read import StateReader
 from topospread.store.observed import ObservedStore
 from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.expander import best_options
+from topospread.transports.expander import SERVICE as EXPANDER_SERVICE
 from topospread.transports.grpc import (
-    cluster_state,
+    cluster_state_reads,
     decision,
     lease,
     placement,
-    rank,
+    rank_deletions,
     server_info,
 )
 from topospread.transports.grpc.auditing import audited
-from topospread.transports.grpc.budget import MemoryBudget
-from topospread.transports.grpc.cluster_state import ClusterStateServicer
+from topospread.transports.grpc.authorization import AccessControl
+from topospread.transports.grpc.cluster_state_reads import ClusterStateReadServicer
+from topospread.transports.grpc.cluster_state_writes import ClusterStateWriteServicer
 from topospread.transports.grpc.decision import DecisionServicer
-from topospread.transports.grpc.explain import ExplainServicer
-from topospread.transports.grpc.frame import Frame
+from topospread.transports.grpc.decision_metrics import DecisionMetrics
+from topospread.transports.grpc.explain_pod import ExplainPodServicer
 from topospread.transports.grpc.lease import LeaseServicer
-from topospread.transports.grpc.observe import Observer
-from topospread.transports.grpc.packing import RequestBytes
+from topospread.transports.grpc.limits import MemoryBudget, MessageLimits, PendingResponses
+from topospread.transports.grpc.pipeline import CallPipeline
 from topospread.transports.grpc.placement import PlacementServicer
+from topospread.transports.grpc.plan_rebalance import PlanRebalanceServicer
 from topospread.transports.grpc.pool import away, lend_place
-from topospread.transports.grpc.rank import RankServicer
-from topospread.transports.grpc.rebalance import RebalanceServicer
+from topospread.transports.grpc.rank_deletions import RankDeletionsServicer
 from topospread.transports.grpc.server import GrpcServer
 from topospread.transports.grpc.server_info import ServerFacts, ServerInfoServicer
 from topospread.transports.grpc.simulate import SimulateServicer
-from topospread.transports.grpc.unoffered import completed
-from topospread.transports.grpc.untaken import Untaken
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
 
     from topospread.config.settings import ServerSettings
-    from topospread.service.refused import RefusedPods
+    from topospread.service.extender.unschedulable_pods import UnschedulablePods
     from topospread.store.api import Store
     from topospread.transports.http.server import HttpServer
 
@@ -91,8 +86,8 @@ EXPANDER_GRACE: Final = 5.0
 PRELOAD_SECONDS: Final = 300.0
 """How long a first load may take before the server gives up being ready for it."""
 
-FED_SECONDS: Final = 5.0
-"""The same for a cluster that has just been listed: its feed must go on, and calls wait anyway."""
+SYNCED_LOAD_SECONDS: Final = 5.0
+"""The same for a cluster that has just been listed: its sync must go on, and calls wait anyway."""
 
 
 class Server:
@@ -107,6 +102,8 @@ class Server:
     Attributes:
         address: host:port of gRPC.
         expander_address: host:port of the expander where it has one of its own; else empty.
+        pools: the threads that carry out calls, by kind of call.
+        grpc: the gRPC server.
 
     Raises:
         ConfigError: something in the settings cannot be used.
@@ -139,8 +136,8 @@ class Server:
         with ExitStack() as made:
             self._rules = self._watched_rules()
             made.callback(self._rules.close)
-            self._doors = Doors(settings, self.metrics.file_read)
-            made.callback(self._doors.close)
+            self._watcher = CredentialWatcher(settings, self.metrics.file_read)
+            made.callback(self._watcher.close)
             self._tracing = tracing_from_environment(self.version)
             made.callback(self._tracing.close)
             self._store = ObservedStore(
@@ -151,43 +148,47 @@ class Server:
             made.callback(self._store.close)
             self._shared = SharedSettings(self._store, settings, self._rules.current.value)
             made.callback(self._shared.stop)
-            self._pools = parts.make_pools(settings)
-            made.callback(self._pools.shutdown)
-            self._replicas = parts.make_replicas(settings, self._store, self.metrics, self._budgets)
-            made.callback(self._replicas.close)
-            self._writes = parts.make_writes(settings, self._store, self._replicas)
-            self._leases = Leases(self._store)
-            self._feed = make_feed(
-                settings, self._writes, self._leases, self._note_fed, self._stand_by
+            self.pools: Final = factories.make_pools(settings)
+            made.callback(self.pools.shutdown)
+            self._replicas = factories.make_replicas(
+                settings, self._store, self.metrics, self._budgets
             )
-            self._cycles = Cycles(
+            made.callback(self._replicas.close)
+            self._writes = factories.make_writes(settings, self._store, self._replicas)
+            self._leases = Leases(self._store)
+            self._sync = make_cluster_sync(
+                settings, self._writes, self._leases, self._on_synced, self._on_standby
+            )
+            self._cycles = CycleCache(
                 settings.cycle_ttl, settings.max_cycles, budget=self._budgets["cycles"]
             )
             made.callback(self._cycles.close)
             self._engine = self._make_engine()
-            self._holding = Holding(self._engine, self._store, entering_wait=lend_place)
-            self._refused = self._refused_pods()
-            self._grpc = self._grpc_server()
+            self._placement = PlacementCoordinator(
+                self._engine, self._store, entering_wait=lend_place
+            )
+            self._unschedulable = self._unschedulable_pods()
+            self.grpc: Final = self._grpc_server()
             self._web = self._web_servers(made)
             if not reuse_port:
                 check_free(settings.listen)
-            port = self._grpc.listen(
-                str(settings.listen), parts.grpc_credentials(settings, self._doors)
+            port = self.grpc.listen(
+                str(settings.listen), factories.grpc_credentials(settings, self._watcher)
             )
             self.address = str(Address(settings.listen.host, port))
             self._expander = self._expander_server()
-            if self._feed is not None:
-                made.callback(self._feed.stop)
-            if self._refused is not None:
-                made.callback(self._refused.stop)
+            if self._sync is not None:
+                made.callback(self._sync.stop)
+            if self._unschedulable is not None:
+                made.callback(self._unschedulable.stop)
             self._closing = made.pop_all()
         self.metrics.watch_settings(lambda: (self._shared.digest, bool(self._shared.differing)))
-        self.metrics.watch_pools(self._pools.gauges)
-        self.metrics.watch_caches(lambda: parts.cache_gauges(self._budgets))
-        if (own := self._feed) is not None:
-            self.metrics.watch_feeds(lambda: [own.gauges()])
+        self.metrics.watch_pools(self.pools.gauges)
+        self.metrics.watch_caches(lambda: factories.cache_gauges(self._budgets))
+        if (sync := self._sync) is not None:
+            self.metrics.watch_sync(lambda: [sync.gauges()])
         self.metrics.watch_clusters(
-            lambda: [parts.gauges(replica) for replica in self._replicas.running()]
+            lambda: [factories.gauges(replica) for replica in self._replicas.running()]
         )
 
     @property
@@ -205,50 +206,50 @@ class Server:
         return str(Address(own.host, self._extender_port))
 
     def start(self) -> None:
-        """Serve, and be ready when the clusters are loaded that are to be there from the start."""
-        self._grpc.start()
+        """Serve, and be ready when the clusters to preload are loaded."""
+        self.grpc.start()
         if self._expander is not None:
             self._expander.start()
         for server in self._web:
             server.start()
         self._rules.start()
         self._shared.start()
-        self._doors.start()
+        self._watcher.start()
         self._preload()
-        if self._feed is not None:
-            self._feed.start()
-        if self._refused is not None:
-            self._refused.start()
-        if self._feed is None or self._was_fed():
-            self._begin_answering()
+        if self._sync is not None:
+            self._sync.start()
+        if self._unschedulable is not None:
+            self._unschedulable.start()
+        if self._sync is None or self._has_synced():
+            self._become_ready()
 
     def stop(self, grace: float | None = None) -> None:
-        """Turn away new calls, let running ones end within the grace time, release all."""
+        """Reject new calls, let running ones end within the grace period, release all."""
         self._ready, self._stopping = False, True
-        grace = self.settings.grace if grace is None else grace
+        grace = self.settings.shutdown_grace_period if grace is None else grace
         with self._closing:
             if self._expander is not None:
                 self._expander.stop(min(grace, EXPANDER_GRACE))
-            self._grpc.stop(grace)
+            self.grpc.stop(grace)
 
-    def hurry(self) -> None:
+    def force_stop(self) -> None:
         """Cancel the calls that stop() waits for in another thread."""
-        self._grpc.cancel()
+        self.grpc.cancel()
         if self._expander is not None:
             self._expander.cancel()
 
     def reload(self) -> bool:
-        """Read the files that may change again; returns whether what they hold is in force."""
-        kept = self._doors.reload()
+        """Read the watched files again; returns whether their content is in force."""
+        kept = self._watcher.reload()
         return self._rules.reload() and kept
 
     def ready(self) -> tuple[bool, Sequence[str]]:
-        """Whether calls are welcome, and if not, why."""
+        """Whether calls should come here, and if not, the reasons."""
         if self._stopping:
             return False, ("stopping",)
         if not self._ready:
-            lacking = () if self._feed is None else self._feed.lacking
-            return False, [f"{name} of the cluster not listed yet" for name in lacking] or (
+            unsynced_kinds = () if self._sync is None else self._sync.unsynced_kinds
+            return False, [f"{name} of the cluster not listed yet" for name in unsynced_kinds] or (
                 "loading",
             )
         if self.settings.unready_when_stale:
@@ -275,21 +276,21 @@ class Server:
 
     # ------------------------------ parts
 
-    def _watched_rules(self) -> Reloading[ConfiguredRules]:
+    def _watched_rules(self) -> FileWatcher[ConfiguredRules]:
         settings = self.settings
         name = settings.config or "configuration"
-        watched = Reloading(
+        watched = FileWatcher(
             settings.config,
             lambda text: read_rules(text, name, settings.feature_gates),
             on_reload=self._rules_changed,
         )
-        self._book = RulesBook(watched.current.value)
+        self._profiles = ProfileRegistry(watched.current.value)
         return watched
 
     def _rules_changed(self, loaded: Loaded[ConfiguredRules]) -> None:
         self.metrics.config_reloaded(loaded.generation, accepted=not loaded.error)
         if not loaded.error:
-            self._book.replace(loaded.value)
+            self._profiles.replace(loaded.value)
             self._shared.replace(loaded.value)
 
     def _config_state(self) -> tuple[int, str]:
@@ -301,41 +302,48 @@ class Server:
         return Engine(
             self._replicas,
             self._store,
-            self._book,
+            self._profiles,
             self._cycles,
-            parts.make_limits(settings),
-            remembers=settings.remember_results,
+            factories.make_limits(settings),
+            remembers=settings.cache_results,
             budgets=self._budgets,
         )
 
-    def _refused_pods(self) -> RefusedPods | None:
+    def _unschedulable_pods(self) -> UnschedulablePods | None:
         cluster, metrics = self.settings.sync_cluster, self.metrics
-        refused = make_refused(
+        unschedulable = make_pod_waking(
             self.settings, self._engine, lambda result: metrics.wake(cluster, result)
         )
-        if refused is not None:
-            metrics.watch_refused(cluster, refused.__len__)
-        return refused
+        if unschedulable is not None:
+            metrics.watch_refused(cluster, unschedulable.__len__)
+        return unschedulable
 
     def _web_servers(self, made: ExitStack) -> Sequence[HttpServer]:
-        """Those of HTTP: metrics and health, the extender beside them or by itself."""
+        """The HTTP servers: metrics and health, the extender beside them or on its own port."""
         extender = make_extender(
             self.settings,
-            (self._engine, self._holding),
-            self._refused,
-            (self._tracing, self.metrics),
-            self._pools,
+            engine=self._engine,
+            placement=self._placement,
+            unschedulable=self._unschedulable,
+            tracing=self._tracing,
+            metrics=self.metrics,
+            pools=self.pools,
         )
-        ended = self.metrics.http_ended
+        dropped = self.metrics.http_dropped
         pages = make_http(
-            *(self.settings, self.version, self.metrics.expose, self.ready, self._doors),
-            *(ended, extender),
+            self.settings,
+            self.version,
+            metrics=self.metrics.expose,
+            ready=self.ready,
+            watcher=self._watcher,
+            on_dropped=dropped,
+            extender=extender,
         )
         if pages is not None:
             made.callback(pages.stop)
             self._http_port = pages.port
         own = make_extender_http(
-            self.settings, extender, self._doors, ended, reuse_port=self._reuse_port
+            self.settings, extender, self._watcher, dropped, reuse_port=self._reuse_port
         )
         if own is not None:
             made.callback(own.stop)
@@ -345,92 +353,99 @@ class Server:
     def _grpc_server(self) -> GrpcServer:
         settings = self.settings
         facts = ServerFacts(
-            *(self.version, self._store.address, self._started),
-            parts.features(settings),
-            parts.limits(settings),
+            self.version,
+            self._store.address,
+            self._started,
+            factories.features(settings),
+            factories.limits(settings),
             self._config_state,
             lambda: (self._shared.digest, self._shared.differing),
         )
-        reads = Reads(self._store, self._replicas)
-        lists = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")
-        state = ClusterStateServicer(reads, self._writes, lists)
-        observer = Observer(self.metrics)
+        reads = StateReader(self._store, self._replicas)
+        budget = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")
+        state_reads = ClusterStateReadServicer(reads, budget)
+        state_writes = ClusterStateWriteServicer(self._writes, budget)
+        observer = DecisionMetrics(self.metrics)
         decisions = DecisionServicer(self._engine, observer)
-        explains = ExplainServicer(self._engine, observer)
-        places = PlacementServicer(self._holding, self.metrics)
-        ranks = RankServicer(Ranks(self._store, self._replicas, self._book))
-        simulations = SimulateServicer(Scenarios(self._engine, self._store))
-        rebalances = RebalanceServicer(Rebalances(self._store, self._engine))
+        explains = ExplainPodServicer(self._engine, observer)
+        places = PlacementServicer(self._placement, self.metrics)
+        ranks = RankDeletionsServicer(DeletionRanker(self._store, self._replicas, self._profiles))
+        simulations = SimulateServicer(ScenarioBuilder(self._engine, self._store))
+        rebalances = PlanRebalanceServicer(RebalancePlanner(self._store, self._engine))
         offered = {
             decision.SERVICE: decisions.methods() | explains.methods(),
-            cluster_state.SERVICE: state.methods(),
+            cluster_state_reads.SERVICE: state_reads.methods() | state_writes.methods(),
             placement.SERVICE: places.methods(),
-            rank.SERVICE: ranks.methods() | simulations.methods() | rebalances.methods(),
+            rank_deletions.SERVICE: ranks.methods() | simulations.methods() | rebalances.methods(),
             lease.SERVICE: LeaseServicer(self._leases).methods(),
             server_info.SERVICE: ServerInfoServicer(facts).methods(),
         }
-        expander = {best_options.SERVICE: expander_methods(settings, self._engine)}
-        doors = self._doors
+        expander = {EXPANDER_SERVICE: expander_methods(settings, self._engine)}
+        watcher = self._watcher
         return GrpcServer(
-            Frame(
+            CallPipeline(
                 self._tracing,
                 self.metrics,
-                doors.gate,
-                doors.rates,
-                doors.refusals,
-                RequestBytes(
-                    settings.max_request_bytes,
-                    settings.max_decision_bytes,
-                    settings.max_response_bytes,
+                AccessControl(watcher.authenticator, watcher.rate_limiter, watcher.denials),
+                MessageLimits(
+                    request=settings.max_request_bytes,
+                    decision=settings.max_decision_bytes,
+                    response=settings.max_response_bytes,
                 ),
-                Untaken(2 * settings.max_response_bytes, settings.max_response_bytes),
+                PendingResponses(
+                    max_bytes=2 * settings.max_response_bytes,
+                    connection_bytes=settings.max_response_bytes,
+                ),
             ),
-            completed(audited(offered), self.version) | expander,
-            self._pools,
-            parts.grpc_options(settings, reuse_port=self._reuse_port),
+            audited(offered) | expander,
+            self.pools,
+            factories.grpc_options(settings, reuse_port=self._reuse_port),
         )
 
     def _expander_server(self) -> GrpcServer | None:
-        """The expander by itself, where it has an address of its own."""
+        """The server of the expander alone, where it has an address of its own."""
         address = self.settings.expander_listen
         if address is None:
             return None
         server = expander_server(
             self.settings,
             self._engine,
-            (self._tracing, self.metrics),
-            self._pools,
+            tracing=self._tracing,
+            metrics=self.metrics,
+            pools=self.pools,
             reuse_port=self._reuse_port,
         )
         if not self._reuse_port:
             check_free(address, EXPANDER_FLAG)
         port = server.listen(
-            str(address), expander_credentials(self.settings, self._doors), EXPANDER_FLAG
+            str(address), expander_credentials(self.settings, self._watcher), EXPANDER_FLAG
         )
         self.expander_address = str(Address(address.host, port))
         return server
 
-    def _was_fed(self) -> bool:
-        """Whether the store has a full list of each kind already, if an older one."""
+    def _has_synced(self) -> bool:
+        """Whether the store has a full list of each kind already, maybe an older one."""
         try:
-            return set(self._store.head(self.settings.sync_cluster).vouched) >= FED_KINDS
+            return set(self._store.head(self.settings.sync_cluster).confirmed) >= SYNCED_KINDS
         except TopospreadError as error:
-            LOG.warning("whether cluster %s is there: %s", self.settings.sync_cluster, error)
+            LOG.warning(
+                "cannot check whether cluster %s is synced: %s", self.settings.sync_cluster, error
+            )
             return False
 
-    def _note_fed(self) -> None:
-        """The cluster was listed: load it, and answer."""
-        self._load((self.settings.sync_cluster,), FED_SECONDS)
-        self._begin_answering()
+    def _on_synced(self) -> None:
+        """The cluster was listed: load it, and become ready."""
+        self._load((self.settings.sync_cluster,), SYNCED_LOAD_SECONDS)
+        self._become_ready()
 
-    def _stand_by(self) -> None:
-        """Another process feeds the cluster: what it listed is there for all."""
-        if not self._ready and self._was_fed():
-            self._note_fed()
+    def _on_standby(self) -> None:
+        """Another process syncs the cluster: become ready if it has listed it."""
+        if not self._ready and self._has_synced():
+            self._on_synced()
 
-    def _begin_answering(self) -> None:
+    def _become_ready(self) -> None:
         if not self._stopping:
-            self._grpc.ready()
+            self.grpc.ready()
             if self._expander is not None:
                 self._expander.ready()
             self._ready = True
@@ -442,7 +457,7 @@ class Server:
             if ALL_CLUSTERS in chosen:
                 chosen = self._store.clusters()[: self.settings.max_preload]
         except TopospreadError as error:
-            LOG.warning("which clusters there are: %s", error)
+            LOG.warning("cannot list the clusters to preload: %s", error)
         else:
             self._load(chosen)
 

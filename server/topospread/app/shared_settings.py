@@ -1,4 +1,4 @@
-"""Whether the servers that share a store have the same settings where answers depend on them.
+"""Compares the settings of servers that share a store, where answers depend on them.
 
 Each server says under which settings it answers by what a store keeps for processes: a lease
 (:class:`~topospread.store.api.Leaser`), of no cluster, whose holder is a digest of each of these
@@ -25,27 +25,27 @@ LOG: Final = logging.getLogger(__name__)
 
 FIRST: Final = "topospread--settings"
 SECOND: Final = "topospread--other-settings"
-"""In place of a cluster's name. Nobody feeds a cluster of that name by accident."""
+"""In place of a cluster's name: no cluster has that name by accident."""
 
 LIFETIME: Final = 60_000
-"""Milliseconds after which a server that is gone is not looked at any more."""
+"""Milliseconds after which a server that is gone is not compared any more."""
 
 PAUSE: Final = 20.0
-"""Seconds between two looks: a third of the lifetime, so that one may fail."""
+"""Seconds between two comparisons: a third of the lifetime, so that one may fail."""
 
 SOON: Final = 5.0
-"""Seconds to the second look at a difference. A change that comes to one worker after the other, or
-to one server after the other by a file that all read, is none by then.
+"""Seconds to the second comparison after a difference. A change that comes to one worker after the
+other, or to one server after the other by a file that all read, is none by then.
 """
 
-PATIENCE: Final = 1.0
-"""Seconds that a look may take: nobody waits for it."""
+TIMEOUT: Final = 1.0
+"""Seconds that a comparison may take: no call waits for it."""
 
 LIMITS: Final = (
     "max_constraints",
     "max_selector_terms",
     "max_batch_pods",
-    "max_what_ifs",
+    "max_what_if_pods",
     "max_simulated_pods",
     "max_simulated_nodes",
     "max_batch_objects",
@@ -64,7 +64,7 @@ NAMES: Final = (
     "feature gates",
     *("--" + name.replace("_", "-") for name in LIMITS),
 )
-"""What is compared, as people are told of it."""
+"""The names of what is compared, for log lines and GetServerInfo."""
 
 _DIGITS: Final = 8
 
@@ -78,7 +78,7 @@ class SharedSettings:
         rules: its profiles and feature gates.
 
     Attributes:
-        differing: names of settings that another server has otherwise, as of the last look.
+        differing: names of settings that another server has otherwise, as of the last comparison.
     """
 
     def __init__(self, store: Store, settings: ServerSettings, rules: ConfiguredRules) -> None:
@@ -94,7 +94,7 @@ class SharedSettings:
 
     @property
     def digest(self) -> str:
-        """Of all of them; servers with the same settings have the same."""
+        """A digest of the shared settings; servers with equal ones have the same."""
         return hashlib.sha256(self._own.encode()).hexdigest()[:12]
 
     def start(self) -> None:
@@ -116,30 +116,30 @@ class SharedSettings:
     def _run(self) -> None:
         while not self._stopping:
             try:
-                self._look()
+                self._compare()
                 self._reached = True
             except TopospreadError:
-                self._reached = False  # what is asked of the store says why
+                self._reached = False  # store errors are logged where they occur
             self._changed.wait(SOON if self._suspected != self.differing else PAUSE)
             self._changed.clear()
         if self._reached:
             try:
-                self._give_back(self._announced)
+                self._release(self._announced)
             except TopospreadError as error:
                 LOG.debug("settings: %s", error)
 
-    def _look(self) -> None:
+    def _compare(self) -> None:
         own = self._own
         if own != self._announced:
-            self._give_back(self._announced)
+            self._release(self._announced)
             self._announced = own
-        other = self._store.lease(FIRST, own, LIFETIME, timeout=PATIENCE).holder
+        other = self._store.lease(FIRST, own, LIFETIME, timeout=TIMEOUT).holder
         if other == own:
             # Without a lifetime nothing is taken.
-            second = self._store.lease(SECOND, own, 0, timeout=PATIENCE)
+            second = self._store.lease(SECOND, own, 0, timeout=TIMEOUT)
             other = second.holder if second.left else own
         else:
-            self._store.lease(SECOND, own, LIFETIME, timeout=PATIENCE)
+            self._store.lease(SECOND, own, LIFETIME, timeout=TIMEOUT)
         self._note(_differing(own, other))
 
     def _note(self, found: tuple[str, ...]) -> None:
@@ -154,9 +154,9 @@ class SharedSettings:
                 LOG.info("all servers of this store have the same settings again")
         self._suspected = found
 
-    def _give_back(self, own: str) -> None:
+    def _release(self, own: str) -> None:
         for name in (FIRST, SECOND):
-            self._store.lease(name, own, 0, timeout=PATIENCE)
+            self._store.lease(name, own, 0, timeout=TIMEOUT)
 
 
 def _digests(settings: ServerSettings, rules: ConfiguredRules) -> str:

@@ -1,1 +1,1 @@
-"""The command line, one file a verb."""
+"""The command line: `main` finds a verb in `commands`, which calls a server and prints."""

@@ -1,329 +1,117 @@
-"""Files of YAML or JSON → Kubernetes manifests, each knowing where it stood.
+"""Documents of ``-o json`` and ``-o yaml``: answers under the API's names, in Kubernetes' style.
 
-Read is what kubectl prints and people write: several documents, List kinds, directories, and
-standard input.
+Every document has ``apiVersion`` and ``kind``. Names are camel case, constants CamelCase,
+times RFC 3339 in UTC, and durations seconds with their unit (``2.5s``). Absent values have no key;
+a count of 0 and an empty list are there, except where they mean that the value is unknown.
+docs/output.schema.json describes all documents.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import stat
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
 
-import orjson
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 
-from topospread.cli.complaints import BadInput, printable
-from topospread.cli.yaml_text import yaml_documents
+from topospread.cli import output
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-STDIN: Final = "-"
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-
-MAX_BYTES: Final = 512 << 20
-"""Of JSON that one command reads: a cluster of some 50,000 pods, and some gigabytes of memory."""
-
-YAML_WEIGHT: Final = 8
-"""YAML takes about eight times the memory of JSON, so an eighth of it is read."""
-
-MAX_NESTED_LISTS: Final = 8
-"""Lists within lists; kubectl makes none."""
-
-_BEGIN: Final = 64 << 10
-_BLANKS: Final = re.compile(r"\s*")
+    from collections.abc import Iterator
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One object as it was written.
+API_VERSION: Final = "topospread.io/v1"
 
-    Attributes:
-        content: the object.
-        source: where it stood, for example ``pods.yaml:12``.
-    """
+DURATIONS: Final = frozenset({"store_unreachable_for", "lease_duration", "remaining"})
+"""Names of the fields of answers that hold seconds."""
 
-    content: dict[str, Any]
-    source: str
+MEANT_EMPTY: Final = frozenset({"value", "domain"})
+"""Names of fields in which "" is a value: the values of labels may be empty."""
 
-    @property
-    def kind(self) -> str:
-        """Its kind."""
-        return str(self.content["kind"])
-
-    @property
-    def label(self) -> str:
-        """Kind and name for a person, for example ``Pod prod/web-0``."""
-        metadata = self.content.get("metadata")
-        metadata = metadata if isinstance(metadata, dict) else {}
-        name = metadata.get("name") or metadata.get("generateName") or "without a name"
-        namespace = metadata.get("namespace")
-        full_name = f"{namespace}/{name}" if namespace else name
-        return printable(f"{self.kind} {full_name}")
-
-    @property
-    def title(self) -> str:
-        """Where it stood and what it is: the begin of a complaint about it."""
-        return f"{self.source}: {self.label}"
+UNKNOWN_EMPTY: Final = frozenset({"observed"})
+"""Names of fields that are empty where their value is unknown."""
 
 
-def read(paths: Sequence[str], *, recursive: bool = False, whole: bool = False) -> list[Manifest]:
-    """All objects of the files, in order.
-
-    Args:
-        paths: files, directories (their .yaml, .yml and .json files, sorted), or ``-`` for stdin.
-        recursive: look into subdirectories, too.
-        whole: refuse what may be a part of something longer.
-
-    Raises:
-        BadInput: a file that is missing, or that is neither YAML nor JSON, with the line; or more
-            than is read at once.
-    """
-    found: list[Manifest] = []
-    room = _Room()
-    for path in paths:
-        for file in _files(path, recursive=recursive):
-            content, source, regular = _content(file, room)
-            documents = list(_documents(content, source))
-            if whole:
-                _check_whole(content, source, documents, regular=regular)
-            found.extend(_manifests(documents, source))
-    return found
+def show(kind: str, form: str, **content: object) -> None:
+    """Print a document as JSON or YAML; `content` has values that :func:`plain` takes."""
+    output.dump(document(kind, **content), form)
 
 
-def value_of(path: str) -> Any:
-    """The one document of a file that holds no Kubernetes object.
-
-    Raises:
-        BadInput: as for :func:`read`, or more or less than one document.
-    """
-    content, source, _ = _content(path, _Room())
-    documents = list(_documents(content, source))
-    if len(documents) != 1:
-        raise BadInput(f"{source}: expected one document, found {len(documents)}")
-    return documents[0][0]
+def document(kind: str, **content: object) -> dict[str, Any]:
+    """Document of a kind; the fields of an ``answer`` in its content become its own."""
+    made: dict[str, Any] = {"apiVersion": API_VERSION, "kind": kind}
+    for name, value in content.items():
+        if name == "answer":
+            made |= plain(value)
+        elif not _absent(name, value):
+            made[camel(name)] = plain(value)
+    return made
 
 
-def _files(path: str, *, recursive: bool) -> list[str]:
-    try:
-        if path == STDIN or not Path(path).is_dir():
-            return [path]
-        entries = _entries(path, recursive=recursive)
-        files = sorted(
-            str(entry) for entry in entries if entry.suffix in SUFFIXES and entry.is_file()
-        )
-    except OSError as error:
-        raise BadInput(f"{error.filename or path}: cannot be read: {error.strerror}") from error
-    if not files:
-        raise BadInput(f"{path}: this directory has no .yaml, .yml or .json file")
-    return files
+def plain(value: Any) -> Any:
+    """Answer, or a part of one, in JSON's types."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return dict(_members(value))
+    if isinstance(value, Enum):
+        return constant(str(value.value))
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, Message):
+        return MessageToDict(value)
+    if isinstance(value, Mapping):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(each) for each in value]
+    return value
 
 
-def _entries(path: str, *, recursive: bool) -> Iterator[Path]:
-    """The files of a directory; a directory that cannot be read is an error, not an empty one."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for directory, _, names in os.walk(path, onerror=fail):
-        yield from (Path(directory, name) for name in names)
-        if not recursive:
-            return
-
-
-class _Room:
-    """What may still be read; all files of a command share it, because all are in memory."""
-
-    def __init__(self) -> None:
-        self._left = MAX_BYTES
-
-    def read(self, file: BinaryIO, source: str) -> bytes:
-        """A file's content.
-
-        Raises:
-            BadInput: there is more than room for. What a file's size tells is not read at all.
-        """
-        begin = file.read(_BEGIN)
-        weight = 1 if _looks_like_json(begin) else YAML_WEIGHT
-        most = self._left // weight
-        told = _size(file)
-        content = begin if told > most else begin + file.read(max(0, most + 1 - len(begin)))
-        if max(told, len(content)) > most:
-            raise BadInput(
-                f"{source}: too much to read at once: at most {MAX_BYTES >> 20} MiB of JSON, or "
-                f"{(MAX_BYTES // YAML_WEIGHT) >> 20} MiB of YAML, in all files together: give "
-                "fewer objects at a time, or let `topospread sync` feed a whole cluster"
-            )
-        self._left -= len(content) * weight
-        return content
-
-
-def _regular(file: BinaryIO) -> bool:
-    """Whether it is a file, and no pipe or terminal."""
-    try:
-        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    except OSError:
-        return False
-
-
-def _size(file: BinaryIO) -> int:
-    """Bytes of a regular file; 0 of what has no size beforehand."""
-    return os.fstat(file.fileno()).st_size if _regular(file) else 0
-
-
-def _content(path: str, room: _Room) -> tuple[bytes, str, bool]:
-    """What a file holds, its name for complaints, and whether it is a regular file."""
-    if path == STDIN:
-        source, file = "standard input", sys.stdin.buffer
-        return room.read(file, source), source, _regular(file)
-    try:
-        with Path(path).open("rb") as file:
-            return room.read(file, path), path, _regular(file)
-    except FileNotFoundError:
-        raise BadInput(f"{path}: no such file: check the path") from None
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _check_whole(
-    content: bytes, source: str, documents: Sequence[tuple[Any, int]], *, regular: bool
-) -> None:
-    """Refuse what may be a part of something longer.
-
-    A pipe ends in the same way whether its writer is done or has died, so what comes through one
-    must show its own end: a single value of JSON does, a List of kubectl does (`kind` comes after
-    `items`), and so does YAML's mark for the end of a document.
-
-    Raises:
-        BadInput: it is a page of a list, or may have been cut.
-    """
-    for document, line in documents:
-        metadata = document.get("metadata") if isinstance(document, dict) else None
-        if isinstance(metadata, dict) and metadata.get("continue"):
-            raise BadInput(
-                f"{source}:{line}: this is one page of a longer list (metadata.continue), and"
-                " --replace would remove the rest: give all of it"
-            )
-    if not documents or _shows_its_end(content, [document for document, _ in documents]):
-        return
-    if regular and content.endswith(b"\n"):
-        return
-    raise BadInput(
-        f"{source}: --replace removes what the input lacks, and this may have been cut: "
-        + (
-            "its last line does not end"
-            if regular
-            else "give one JSON value or List as kubectl prints it, or a last line of `...` that is"
-            " only written when all is there: (command && echo ...) | topospread apply --replace"
-            " -f -"
-        )
-    )
-
-
-def _shows_its_end(content: bytes, documents: Sequence[Any]) -> bool:
-    if content.rstrip().endswith((b"\n...", b"\r...")):
-        return True
-    if _looks_like_json(content):
-        return len(documents) == 1
-    last = documents[-1]
-    return len(documents) == 1 and isinstance(last, dict) and _ends_behind_items(last)
-
-
-def _ends_behind_items(document: dict[str, Any]) -> bool:
-    kind, names = document.get("kind"), list(document)
-    listed = isinstance(kind, str) and kind.endswith("List") and "items" in names
-    return listed and names[-1] != "items"
-
-
-def _manifests(documents: Sequence[tuple[Any, int]], source: str) -> Iterator[Manifest]:
-    for document, line in documents:
-        if document is None:
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    for each in fields(value):
+        content = getattr(value, each.name)
+        if each.name == "meta":
+            yield from _members(content)
+        elif each.name == "traceparent":
+            if content:
+                yield "traceId", value.trace_id
+        elif _absent(each.name, content):
             continue
-        yield from _objects(document, f"{source}:{line}")
+        elif each.name in DURATIONS:
+            yield camel(each.name), seconds(content)
+        else:
+            yield camel(each.name), plain(content)
 
 
-def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
-    """The object itself, or those that a List holds."""
-    if not isinstance(document, dict):
-        raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
-    kind = document.get("kind")
-    if not isinstance(kind, str) or not kind:
-        raise BadInput(f"{source}: this object has no `kind`: is it a Kubernetes manifest?")
-    if not kind.endswith("List") or "items" not in document:
-        yield Manifest(document, source)
-        return
-    items = document["items"]
-    if items is None:
-        return
-    if depth == MAX_NESTED_LISTS:
-        raise BadInput(f"{source}: lists within lists, more than {MAX_NESTED_LISTS} deep")
-    if not isinstance(items, list):
-        raise BadInput(f"{source}: the items of a {kind} must be a list, found {_described(items)}")
-    for position, item in enumerate(items):
-        where = f"{source} items[{position}]"
-        if isinstance(item, dict) and "kind" not in item and kind != "List":
-            # The API itself leaves kind and apiVersion out of a typed list's items.
-            version, singular = document.get("apiVersion"), kind.removesuffix("List")
-            item = {"apiVersion": version, "kind": singular, **item}
-        yield from _objects(item, where, depth + 1)
+def _absent(name: str, value: object) -> bool:
+    if name in UNKNOWN_EMPTY:
+        return not value
+    return value is None or (value == "" and name not in MEANT_EMPTY)
 
 
-def _looks_like_json(content: bytes) -> bool:
-    return content.lstrip()[:1] in (b"{", b"[")
+def camel(name: str) -> str:
+    """Name in camel case: ``top_nodes`` becomes ``topNodes``."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
 
 
-def _documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
-    """Each document with the line at which it begins."""
-    if not _looks_like_json(content):
-        yield from yaml_documents(content, source)
-        return
-    try:
-        yield orjson.loads(content), 1
-    except orjson.JSONDecodeError as error:
-        yield from _json_stream(content, source, error)
+def constant(name: str) -> str:
+    """Constant as Kubernetes writes it: ``IGNORED_STALE`` becomes ``IgnoredStale``."""
+    return name.title().replace("_", "")
 
 
-def _json_stream(
-    content: bytes, source: str, error: orjson.JSONDecodeError
-) -> Iterator[tuple[Any, int]]:
-    """Several JSON objects after one another; YAML, if that is what it turns out to be."""
-    read = 0
-    try:
-        text = content.decode("utf-8").rstrip()
-        # The mark that ends YAML may end a row of JSON values, too.
-        text = text.removesuffix("\n...")
-        decoder, begin, line = json.JSONDecoder(), _after_blanks(text, 0), 1
-        line += text.count("\n", 0, begin)
-        while begin < len(text):
-            document, end = decoder.raw_decode(text, begin)
-            yield document, line
-            read += 1
-            end = _after_blanks(text, end)
-            line += text.count("\n", begin, end)
-            begin = end
-    except (ValueError, RecursionError):
-        not_json = BadInput(f"{source}:{error.lineno}: not JSON: {error.msg}")
-        if len(content) * YAML_WEIGHT > MAX_BYTES:
-            raise not_json from error
-        try:
-            documents = list(yaml_documents(content, source))
-        except BadInput:
-            raise not_json from error
-        yield from documents[read:]
+def words(name: str) -> str:
+    """Constant for people: ``IGNORED_STALE`` becomes ``ignored stale``."""
+    return name.lower().replace("_", " ")
 
 
-def _after_blanks(text: str, at: int) -> int:
-    blanks = _BLANKS.match(text, at)
-    return blanks.end() if blanks else at
+def moment(time: datetime) -> str:
+    """Time as RFC 3339 in UTC."""
+    text = time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return text.replace(".000Z", "Z")
 
 
-def _described(value: object) -> str:
-    if value is None:
-        return "nothing"
-    names = {list: "a list", str: "a text", bool: "a truth value"}
-    return names.get(type(value), "a number")
+def seconds(duration: float, digits: int = 3) -> str:
+    """Duration with its unit: ``2.5s``."""
+    return f"{duration:.{digits}f}".rstrip("0").rstrip(".") + "s"

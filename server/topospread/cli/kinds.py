@@ -1,14 +1,18 @@
-"""Kinds as people type them on the command line."""
+"""Kinds and names as people type them on the command line, and as they are printed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from topospread.cli.complaints import BadInput
+from topospread.cli.errors import BadInput
 from topospread_client import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import click
+
+    from topospread_client import PodReference
 
 WORKLOADS: Final = (
     Kind.SERVICE,
@@ -26,11 +30,26 @@ _SHORT: Final[Mapping[Kind, tuple[str, ...]]] = {
 }
 
 
+_PLURALS: Final = (*(f"{kind.label.lower()}s" for kind in _SHORT), "workloads")
+_RESERVATIONS: Final = frozenset({"reservation", "reservations"})
+
+
+def complete_kinds(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Completion of a kind: `get` takes reservations, `delete` and `watch` only stored kinds."""
+    known = (*_PLURALS, "reservations") if context.command.name == "get" else _PLURALS[:-1]
+    return [each for each in known if each.startswith(typed.lower())]
+
+
+def is_reservation(word: str) -> bool:
+    """Whether a person means reservations, which are no kind of object."""
+    return word.lower() in _RESERVATIONS
+
+
 def kinds_named(word: str) -> tuple[Kind, ...]:
-    """The kinds meant by ``pods``, ``Pod``, ``po`` or ``workloads``.
+    """Kinds of a word such as ``pods``, ``Pod``, ``po`` or ``workloads``.
 
     Raises:
-        BadInput: no kind that a server keeps.
+        BadInput: the word is no kind that a server stores.
     """
     typed = word.lower()
     if typed in {"workload", "workloads"}:
@@ -44,6 +63,11 @@ def kinds_named(word: str) -> tuple[Kind, ...]:
 
 
 def path_of(kind: Kind, namespace: str, name: str) -> str:
-    """A name as kubectl prints it, with the namespace where there is one: ``pod/prod/web-0``."""
+    """Name as kubectl prints it, with the namespace where there is one: ``pod/prod/web-0``."""
     parts = (kind.label.lower(), namespace, name) if namespace else (kind.label.lower(), name)
     return "/".join(parts)
+
+
+def reservation_path(pod: PodReference) -> str:
+    """Reservation as `-o name` prints it, by its pod: ``reservation/prod/web-0``."""
+    return f"reservation/{pod.full_name}"

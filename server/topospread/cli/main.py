@@ -1,4 +1,4 @@
-"""The command `topospread`: finds the verb, runs it, and says what went wrong in a line and a code.
+"""The command `topospread`: runs a verb and turns its errors into messages and exit codes.
 
 Exit codes: 0 done, 1 the answer is no, 2 bad input or usage, 3 server out of reach, 130 Ctrl-C,
 143 SIGTERM while something was written.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import os
 import sys
 import traceback
@@ -17,12 +16,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 from typing_extensions import override
 
-from topospread.cli import complaints, error_documents, structures
-from topospread.cli.options import Options, last_output, output_option, server_options
+from topospread.cli import errors
+from topospread.cli.options import ClientOptions, last_output, output_option, server_options
 from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 VERBS: Final = (
     "serve",
@@ -44,18 +43,17 @@ VERBS: Final = (
     "store",
     "token",
     "conformance",
-    "bench",
     "config",
     "version",
 )
-"""Each verb is `command` of the module with its name; it is imported when it is asked for."""
+"""Each verb is `command` of the module of that name, which is imported when the verb is used."""
 
-MODULES: Final = {"conformance": "conformance.command", "bench": "bench.command"}
-"""Verbs that are a package."""
+_MODULES: Final = {"conformance": "conformance.command"}
+"""Modules of verbs that are not in `commands`."""
 
 
-class Verbs(click.Group):
-    """Imports a verb only when it is needed, so that the quick ones stay quick."""
+class _LazyGroup(click.Group):
+    """Group that imports a verb only when it is used, so that the others start quickly."""
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -65,107 +63,115 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        name = MODULES.get(cmd_name, cmd_name.replace("-", "_"))
+        name = _MODULES.get(cmd_name, f"commands.{cmd_name.replace('-', '_')}")
         module = importlib.import_module(f"topospread.cli.{name}")
         command: click.Command = module.command
         return command
 
 
 @click.group(
-    cls=Verbs,
+    cls=_LazyGroup,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @server_options
 @output_option
 def root() -> None:
-    """Ask and feed a pod-topology-spread server.
+    """Query, update and run a pod-topology-spread server.
 
     Options that say which server and how to print may stand before the verb or after it.
     """
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; what there is to say is on stdout and stderr."""
+    """Run a command line and return its exit code; errors are printed on stderr."""
     _open_streams()
-    options = Options()
+    options = ClientOptions()
     try:
         code = root.main(arguments, prog_name="topospread", standalone_mode=False, obj=options)
         sys.stdout.flush()
     except SystemExit:
-        # How click ends when the reader of a pipe has enough (`| head`), which is no mistake.
-        return complaints.DONE
+        # click exits so when the reader of a pipe closes it (`| head`), which is no error.
+        return errors.DONE
     except click.Abort as abort:
-        if isinstance(abort.__cause__, complaints.Terminated):
+        if isinstance(abort.__cause__, errors.Terminated):
             click.echo("topospread: terminated", err=True)
-            return complaints.TERMINATED
+            return errors.TERMINATED
         click.echo("topospread: interrupted", err=True)
-        return complaints.INTERRUPTED
+        return errors.INTERRUPTED
     except (click.ClickException, TopospreadClientError) as failed:
-        complaint = complaints.of(failed)
-        said = sys.argv[1:] if arguments is None else arguments
-        # Where the options cannot be read, those behind the mistake have not been.
-        unread = isinstance(failed, click.UsageError) and last_output(said) == "json"
-        if options.output == "json" or unread:
-            _complain(error_documents.of(complaint))
+        error = errors.as_click_exception(failed)
+        words = sys.argv[1:] if arguments is None else arguments
+        # Where options cannot be parsed, those behind the mistake have not been.
+        unparsed = isinstance(failed, click.UsageError) and last_output(words) == "json"
+        if options.output == "json" or unparsed:
+            from topospread.cli.render.errors import print_error
+
+            print_error(error)
         else:
-            click.echo(complaints.line(complaint), err=True)
-        if isinstance(complaint, complaints.Unreachable | complaints.CallsFailed):
-            return complaint.code
-        return complaints.BAD_INPUT
-    except OSError as error:
-        said = f"cannot be written or read: {error}"
-        if _is_of_stdout(error):
-            said = f"stdout cannot be written: {error.strerror}"
-        _leave_stdout()
+            click.echo(errors.error_line(error), err=True)
+        if isinstance(error, errors.Unreachable | errors.CallsFailed):
+            return error.code
+        return errors.BAD_INPUT
+    except OSError as failed:
+        message = f"cannot be written or read: {failed}"
+        if _is_of_stdout(failed):
+            message = f"stdout cannot be written: {failed.strerror}"
+        _discard_stdout()
         if options.output == "json":
-            _complain(error_documents.plain("BAD_INPUT", said))
+            from topospread.cli.render.errors import print_message
+
+            print_message("BAD_INPUT", message)
         else:
-            click.echo(complaints.prefixed(said), err=True)
-        return complaints.BAD_INPUT
-    return code if isinstance(code, int) else complaints.DONE
-
-
-def _complain(error: Mapping[str, object]) -> None:
-    """Print an error for a program: one line, the last on stderr."""
-    document = structures.document("Error", error=error)
-    click.echo(json.dumps(document), err=True)
+            click.echo(errors.prefixed(message), err=True)
+        return errors.BAD_INPUT
+    return code if isinstance(code, int) else errors.DONE
 
 
 def _open_streams() -> None:
-    """Let there be a stdout and a stderr that take any text, whatever they lead to."""
+    """Make stdout and stderr exist and take any text."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            # Closed by whoever started this. What is printed is missed on stdout alone: what is
-            # written to it fails as it would have.
+            # The parent process closed it. Writing to stdout then fails, as it would have; what
+            # is written to stderr is lost.
             mode = os.O_RDONLY if name == "stdout" else os.O_WRONLY
-            # Held open until the end.
-            nowhere = open(os.open(os.devnull, mode), "w", encoding="utf-8")  # noqa: SIM115
-            setattr(sys, name, nowhere)
+            # Open until the process ends.
+            devnull = open(os.open(os.devnull, mode), "w", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, devnull)
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _is_of_stdout(error: OSError) -> bool:
-    """Whether it came up where answers are printed; an error of a file elsewhere does not."""
+    """Whether an error comes from printing an answer, and not from another file."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return error.filename is None and frames[-1].f_globals["__name__"] in {__name__, "click.utils"}
 
 
-def _leave_stdout() -> None:
-    """Nothing more is written to it: at its end Python would try what has failed again."""
+def _discard_stdout() -> None:
+    """Discard what stdout has not written: at exit Python would try it again."""
     try:
         sys.stdout.flush()
     except OSError:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        with open(os.devnull, "wb") as devnull:
+            os.dup2(devnull.fileno(), sys.stdout.fileno())
 
 
 def main() -> NoReturn:
-    """The console script."""
+    """Run the console script."""
     if "_TOPOSPREAD_COMPLETE" in os.environ:
-        from topospread.cli import completing
-
-        completing.register()
+        _complete_files_in_bash()
     sys.exit(run())
+
+
+def _complete_files_in_bash() -> None:
+    """Let bash complete files where no completion is given, which click's own script forbids."""
+    from click.shell_completion import BashComplete, add_completion_class
+
+    class Bash(BashComplete):
+        source_template = BashComplete.source_template.replace(
+            "complete -o nosort", "complete -o nosort -o bashdefault -o default"
+        )
+
+    add_completion_class(Bash)

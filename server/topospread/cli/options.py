@@ -1,4 +1,4 @@
-"""Options that several verbs have: which server, which cluster, and how answers are printed.
+"""Options for the server and cluster that are called, and for the form of output.
 
 They may stand before the verb or after it; after it wins.
 """
@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from topospread.cli import complaints
+from topospread.cli import errors
 from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from topospread_client import Client, Connection, Consistency
+    from click.shell_completion import CompletionItem
 
-FULL: Final = "full"
+    from topospread_client import Client, Connection
+
 DEFAULT_ADDRESS: Final = "127.0.0.1:7946"
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
@@ -29,8 +30,8 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
 
 
 @dataclass(slots=True)
-class Options:
-    """What was said of the server, with what holds where nothing was said."""
+class ClientOptions:
+    """Values of the options that stand before or after the verb, and their defaults."""
 
     address: str | None = None
     cluster: str = "default"
@@ -45,7 +46,7 @@ class Options:
     output: str = "table"
 
     def connection(self) -> Connection:
-        """How the server that was named, or else this machine's, is reached."""
+        """Connection to the server that was named, or else to this machine's."""
         from topospread_client import Connection, Tls
 
         tls = None
@@ -59,44 +60,44 @@ class Options:
             insecure=self.insecure,
             token=token,
             token_file=self.token_file,
-            # Somebody waits to be told that there is no server.
+            # A person waits for the message that there is no server.
             retry_timeout=1.5,
         )
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """A client for the server; what its calls raise is said with the address."""
+        """Client for the server; the errors of its calls name the address."""
         from topospread_client import Client
 
         with (
-            self.connected(),
+            self.naming_address(),
             Client(self.connection(), cluster=self.cluster, timeout=self.timeout) as client,
         ):
             yield client
 
     @contextmanager
-    def connected(self) -> Iterator[None]:
-        """Say what calls raise with the address that was called."""
+    def naming_address(self) -> Iterator[None]:
+        """Turn errors of calls into one that names the address that was called."""
         try:
             yield
         except TopospreadClientError as error:
-            failed = complaints.Failed(error)
-            raise complaints.CallsFailed([failed], self.address or DEFAULT_ADDRESS) from error
+            failed = errors.FailedCall(error)
+            raise errors.CallsFailed([failed], self.address or DEFAULT_ADDRESS) from error
 
 
-def _keep(context: click.Context, parameter: click.Parameter, value: object) -> None:
-    options = context.ensure_object(Options)
+def _store(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    options = context.ensure_object(ClientOptions)
     name = parameter.name
     if value is None or name is None:
         return
-    # Both places read the environment: it must not win over what was said before the verb.
-    said = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    if said or context.parent is None:
+    # Both places read the environment: it must not win over an option before the verb.
+    given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    if given or context.parent is None:
         setattr(options, name, value)
 
 
 def _option(*names: str, **attributes: Any) -> Callable[[_C], _C]:
-    return click.option(*names, expose_value=False, callback=_keep, default=None, **attributes)
+    return click.option(*names, expose_value=False, callback=_store, default=None, **attributes)
 
 
 _SERVER: Final = (
@@ -122,19 +123,19 @@ _OUTPUTS: Final = click.Choice(["table", "json", "yaml", "name"])
 
 
 def server_options(command: _C) -> _C:
-    """The options that say which server is meant."""
+    """Add the options for the server that is called."""
     for option in reversed(_SERVER):
         command = option(command)
     return command
 
 
 def output_option(command: _C) -> _C:
-    """The option that says how answers are printed."""
+    """Add the option for the form of output."""
     return _option("-o", "--output", type=_OUTPUTS, help="How to print the answer.")(command)
 
 
 def last_output(arguments: Sequence[str]) -> str | None:
-    """The last form of output that a command line asks for, though all of it cannot be read."""
+    """Last value of `-o` on a command line that may not parse; None without one."""
     asked = None
     words = iter(arguments)
     for word in words:
@@ -149,50 +150,14 @@ def last_output(arguments: Sequence[str]) -> str | None:
     return asked
 
 
-def judging_options(command: _C) -> _C:
-    """The options of verbs that judge pods which people wrote: how strict, and how fresh."""
-    command = click.option(
-        "--consistency",
-        "freshness",
-        default=FULL,
-        show_default=True,
-        metavar="full|minimize-latency|REVISION",
-        help="See every write before this call; answer from the state at hand; or wait for this "
-        "revision.",
-    )(command)
-    return validation_option(command)
+def complete_files(
+    context: click.Context, parameter: click.Parameter, typed: str
+) -> list[CompletionItem]:
+    """Completion of a path, which is left to the shell."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(typed, type="file")]
 
 
-def validation_option(command: _C) -> _C:
-    """The option of verbs that take pods which people wrote: how strict."""
-    return click.option(
-        "--no-validate",
-        is_flag=True,
-        help="Take constraints as they are, even those that an API server would refuse.",
-    )(command)
-
-
-def consistency_of(freshness: str) -> Consistency | None:
-    """What `--consistency` says; None for the state at hand.
-
-    Raises:
-        BadInput: it says nothing.
-    """
-    from topospread_client import Consistency
-
-    if not freshness:
-        raise complaints.BadInput(
-            "--consistency is empty: write full, minimize-latency, or the revision that an answer"
-            " told"
-        )
-    if freshness == FULL:
-        return Consistency(fully_consistent=True)
-    if freshness == "minimize-latency":
-        return None
-    return Consistency(at_least_as_fresh=freshness)
-
-
-pass_options: Final = click.make_pass_decorator(Options, ensure=True)
-"""Hands the verb what was said before and after it."""
-
-NAMES: Final = frozenset(each.name for each in fields(Options))
+pass_options: Final = click.make_pass_decorator(ClientOptions, ensure=True)
+"""Pass the options from before and after the verb to its function."""

@@ -1,1 +1,1 @@
-"""Protobuf bytes to Kubernetes values and back; knows neither gRPC nor the store."""
+"""Converts protobuf bytes to Kubernetes values and back; knows neither gRPC nor a backend."""

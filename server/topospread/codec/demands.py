@@ -1,11 +1,11 @@
-"""What messages of pods say of resources, read once for all pods of one template."""
+"""Reads the resource requests of pods, once for all pods of one template."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from topospread.bounded import Bounded, Budget
-from topospread.codec.parsing import request
+from topospread.codec.parsing import parse_request
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.demands import (
@@ -34,11 +34,11 @@ MAX_AMOUNTS: Final = 5000
 """Requests and limits of one pod in all of its containers."""
 
 MAX_RESOURCES: Final = 100
-"""Different resources of one pod: each is told as a reason of its own."""
+"""Different resources of one pod: each may be a reason of its own in an answer."""
 
 
-class Demands:
-    """Reads demands; those of one template only once. Threads may share one."""
+class DemandReader:
+    """Reads demands, those of one template only once; threads may share a reader."""
 
     def __init__(self, budget: Budget | None = None) -> None:
         self._known: Bounded[Hashable, Demand] = Bounded(budget or Budget.usual("demands"))
@@ -47,9 +47,9 @@ class Demands:
         """The demand in the bytes of a v1.Pod, and the node that the pod is bound to.
 
         Raises:
-            InvalidRequest: the bytes are no pod, or a quantity in it is none.
+            InvalidRequest: the bytes are no pod, or a quantity is invalid.
         """
-        spec = request(frames_pb2.DemandFrame, encoded, pb.Pod).spec
+        spec = parse_request(frames_pb2.DemandFrame, encoded, pb.Pod).spec
         key = (
             tuple(spec.volumes),
             tuple(spec.containers),
@@ -61,24 +61,24 @@ class Demands:
         )
         demand = self._known.get(key)
         if demand is None:
-            demand = demand_of(request(pb.Pod, encoded, frame=frames_pb2.DemandFrame).spec)
+            demand = demand_of(parse_request(pb.Pod, encoded, frame=frames_pb2.DemandFrame).spec)
             read_from = sum([40 + len(part) for parts in key for part in parts])
             self._known.put(key, demand, 800 + read_from + demand.nbytes)
         return demand, spec.node_name
 
 
 def demand_of(spec: pb.PodSpec) -> Demand:
-    """What a pod asks of its node.
+    """Read what a pod demands of its node.
 
     Raises:
-        InvalidRequest: too many resources; a quantity that is none, with the path to it.
+        InvalidRequest: too many resources, or an invalid quantity, with the path to it.
     """
     _check_amounts(spec)
     return Demand(_requests(spec, amounts), tuple(_not_modelled(spec)))
 
 
 def _check_amounts(spec: pb.PodSpec) -> None:
-    """Look at how much there is before any of it is read."""
+    """Limit the number of amounts before any of them is read."""
     of_containers = [each.resources for each in (*spec.containers, *spec.init_containers)]
     given = [each.limits for each in of_containers] + [each.requests for each in of_containers]
     given += [spec.overhead, spec.resources.requests]
@@ -92,14 +92,14 @@ def _too_many(what: str) -> InvalidRequest:
     return InvalidRequest.of([FieldViolation("spec.containers", what, "Too many")])
 
 
-def known_requests(spec: pb.PodSpec) -> Requests:
-    """What a pod of a cluster takes; a quantity that is none counts as nothing."""
-    return _requests(spec, known_amounts)
+def lenient_requests(spec: pb.PodSpec) -> Requests:
+    """Requests of a pod of the cluster; an invalid quantity counts as 0."""
+    return _requests(spec, lenient_amounts)
 
 
-def known_demand(spec: pb.PodSpec) -> Demand:
-    """What a pod of a cluster asks of its node; a quantity that is none counts as nothing."""
-    return Demand(known_requests(spec), tuple(_not_modelled(spec)))
+def lenient_demand(spec: pb.PodSpec) -> Demand:
+    """Demand of a pod of the cluster; an invalid quantity counts as 0."""
+    return Demand(lenient_requests(spec), tuple(_not_modelled(spec)))
 
 
 def _requests(spec: pb.PodSpec, read: Amounts) -> Requests:
@@ -115,7 +115,7 @@ def amounts(given: Mapping[str, pb.Quantity], path: str) -> dict[str, Fraction]:
     """Quantities by resource.
 
     Raises:
-        InvalidRequest: naming the first that is none.
+        InvalidRequest: naming the first invalid one.
     """
     found: dict[str, Fraction] = {}
     for name, quantity in given.items():
@@ -128,8 +128,8 @@ def amounts(given: Mapping[str, pb.Quantity], path: str) -> dict[str, Fraction]:
     return found
 
 
-def known_amounts(given: Mapping[str, pb.Quantity], path: str = "") -> dict[str, Fraction]:
-    """Quantities by resource as a cluster has them; what is none counts as nothing."""
+def lenient_amounts(given: Mapping[str, pb.Quantity], path: str = "") -> dict[str, Fraction]:
+    """Quantities by resource of an object of the cluster; an invalid one is left out."""
     del path
     found: dict[str, Fraction] = {}
     for name, quantity in given.items():

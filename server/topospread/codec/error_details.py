@@ -1,4 +1,4 @@
-"""What a caller is told of an error beside its text: google.rpc's details, in one place for all."""
+"""Details of errors, as google.rpc's messages, beside their texts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_NAME: Final = 512
 DOMAIN: Final = "topospread.io"
 
 UNEXPECTED: Final = "an unexpected error; the server's log has it"
-"""What is said of a defect."""
+"""The text for a defect of the server."""
 
 TYPE_URL: Final = "type.googleapis.com/google.rpc."
 
@@ -44,7 +44,7 @@ _VIOLATIONS: Final = {
     "Too long": "FIELD_VALUE_TOO_LONG",
     "Too many": "FIELD_VALUE_TOO_MANY",
 }
-"""By the API server's error types, what its causes are called, in upper snake case."""
+"""The API server's error types, and their causes in upper snake case."""
 
 
 def details_of(error: Exception, traceparent: str = "") -> Iterator[Message]:
@@ -87,7 +87,7 @@ def details_of(error: Exception, traceparent: str = "") -> Iterator[Message]:
 def bad_request(
     violations: Sequence[FieldViolation], most: int = MAX_DETAILS
 ) -> error_details_pb2.BadRequest:
-    """As many violations as fit, and a last one that says how many more there are."""
+    """The BadRequest of as many violations as fit; a last one has the number of the others."""
     message = error_details_pb2.BadRequest()
     for position, violation in enumerate(violations):
         field = error_details_pb2.BadRequest.FieldViolation(

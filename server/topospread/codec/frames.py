@@ -1,4 +1,4 @@
-"""Which shape a pod has, told by its bytes without parsing them in full."""
+"""Reads the shape of a pod from its bytes, without parsing them in full."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
-from topospread.codec.parsing import request
+from topospread.codec.parsing import parse_request
 from topospread.codec.pods import check_terms, conditions_weight, pod_from_proto
 from topospread.generated.internal.v1 import frames_pb2
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class UnreadPod(Protocol):
-    """A pod that is known by its shape, and parsed only if that is new."""
+    """A pod that is identified by its shape, and parsed only if that is new."""
 
     @property
     def name(self) -> str:
@@ -32,12 +32,12 @@ class UnreadPod(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """What two pods share if they are of one shape."""
+        """Equal for pods of one shape."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes of what decisions look at, about."""
+        """Bytes, about, of the fields that decisions look at."""
         ...
 
     def parse(self, most_terms: int) -> Pod:
@@ -51,12 +51,12 @@ class UnreadPod(Protocol):
 
 
 class FramedPod(NamedTuple):
-    """A pod whose bytes were not looked into.
+    """An unparsed pod with the fields that make up its shape.
 
     Attributes:
-        name, uid: who it is; they are no part of the shape.
-        key: what two pods share if their decision-relevant bytes are the same. Another order of
-            map entries makes another key: an entry more, the same answers.
+        name, uid: its identity; they are no part of the shape.
+        key: equal for pods whose decision-relevant bytes are the same. Another order of map
+            entries makes another key: an entry more, the same answers.
         encoded: the bytes of v1.Pod.
     """
 
@@ -67,17 +67,17 @@ class FramedPod(NamedTuple):
 
     @property
     def constraints(self) -> int:
-        """How many spread constraints it has."""
+        """Number of its spread constraints."""
         return len(self.key[-1])
 
     @property
     def size(self) -> int:
-        """Bytes of what decisions look at."""
+        """Bytes of the fields that decisions look at."""
         texts = sum(len(text.encode()) for text in self.key[:2])
         return texts + sum(len(part) for parts in self.key[2:] for part in parts)
 
     def conditions(self, most: int) -> int:
-        """What its selectors and affinity weigh, or more than the most; 0 if they do not parse."""
+        """Weight of its selectors and affinity, or more than the most; 0 if they do not parse."""
         try:
             # Small, or looked through when it was framed.
             return conditions_weight(kubernetes_pb2.Pod.FromString(self.encoded).spec, most)
@@ -91,7 +91,7 @@ class FramedPod(NamedTuple):
             InvalidRequest: the bytes are no pod, or its selectors and affinity have more
                 expressions and values than that.
         """
-        pod = request(kubernetes_pb2.Pod, self.encoded, frame=frames_pb2.PodFrame)
+        pod = parse_request(kubernetes_pb2.Pod, self.encoded, frame=frames_pb2.PodFrame)
         check_terms(pod.spec, most_terms)
         return pod_from_proto(pod)
 
@@ -102,7 +102,7 @@ def framed(encoded: bytes) -> FramedPod:
     Raises:
         InvalidRequest: the bytes are no pod.
     """
-    pod = request(frames_pb2.PodFrame, encoded, kubernetes_pb2.Pod)
+    pod = parse_request(frames_pb2.PodFrame, encoded, kubernetes_pb2.Pod)
     meta, spec = pod.metadata, pod.spec
     key = (
         meta.namespace,

@@ -1,4 +1,4 @@
-"""Pods as JSON has them: told apart by their shape like those in protobuf, and parsed only once."""
+"""Reads pods and nodes in JSON; pods are identified by shape as in protobuf, and parsed once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import orjson
 
-from topospread.codec.cluster import node_from_proto
-from topospread.codec.pods import check_terms, pod_from_proto
+from topospread.codec.pods import check_terms, node_from_proto, pod_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread_client import ManifestError, object_from_manifest, pod_from_manifest
 
@@ -24,12 +23,12 @@ _NOTHING: Final[Fields] = {}
 
 
 class JsonPod(NamedTuple):
-    """A pod of which only what makes its shape was looked at.
+    """An unparsed pod with the fields that make up its shape.
 
     Attributes:
-        name, uid: who it is; they are no part of the shape.
-        key: what two pods share if their decision-relevant fields are written in the same way.
-        fields: the whole of it.
+        name, uid: its identity; they are no part of the shape.
+        key: equal for pods whose decision-relevant fields are written in the same way.
+        fields: all of its fields.
     """
 
     name: str
@@ -50,7 +49,7 @@ class JsonPod(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of it as JSON."""
+        """Bytes of the pod as JSON."""
         return len(orjson.dumps(self.fields))
 
     def message(self) -> pb.Pod:
@@ -62,7 +61,7 @@ class JsonPod(NamedTuple):
         try:
             return pod_from_manifest({**self.fields, "kind": "Pod"})
         except ManifestError as wrong:
-            raise misread("", wrong).of_pod() from None
+            raise manifest_violation("", wrong).of_pod() from None
 
 
 def json_pod(fields: Fields) -> JsonPod:
@@ -92,7 +91,7 @@ def json_pod(fields: Fields) -> JsonPod:
 
 
 def json_node(fields: Fields) -> Node:
-    """A node as spreading sees it.
+    """Read the fields of a node that spreading looks at.
 
     Raises:
         InvalidRequest: a field has a wrong type.
@@ -100,13 +99,13 @@ def json_node(fields: Fields) -> Node:
     try:
         made = object_from_manifest({**fields, "apiVersion": "v1", "kind": "Node"})
     except ManifestError as wrong:
-        raise misread("Node", wrong) from None
+        raise manifest_violation("Node", wrong) from None
     assert made is not None, "nodes are kept"
     return node_from_proto(made.node)
 
 
-def misread(what: str, wrong: ManifestError) -> InvalidRequest:
-    """Why an object could not be read; paths begin with what it is."""
+def manifest_violation(what: str, wrong: ManifestError) -> InvalidRequest:
+    """The error for an object that cannot be read; its path begins with the object's kind."""
     path = ".".join(part for part in (what, wrong.path) if part)
     return InvalidRequest.of([FieldViolation(path, wrong.message)])
 

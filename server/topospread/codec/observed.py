@@ -1,4 +1,4 @@
-"""Versions of the API server on the wire."""
+"""Converts resourceVersions that a sync has read up to, between messages and values."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.violations import NOT_SUPPORTED, duplicate, invalid, noted
-from topospread.store.progress import OBSERVABLE, VERSION
+from topospread.store.values import OBSERVABLE, VERSION
 from topospread_proto.v1 import common_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from topospread.store.api import Kind
-    from topospread.store.progress import Observed
+    from topospread.store.model import Kind
+    from topospread.store.values import Observed
 
 _KINDS: Final = {kind.value: kind for kind in OBSERVABLE}
 
 
 def check_version(version: str, path: str) -> None:
-    """Refuse what is no version of the API server.
+    """Refuse a text that is no version of the API server.
 
     Raises:
         InvalidRequest: it cannot be compared as a number.
@@ -32,7 +32,7 @@ def check_version(version: str, path: str) -> None:
 def observed_from_proto(
     versions: Iterable[common_pb2.ResourceVersion], path: str
 ) -> dict[Kind, str]:
-    """The version of each kind.
+    """Read the version of each kind.
 
     Args:
         versions: one of a kind.
@@ -65,7 +65,7 @@ def observed_from_proto(
 
 
 def observed_messages(observed: Observed) -> list[common_pb2.ResourceVersion]:
-    """How far each kind was read, on the wire."""
+    """Messages with the version that each kind was read up to."""
     return [
         common_pb2.ResourceVersion(
             kind=kind.value,  # type: ignore[arg-type] # the numbers are the same

@@ -1,33 +1,125 @@
-"""Bytes to messages, with our own errors."""
+"""Parses protobuf messages, with our own errors and with limits on repeated fields.
+
+How often a field is repeated is counted in the bytes, before they are parsed.
+"""
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from functools import cache
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from topospread.codec.bounds import check_repeats
-from topospread.errors import CorruptValue, InvalidRequest
+from topospread.errors import CorruptValue, FieldViolation, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 _M = TypeVar("_M", bound=Message)
 
 LARGE: Final = 64 << 10
 """Bytes from which also those fields are counted that a frame passes over."""
 
+USUAL: Final = 1000
+"""Items of a repeated field or map that :data:`LIMITS` does not name."""
 
-def request(
+SMALL: Final = 2 * USUAL
+"""Bytes up to which no limit can be passed: an item takes at least two."""
+
+TERMS: Final = 5000
+"""The most that --max-selector-terms may be."""
+
+PODS: Final = 10_000
+"""The most that --max-batch-pods and --max-what-if-pods may be."""
+
+NODES: Final = 20_000
+"""Nodes that one request may name: four times those that Kubernetes supports."""
+
+UNBOUNDED: Final = 10_000
+"""Of what an API server does not count, only the 1.5 MiB that an object may have: media servers
+declare ports by the thousand.
+"""
+
+LIMITS: Final[Mapping[str, int]] = {
+    "NodeSelector.node_selector_terms": TERMS,
+    "NodeSelectorTerm.match_expressions": TERMS,
+    "NodeSelectorTerm.match_fields": TERMS,
+    "NodeSelectorRequirement.values": TERMS,
+    "LabelSelector.match_labels": TERMS,
+    "LabelSelector.match_expressions": TERMS,
+    "LabelSelectorRequirement.values": TERMS,
+    "TopologySpreadConstraint.match_label_keys": TERMS,
+    "PodSpec.node_selector": TERMS,
+    "PodSpec.tolerations": TERMS,
+    "ObjectMeta.labels": UNBOUNDED,
+    "ObjectMeta.annotations": UNBOUNDED,
+    "Container.ports": UNBOUNDED,
+    "NodeNames.names": NODES,
+    "NodeIndices.indices": NODES,
+    "BatchEvaluatePodsRequest.pods": PODS,
+    "PreFilterRequest.add_pods": PODS,
+    "PreFilterRequest.remove_pods": PODS,
+    "FilterRequest.add_pods": PODS,
+    "FilterRequest.remove_pods": PODS,
+    "ScoreRequest.add_pods": PODS,
+    "ScoreRequest.remove_pods": PODS,
+    "EvaluatePodRequest.add_pods": PODS,
+    "EvaluatePodRequest.remove_pods": PODS,
+    "SupposedChanges.add_pods": PODS,
+    "SupposedChanges.delete_pods": PODS,
+    "SupposedChanges.drain_nodes": NODES,
+    "RankDeletionsRequest.pods": PODS,
+    "RankDeletionsRequest.nodes": NODES,
+    "RankDeletionsRequest.replica_sets": PODS,
+    "RankConstraint.limited_values": NODES,
+    "PlanRebalanceRequest.excluded_namespaces": PODS,
+    "ReplaceBatch.objects": PODS,
+    "Option.pod": PODS,
+    "Option.pod_bytes": PODS,
+}
+"""By message and field; where `frames.proto` reads a message otherwise, its own name counts."""
+
+FIELDS: Final = 40_000
+"""Fields of one request in all, of those that are looked into."""
+
+MANY_FIELDS: Final[Mapping[str, int]] = {
+    # What brings whole objects by the hundred, and no decision waits for.
+    "ApplyObjectsRequest": 1_000_000,
+    "ReplaceObjectsRequest": 1_000_000,
+    "RankDeletionsRequest": 1_000_000,
+    "SimulateRequest": 500_000,
+    "BestOptionsRequest": 500_000,
+}
+
+_READ_AS: Final[Mapping[str, str]] = {
+    "MetadataFrame": "ObjectMeta",
+    "SpecFrame": "PodSpec",
+    "DemandSpecFrame": "PodSpec",
+    "PodFrame": "Pod",
+    "DemandFrame": "Pod",
+}
+
+_UNPACKED: Final = (FieldDescriptor.CPPTYPE_STRING, FieldDescriptor.CPPTYPE_MESSAGE)
+_BYTES: Final = 2
+_HIGH: Final = bytes(range(128, 256))
+
+
+def parse_request(
     message: type[_M],
     sent: bytes,
-    known_as: type[Message] | None = None,
+    public_message: type[Message] | None = None,
     *,
     frame: type[Message] | None = None,
 ) -> _M:
-    """A message that a caller sent.
+    """Parse a message that a caller sent.
 
     Args:
         message: how to read it.
         sent: the bytes.
-        known_as: what callers know it as, where it is read as a frame.
+        public_message: the message of the API, where it is read as a frame.
         frame: it was read as this frame before, so that large bytes were looked at.
 
     Raises:
@@ -38,21 +130,21 @@ def request(
     # what it keeps as bytes is counted when they are parsed.
     if len(sent) > LARGE:
         if frame is None:
-            check_repeats(known_as or message, sent)
-    elif known_as is None:
+            check_repeats(public_message or message, sent)
+    elif public_message is None:
         check_repeats(message, sent, frame)
     try:
         return message.FromString(sent)
     except DecodeError as cause:
-        name = (known_as or message).DESCRIPTOR.full_name
+        name = (public_message or message).DESCRIPTOR.full_name
         raise InvalidRequest(
             f"the bytes do not parse as {name}: send the protobuf encoding "
             "of that message, with all text in UTF-8"
         ) from cause
 
 
-def kept(message: type[_M], payload: bytes) -> _M:
-    """A message from the store.
+def parse_stored(message: type[_M], payload: bytes) -> _M:
+    """Parse a message from the store.
 
     Raises:
         CorruptValue: the bytes are no such message.
@@ -61,3 +153,154 @@ def kept(message: type[_M], payload: bytes) -> _M:
         return message.FromString(payload)
     except DecodeError as cause:
         raise CorruptValue(f"the payload does not parse as {message.DESCRIPTOR.name}") from cause
+
+
+def check_repeats(message: type[Message], sent: bytes, frame: type[Message] | None = None) -> None:
+    """Refuse a request that repeats a field more often than its limit, at a cost of the limit.
+
+    Args:
+        message: what the bytes will be parsed as; bytes that do not parse may pass.
+        sent: the bytes.
+        frame: only the fields that this frame of the message has are counted.
+
+    Raises:
+        InvalidRequest: naming the field and its limit.
+    """
+    if len(sent) > SMALL:
+        kind: Any = message.DESCRIPTOR
+        fields = _fields(kind) if frame is None else _fields_read(frame.DESCRIPTOR, kind)
+        walk = _Walk(sent, MANY_FIELDS.get(public_message(kind), FIELDS))
+        walk.message(0, len(sent), fields, "")
+
+
+def limit_of(field: Any) -> int:
+    """The limit of a repeated field or map in one message."""
+    return LIMITS.get(f"{public_message(field.containing_type)}.{field.name}", USUAL)
+
+
+def public_message(message: Any) -> str:
+    """Name of the API's message that a frame is read from; of others their own name."""
+    name: str = message.name
+    return _READ_AS.get(name) or name.replace("Frame", "Request")
+
+
+class _Field(NamedTuple):
+    """A field whose items are counted: a repeated one, or a message that contains such."""
+
+    name: str
+    limit: int  # 0 when it is not repeated
+    packed: bool
+    parts: Mapping[int, _Field]
+    harmless: float = inf  # bytes in which no limit of a part can be passed
+
+    def holding(self, parts: Mapping[int, _Field]) -> _Field:
+        """The same with these parts."""
+        return self._replace(parts=parts, harmless=min(map(_harmless, parts.values()), default=inf))
+
+
+def _harmless(field: _Field) -> float:
+    """Bytes in which neither a field's limit nor one of its parts' can be passed."""
+    items = field.limit if field.packed else 2 * field.limit
+    return min(items or inf, field.harmless)
+
+
+@cache
+def _fields(message: Any) -> Mapping[int, _Field]:
+    """The fields of a message that are repeated or contain repeated ones, by number."""
+    found: dict[int, _Field] = {}
+    for field in message.fields:
+        inner = field.message_type
+        parts = {} if inner is None or inner is message else _fields(inner)
+        if field.is_repeated or parts:
+            limit = limit_of(field) if field.is_repeated else 0
+            known = _Field(field.json_name, limit, field.cpp_type not in _UNPACKED, {})
+            found[field.number] = known.holding(parts)
+    return found
+
+
+@cache
+def _fields_read(frame: Any, message: Any) -> Mapping[int, _Field]:
+    """The :func:`_fields` that a frame reads of its message; in full where it keeps bytes."""
+    every = _fields(message)
+    found: dict[int, _Field] = {}
+    for number, field in frame.fields_by_number.items():
+        known = every.get(number)
+        if known is not None and field.message_type is not None:
+            inner = message.fields_by_number[number].message_type
+            known = known.holding(_fields_read(field.message_type, inner))
+        if known is not None:
+            found[number] = known
+    return found
+
+
+class _Walk:
+    """Counts items in the bytes of one request."""
+
+    def __init__(self, sent: bytes, budget: int) -> None:
+        self._sent = sent
+        self._budget = self._left = budget
+        # A field takes two bytes: what is short enough need not be counted, only looked into where
+        # it is long enough to pass a limit.
+        self._counts = len(sent) > 2 * budget
+
+    def message(self, at: int, end: int, fields: Mapping[int, _Field], path: str) -> None:
+        """Look at the fields from a position to another; stops at what does not parse."""
+        sent = self._sent
+        counts: dict[int, int] = {}
+        # They are looked into when there are not too many of them.
+        inside: list[tuple[int, int, _Field, int]] = []
+        while at < end:
+            self._left -= 1
+            if self._left < 0:
+                raise InvalidRequest.of([_too_many(path or "request", "fields", self._budget)])
+            tag = sent[at]
+            at += 1
+            if tag > 127:
+                tag, at = self._varint(at - 1, end)
+            wire = tag & 7
+            if wire == _BYTES:
+                if at >= end:
+                    break
+                size = sent[at]
+                at += 1
+                if size > 127:
+                    size, at = self._varint(at - 1, end)
+                start, at = at, at + size
+            elif wire == 0:
+                start = at
+                while at < end and sent[at] > 127:
+                    at += 1
+                at += 1
+            else:
+                start, at = at, at + {1: 8, 5: 4}.get(wire, 0)
+            field = fields.get(tag >> 3)
+            if field is None or at > end:
+                continue
+            if field.limit:
+                items = 1
+                if field.packed and wire == _BYTES:
+                    items = len(sent[start:at].translate(None, _HIGH))
+                count = counts[tag >> 3] = counts.get(tag >> 3, 0) + items
+                if count > field.limit:
+                    here = f"{path}.{field.name}" if path else field.name
+                    raise InvalidRequest.of([_too_many(here, "items", field.limit)])
+            if field.parts and wire == _BYTES and (self._counts or at - start > field.harmless):
+                inside.append((start, at, field, counts.get(tag >> 3, 0) - 1))
+        for start, at, field, index in inside:
+            here = f"{path}.{field.name}" if path else field.name
+            self.message(start, at, field.parts, f"{here}[{index}]" if field.limit else here)
+
+    def _varint(self, at: int, end: int) -> tuple[int, int]:
+        value = shift = 0
+        while at < end and shift < 64:
+            byte = self._sent[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, at
+            shift += 7
+        return 0, end  # it does not parse, which the parser reports
+
+
+def _too_many(field: str, what: str, limit: int) -> FieldViolation:
+    return FieldViolation(field, f"must have at most {limit} {what}", "Too many")

@@ -1,31 +1,38 @@
-"""v1.Pod messages to pods."""
+"""Converts messages of pods, nodes and workloads to values."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from topospread.codec.demands import lenient_amounts
 from topospread.errors import InvalidRequest
+from topospread.kube.demands import in_units
 from topospread.kube.objects import (
     DEFAULT_NAMESPACE,
     LabelExpression,
     LabelSelector,
+    Node,
     NodeExpression,
     NodeRequirements,
     NodeTerm,
     OwnerReference,
     Pod,
     SpreadConstraint,
+    Taint,
     Toleration,
+    Workload,
 )
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
+
+WorkloadMessage = pb.Service | pb.ReplicationController | pb.ReplicaSet | pb.StatefulSet
 
 
 def pod_from_proto(pod: pb.Pod) -> Pod:
-    """A pod as spreading sees it. Its namespace is ``default`` if empty; its name may be empty."""
+    """The fields that spreading looks at; an absent namespace is ``default``."""
     meta, spec = pod.metadata, pod.spec
     return Pod(
         name=meta.name,
@@ -71,7 +78,7 @@ def check_terms(spec: pb.PodSpec, most: int) -> None:
 
 
 def conditions_weight(spec: pb.PodSpec, most: int) -> int:
-    """What it costs about to compile a pod's selectors and affinity, of which a batch has many.
+    """Cost, about, of compiling a pod's selectors and affinity, of which a batch has many.
 
     An expression is 5, and 1 is each of its values, a toleration, a label that is asked for.
 
@@ -96,7 +103,7 @@ def conditions_weight(spec: pb.PodSpec, most: int) -> int:
 
 
 def too_many_terms(most: int) -> InvalidRequest:
-    """Why a pod is refused that has more expressions and values than that."""
+    """The error for a pod with more expressions and values than that."""
     text = f"the pod's selectors and affinity have more than {most} expressions and values"
     return InvalidRequest.at("spec", text, "Too many")
 
@@ -121,7 +128,7 @@ def constraint_from_proto(constraint: pb.TopologySpreadConstraint) -> SpreadCons
 
 
 def selector_from_proto(selector: pb.LabelSelector) -> LabelSelector:
-    """A selector that is there; whoever calls knows whether it is."""
+    """A selector that is present, which is for the caller to check."""
     return LabelSelector(
         tuple(sorted(selector.match_labels.items())),
         tuple(
@@ -153,3 +160,31 @@ def _expressions(
     expressions: Iterable[pb.NodeSelectorRequirement],
 ) -> tuple[NodeExpression, ...]:
     return tuple(NodeExpression(e.key, e.operator, tuple(e.values)) for e in expressions)
+
+
+def node_from_proto(node: pb.Node) -> Node:
+    """The fields of a node that spreading looks at."""
+    return Node(
+        name=node.metadata.name,
+        labels=dict(node.metadata.labels),
+        taints=tuple(Taint(t.key, t.value, t.effect) for t in node.spec.taints),
+        unschedulable=node.spec.unschedulable,
+        allocatable=tuple(sorted(in_units(lenient_amounts(node.status.allocatable)).items())),
+    )
+
+
+def workload_from_proto(workload: WorkloadMessage) -> Workload:
+    """A Service, ReplicationController, ReplicaSet or StatefulSet; its kind is the message's."""
+    selector = None
+    pairs: tuple[tuple[str, str], ...] = ()
+    if isinstance(workload, pb.Service | pb.ReplicationController):
+        pairs = tuple(sorted(workload.spec.selector.items()))
+    elif workload.spec.HasField("selector"):
+        selector = selector_from_proto(workload.spec.selector)
+    return Workload(
+        kind=workload.DESCRIPTOR.name,
+        namespace=workload.metadata.namespace or DEFAULT_NAMESPACE,
+        name=workload.metadata.name,
+        selector=selector,
+        match_labels=pairs,
+    )

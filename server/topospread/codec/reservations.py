@@ -1,15 +1,15 @@
-"""Reservations to what the store holds, and back."""
+"""Converts reservations to their stored form, and back."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING
 
-from topospread.codec.parsing import kept
+from topospread.codec.parsing import parse_stored
 from topospread.generated.internal.v1.stored_pb2 import StoredOwner, StoredReservation
 from topospread.index.changes import ReservationRow
 from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR, IGNORE
-from topospread.store.api import Key, Kind, StoredObject
+from topospread.store.model import Key, Kind, StoredObject
 from topospread.store.values import DIGEST_BYTES
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from topospread.spread.constraints import Constraint
 
 
-class Claim:
-    """What all reservations for pods of one shape have in common, written down once.
+class ReservationTemplate:
+    """The common part of all reservations for pods of one shape, encoded once.
 
     Args:
         pod: any of them, for labels and owner.
@@ -34,19 +34,19 @@ class Claim:
     __slots__ = ("_constraints", "_relevant")
 
     def __init__(self, pod: Pod, requests: Requests, constraints: Sequence[Constraint]) -> None:
-        relevant = StoredReservation(
+        digest_input = StoredReservation(
             labels=pod.labels,
             requests=dict(requests),
             owner=None if pod.owner is None else _owner(pod.owner),
         )
         judged_by = StoredReservation(constraints=map(_constraint, constraints))
         # Fields that stand one behind the other are one message, and these are in their order.
-        self._relevant = relevant.SerializeToString(deterministic=True)
+        self._relevant = digest_input.SerializeToString(deterministic=True)
         self._constraints = judged_by.SerializeToString(deterministic=True)
 
     @property
     def nbytes(self) -> int:
-        """Of what is written down."""
+        """Bytes of the encoded part."""
         return len(self._relevant) + len(self._constraints)
 
     def held(self, key: Key, uid: str, node: str, name: str = "") -> StoredObject:
@@ -58,25 +58,25 @@ class Claim:
             node: its name.
             name: the reservation's own id, greater than that of any before it for the pod.
         """
-        relevant = StoredReservation(node=node).SerializeToString() + self._relevant
-        # By which constraints it was judged matters to nobody's decision.
-        digest = hashlib.blake2b(uid.encode() + b"\0" + relevant, digest_size=DIGEST_BYTES)
-        payload = relevant + self._constraints
+        digest_input = StoredReservation(node=node).SerializeToString() + self._relevant
+        # No decision depends on the constraints that it was judged by.
+        digest = hashlib.blake2b(uid.encode() + b"\0" + digest_input, digest_size=DIGEST_BYTES)
+        payload = digest_input + self._constraints
         return StoredObject(key, payload, digest.digest(), resource_version=name, uid=uid)
 
 
 def reservation_key(namespace: str, name: str) -> Key:
-    """Where the reservation for a pod is stored."""
+    """The key of the reservation for a pod."""
     return Key(Kind.RESERVATION, namespace, name)
 
 
 def reservation_row(stored: StoredObject) -> ReservationRow:
-    """A stored reservation as it is counted.
+    """Read a stored reservation for counting.
 
     Raises:
         CorruptValue: the payload cannot be read.
     """
-    message = kept(StoredReservation, stored.payload)
+    message = parse_stored(StoredReservation, stored.payload)
     labels = tuple(sorted(message.labels.items()))
     requests = tuple(sorted(message.requests.items()))
     return ReservationRow(
@@ -95,7 +95,7 @@ def _owner(owner: OwnerReference) -> StoredOwner:
 
 
 def _constraint(constraint: Constraint) -> kube.TopologySpreadConstraint:
-    """A constraint as it was judged: defaults filled in, matchLabelKeys merged."""
+    """A constraint with defaults filled in and matchLabelKeys merged, as it was judged."""
     honours_taints = constraint.eligibility.tolerations is not None
     return kube.TopologySpreadConstraint(
         max_skew=constraint.max_skew,

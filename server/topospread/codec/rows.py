@@ -1,4 +1,4 @@
-"""What the store holds to what the index folds; quick, because a start reads every object.
+"""Decodes stored objects into changes of the index; quick, because a start reads every object.
 
 A pod's payload is read as a message that declares only what counting looks at.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from topospread.bounded import Bounded, Budget
-from topospread.codec.cluster import WorkloadMessage, node_from_proto, workload_from_proto
-from topospread.codec.demands import known_requests
-from topospread.codec.parsing import kept
+from topospread.codec.demands import lenient_requests
+from topospread.codec.parsing import parse_stored
+from topospread.codec.pods import WorkloadMessage, node_from_proto, workload_from_proto
 from topospread.codec.reservations import reservation_row
 from topospread.errors import CorruptValue
 from topospread.generated.internal.v1 import stored_pb2
@@ -29,7 +29,7 @@ from topospread.kube.workloads import (
     SERVICE,
     STATEFUL_SET,
 )
-from topospread.store.api import Key, Kind, StoredObject
+from topospread.store.model import Key, Kind, StoredObject
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ChangeDecoder:
         Raises:
             CorruptValue: the payload cannot be read.
         """
-        pod = kept(stored_pb2.CountedPod, payload)
+        pod = parse_stored(stored_pb2.CountedPod, payload)
         meta = pod.metadata
         labels = self.labels(tuple(meta.labels))
         node = pod.spec.node_name
@@ -105,8 +105,8 @@ class ChangeDecoder:
         )
         requests = self._requests.get(encoded)
         if requests is None:
-            whole = kept(kubernetes_pb2.PodSpec, spec.SerializeToString())
-            requests = known_requests(whole)
+            whole = parse_stored(kubernetes_pb2.PodSpec, spec.SerializeToString())
+            requests = lenient_requests(whole)
             read_from = sum([40 + len(part) for part in (*encoded[0], *encoded[1], *encoded[2])])
             self._requests.put(encoded, requests, 500 + 2 * (read_from + len(encoded[3])))
         return requests
@@ -124,7 +124,7 @@ class ChangeDecoder:
         return self._read(encoded) if labels is None else labels
 
     def _read(self, encoded: tuple[bytes, ...]) -> Labels:
-        labels = [kept(stored_pb2.CountedLabel, label) for label in encoded]
+        labels = [parse_stored(stored_pb2.CountedLabel, label) for label in encoded]
         # By way of a dict: of two labels with one key, protobuf takes the last.
         pairs = tuple(sorted({label.key: label.value for label in labels}.items()))
         size = 300 + sum([220 + 2 * len(label) for label in encoded])
@@ -147,7 +147,7 @@ def decode_node(payload: bytes) -> Node:
     Raises:
         CorruptValue: the payload cannot be read.
     """
-    return node_from_proto(kept(kubernetes_pb2.Node, payload))
+    return node_from_proto(parse_stored(kubernetes_pb2.Node, payload))
 
 
 def decode_workload(kind: Kind, payload: bytes) -> Workload:
@@ -157,7 +157,7 @@ def decode_workload(kind: Kind, payload: bytes) -> Workload:
         CorruptValue: the payload cannot be read, or the kind is none of these.
     """
     _, message = _workload(kind)
-    return workload_from_proto(kept(message, payload))
+    return workload_from_proto(parse_stored(message, payload))
 
 
 def _workload(kind: Kind) -> tuple[str, type[WorkloadMessage]]:

@@ -1,4 +1,4 @@
-"""The scheduler's part of the configuration: profiles and feature gates.
+"""Reads the scheduler's part of the configuration: profiles and feature gates.
 
 A KubeSchedulerConfiguration is read as users have it. Only what bears on PodTopologySpread is
 looked at; defaults and checks are kube-scheduler's (pkg/scheduler/apis/config, v1).
@@ -6,25 +6,31 @@ looked at; defaults and checks are kube-scheduler's (pkg/scheduler/apis/config, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from topospread.codec.plain import PlainObject
-from topospread.codec.spread_args import profile_from_args
+from topospread.codec.pods import constraint_from_proto
 from topospread.config.documents import (
     FEATURE_GATES,
     OWN_KIND,
     SCHEDULER_KIND,
+    closest,
     read_documents,
     suggestion,
 )
 from topospread.config.loading import settings_in
-from topospread.errors import ConfigError
-from topospread.kube.violations import duplicate, required, violation_text
-from topospread.spread.settings import DEFAULT_PROFILE, GATE_NAMES, FeatureGates, Profile
+from topospread.errors import ConfigError, InvalidRequest
+from topospread.kube.objects import LabelSelector, SpreadConstraint
+from topospread.kube.validation import validate_args
+from topospread.kube.violations import duplicate, required, violation_text, violations_text
+from topospread.spread.settings import DEFAULT_PROFILE, GATE_NAMES, SYSTEM, FeatureGates, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
+
+    from topospread_proto.v1.common_pb2 import PodTopologySpreadArgs
+
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 PLUGIN: Final = "PodTopologySpread"
@@ -34,25 +40,50 @@ _OLD_VERSIONS: Final = tuple(
     for old in ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3")
 )
 # Fields of the two types in 1.36. Others are left alone, as a newer release may have them, unless
-# they look like a slip of the pen.
+# they look like typing errors.
 _FIELDS: Final = (
-    *("apiVersion", "kind", "parallelism", "leaderElection", "clientConnection"),
-    *("enableProfiling", "enableContentionProfiling", "percentageOfNodesToScore"),
-    *("podInitialBackoffSeconds", "podMaxBackoffSeconds", "profiles", "extenders"),
+    "apiVersion",
+    "kind",
+    "parallelism",
+    "leaderElection",
+    "clientConnection",
+    "enableProfiling",
+    "enableContentionProfiling",
+    "percentageOfNodesToScore",
+    "podInitialBackoffSeconds",
+    "podMaxBackoffSeconds",
+    "profiles",
+    "extenders",
     "delayCacheUntilActive",
 )
 _PROFILE_FIELDS: Final = ("schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig")
 _EXTENSION_POINTS: Final = ("multiPoint", "preFilter", "filter", "preScore", "score")
 
+ARGS_KIND: Final = "PodTopologySpreadArgs"
+
+_ARGS_FIELDS: Final = ("apiVersion", "kind", "defaultingType", "defaultConstraints")
+_CONSTRAINT_FIELDS: Final = (
+    "maxSkew",
+    "topologyKey",
+    "whenUnsatisfiable",
+    "labelSelector",
+    "minDomains",
+    "nodeAffinityPolicy",
+    "nodeTaintsPolicy",
+    "matchLabelKeys",
+)
+
+INT32: Final = range(-(2**31), 2**31)
+
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredRules:
-    """What a configuration file says of how pods are judged.
+    """Profiles and feature gates of a configuration file.
 
     Attributes:
         profiles: by schedulerName, in the file's order; never empty.
         gates: upstream's defaults, changed by the file, changed by the overrides.
-        warnings: what is accepted but perhaps not meant; a line each.
+        warnings: about accepted settings that are perhaps not intended; a line each.
     """
 
     profiles: Mapping[str, Profile]
@@ -81,7 +112,7 @@ def read_rules(
         # A reading while the server runs must not accept what would keep it from starting again.
         dict(settings_in(documents.own, problems))
         if not problems:
-            gates.update(PlainObject(documents.own, "", problems).switches(FEATURE_GATES))
+            gates.update(StrictMapping(documents.own, "", problems).switches(FEATURE_GATES))
     problems += _unknown_gates(gates, FEATURE_GATES)
     problems += _unknown_gates(overrides or {}, "--feature-gates")
     profiles = {DEFAULT_PROFILE: Profile()}
@@ -103,16 +134,16 @@ def _unknown_gates(gates: Mapping[str, bool], where: str) -> Iterator[str]:
 def _profiles(
     document: Mapping[str, object], problems: list[str], warnings: list[str]
 ) -> dict[str, Profile]:
-    root = PlainObject(document, "", problems)
+    root = StrictMapping(document, "", problems)
     version = root.text("apiVersion")
     if version != API_VERSION:
         problems.append(_wrong_version(version))
         return {}
-    root.refuse_slips(_FIELDS)
-    profiles = root.children("profiles") or [PlainObject({}, "profiles[0]", problems)]
+    root.reject_typos(_FIELDS)
+    profiles = root.children("profiles") or [StrictMapping({}, "profiles[0]", problems)]
     read: dict[str, Profile] = {}
     for profile in profiles:
-        profile.refuse_slips(_PROFILE_FIELDS)
+        profile.reject_typos(_PROFILE_FIELDS)
         name = profile.text("schedulerName")
         if not name and len(profiles) == 1 and profile.get("schedulerName") is None:
             # Only a lone profile gets a name by itself.
@@ -135,8 +166,8 @@ def _wrong_version(version: str) -> str:
     return f"{SCHEDULER_KIND}: apiVersion {version!r} is unknown; write {API_VERSION}"
 
 
-def _profile(name: str, profile: PlainObject, problems: list[str]) -> Profile:
-    configured: dict[str, PlainObject] = {}
+def _profile(name: str, profile: StrictMapping, problems: list[str]) -> Profile:
+    configured: dict[str, StrictMapping] = {}
     for plugin in profile.children("pluginConfig"):
         plugin_name = plugin.text("name")
         if not plugin_name:
@@ -149,8 +180,8 @@ def _profile(name: str, profile: PlainObject, problems: list[str]) -> Profile:
     return Profile(name) if args is None else profile_from_args(name, args, API_VERSION, problems)
 
 
-def _disabled(profile: PlainObject) -> Iterator[str]:
-    """Warns where a profile leaves the plugin out: whoever asks gets its answers all the same."""
+def _disabled(profile: StrictMapping) -> Iterator[str]:
+    """Warn where a profile disables the plugin, which answers all the same."""
     plugins = profile.child("plugins")
     for point in _EXTENSION_POINTS if plugins else ():
         sets = plugins.child(point) if plugins else None
@@ -161,3 +192,170 @@ def _disabled(profile: PlainObject) -> Iterator[str]:
                 f"{profile.at('plugins')}.{point} disables {PLUGIN}, but a pod that is asked"
                 f" about is judged by it; the {OWN_KIND} has no switch for it"
             )
+
+
+def profile_from_args(
+    name: str, args: StrictMapping, api_version: str, problems: list[str]
+) -> Profile:
+    """A profile out of the plugin's arguments, decoded and validated as kube-scheduler does.
+
+    Args:
+        name: the profile's schedulerName.
+        args: the ``args`` of the plugin's pluginConfig.
+        api_version: that of the configuration, which the arguments must share if they name one.
+        problems: what is wrong is appended here; the profile is then of no use.
+    """
+    args.reject_unknown(_ARGS_FIELDS)
+    for key, expected in (("apiVersion", api_version), ("kind", ARGS_KIND)):
+        if args.text(key) not in {"", expected}:
+            problems.append(f"{args.at(key)}: {args.text(key)!r} is not {expected}")
+    defaulting = args.text("defaultingType") or SYSTEM
+    before = len(problems)
+    constraints = tuple(map(_constraint, args.children("defaultConstraints")))
+    if len(problems) == before:
+        problems += [
+            f"{args.at('')}{violation_text(violation)}"
+            for violation in validate_args(defaulting, constraints)
+        ]
+    return Profile(name, defaulting, constraints)
+
+
+def _constraint(written: StrictMapping) -> SpreadConstraint:
+    written.reject_unknown(_CONSTRAINT_FIELDS)
+    return SpreadConstraint(
+        max_skew=written.int32("maxSkew"),
+        topology_key=written.text("topologyKey"),
+        when_unsatisfiable=written.text("whenUnsatisfiable"),
+        # Validation refuses every selector that is not null, whatever it holds.
+        label_selector=None if written.child("labelSelector") is None else LabelSelector(),
+        min_domains=written.optional_int32("minDomains"),
+        node_affinity_policy=written.optional_text("nodeAffinityPolicy"),
+        node_taints_policy=written.optional_text("nodeTaintsPolicy"),
+        match_label_keys=written.texts("matchLabelKeys"),
+    )
+
+
+def profile_from_proto(args: PodTopologySpreadArgs, name: str = DEFAULT_PROFILE) -> Profile:
+    """Read a profile from a request's arguments.
+
+    Args:
+        args: as a request carries them; an empty defaultingType acts as System.
+        name: the profile's name, for metrics.
+
+    Raises:
+        InvalidRequest: the plugin would refuse them; fields as kube-scheduler names them.
+    """
+    constraints = tuple(map(constraint_from_proto, args.default_constraints))
+    violations = validate_args(args.defaulting_type, constraints)
+    if violations:
+        raise InvalidRequest(violations_text(violations), violations)
+    return Profile(name, args.defaulting_type or SYSTEM, constraints)
+
+
+class StrictMapping:
+    """A mapping from an untrusted document; absent and null fields read as empty.
+
+    Args:
+        fields: the mapping.
+        path: where it stands, for example ``profiles[0]``; empty for a document itself.
+        problems: what is wrong is appended here.
+    """
+
+    def __init__(self, fields: Mapping[str, object], path: str, problems: list[str]) -> None:
+        self._fields = fields
+        self._path = path
+        self._problems = problems
+
+    def at(self, key: str) -> str:
+        """The path of a field."""
+        return f"{self._path}.{key}" if self._path else key
+
+    def get(self, key: str) -> object:
+        """The value of a field; None when it is absent."""
+        return self._fields.get(key)
+
+    def text(self, key: str) -> str:
+        """The value of a text field."""
+        value = self.get(key)
+        if value is None or isinstance(value, str):
+            return value or ""
+        self._wrong(key, "a text")
+        return ""
+
+    def optional_text(self, key: str) -> str | None:
+        """The value of a text field; None when it is absent."""
+        return None if self.get(key) is None else self.text(key)
+
+    def int32(self, key: str) -> int:
+        """The value of an integer field."""
+        value = self.get(key)
+        if value is None:
+            return 0
+        if isinstance(value, int) and not isinstance(value, bool) and value in INT32:
+            return value
+        self._wrong(key, "a whole number of 32 bits")
+        return 0
+
+    def optional_int32(self, key: str) -> int | None:
+        """The value of an integer field; None when it is absent."""
+        return None if self.get(key) is None else self.int32(key)
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """The values of a list of texts."""
+        value = self.get(key)
+        if value is None:
+            return ()
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            return tuple(value)
+        self._wrong(key, "a list of texts")
+        return ()
+
+    def switches(self, key: str) -> Mapping[str, bool]:
+        """The values of a mapping of names to booleans."""
+        value = self.get(key)
+        if value is None:
+            return {}
+        if isinstance(value, dict) and all(isinstance(on, bool) for on in value.values()):
+            return {str(name): on for name, on in value.items()}
+        self._wrong(key, "a mapping of names to true or false")
+        return {}
+
+    def child(self, key: str) -> StrictMapping | None:
+        """The mapping in a field; None when it is absent."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if isinstance(value, Mapping):
+            return StrictMapping(value, self.at(key), self._problems)
+        self._wrong(key, "a mapping")
+        return None
+
+    def children(self, key: str) -> list[StrictMapping]:
+        """The mappings in a list field."""
+        value = self.get(key)
+        if value is None:
+            return []
+        if isinstance(value, list) and all(isinstance(one, Mapping) for one in value):
+            return [
+                StrictMapping(one, f"{self.at(key)}[{position}]", self._problems)
+                for position, one in enumerate(value)
+            ]
+        self._wrong(key, "a list of mappings")
+        return []
+
+    def reject_unknown(self, known: Iterable[str]) -> None:
+        """Report each field that is not among the known ones."""
+        known = tuple(known)
+        for key in self._fields:
+            if key not in known:
+                self._problems.append(f"{self.at(key)}: unknown field{suggestion(str(key), known)}")
+
+    def reject_typos(self, known: Iterable[str]) -> None:
+        """Report each unknown field that is written much like a known one."""
+        known = tuple(known)
+        for key in self._fields:
+            if key not in known and (close := closest(str(key), known, cutoff=0.8)):
+                self._problems.append(f"{self.at(key)}: unknown field; did you mean {close}?")
+
+    def _wrong(self, key: str, expected: str) -> None:
+        self._problems.append(f"{self.at(key)}: {self.get(key)!r} is not {expected}")

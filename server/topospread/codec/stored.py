@@ -1,26 +1,46 @@
-"""Objects to what the store holds, and back."""
+"""Converts objects of the cluster to their stored form, trimmed to the needed fields, and back."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from topospread.codec.trimming import relevant, trimmed
 from topospread.errors import CorruptValue, InvalidRequest
-from topospread.kube.objects import TERMINAL_PHASES
+from topospread.generated.internal.v1 import stored_pb2 as pb
+from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
 from topospread.kube.violations import required
-from topospread.store.api import Key, Kind, StoredObject
 from topospread.store.checks import wrong_words
+from topospread.store.model import Key, Kind, StoredObject
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
-    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
+    from collections.abc import Callable
+
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+    from google.protobuf.message import Message
+
+    from topospread_proto.kubernetes.v1 import kubernetes_pb2 as api
 
     AnyObject = (
-        pb.Node | pb.Pod | pb.Service | pb.ReplicationController | pb.ReplicaSet | pb.StatefulSet
+        api.Node
+        | api.Pod
+        | api.Service
+        | api.ReplicationController
+        | api.ReplicaSet
+        | api.StatefulSet
     )
+
+    Kept = (
+        pb.StoredNode
+        | pb.StoredPod
+        | pb.StoredService
+        | pb.StoredReplicationController
+        | pb.StoredReplicaSet
+        | pb.StoredStatefulSet
+    )
+
 
 DIGEST_BYTES: Final = 8
 
@@ -36,12 +56,26 @@ _KINDS: Final = {field: kind for kind, field in _FIELDS.items()}
 _FIELD = ClusterObject.DESCRIPTOR.fields_by_name
 _SETTABLE: Final = ", ".join(_FIELD[each].json_name for each in _KINDS)
 
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+READY: Final = "Ready"
+
+_P = TypeVar("_P", bound="Message")
+
+_KEPT: Final[dict[Kind, type[Kept]]] = {
+    Kind.NODE: pb.StoredNode,
+    Kind.POD: pb.StoredPod,
+    Kind.SERVICE: pb.StoredService,
+    Kind.REPLICATION_CONTROLLER: pb.StoredReplicationController,
+    Kind.REPLICA_SET: pb.StoredReplicaSet,
+    Kind.STATEFUL_SET: pb.StoredStatefulSet,
+}
+
 
 def stored(message: ClusterObject) -> StoredObject:
     """An object as it is stored: trimmed to the fields that matter, with its digest.
 
     The namespace is ``default`` when the object has none, and empty for nodes. Equal content gives
-    equal bytes. What is odd about the object is told by :func:`topospread.codec.oddities.oddities`.
+    equal bytes. See :func:`topospread.codec.warnings.warnings_of` for warnings about the object.
 
     Raises:
         InvalidRequest: the message is empty, or the object has no name, or names, a uid or a
@@ -51,13 +85,13 @@ def stored(message: ClusterObject) -> StoredObject:
     meta = given.metadata
     if not meta.name:
         raise InvalidRequest.of([required("metadata.name", "name is required")])
-    kept = trimmed(kind, given.SerializeToString())
+    kept = stored_form(kind, given.SerializeToString())
     key = Key(kind, kept.metadata.namespace, meta.name)
     if wrong := wrong_words(key, meta.uid, meta.resource_version):
         raise InvalidRequest.of([each.below("metadata") for each in wrong])
     payload = kept.SerializeToString(deterministic=True)
     digest = hashlib.blake2b(meta.uid.encode(), digest_size=DIGEST_BYTES)
-    digest.update(b"\0" + relevant(kept, payload))
+    digest.update(b"\0" + digest_input(kept, payload))
     return StoredObject(
         key=key,
         payload=payload,
@@ -68,7 +102,7 @@ def stored(message: ClusterObject) -> StoredObject:
 
 
 def ends_reservation(message: ClusterObject) -> bool:
-    """Whether this is a pod that needs no place any more, or has one: bound, terminating, ended."""
+    """Whether the object is a pod that needs no reservation: bound, terminating or ended."""
     if message.WhichOneof("content") != "pod":
         return False
     pod = message.pod
@@ -80,7 +114,7 @@ def ends_reservation(message: ClusterObject) -> bool:
 
 
 def object_from_stored(stored: StoredObject) -> ClusterObject:
-    """The object as it was trimmed, with its uid and resourceVersion.
+    """Read a trimmed object, with its uid and resourceVersion.
 
     Raises:
         CorruptValue: the payload cannot be read, or is a reservation.
@@ -110,3 +144,109 @@ def _content(message: ClusterObject) -> tuple[Kind, AnyObject]:
         raise InvalidRequest.at("", text, "Forbidden")
     content: AnyObject = getattr(message, field)
     return _KINDS[field], content
+
+
+def stored_form(kind: Kind, encoded: bytes) -> Kept:
+    """The fields of an object that are stored, normalized.
+
+    Args:
+        kind: anything but a reservation.
+        encoded: the whole object; it has been parsed before, so it does parse.
+    """
+    kept = _KEPT[kind].FromString(encoded)
+    kept.DiscardUnknownFields()
+    _tidy_meta(kind, kept.metadata)
+    if isinstance(kept, pb.StoredPod):
+        _tidy_spec(kept.spec)
+        _tidy_status(kept.status)
+    _clear_if_empty(kept, "spec")
+    if isinstance(kept, pb.StoredPod | pb.StoredNode):
+        _clear_if_empty(kept, "status")
+    return kept
+
+
+def digest_input(kept: Kept, encoded: bytes) -> bytes:
+    """The part of a stored object that decisions about other pods depend on, as bytes to hash.
+
+    Args:
+        kept: the object.
+        encoded: its deterministic serialization.
+    """
+    if isinstance(kept, pb.StoredNode):
+        return encoded
+    if isinstance(kept, pb.StoredPod):
+        # Without what concerns the pod alone: its constraints, its readiness, its restarts.
+        part = pb.RelevantPod.FromString(encoded)
+        part.DiscardUnknownFields()
+        terminating = kept.metadata.HasField("deletion_timestamp")
+        ended = kept.status.phase in TERMINAL_PHASES
+        return b"%d%d" % (terminating, ended) + part.SerializeToString(deterministic=True)
+    if isinstance(kept, pb.StoredService):
+        return kept.spec.SerializeToString(deterministic=True)
+    copy = type(kept).FromString(encoded).spec
+    copy.ClearField("replicas")
+    return copy.SerializeToString(deterministic=True)
+
+
+def _tidy_meta(kind: Kind, meta: pb.StoredMeta) -> None:
+    meta.namespace = "" if kind is Kind.NODE else meta.namespace or DEFAULT_NAMESPACE
+    _clear_if_empty(meta, "creation_timestamp")
+    cost = meta.annotations.get(DELETION_COST)
+    meta.annotations.clear()
+    if kind is Kind.POD and cost is not None:
+        meta.annotations[DELETION_COST] = cost
+    _keep(meta.owner_references, lambda owner: owner.controller)
+    del meta.owner_references[1:]
+
+
+def _tidy_spec(spec: pb.StoredPodSpec) -> None:
+    _keep(spec.volumes, lambda v: v.volume_source.HasField("persistent_volume_claim"))
+    for containers in (spec.containers, spec.init_containers):
+        for container in containers:
+            _keep(container.ports, lambda port: port.host_port != 0)
+            _default_requests(container.resources)
+            _clear_if_empty(container, "resources")
+    spec.resources.limits.clear()
+    _clear_if_empty(spec, "resources")
+    _tidy_affinity(spec.affinity)
+    _clear_if_empty(spec, "affinity")
+
+
+def _default_requests(resources: pb.StoredResources) -> None:
+    """Default requests to limits, as the API server does for a new pod."""
+    for name, limit in resources.limits.items():
+        if name not in resources.requests:
+            resources.requests[name].CopyFrom(limit)
+    resources.limits.clear()
+
+
+def _tidy_affinity(affinity: api.Affinity) -> None:
+    if not affinity.node_affinity.HasField("required_during_scheduling_ignored_during_execution"):
+        affinity.ClearField("node_affinity")
+    for name in ("pod_affinity", "pod_anti_affinity"):
+        required = getattr(affinity, name).required_during_scheduling_ignored_during_execution
+        if required:
+            required[:] = [b""]  # that there are terms is all that is looked at
+        else:
+            affinity.ClearField(name)
+
+
+def _tidy_status(status: pb.StoredPodStatus) -> None:
+    _keep(status.conditions, lambda condition: condition.type == READY)
+    for condition in status.conditions:
+        _clear_if_empty(condition, "last_transition_time")
+    _keep(status.container_statuses, lambda container: container.restart_count != 0)
+    _keep(status.init_container_statuses, lambda container: container.restart_count != 0)
+
+
+def _keep(parts: RepeatedCompositeFieldContainer[_P], wanted: Callable[[_P], bool]) -> None:
+    """Remove the other elements."""
+    for index in reversed(range(len(parts))):
+        if not wanted(parts[index]):
+            del parts[index]
+
+
+def _clear_if_empty(message: Message, field: str) -> None:
+    """Make an empty sub-message an absent one; for fields where that means the same."""
+    if message.HasField(field) and not getattr(message, field).ByteSize():
+        message.ClearField(field)

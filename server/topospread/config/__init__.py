@@ -1,1 +1,1 @@
-"""Settings, each with a flag, a variable and a file key; knows no room but the error tree."""
+"""Settings, each with a flag, a variable and a file key; imports nothing but errors and bounded."""

@@ -32,7 +32,7 @@ class PemFiles:
     client_ca: str = ""
 
     def paths(self) -> tuple[str, ...]:
-        """Those there are."""
+        """The paths of the files that are configured."""
         return tuple(path for path in (self.cert, self.key, self.client_ca) if path)
 
     def context(self) -> ssl.SSLContext:
@@ -68,7 +68,7 @@ class PemFiles:
         return context
 
     def read(self) -> Pem:
-        """What the files hold, checked.
+        """Read and check the files.
 
         Raises:
             ConfigError: one of them cannot be used, or changes while it is read.
@@ -85,7 +85,7 @@ class PemFiles:
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """What the files of a listener hold; the CAs are empty when clients need no certificate."""
+    """The PEM texts of a listener; the CAs are empty when clients need no certificate."""
 
     cert: bytes
     key: bytes = field(repr=False)

@@ -1,4 +1,4 @@
-"""The configuration file: YAML documents, told apart by their kind."""
+"""The configuration file: YAML documents of two kinds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Document = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """What a configuration file holds; absent documents are None.
+    """The documents of a configuration file; absent ones are None.
 
     Attributes:
         own: the TopospreadConfiguration.

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "TOPOSPREAD_"
 
-LONGEST_HOLD: Final = 168 * 3600.0
-"""Seconds that a place may be held: what PlacementService allows."""
+LONGEST_RESERVATION: Final = 168 * 3600.0
+"""The longest reservation_ttl that PlacementService allows, in seconds."""
 
 _HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -112,7 +112,7 @@ def settings_in(document: Document, problems: list[str]) -> Iterator[tuple[str, 
             problems.append(f"unknown key {key!r}{suggestion(str(key), by_key)}")
             continue
         try:
-            checked = setting.about.kind.check(value)
+            checked = setting.parser.check(value)
         except ValueError as error:
             problems.append(f"{key}: {_shown(setting.name, value)} {error}")
             continue
@@ -129,7 +129,7 @@ def _from_environment(
         name = variable.removeprefix(PREFIX).lower()
         if name in SETTINGS:
             yield from _read(name, variable, given, problems)
-        # Others have variables of this prefix, too, but a slip of the pen is worth a word.
+        # Others have variables of this prefix, too, but a typing error is worth a hint.
         elif close := closest(name, SETTINGS, cutoff=0.85):
             problems.append(f"{variable}: unknown; did you mean {SETTINGS[close].variable}?")
 
@@ -149,7 +149,7 @@ def _from_flags(flags: Mapping[str, object], problems: list[str]) -> Iterator[tu
 def _read(
     name: str, label: str, given: object, problems: list[str]
 ) -> Iterator[tuple[str, object]]:
-    kind = SETTINGS[name].about.kind
+    kind = SETTINGS[name].parser
     try:
         value = kind.from_text(given) if isinstance(given, str) else given
         yield name, kind.check(value)
@@ -183,14 +183,17 @@ def _contradictions(settings: ServerSettings) -> Iterator[str]:
             continue
         yield _not_encrypted(flag, address)
     yield from _twice(addresses)
-    if settings.extender_hold > LONGEST_HOLD:
-        yield f"--extender-hold: {settings.extender_hold:g}s is more than {LONGEST_HOLD:g}s (168h)"
+    if settings.extender_reservation_ttl > LONGEST_RESERVATION:
+        yield (
+            f"--extender-reservation-ttl: {settings.extender_reservation_ttl:g}s is more than"
+            f" {LONGEST_RESERVATION:g}s (168h)"
+        )
     if settings.workers > 1 and settings.store == "memory:":
         yield "--workers: processes do not share memory: ; use sqlite:///PATH, or 1 worker"
 
 
 def _twice(addresses: Sequence[tuple[str, Address | None]]) -> Iterator[str]:
-    """Addresses that somebody else has; port 0 is another one each time."""
+    """Report addresses that are given twice; port 0 is another one each time."""
     taken: dict[Address, str] = {}
     for flag, address in addresses:
         if address is None or not address.port:

@@ -1,4 +1,4 @@
-"""What is read from files and read again when one of them changes."""
+"""Values read from files, and read again when one of the files changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[_T]):
-    """What is in force, and how the last reading of the file went.
+    """The value in force, and how the last reading of the file went.
 
     Attributes:
         value: what was read from the newest content that was accepted.
@@ -34,7 +34,7 @@ class Loaded(Generic[_T]):
     error: str = ""
 
 
-class Reloading(Generic[_T]):
+class FileWatcher(Generic[_T]):
     """Keeps a value read from a file; a broken new file leaves the old value in force.
 
     Args:
@@ -43,7 +43,7 @@ class Reloading(Generic[_T]):
         read: makes the value of the files' texts, or raises ConfigError.
         on_reload: called after each reading that found another content or another error, on the
             thread that read. Not called for the first reading, which the constructor does.
-        interval: seconds between two looks at the file.
+        interval: seconds between two checks of the file.
 
     Raises:
         ConfigError: the first reading failed; there is no old value to keep.
@@ -64,14 +64,14 @@ class Reloading(Generic[_T]):
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        # Looked at before it is read: a change in between is then found at the next look.
-        self._looks = self._look()
+        # Before the file is read: a change in between is then found at the next check.
+        self._fingerprints = self._read_fingerprints()
         self._texts = self._read_texts()
         self._current = Loaded(read(*self._texts))
 
     @property
     def current(self) -> Loaded[_T]:
-        """What is in force; one consistent object."""
+        """The content in force; one consistent object."""
         return self._current
 
     def start(self) -> None:
@@ -90,10 +90,10 @@ class Reloading(Generic[_T]):
         """Read the file now, changed or not. Returns whether what it holds is in force."""
         with self._lock:
             before = self._current
-            self._looks = self._look()
+            self._fingerprints = self._read_fingerprints()
             self._current = self._reloaded(before)
             if self._current is not before:
-                self._tell(self._current)
+                self._report(self._current)
             return not self._current.error
 
     def _reloaded(self, before: Loaded[_T]) -> Loaded[_T]:
@@ -108,11 +108,13 @@ class Reloading(Generic[_T]):
         self._texts = texts
         return Loaded(value, before.generation + 1)
 
-    def _tell(self, now: Loaded[_T]) -> None:
+    def _report(self, now: Loaded[_T]) -> None:
         if now.error:
             LOG.error(
                 "%s: kept generation %d, the new content is refused: %s",
-                *(", ".join(self._paths), now.generation, now.error),
+                ", ".join(self._paths),
+                now.generation,
+                now.error,
             )
         else:
             LOG.info("%s: generation %d is in force", ", ".join(self._paths), now.generation)
@@ -120,20 +122,20 @@ class Reloading(Generic[_T]):
 
     def _watch(self) -> None:
         while not self._stopping.wait(self._interval):
-            if self._look() != self._looks:
+            if self._read_fingerprints() != self._fingerprints:
                 self.reload()
 
     def _read_texts(self) -> tuple[str, ...]:
         return tuple(map(read_config, self._paths)) or ("",)
 
-    def _look(self) -> list[tuple[int, ...]]:
-        """What changes with the files; follows links: Kubernetes swaps a ConfigMap by one."""
-        return [_seen(path) for path in self._paths]
+    def _read_fingerprints(self) -> list[tuple[int, ...]]:
+        return [_fingerprint(path) for path in self._paths]
 
 
-def _seen(path: str) -> tuple[int, ...]:
+def _fingerprint(path: str) -> tuple[int, ...]:
+    """Numbers that change with a file; follows links: Kubernetes swaps a ConfigMap by one."""
     try:
-        seen = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return ()
-    return (seen.st_ino, seen.st_size, seen.st_mtime_ns)
+    return (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,4 +1,4 @@
-"""What a setting's value may be: each kind reads a flag's or variable's text, and checks a value.
+"""Parsers of settings' values: each reads a flag's or variable's text, and checks a value.
 
 A value comes as text from a flag or the environment and as a YAML value from a file. Texts become
 values first (``from_text``), and both are checked alike. A :class:`ValueError` says what the value
@@ -29,8 +29,8 @@ _LOGIN: Final = re.compile(r"(?<=://)[^/?#]+@")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[_T]):
-    """A kind of value.
+class ValueParser(Generic[_T]):
+    """Reads and checks values of one type.
 
     Attributes:
         check: the value in its final form.
@@ -43,7 +43,7 @@ class Kind(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen.
+    """An address to listen on.
 
     Attributes:
         host: a name or an IP address, without brackets.
@@ -67,7 +67,7 @@ class Address:
         return f"{host}:{self.port}"
 
 
-def whole(least: int, most: int | None = None) -> Kind[int]:
+def whole(least: int, most: int | None = None) -> ValueParser[int]:
     """A whole number within bounds."""
 
     def check(value: object) -> int:
@@ -77,10 +77,10 @@ def whole(least: int, most: int | None = None) -> Kind[int]:
             raise ValueError(f"is not {_range(least, most)}")
         return value
 
-    return Kind(check, _number)
+    return ValueParser(check, _number)
 
 
-def seconds(least: float = 0.0) -> Kind[float]:
+def seconds(least: float = 0.0) -> ValueParser[float]:
     """A duration: a number of seconds, or a text such as ``500ms``, ``30s``, ``5m``."""
 
     def check(value: object) -> float:
@@ -92,10 +92,10 @@ def seconds(least: float = 0.0) -> Kind[float]:
             raise ValueError(f"is not a duration from {least:g}s on")
         return float(value)
 
-    return Kind(check, _number)
+    return ValueParser(check, _number)
 
 
-def rate() -> Kind[float]:
+def rate() -> ValueParser[float]:
     """A number of times a second, 0 or more."""
 
     def check(value: object) -> float:
@@ -105,10 +105,10 @@ def rate() -> Kind[float]:
             raise ValueError("is not 0, or from 0.001 to 1000000000")
         return float(value)
 
-    return Kind(check, _number)
+    return ValueParser(check, _number)
 
 
-def size(least: int) -> Kind[int]:
+def size(least: int) -> ValueParser[int]:
     """A number of bytes, or a text such as ``16MiB``."""
 
     def check(value: object) -> int:
@@ -120,10 +120,10 @@ def size(least: int) -> Kind[int]:
             raise ValueError(f"is less than {least} bytes")
         return value
 
-    return Kind(check, _number)
+    return ValueParser(check, _number)
 
 
-def text() -> Kind[str]:
+def text() -> ValueParser[str]:
     """Any text."""
 
     def check(value: object) -> str:
@@ -131,10 +131,10 @@ def text() -> Kind[str]:
             raise ValueError("is not a text")
         return value
 
-    return Kind(check)
+    return ValueParser(check)
 
 
-def choice(*names: str) -> Kind[str]:
+def choice(*names: str) -> ValueParser[str]:
     """One of a few words."""
 
     def check(value: object) -> str:
@@ -142,10 +142,10 @@ def choice(*names: str) -> Kind[str]:
             raise ValueError(f"is not one of {', '.join(names)}")
         return str(value)
 
-    return Kind(check)
+    return ValueParser(check)
 
 
-def switch() -> Kind[bool]:
+def switch() -> ValueParser[bool]:
     """On or off: ``true`` or ``false``."""
 
     def check(value: object) -> bool:
@@ -153,10 +153,10 @@ def switch() -> Kind[bool]:
             raise ValueError("is neither true nor false")
         return value
 
-    return Kind(check, lambda given: _SWITCHES.get(given.lower(), given))
+    return ValueParser(check, lambda given: _SWITCHES.get(given.lower(), given))
 
 
-def names() -> Kind[tuple[str, ...]]:
+def names() -> ValueParser[tuple[str, ...]]:
     """A list of names; as text separated by commas."""
 
     def check(value: object) -> tuple[str, ...]:
@@ -166,10 +166,12 @@ def names() -> Kind[tuple[str, ...]]:
             raise ValueError("is not a list of names")
         return tuple(value)
 
-    return Kind(check, lambda given: [name.strip() for name in given.split(",") if name.strip()])
+    return ValueParser(
+        check, lambda given: [name.strip() for name in given.split(",") if name.strip()]
+    )
 
 
-def switches() -> Kind[Mapping[str, bool]]:
+def switches() -> ValueParser[Mapping[str, bool]]:
     """Switches by name; as text ``A=true,B=false``."""
 
     def check(value: object) -> Mapping[str, bool]:
@@ -177,10 +179,10 @@ def switches() -> Kind[Mapping[str, bool]]:
             raise ValueError("is not of the form Name=true,OtherName=false")
         return {str(name): on for name, on in value.items()}
 
-    return Kind(check, _switches)
+    return ValueParser(check, _switches)
 
 
-def address() -> Kind[Address]:
+def address() -> ValueParser[Address]:
     """``HOST:PORT``; an IPv6 address in brackets."""
 
     def check(value: object) -> Address:
@@ -197,14 +199,14 @@ def address() -> Kind[Address]:
             raise ValueError("names no host; write 0.0.0.0:PORT for all addresses")
         return Address(host, int(port))
 
-    return Kind(check)
+    return ValueParser(check)
 
 
-def address_or_off() -> Kind[Address | None]:
+def address_or_off() -> ValueParser[Address | None]:
     """``HOST:PORT``, or ``off``."""
-    kind = address()
+    parser = address()
     # YAML reads a bare off as false.
-    return Kind(lambda value: None if value in ("off", False) else kind.check(value))
+    return ValueParser(lambda value: None if value in ("off", False) else parser.check(value))
 
 
 def _number(given: str) -> object:

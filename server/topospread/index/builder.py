@@ -1,8 +1,8 @@
 """The builder: folds changes into the next snapshot.
 
-One thread folds; decision threads only read snapshots. The one exception is a selector that nobody
-asked for before: its caller counts it here under the lock that folding holds, and gets the snapshot
-that has it.
+One thread folds; decision threads only read snapshots. The one exception is a selector that is
+asked for the first time: its caller counts it here under the lock that folding holds, and gets the
+snapshot that has it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from topospread.index.changes import (
     ReservationRow,
     WorkloadChange,
 )
-from topospread.index.groups import Group, LastUse
+from topospread.index.groups import Group, GroupUsage
 from topospread.index.labels import LabelSet, LabelSets
 from topospread.index.nodes import NodeTable
 from topospread.index.pods import Place, PodTable
 from topospread.index.reservations import NO_RESERVATIONS
-from topospread.index.snapshot import Snapshot
+from topospread.index.snapshot import NO_WORKLOADS, NamespaceWorkloads, Snapshot
 from topospread.index.usage import NO_USAGE, PODS
-from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -41,15 +40,15 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Node
     from topospread.spread.topology import GroupKey
 
-BREATH: Final = 50
-"""Changes between two calls of `breathe`: a Python loop that does not let go makes every array
-operation of the decision threads wait for the interpreter's switch interval."""
+CHANGES_PER_YIELD: Final = 50
+"""Changes between two calls of `yield_control`: a Python loop that keeps the interpreter makes
+every array operation of the decision threads wait for its switch interval."""
 
-SPARE: Final = 64
+MIN_SPARE_SLOTS: Final = 64
 """Free slots added at least when the node arrays grow."""
 
 
-LARGE: Final = 16
+LARGE_GROUP_PART: Final = 16
 """A group that takes more than this part of the bytes is large."""
 
 
@@ -66,12 +65,12 @@ class Builder:
         *,
         max_groups: int = 4096,
         budgets: Budgets = USUAL,
-        breathe: Callable[[], None] = lambda: None,
+        yield_control: Callable[[], None] = lambda: None,
     ) -> None:
         self._lock = threading.Lock()
         self._max_groups = max_groups
         self._budget = budgets["groups"]
-        self._breathe = breathe
+        self._yield_control = yield_control
         self._pods = PodTable()
         self._labels = LabelSets()
         self._slots = _Slots()
@@ -94,8 +93,8 @@ class Builder:
         with self._lock:
             batch = _Batch()
             for position, change in enumerate(changes):
-                if position % BREATH == BREATH - 1:
-                    self._breathe()
+                if position % CHANGES_PER_YIELD == CHANGES_PER_YIELD - 1:
+                    self._yield_control()
                 if isinstance(change, PodChange):
                     key = f"{change.namespace}/{change.name}"
                     self._fold_row(key, change.namespace, change.row, batch)
@@ -127,15 +126,15 @@ class Builder:
             self._pods.put(key, after)
         if before == after:
             return
-        # The new place first, so that what both hold is not let go in between.
+        # The new place first, so that what both use is not freed in between.
         if after is not None:
-            self._slots.hold(after.slot)
-            self._tally(after, 1, batch)
+            self._slots.acquire(after.slot)
+            self._add_delta(after, 1, batch)
         if before is not None:
-            self._tally(before, -1, batch)
-            self._slots.let_go(before.slot)
+            self._add_delta(before, -1, batch)
+            self._slots.release(before.slot)
 
-    def _tally(self, place: Place, delta: int, batch: _Batch) -> None:
+    def _add_delta(self, place: Place, delta: int, batch: _Batch) -> None:
         if place.requests is not None:
             batch.use(place.slot, place.requests, delta)
         if place.label_set >= 0:
@@ -155,12 +154,12 @@ class Builder:
         slot = self._slots.of(change.name)
         known = batch.nodes.get(slot, self._node_at(slot))
         if known is None and change.node is not None:
-            self._slots.hold(slot)
+            self._slots.acquire(slot)
         elif known is not None and change.node is None:
-            self._slots.let_go(slot)
+            self._slots.release(slot)
         if known != change.node:
             batch.nodes[slot] = change.node
-        self._slots.free_unheld(slot)
+        self._slots.reclaim(slot)
 
     def _node_at(self, slot: int) -> Node | None:
         nodes = self.snapshot.nodes
@@ -200,7 +199,7 @@ class Builder:
             nodes = nodes.changed(batch.nodes, self._slots.capacity)
             self.snapshot.nodes.forget()
             for kept in self._groups.values():
-                kept.forget_views()
+                kept.drop_aggregates()
             self._shrank = True
         return self._swap(nodes)
 
@@ -211,8 +210,8 @@ class Builder:
 
     # ------------------------------ groups
 
-    def keep(self, groups: Iterable[GroupKey]) -> Snapshot:
-        """Count groups that are not kept yet; returns a snapshot, perhaps a later one, with them.
+    def ensure_counted(self, groups: Iterable[GroupKey]) -> Snapshot:
+        """Count groups that are not kept yet; returns a snapshot with them, perhaps a newer one.
 
         At most `max_groups` are kept, and no more than their budget has room for: those asked for
         least recently go, but never one of this call, so that a caller that asks for more than that
@@ -239,12 +238,12 @@ class Builder:
         return Group(
             group,
             self._pods.count(marks, self._slots.capacity),
-            LastUse(self.snapshot.sequence + 1, group, self._grown),
+            GroupUsage(self.snapshot.sequence + 1, group, self._grown),
         )
 
     def _evict(self, asked: frozenset[GroupKey], surplus: int) -> None:
         others = (group for key, group in self._groups.items() if key not in asked)
-        oldest_first = sorted(others, key=lambda group: group.use.tick)
+        oldest_first = sorted(others, key=lambda group: group.use.last_used)
         # A tenth at once, so that a stream of new selectors does not sort at every one.
         surplus += self._max_groups // 10
         gone = {group.key for group in oldest_first[:surplus]}
@@ -261,7 +260,9 @@ class Builder:
         # Large ones have a quarter for themselves, as in other caches.
         left = sum(self._large.values()) - self._budget.most // 4
         if left > 0:
-            for key in sorted(self._large.keys() - asked, key=lambda k: self._groups[k].use.tick):
+            for key in sorted(
+                self._large.keys() - asked, key=lambda k: self._groups[k].use.last_used
+            ):
                 left -= self._large[key]
                 self._budget.evicted += 1
                 self._forget({key})
@@ -273,7 +274,7 @@ class Builder:
         surplus = self.size - self._budget.most * 9 // 10
         others = [group for key, group in self._groups.items() if key not in asked]
         gone: set[GroupKey] = set()
-        for group in sorted(others, key=lambda group: group.use.tick):
+        for group in sorted(others, key=lambda group: group.use.last_used):
             if surplus <= 0:
                 break
             gone.add(group.key)
@@ -282,24 +283,24 @@ class Builder:
         self._forget(gone)
 
     def _measure(self, key: GroupKey) -> None:
-        """Look how much a group holds, if it is kept."""
+        """Measure how many bytes a group holds, if it is kept."""
         group = self._groups.get(key)
         if group is not None:
             group.use.measured = True  # first, so that what comes meanwhile is looked at again
             size = group.size
             self.size += size - self._sizes.get(key, 0)
             self._sizes[key] = size
-            if size > self._budget.most // LARGE:
+            if size > self._budget.most // LARGE_GROUP_PART:
                 self._large[key] = size
 
-    def release(self, before: int) -> Snapshot:
-        """Let go of the groups that were last asked for before a snapshot with this sequence.
+    def drop_idle(self, before: int) -> Snapshot:
+        """Drop the groups that were last asked for before a snapshot with this sequence.
 
-        Whoever asks for one again has it counted anew. A snapshot is published in any case, so that
-        uses from now on are told from those so far.
+        The next call that asks for one has it counted anew. A snapshot is published in any case, so
+        that uses from now on can be distinguished from those so far.
         """
         with self._lock:
-            self._forget({key for key, kept in self._groups.items() if kept.use.tick < before})
+            self._forget({key for key, kept in self._groups.items() if kept.use.last_used < before})
             self._evict_bytes(frozenset())
             return self._swap(self.snapshot.nodes)
 
@@ -328,7 +329,7 @@ class Builder:
 
 
 class _Batch:
-    """What one fold changed."""
+    """The differences of one fold."""
 
     __slots__ = ("abandoned", "deltas", "nodes", "reservations", "used", "workloads_changed")
 
@@ -350,7 +351,7 @@ class _Batch:
 
 
 class _Slots:
-    """Which node name has which slot.
+    """The slots of node names, with a reference count each.
 
     A name has a slot as long as a node of that name exists or a counted pod is bound to it, so pods
     may come before their node and outlive it; they are counted on a slot that is not alive.
@@ -359,12 +360,12 @@ class _Slots:
     def __init__(self) -> None:
         self._of: dict[str, int] = {}
         self._names: list[str] = []
-        self._holders: list[int] = []
+        self._references: list[int] = []
         self._free: list[int] = []
 
     @property
     def capacity(self) -> int:
-        return len(self._holders)
+        return len(self._references)
 
     def of(self, name: str) -> int:
         """The slot of a name, taken from the free ones when it has none."""
@@ -377,22 +378,22 @@ class _Slots:
             self._names[slot] = name
         return slot
 
-    def hold(self, slot: int) -> None:
-        self._holders[slot] += 1
+    def acquire(self, slot: int) -> None:
+        self._references[slot] += 1
 
-    def let_go(self, slot: int) -> None:
-        self._holders[slot] -= 1
-        self.free_unheld(slot)
+    def release(self, slot: int) -> None:
+        self._references[slot] -= 1
+        self.reclaim(slot)
 
-    def free_unheld(self, slot: int) -> None:
-        """Free a slot that neither a node nor a pod holds."""
-        if not self._holders[slot] and self._of.get(self._names[slot]) == slot:
+    def reclaim(self, slot: int) -> None:
+        """Free a slot that neither a node nor a pod refers to."""
+        if not self._references[slot] and self._of.get(self._names[slot]) == slot:
             del self._of[self._names[slot]]
             self._free.append(slot)
 
     def _grow(self) -> None:
-        first = len(self._holders)
-        spare = max(SPARE, first // 8)
-        self._holders.extend([0] * spare)
+        first = len(self._references)
+        spare = max(MIN_SPARE_SLOTS, first // 8)
+        self._references.extend([0] * spare)
         self._names.extend([""] * spare)
         self._free.extend(range(first + spare - 1, first - 1, -1))

@@ -1,4 +1,4 @@
-"""What the builder folds: changes of nodes, pods and workloads, stripped to what is counted."""
+"""Changes that the builder folds: nodes, pods and workloads, stripped to what is counted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """A pod as far as counting sees it.
+    """The part of a pod that counting looks at.
 
     Attributes:
         labels: (key, value) pairs sorted by key: equal label sets are equal tuples.
@@ -39,7 +39,7 @@ class PodChange:
 
 @dataclass(frozen=True, slots=True)
 class ReservationRow:
-    """A place held for a pod; it counts like a pod that is bound there.
+    """A place reserved for a pod; it counts like a pod that is bound there.
 
     Attributes:
         uid: of the pod; empty when it is not known.
@@ -58,17 +58,17 @@ class ReservationRow:
 
     @property
     def counted(self) -> bool:
-        """Always: that is what it is held for."""
+        """Always true: a reservation counts as soon as it is there."""
         return True
 
     def is_for(self, uid: str) -> bool:
-        """Whether it is held for the pod with a uid; empty ones are unknown."""
+        """Whether the reservation is for the pod with a uid; an empty uid is unknown."""
         return not uid or self.uid in ("", uid)
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationChange:
-    """What is held for a pod as of now; ``row`` is None when it has ended."""
+    """The reservation for a pod as it is now; ``row`` is None when it has ended."""
 
     namespace: str
     name: str

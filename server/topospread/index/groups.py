@@ -1,8 +1,8 @@
-"""Groups: matching pods per slot for one (namespace, selector), an immutable version a change.
+"""Groups: matching pods per slot for one (namespace, selector), one immutable version per change.
 
 A new version is made without touching an array: it remembers the version it came from and the
-differences. Counts are worked out when somebody asks, so that a group nobody asks about costs a
-change next to nothing. Two threads that work them out at once get equal results; no lock is taken.
+differences. Counts are worked out at the first read, so that a change of a group that is not read
+costs next to nothing. Two threads that work them out at once get equal results; no lock is taken.
 """
 
 from __future__ import annotations
@@ -18,65 +18,74 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Hashable, Mapping
 
+    from topospread.index.aggregates import Aggregate
     from topospread.index.nodes import NodeTable
-    from topospread.index.views import View
 
 MAX_PENDING: Final = 512
 """Differences a version may carry before the builder works the counts out."""
 
-MAX_VIEWS: Final = 64
-"""Views kept a version: one a (eligibility, key) and one a partition in use."""
+MAX_AGGREGATES: Final = 64
+"""Aggregates kept per version: one per (eligibility, key) and one per partition in use."""
 
 MAX_RESULTS: Final = 256
-"""Results kept a version: a few a shape, and shapes that count one group differ in little."""
+"""Results kept per version: a few per shape, and shapes that count one group differ in little."""
 
-MAX_VIEW_BYTES: Final = 2 << 20
-"""Of these, as soon as they are more than FEW_VIEWS."""
+MAX_AGGREGATE_BYTES: Final = 2 << 20
+"""Bytes of them, as soon as they are more than FEW_AGGREGATES."""
 
-FEW_VIEWS: Final = 8
+FEW_AGGREGATES: Final = 8
 
 MAX_RESULT_BYTES: Final = 1 << 20
-"""Of what the results of a version are kept for; what takes more than a quarter is not kept."""
+"""Bytes of a version's results and their keys; a key of more than a quarter is not kept."""
 
 OVERHEAD: Final = 1024
 """Bytes, about, of a group or a result beside its arrays."""
 
 Counts = NDArray[np.int32]
-_Views = dict["View", Ints]
+_Aggregates = dict["Aggregate", Ints]
 
 
 class Group:
     """One version of a group's counts."""
 
-    __slots__ = ("_base", "_base_views", "_counts", "_pending", "_views", "key", "memo", "use")
+    __slots__ = (
+        "_aggregates",
+        "_base",
+        "_base_aggregates",
+        "_counts",
+        "_pending",
+        "key",
+        "memo",
+        "use",
+    )
 
     def __init__(
         self,
         key: GroupKey,
         counts: Counts | None,
-        use: LastUse,
+        use: GroupUsage,
         *,
         base: Counts | None = None,
         pending: Mapping[int, int] | None = None,
-        base_views: tuple[NodeTable, _Views] | None = None,
+        base_aggregates: tuple[NodeTable, _Aggregates] | None = None,
     ) -> None:
         self.key = key
         self.use = use
-        self.memo = Memo(use)
+        self.memo = ResultMemo(use)
         self._counts = counts
         self._base = base
         self._pending: Mapping[int, int] = pending or {}
-        self._base_views = base_views
-        self._views: tuple[NodeTable, _Views] | None = None
+        self._base_aggregates = base_aggregates
+        self._aggregates: tuple[NodeTable, _Aggregates] | None = None
 
     @property
     def size(self) -> int:
         """Bytes, about, of what this version holds by now."""
         size = OVERHEAD + self.memo.size + self.key.nbytes
         size += sum([each.nbytes for each in (self._counts, self._base) if each is not None])
-        for views in (self._views, self._base_views):
-            if views is not None:
-                size += _held(views[1])
+        for aggregates in (self._aggregates, self._base_aggregates):
+            if aggregates is not None:
+                size += _held(aggregates[1])
         return size
 
     def counts(self, capacity: int) -> Counts:
@@ -98,22 +107,22 @@ class Group:
         # Slots beyond the table hold pods of nodes that are unknown at this revision.
         return counts if counts.size == capacity else counts[:capacity]
 
-    def view(self, nodes: NodeTable, view: View) -> Ints:
-        """The array of a view; from the version this one came from, where that had it."""
-        views = self._views
-        if views is None or views[0] is not nodes:
-            views = self._views = (nodes, {})
-        array = views[1].get(view)
+    def aggregate(self, nodes: NodeTable, aggregate: Aggregate) -> Ints:
+        """The array of an aggregate; derived from the previous version, where that has it."""
+        aggregates = self._aggregates
+        if aggregates is None or aggregates[0] is not nodes:
+            aggregates = self._aggregates = (nodes, {})
+        array = aggregates[1].get(aggregate)
         if array is None:
-            array = self._derived(nodes, view)
+            array = self._derived(nodes, aggregate)
             if array is None:
-                array = view.build(nodes, self.counts(nodes.capacity))
+                array = aggregate.build(nodes, self.counts(nodes.capacity))
             array.flags.writeable = False
-            if len(views[1]) >= FEW_VIEWS and (
-                len(views[1]) >= MAX_VIEWS or _held(views[1]) > MAX_VIEW_BYTES
+            if len(aggregates[1]) >= FEW_AGGREGATES and (
+                len(aggregates[1]) >= MAX_AGGREGATES or _held(aggregates[1]) > MAX_AGGREGATE_BYTES
             ):
-                views[1].clear()
-            views[1][view] = array
+                aggregates[1].clear()
+            aggregates[1][aggregate] = array
             self.use.grew()
         return array
 
@@ -128,7 +137,7 @@ class Group:
                 self.use,
                 base=self._counts,
                 pending=deltas,
-                base_views=self._views,
+                base_aggregates=self._aggregates,
             )
         pending = dict(self._pending)
         for slot, delta in deltas.items():
@@ -139,24 +148,24 @@ class Group:
             self.use,
             base=self._base,
             pending=pending,
-            base_views=self._base_views,
+            base_aggregates=self._base_aggregates,
         )
 
-    def forget_views(self) -> None:
-        """Let go of what was worked out for a node table that is not the current one any more.
+    def drop_aggregates(self) -> None:
+        """Drop what was worked out for a node table that is not the current one any more.
 
-        Old snapshots work it out again when they are asked. A group that nobody asks about would
-        keep the table and all that is cached on it for as long as the group itself is kept.
+        Old snapshots work it out again when they are read. A group that is not read would keep
+        the table and all that is cached on it for as long as the group itself is kept.
         """
-        self._views = self._base_views = None
-        self.memo = Memo(self.use)
+        self._aggregates = self._base_aggregates = None
+        self.memo = ResultMemo(self.use)
 
-    def _derived(self, nodes: NodeTable, view: View) -> Ints | None:
-        """From the version this one came from, if that has the view for this node table."""
-        base_views = self._base_views
-        if base_views is None or base_views[0] is not nodes:
+    def _derived(self, nodes: NodeTable, aggregate: Aggregate) -> Ints | None:
+        """The array derived from the previous version, if that has it for this node table."""
+        base_aggregates = self._base_aggregates
+        if base_aggregates is None or base_aggregates[0] is not nodes:
             return None
-        known = base_views[1].get(view)
+        known = base_aggregates[1].get(aggregate)
         if known is None:
             return None
         array, base = known.copy(), self._base
@@ -164,23 +173,23 @@ class Group:
         for slot, delta in self._pending.items():
             if delta and slot < nodes.capacity:
                 before = int(base[slot]) if slot < base.size else 0
-                array = view.follow(nodes, array, slot, before, delta)
+                array = aggregate.follow(nodes, array, slot, before, delta)
         return array
 
 
-class Memo:
+class ResultMemo:
     """Results that rest on one version; they go when it goes, or when there are too many."""
 
     __slots__ = ("_held", "_results", "_sizes", "_use")
 
-    def __init__(self, use: LastUse) -> None:
+    def __init__(self, use: GroupUsage) -> None:
         self._use = use
         self._results: dict[Hashable, object] = {}
         self._sizes: dict[Hashable, int] | None = None
         self._held = 0
 
     def get(self, key: Hashable) -> object:
-        """What was kept; None when nothing was."""
+        """A kept result; None when there is none."""
         return self._results.get(key)
 
     @property
@@ -219,44 +228,44 @@ class Memo:
         self._use.grew()
 
 
-def _held(views: _Views) -> int:
-    """Bytes, about, of views and what they are of."""
-    return sum([view.nbytes + array.nbytes for view, array in views.copy().items()])
+def _held(aggregates: _Aggregates) -> int:
+    """Bytes, about, of aggregates and their keys."""
+    return sum([aggregate.nbytes + array.nbytes for aggregate, array in aggregates.copy().items()])
 
 
 def _bytes_of(result: object) -> int:
-    """Bytes, about, of what is a tuple or a list, and of those in it."""
+    """Bytes, about, of a tuple or list with its elements; 0 of anything else."""
     if not isinstance(result, (tuple, list)):
         return 0
     return 80 + 8 * len(result) + sum(map(_bytes_of, result))
 
 
-class LastUse:
-    """When a group was last asked for; shared by all its versions and written without a lock.
+class GroupUsage:
+    """The time of a group's last use; shared by all its versions and written without a lock.
 
     Attributes:
-        tick: the sequence of the snapshot that was asked.
+        last_used: the sequence of the snapshot that was asked.
         measured: whether the group holds no more than when its size was last looked at.
     """
 
-    __slots__ = ("_grown", "_key", "measured", "tick")
+    __slots__ = ("_grown", "_key", "last_used", "measured")
 
-    def __init__(self, tick: int, key: GroupKey, grown: deque[GroupKey]) -> None:
+    def __init__(self, last_used: int, key: GroupKey, grown: deque[GroupKey]) -> None:
         """Begin as a group that was not measured.
 
         Args:
-            tick: see above.
+            last_used: see above.
             key: of the group.
             grown: takes the key when the group holds more than it did.
         """
-        self.tick = tick
+        self.last_used = last_used
         self.measured = False
         self._key = key
         self._grown = grown
         grown.append(key)
 
     def grew(self) -> None:
-        """Have the group measured again."""
+        """Request that the group is measured again."""
         if self.measured:
             self.measured = False
             self._grown.append(self._key)

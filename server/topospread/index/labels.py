@@ -22,6 +22,8 @@ _V = TypeVar("_V")
 
 Pairs = tuple[tuple[str, str], ...]
 
+_NO_SETS: frozenset[LabelSet] = frozenset()
+
 
 @dataclass(slots=True, eq=False)
 class LabelSet:
@@ -42,7 +44,7 @@ class LabelSet:
 
 
 class LabelSets:
-    """All label sets of counted pods, and all groups that are kept; one builder's, one thread's."""
+    """The label sets of counted pods, and the groups that are kept; for one builder and thread."""
 
     def __init__(self) -> None:
         self._by_content: dict[tuple[str, Pairs], LabelSet] = {}
@@ -56,12 +58,12 @@ class LabelSets:
         self._watching: dict[tuple[str, ...], set[GroupKey]] = {}
 
     def __len__(self) -> int:
-        """How many numbers are in use or free: the length that a table over numbers needs."""
+        """The count of numbers in use or free: the length that a table over numbers needs."""
         return len(self._by_number)
 
     @property
     def live(self) -> int:
-        """How many label sets there are."""
+        """The number of label sets."""
         return len(self._by_content)
 
     def intern(self, namespace: str, pairs: Pairs) -> LabelSet:
@@ -137,11 +139,8 @@ class LabelSets:
             yield (labels.namespace, key, value)
 
 
-_NO_SETS: frozenset[LabelSet] = frozenset()
-
-
 def _watch_keys(group: GroupKey) -> Iterable[tuple[str, ...]]:
-    """Where a new label set finds the group: under one In requirement, or under the namespace."""
+    """The keys under which new label sets find a group: one In requirement, or the namespace."""
     for requirement in group.selector.requirements:
         if requirement.operator == "In":
             return [(group.namespace, requirement.key, value) for value in requirement.values]

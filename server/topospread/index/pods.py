@@ -20,7 +20,7 @@ _FIRST_CAPACITY: Final = 256
 
 
 class Place(NamedTuple):
-    """Where a pod is.
+    """Slot, label set and requests of a pod.
 
     Attributes:
         slot: of its node.
@@ -48,7 +48,7 @@ class PodTable:
         return len(self._rows)
 
     def place(self, key: str) -> Place | None:
-        """Where a pod is; None when it is unknown, or neither counts nor takes anything."""
+        """The place of a pod; None when it is unknown, or neither counts nor takes anything."""
         row = self._rows.get(key)
         if row is None:
             return None
@@ -58,7 +58,7 @@ class PodTable:
         return Place(slot, int(self._label_set[row]), self._requests[row])
 
     def put(self, key: str, place: Place | None) -> None:
-        """Note where a pod is from now on."""
+        """Store where a pod is from now on."""
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = self._new_row()

@@ -1,4 +1,4 @@
-"""The places held for pods: an immutable map whose next version copies only a part of it."""
+"""Places reserved for pods: an immutable map whose next version copies only a part of it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ _EMPTY: Final[_Part] = {}
 
 
 class Reservations:
-    """What is held for each pod, named ``namespace/name``."""
+    """The reservation of each pod; pods are named ``namespace/name``.
 
-    __slots__ = ("_parts", "_size")
+    Attributes:
+        size: how many there are.
+    """
+
+    __slots__ = ("_parts", "size")
 
     def __init__(self, parts: tuple[_Part, ...] = (_EMPTY,) * _PARTS, size: int = 0) -> None:
         self._parts = parts
-        self._size = size
+        self.size = size
 
     def __len__(self) -> int:
-        """How many there are."""
-        return self._size
+        """The number of reservations."""
+        return self.size
 
     def __iter__(self) -> Iterator[tuple[str, ReservationRow]]:
         """All of them with their pods, in no order."""
@@ -35,19 +39,19 @@ class Reservations:
             yield from part.items()
 
     def get(self, pod: str) -> ReservationRow | None:
-        """What is held for a pod, whatever its uid."""
+        """The reservation for a pod, whatever its uid."""
         return self._parts[hash(pod) % _PARTS].get(pod)
 
     def of(self, namespace: str, name: str, uid: str) -> ReservationRow | None:
-        """What is held for the pod with this name, if its uid is equal or unknown."""
+        """The reservation for the pod with this name, if its uid is equal or unknown."""
         row = self.get(f"{namespace}/{name}")
         return row if row is not None and row.is_for(uid) else None
 
     def changed(self, rows: Mapping[str, ReservationRow | None]) -> Reservations:
-        """The next version; None ends what was held."""
+        """The next version; None ends a reservation."""
         parts = list(self._parts)
         copied: set[int] = set()
-        size = self._size
+        size = self.size
         for pod, row in rows.items():
             number = hash(pod) % _PARTS
             if number not in copied:

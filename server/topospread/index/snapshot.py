@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
+from topospread.index.aggregates import CountOfCounts, DomainCounts
 from topospread.index.reservations import NO_RESERVATIONS, Reservations
 from topospread.index.usage import NO_USAGE, PODS, Usage
-from topospread.index.views import CountOfCounts, DomainCounts
-from topospread.index.workloads import NO_WORKLOADS, NamespaceWorkloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from topospread.index.changes import PodRow, ReservationRow
-    from topospread.index.groups import Group, Memo
+    from topospread.index.groups import Group, ResultMemo
     from topospread.index.nodes import NodeTable
+    from topospread.kube.objects import Workload
     from topospread.spread.topology import (
         Bools,
         Domains,
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     )
 
 
+SERVICE: Final = "Service"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
     """Nodes, counts and workloads at one revision; a spread.topology.Topology.
@@ -39,10 +42,10 @@ class Snapshot:
         sequence: grows with every publication by one builder; for caches.
         nodes: the node table.
         groups: the groups that are kept; ask the builder to
-            :meth:`~topospread.index.builder.Builder.keep` others.
+            :meth:`~topospread.index.builder.Builder.ensure_counted` others.
         workloads: by namespace.
         pods: how many pods are known, counted or not.
-        reservations: the places held for pods; they are in the counts.
+        reservations: places reserved for pods; they are in the counts.
         usage: what pods and reservations take of their nodes' resources.
         slots: how many slots nodes and pods may be on; from here on they are free for sure.
         label_sets: how many different sets of labels the counted pods of a namespace have, over all
@@ -66,12 +69,12 @@ class Snapshot:
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return self.nodes.count
 
     @property
     def workload_count(self) -> int:
-        """How many workloads there are."""
+        """The number of workloads."""
         return sum(len(namespace.objects) for namespace in self.workloads.values())
 
     def slot(self, name: str) -> int:
@@ -104,7 +107,7 @@ class Snapshot:
         Raises:
             KeyError: the group is not kept; see :meth:`missing`.
         """
-        return self.groups[group].view(self.nodes, DomainCounts(eligibility, key))
+        return self.groups[group].aggregate(self.nodes, DomainCounts(eligibility, key))
 
     def partition(self, traits: Traits) -> Partition:
         """The nodes by class."""
@@ -116,10 +119,10 @@ class Snapshot:
         Raises:
             KeyError: the group is not kept; see :meth:`missing`.
         """
-        return self.groups[group].view(self.nodes, CountOfCounts(partition))
+        return self.groups[group].aggregate(self.nodes, CountOfCounts(partition))
 
-    def memo(self, group: GroupKey) -> Memo:
-        """What was worked out from the group's counts.
+    def memo(self, group: GroupKey) -> ResultMemo:
+        """The results kept with the group's counts.
 
         Raises:
             KeyError: the group is not kept; see :meth:`missing`.
@@ -131,7 +134,7 @@ class Snapshot:
         return self.workloads.get(name, NO_WORKLOADS)
 
     def without(self, namespace: str, row: ReservationRow, groups: Iterable[GroupKey]) -> Snapshot:
-        """This state as the pod sees it that a reservation is held for: not counting that.
+        """The snapshot without a reservation, as the pod sees it that the reservation is for.
 
         Args:
             namespace: of the reservation.
@@ -146,7 +149,7 @@ class Snapshot:
         rows: Iterable[tuple[ReservationRow | PodRow, int]],
         groups: Iterable[GroupKey],
     ) -> Snapshot:
-        """This state if places were (+1) or were not (−1) held or taken; lists of them stay.
+        """The snapshot if places were (+1) or were not (−1) reserved or taken; lists of them stay.
 
         Args:
             namespace: of the reservations or pods.
@@ -182,9 +185,36 @@ class Snapshot:
         return replace(self, groups={**self.groups, **changed}, usage=usage)
 
     def only(self, groups: Iterable[GroupKey]) -> Snapshot:
-        """This state with no other groups, so that whoever keeps it keeps no others."""
+        """The snapshot with no other groups, so that keeping it keeps no others."""
         return replace(self, groups={group: self.groups[group] for group in groups})
 
     def missing(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
-        """Those that must be counted first."""
+        """The groups among these that must be counted first."""
         return [g for g in groups if g not in self.groups and not g.counts_nothing]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamespaceWorkloads:
+    """The workloads of one namespace; immutable, so its identity tells whether anything changed."""
+
+    objects: Mapping[tuple[str, str], Workload] = field(default_factory=dict)
+    services: tuple[Workload, ...] = ()
+
+    def lookup(self, kind: str, name: str) -> Workload | None:
+        """One workload by kind and name."""
+        return self.objects.get((kind, name))
+
+    def changed(self, kind: str, name: str, workload: Workload | None) -> NamespaceWorkloads:
+        """The namespace after one workload changed or, with None, went."""
+        objects = dict(self.objects)
+        if workload is None:
+            objects.pop((kind, name), None)
+        else:
+            objects[(kind, name)] = workload
+        services = self.services
+        if kind == SERVICE:
+            services = tuple(w for (k, _), w in sorted(objects.items()) if k == SERVICE)
+        return NamespaceWorkloads(objects, services)
+
+
+NO_WORKLOADS: Final = NamespaceWorkloads()

@@ -1,7 +1,7 @@
-"""What the pods on each node take of its resources, counted as changes come.
+"""Resource usage: what the pods on each node take of its resources, counted as changes come.
 
-As with groups, a version remembers the one before it and the differences; amounts are worked out
-when somebody asks for them.
+As with groups, a version remembers the one before it and the differences; amounts are worked out at
+the first read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_PENDING: Final = 512
 """Differences a version may carry before the amounts are worked out."""
 
 SPARSE: Final = 8
-"""Slots up to which a resource has no array: pods may name resources that nobody else has."""
+"""Slots up to which a resource has no array: pods may name resources that no others do."""
 
 PODS: Final = "pods"
 
@@ -40,7 +40,7 @@ class Usage:
         self._made: dict[str, Ints] = {}
 
     def taken(self, resource: str, capacity: int) -> Ints:
-        """[capacity] what is taken on each slot."""
+        """[capacity] the amount of a resource that is taken on each slot."""
         amounts = self._made.get(resource)
         if amounts is None and resource not in self._base and resource not in self._pending:
             # No pod takes any: callers may ask for whatever they like, and it is not kept.
@@ -52,7 +52,7 @@ class Usage:
         return amounts if amounts.size == capacity else amounts[:capacity]
 
     def on(self, slot: int) -> dict[str, int]:
-        """What is taken on one slot, by resource; without those of which nothing is."""
+        """The amounts taken on one slot, by resource; without those of which nothing is."""
         taken = {
             name: int(self.taken(name, slot + 1)[slot]) for name in (*self._base, *self._pending)
         }
@@ -73,7 +73,7 @@ class Usage:
                     self.taken(name, 0)  # works all amounts out, whatever part is asked for
         made = dict(self._made)
         if made:
-            # What somebody asked for is built upon.
+            # Amounts that were read are built upon.
             base = {name: amounts for name, amounts in {**base, **made}.items() if amounts.any()}
             pending = {name: by_slot for name, by_slot in pending.items() if name not in made}
         changed = dict(pending)

@@ -27,6 +27,9 @@ NAME_FIELD: Final = "metadata.name"
 NodeLabelRequirement = Requirement
 """A condition on a node's label or field: ``key`` and ``accepts(value)``."""
 
+_IN_USE: Final[WeakValueDictionary[int, CompiledRequirements]] = WeakValueDictionary()
+"""By hash, what has been compiled and not forgotten."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledTerm:
@@ -49,7 +52,7 @@ class CompiledTerm:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class CompiledRequirements:
-    """Where a pod may run. Hashed once.
+    """A pod's compiled conditions on nodes, hashed once.
 
     Attributes:
         node_selector: sorted (key, value) pairs; all must hold.
@@ -85,10 +88,6 @@ class CompiledRequirements:
         if any(labels.get(key) != value for key, value in self.node_selector):
             return False
         return self.terms is None or any(term.matches(name, labels) for term in self.terms)
-
-
-_IN_USE: Final[WeakValueDictionary[int, CompiledRequirements]] = WeakValueDictionary()
-"""By hash, what has been compiled and not forgotten."""
 
 
 def compile_requirements(requirements: NodeRequirements) -> CompiledRequirements:

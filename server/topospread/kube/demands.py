@@ -1,4 +1,4 @@
-"""What a pod takes from its node, and what of its wishes is not modelled.
+"""The resources that a pod takes from its node, and the fields of it that are not modelled.
 
 Source: ``PodRequests`` of component-helpers' ``resource`` package (KEP-753 for sidecars, KEP-2837
 for resources of the whole pod). Amounts are in the scheduler's units: thousandths for cpu, whole
@@ -34,11 +34,11 @@ Requests = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks of its node.
+    """A pod's demand of its node.
 
     Attributes:
         requests: what it takes.
-        not_modelled: what it asks for beside that, and nobody here looks at.
+        not_modelled: kinds of constraints that it has and that are not evaluated here.
     """
 
     requests: Requests = ()
@@ -75,7 +75,7 @@ def pod_requests(
     overhead: Mapping[str, Fraction] | None = None,
     whole_pod: Mapping[str, Fraction] | None = None,
 ) -> Requests:
-    """What a pod takes.
+    """The requests of a pod, in the scheduler's units.
 
     The larger of what its containers with the sidecars take together, and what any step of its
     initialization takes with the sidecars begun before it; for the resources that the pod has

@@ -1,4 +1,4 @@
-"""What apimachinery accepts as a label key, as a label value and as a number, with its texts.
+"""The syntax of label keys, label values and numbers, with apimachinery's texts for errors.
 
 Lengths are counted in bytes, as Go does, so a name of letters outside ASCII is too long earlier
 than it looks (it is malformed anyway). Numbers are Go's: Python's ``int()`` also takes ``1_0``,
@@ -40,7 +40,7 @@ _INT64_DIGITS: Final = 19
 
 
 def label_key_errors(key: str) -> list[str]:
-    """What is wrong with a label key (``[prefix/]name``), in upstream's order; empty when valid."""
+    """Errors of a label key (``[prefix/]name``), in upstream's order; empty when valid."""
     parts = key.split("/")
     if len(parts) > 2:
         form = "an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -57,7 +57,7 @@ def label_key_errors(key: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """What is wrong with a label value, in upstream's order; empty when valid."""
+    """Errors of a label value, in upstream's order; empty when valid."""
     errors = [_too_long(NAME_LIMIT)] if _bytes(value) > NAME_LIMIT else []
     if not _VALUE_PATTERN.fullmatch(value):
         errors.append(_format(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))

@@ -2,7 +2,7 @@
 
 Values compare and hash by content, so equal pod parts can be interned and used as cache keys.
 ``None`` and empty differ wherever they differ upstream (a nil label selector matches nothing, an
-empty one everything). Mappings are plain dicts that nobody changes after construction; types that
+empty one everything). Mappings are plain dicts that are not changed after construction; types that
 are used as keys hold tuples.
 """
 
@@ -29,7 +29,7 @@ TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 @dataclass(frozen=True, slots=True)
 class LabelExpression:
-    """One matchExpressions entry, as written (operator not yet checked)."""
+    """A matchExpressions entry as written, with its operator unchecked."""
 
     key: str
     operator: str
@@ -79,7 +79,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class NodeExpression:
-    """One v1.NodeSelectorRequirement, as written."""
+    """A v1.NodeSelectorRequirement as written."""
 
     key: str
     operator: str
@@ -96,7 +96,7 @@ class NodeTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeRequirements:
-    """Where a pod may run: nodeSelector and required node affinity.
+    """A pod's conditions on nodes: nodeSelector and required node affinity.
 
     Attributes:
         node_selector: sorted (key, value) pairs; all must hold.
@@ -147,7 +147,7 @@ class Node:
 
     Attributes:
         unschedulable: cordoned; spreading looks only at the taint that goes with it.
-        allocatable: (resource, amount) in the scheduler's units, sorted; empty when it is not said.
+        allocatable: (resource, amount) in the scheduler's units, sorted; empty when not reported.
     """
 
     name: str

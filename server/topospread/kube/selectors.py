@@ -38,7 +38,7 @@ class SelectorError(ValueError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Requirement:
-    """One condition on one label.
+    """A condition on one label.
 
     Attributes:
         operator: In, NotIn, Exists, DoesNotExist; for nodes also Gt and Lt.
@@ -136,14 +136,14 @@ class Selector:
         return True
 
     def merged(self, pairs: Iterable[tuple[str, str]]) -> Selector:
-        """This selector with labels that must be equal, too; nothing stays nothing.
+        """The selector with labels that must be equal, too; one of nothing stays so.
 
         Upstream's ``mergeLabelSetWithSelector``: the pairs are not validated.
         """
         return self.and_requirements(selector_from_pairs(pairs))
 
     def and_requirements(self, other: Selector) -> Selector:
-        """This selector with the requirements of another, which has none if it is nothing."""
+        """The selector with the requirements of another, which has none if it is nothing."""
         if self.nothing or not other.requirements:
             return self
         return Selector((*self.requirements, *other.requirements))

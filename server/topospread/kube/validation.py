@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from topospread.kube.label_syntax import label_key_errors, label_value_errors
 from topospread.kube.objects import (
     DO_NOT_SCHEDULE,
     HONOR,
@@ -20,22 +21,21 @@ from topospread.kube.objects import (
     Pod,
     SpreadConstraint,
 )
-from topospread.kube.selector_validation import label_key_violations, selector_violations
-from topospread.kube.selectors import IN
+from topospread.kube.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN
 from topospread.kube.violations import (
     duplicate,
     forbidden,
     invalid,
     not_supported,
-    quoted,
     required,
-    violations_text,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from topospread.errors import FieldViolation
+    from topospread.kube.objects import LabelSelector
+
 
 CONSTRAINTS_FIELD: Final = "spec.topologySpreadConstraints"
 DEFAULTS_FIELD: Final = "defaultConstraints"
@@ -65,7 +65,7 @@ class FieldGates(Protocol):
 
 
 def validate_pod(pod: Pod) -> list[FieldViolation]:
-    """What the API server would refuse of a new pod's constraints, everything at once.
+    """Errors that the API server would report for a new pod's constraints, all at once.
 
     matchLabelKeys are merged into the selectors first, as it does, so that fields may name
     expressions that the pod did not have.
@@ -74,15 +74,10 @@ def validate_pod(pod: Pod) -> list[FieldViolation]:
     return validate_constraints(merged)
 
 
-def invalid_pod_text(name: str, violations: Sequence[FieldViolation]) -> str:
-    """The API server's answer to a pod with these errors, at least one."""
-    return f"Pod {quoted(name)} is invalid: {violations_text(violations)}"
-
-
 def validate_constraints(
     constraints: Sequence[SpreadConstraint], field: str = CONSTRAINTS_FIELD
 ) -> list[FieldViolation]:
-    """What is wrong with constraints as they are: those of a pod template, or merged ones."""
+    """Errors of constraints that need no merging: those of a pod template, or merged ones."""
     last = {_pair(c): index for index, c in enumerate(constraints)}
     found: list[FieldViolation] = []
     for index, constraint in enumerate(constraints):
@@ -100,7 +95,7 @@ def validate_constraints(
 def validate_args(
     defaulting_type: str, constraints: Sequence[SpreadConstraint]
 ) -> list[FieldViolation]:
-    """What kube-scheduler would refuse of PodTopologySpreadArgs, everything at once.
+    """Errors that kube-scheduler would report for PodTopologySpreadArgs, all at once.
 
     Args:
         defaulting_type: empty becomes System before anything is looked at.
@@ -242,3 +237,40 @@ def _default_violations(at: str, constraint: SpreadConstraint) -> Iterator[Field
     if constraint.label_selector is not None:
         detail = "constraint must not define a selector, as they deduced for each pod"
         yield forbidden(f"{at}.labelSelector", detail)
+
+
+def selector_violations(field: str, selector: LabelSelector) -> Iterator[FieldViolation]:
+    """Errors of a selector: its labels by key, then its expressions."""
+    labels = f"{field}.matchLabels"
+    for key, value in selector.match_labels:
+        yield from label_key_violations(labels, key)
+        yield from _value_violations(labels, value)
+    for index, expression in enumerate(selector.match_expressions):
+        yield from _expression_violations(f"{field}.matchExpressions[{index}]", expression)
+
+
+def label_key_violations(field: str, key: str) -> Iterator[FieldViolation]:
+    """Errors of a label key."""
+    for detail in label_key_errors(key):
+        yield invalid(field, key, detail)
+
+
+def _value_violations(field: str, value: str) -> Iterator[FieldViolation]:
+    for detail in label_value_errors(value):
+        yield invalid(field, value, detail)
+
+
+def _expression_violations(field: str, expression: LabelExpression) -> Iterator[FieldViolation]:
+    if expression.operator in (IN, NOT_IN):
+        if not expression.values:
+            detail = "must be specified when `operator` is 'In' or 'NotIn'"
+            yield required(f"{field}.values", detail)
+    elif expression.operator in (EXISTS, DOES_NOT_EXIST):
+        if expression.values:
+            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield forbidden(f"{field}.values", detail)
+    else:
+        yield invalid(f"{field}.operator", expression.operator, "not a valid selector operator")
+    yield from label_key_violations(f"{field}.key", expression.key)
+    for index, value in enumerate(expression.values):
+        yield from _value_violations(f"{field}.values[{index}]", value)

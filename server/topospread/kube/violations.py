@@ -74,7 +74,7 @@ def noted(wrong: list[FieldViolation], path: str = "") -> Iterator[None]:
 
 
 def violation_text(violation: FieldViolation) -> str:
-    """One error as Go prints it: ``field: Type: value: detail``."""
+    """Text of an error as Go prints it: ``field: Type: value: detail``."""
     text = f"{violation.field}: {violation.type}"
     if violation.type not in _WITHOUT_VALUE:
         text += f": {_shown(violation.bad_value)}"

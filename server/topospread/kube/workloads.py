@@ -1,4 +1,4 @@
-"""Which pods belong together when a pod has no constraints of its own (KEP-1258).
+"""Default selectors: the pods that a pod without constraints is spread with (KEP-1258).
 
 Source: kube-scheduler's ``helper.DefaultSelector``; upstream facts 23 and 24.
 """

@@ -1,4 +1,4 @@
-"""Log entries and stored objects to what the index folds."""
+"""Decodes log entries and stored objects into changes of the index."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Final
 from topospread.bounded import USUAL
 from topospread.codec.rows import ChangeDecoder
 from topospread.errors import CorruptValue
-from topospread.replica.dues import Dues
-from topospread.store.api import Key, Kind, LogEntry, StoredObject
-from topospread.store.progress import Observed, noted
+from topospread.replica.timers import ExpiryQueue
+from topospread.store.model import Key, Kind, LogEntry, StoredObject
+from topospread.store.values import Observed, observed_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from topospread.bounded import Budgets
     from topospread.index.changes import IndexChange
+
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -26,13 +27,13 @@ class Decoder:
 
     Attributes:
         corrupt: keys of values that are left out: they count as absent until they are written anew.
-        dues: when reservations are due.
+        expiries: reservations by when they are due.
         observed: how far the API server was read, by kind.
     """
 
     def __init__(self, cluster: str, budgets: Budgets = USUAL) -> None:
         self.corrupt: set[Key] = set()
-        self.dues = Dues()
+        self.expiries = ExpiryQueue()
         self.observed: Observed = ()
         self._cluster = cluster
         self._changes = ChangeDecoder(budgets["rows"])
@@ -49,12 +50,12 @@ class Decoder:
 
     def _one(self, key: Key, stored: StoredObject | None) -> Iterator[IndexChange]:
         if key.kind is Kind.PROGRESS:
-            found = None if stored is None else noted(stored)
+            found = None if stored is None else observed_version(stored)
             if found is not None:
                 self.observed = tuple(sorted((dict(self.observed) | dict([found])).items()))
             return
         if key.kind is Kind.RESERVATION:
-            self.dues.note(key, 0 if stored is None else stored.expires_at)
+            self.expiries.update(key, 0 if stored is None else stored.expires_at)
         try:
             if stored is not None and not stored.digest:
                 raise CorruptValue("the stored value has no readable header")

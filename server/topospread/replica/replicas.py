@@ -1,11 +1,9 @@
-"""All replicas of a process: one a cluster, started at first use."""
+"""All replicas of a process: one for each cluster, started at first use."""
 
 from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import (
@@ -20,50 +18,25 @@ from topospread.errors import (
     StoreUnavailable,
     TooManyClusters,
 )
-from topospread.replica.replica import Replica, ReplicaOptions, Source
-from topospread.replica.succession import LISTED_KINDS, Fate, Succession
-from topospread.replica.view import Token, View
+from topospread.replica.history import LISTED_KINDS, HistoryArbiter, HistoryStatus
+from topospread.replica.replica import Replica
+from topospread.replica.view import Freshness, Token, View
 from topospread.store.checks import check_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from topospread.store.api import Head
-    from topospread.store.progress import Observed
+    from topospread.replica.follower import Source
+    from topospread.replica.state import ReplicaOptions, ReplicaState
+    from topospread.replica.view import Consistency
+    from topospread.store.model import Head
+    from topospread.store.values import Observed
 
 HEAD_SECONDS: Final = 2.0
 """Longest wait for the store's newest revision, whatever the caller's deadline is."""
 
 MAX_CLUSTERS: Final = 1024
-"""Replicas a process keeps unless it is told otherwise: each costs a thread and an index."""
-
-
-class Freshness(Enum):
-    """How fresh the state behind an answer must be."""
-
-    MINIMIZE_LATENCY = auto()
-    AT_LEAST_AS_FRESH = auto()
-    FULLY_CONSISTENT = auto()
-    NOT_OLDER_THAN = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Consistency:
-    """A caller's demand.
-
-    Attributes:
-        token: with AT_LEAST_AS_FRESH.
-        max_staleness: seconds that the store may have been out of reach; None: any.
-        observed: with NOT_OLDER_THAN: versions of the API server.
-    """
-
-    freshness: Freshness = Freshness.MINIMIZE_LATENCY
-    token: Token | None = None
-    max_staleness: float | None = None
-    observed: Observed = ()
-
-
-NEWEST_AT_HAND: Final = Consistency()
+"""Replicas that a process keeps by default: each costs a thread and an index."""
 
 
 class Replicas:
@@ -74,9 +47,9 @@ class Replicas:
         options: for each replica.
         entering_wait: called before a caller begins to wait and may refuse it; the returned
             callable ends the wait.
-        waited: told of each resolve(): what was demanded, and for how many seconds that made the
-            caller wait; 0 when it was at hand.
-        most: replicas at once.
+        on_waited: called after each resolve(), by what was demanded, with the seconds that the
+            caller waited; 0 when it did not.
+        max_clusters: replicas at once.
     """
 
     def __init__(
@@ -85,17 +58,17 @@ class Replicas:
         options: ReplicaOptions,
         *,
         entering_wait: Callable[[], Callable[[], None]] = lambda: _nothing,
-        waited: Mapping[Freshness, Callable[[float], None]] | None = None,
-        most: int = MAX_CLUSTERS,
+        on_waited: Mapping[Freshness, Callable[[float], None]] | None = None,
+        max_clusters: int = MAX_CLUSTERS,
     ) -> None:
-        self._most = most
+        self._max_clusters = max_clusters
         self._source = source
         self._options = options
         self._entering_wait = entering_wait
-        self._waited = waited or dict.fromkeys(Freshness, _ignore)
-        self._newest_at_hand = self._waited[Freshness.MINIMIZE_LATENCY]
+        self._on_waited = on_waited or dict.fromkeys(Freshness, _ignore)
+        self._on_minimize_latency = self._on_waited[Freshness.MINIMIZE_LATENCY]
         self._replicas: dict[str, Replica] = {}
-        self._written: dict[str, Succession] = {}
+        self._written: dict[str, HistoryArbiter] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -122,7 +95,7 @@ class Replicas:
         if replica is None or view is None or replica.gone:
             replica, view = self._first(cluster, demand, deadline)
         elif demand.freshness is Freshness.MINIMIZE_LATENCY:
-            self._newest_at_hand(0.0)
+            self._on_minimize_latency(0.0)
         else:
             replica, view = self._fresh(replica, demand, deadline)
         if demand.max_staleness is not None and replica.stale_for > demand.max_staleness:
@@ -133,22 +106,22 @@ class Replicas:
         return replica, view
 
     def _first(self, cluster: str, demand: Consistency, deadline: float) -> tuple[Replica, View]:
-        """What resolve() does for a cluster that is not followed yet."""
+        """A replica and a view of a cluster that was not followed yet."""
         if demand.freshness is not Freshness.MINIMIZE_LATENCY:
             return self._fresh(self._loaded(cluster, deadline), demand, deadline)
         began = time.monotonic()
         try:
             replica = self._loaded(cluster, deadline)
         finally:
-            self._newest_at_hand(time.monotonic() - began)
-        return replica, replica.loaded()
+            self._on_minimize_latency(time.monotonic() - began)
+        return replica, replica.current_view()
 
     def _fresh(
         self, replica: Replica, demand: Consistency, deadline: float
     ) -> tuple[Replica, View]:
-        """A view that is as fresh as demanded, and a note of what that took."""
+        """A view that is as fresh as demanded; reports how long the caller waited."""
         began = time.monotonic()
-        at_hand = False
+        waited = True
         try:
             if demand.freshness is Freshness.FULLY_CONSISTENT:
                 return self._newest(replica, deadline)
@@ -156,13 +129,13 @@ class Replicas:
                 return self._observed(replica, demand.observed, deadline)
             token = demand.token
             assert token is not None, "at_least_as_fresh carries a token"
-            view = replica.loaded()
+            view = replica.current_view()
             if token.identity != view.identity or view.revision.number < token.revision.number:
                 return self._awaited(replica, token, deadline)
-            at_hand = True
+            waited = False
             return replica, replica.wait_for(token, deadline)
         finally:
-            self._waited[demand.freshness](0.0 if at_hand else time.monotonic() - began)
+            self._on_waited[demand.freshness](time.monotonic() - began if waited else 0.0)
 
     def _observed(
         self, replica: Replica, wanted: Observed, deadline: float
@@ -170,11 +143,11 @@ class Replicas:
         """A view of a state that had come up to versions of the API server.
 
         Raises:
-            NoFeedProgress: nobody tells how far one of the kinds was read.
+            NoFeedProgress: no sync reports how far one of the kinds was read.
         """
-        told = {kind for kind, _ in replica.loaded().observed}
-        if not all(kind in told for kind, _ in wanted):
-            # Somebody may have told just now.
+        reported = {kind for kind, _ in replica.current_view().observed}
+        if not all(kind in reported for kind, _ in wanted):
+            # A sync may have reported just now.
             replica, _ = self._newest(replica, deadline)
         leave = self._entering_wait()
         try:
@@ -183,8 +156,8 @@ class Replicas:
             leave()
 
     def _awaited(self, replica: Replica, token: Token, deadline: float) -> tuple[Replica, View]:
-        """A view that has a revision which is not at hand."""
-        if token.identity != replica.loaded().identity:
+        """A view that has a revision which the replica's view lacks."""
+        if token.identity != replica.current_view().identity:
             replica = self._successor(replica, token, deadline)
         leave = self._entering_wait()
         try:
@@ -199,7 +172,7 @@ class Replicas:
             Unavailable: the store is out of reach, or lost writes that the view still has.
             DeadlineExceeded: it did not answer by then.
         """
-        view = replica.loaded()
+        view = replica.current_view()
         head = self._head(replica.cluster, deadline)
         token = Token(head.identity, head.revision)
         try:
@@ -210,7 +183,7 @@ class Replicas:
                 return replica, view
             return self._awaited(replica, token, deadline)
         except RevisionUnavailable as cause:
-            replica.look()
+            replica.poll_now()
             raise ClusterLoading(
                 "the store lost writes, so the state is being loaded anew: try again"
             ) from cause
@@ -227,19 +200,19 @@ class Replicas:
     def _successor(self, replica: Replica, token: Token, deadline: float) -> Replica:
         """The replica of a cluster's next history, if this one's was dropped; else this one.
 
-        The old replica finds out by itself, but whoever holds a revision of the new history must
+        The old replica finds out by itself, but a caller with a revision of the new history must
         not wait for that.
 
         Raises:
-            IdentityChanged: the token is of the store's history, which nobody accepted yet.
+            IdentityChanged: the token is of the store's history, which is not accepted yet.
         """
         head = self._head(replica.cluster, deadline)
-        if replica.loaded().identity in head.dropped:
+        if replica.current_view().identity in head.dropped:
             self._forget(replica)
             replica.stop()
             return self._loaded(replica.cluster, deadline)
         if token.identity == head.identity:
-            raise changed(replica.cluster)
+            raise history_changed(replica.cluster)
         return replica
 
     # ------------------------------ histories
@@ -253,60 +226,60 @@ class Replicas:
         written = self._written.get(cluster)
         return "" if written is None else written.identity
 
-    def wrote(self, cluster: str, identity: str) -> None:
-        """Remember what was written to, as long as it is not followed.
+    def note_written(self, cluster: str, identity: str) -> None:
+        """Remember the history that was written to, as long as it is not followed.
 
-        Else a store that comes back empty would be filled anew by whoever only writes.
+        Else a store that comes back empty would be filled anew by a sync that only writes.
         """
         replica = self._replicas.get(cluster)
         if replica is not None and replica.view is not None:
             self._written.pop(cluster, None)
-        elif cluster not in self._written and len(self._written) < self._most:
-            self._written[cluster] = Succession(identity)
+        elif cluster not in self._written and len(self._written) < self._max_clusters:
+            self._written[cluster] = HistoryArbiter(identity)
 
     def reconcile(self, cluster: str) -> str:
-        """Look whether the store's history of a cluster may take the place of the one followed.
+        """Check whether the store's history of a cluster may take the place of the one followed.
 
         Returns:
-            The identity that is meant from now on; empty when there is no cluster.
+            The identity of the history that is intended from now on; empty without a cluster.
 
         Raises:
-            IdentityChanged: nobody said that the store's history is meant.
-            StoreUnavailable: it cannot be looked at.
+            IdentityChanged: the store's history is not confirmed.
+            StoreUnavailable: it cannot be read.
         """
         replica = self._replicas.get(cluster)
         if replica is None or replica.view is None:
             return self._reconcile_written(cluster)
-        fate, head = replica.judge()
-        if fate is Fate.LOST:
-            raise changed(cluster)
-        if fate is Fate.DROPPED:
+        status, head = replica.classify_history()
+        if status is HistoryStatus.LOST:
+            raise history_changed(cluster)
+        if status is HistoryStatus.DROPPED:
             self._forget(replica)
             replica.stop()
-        elif fate is Fate.SUCCEEDED:
-            replica.look()
+        elif status is HistoryStatus.REPLACED:
+            replica.poll_now()
         return head.identity
 
     def _reconcile_written(self, cluster: str) -> str:
-        """As reconcile(), for what is not followed."""
+        """Reconcile the histories of a cluster that is not followed; see reconcile()."""
         head = self._source.head(cluster)
         written = self._written.get(cluster)
         if written is not None:
-            fate = written.judge(head)
-            # A store remembers the last few that were dropped, and nobody looked here meanwhile:
+            status = written.classify(head)
+            # A store remembers the last few that were dropped, and was not read here meanwhile:
             # ours may be an older one. One that came back empty remembers none.
-            if fate is Fate.LOST and not head.dropped:
-                raise changed(cluster)
-            if fate is not Fate.SAME:
+            if status is HistoryStatus.LOST and not head.dropped:
+                raise history_changed(cluster)
+            if status is not HistoryStatus.SAME:
                 self._written.pop(cluster, None)
         return head.identity
 
     def accept(self, cluster: str, identity: str, deadline: float) -> Token:
-        """Take the store's history as meant, here and for all who follow the same store.
+        """Follow the store's history, here and in all servers that share the store.
 
         Args:
             cluster: its name.
-            identity: of the history that is meant; empty for none.
+            identity: of the history that is intended; empty for none.
             deadline: of the call, on the monotonic clock.
 
         Returns:
@@ -321,16 +294,16 @@ class Replicas:
         head = self._head(cluster, deadline)
         if head.identity != identity:
             if not head.identity and not self.identity(cluster):
-                raise ClusterNotFound(cluster, "is not known")
+                raise ClusterNotFound.unknown(cluster)
             raise IdentityChanged(
                 f"the store has another history of cluster {cluster!r} by now than the one that is"
                 " to be accepted, or none: look at it again (GetCluster)"
             )
-        self._source.vouch(cluster, LISTED_KINDS, identity=head.identity)
+        self._source.confirm_history(cluster, LISTED_KINDS, identity=head.identity)
         self._written.pop(cluster, None)
         replica = self._replicas.get(cluster)
         if replica is not None and self.identity(cluster) not in ("", head.identity):
-            replica.accept(head.identity, deadline)
+            replica.accept_history(head.identity, deadline)
         return Token(head.identity, head.revision)
 
     def _loaded(self, cluster: str, deadline: float) -> Replica:
@@ -351,18 +324,18 @@ class Replicas:
             replica = self._replicas.get(cluster)
             if replica is None or replica.gone:
                 check_cluster(cluster)
-                if len(self._replicas) >= self._most and replica is None:
+                if len(self._replicas) >= self._max_clusters and replica is None:
                     raise TooManyClusters(
-                        f"this server follows {self._most} clusters already, as many as"
+                        f"this server follows {self._max_clusters} clusters already, as many as"
                         " --max-clusters and its limit of open files allow",
-                        self._most,
+                        self._max_clusters,
                     )
                 replica = Replica(cluster, self._source, self._options, on_gone=self._forget)
                 self._replicas[cluster] = replica
                 replica.start()
             return replica
 
-    def _forget(self, replica: Replica) -> None:
+    def _forget(self, replica: ReplicaState) -> None:
         with self._lock:
             if self._replicas.get(replica.cluster) is replica:
                 del self._replicas[replica.cluster]
@@ -384,7 +357,7 @@ class Replicas:
         for replica in [self._started(cluster) for cluster in clusters]:
             replica.wait_loaded(deadline)
 
-    def at_hand(self, cluster: str) -> Replica | None:
+    def get(self, cluster: str) -> Replica | None:
         """The replica of a cluster, if it is followed already."""
         return self._replicas.get(cluster)
 
@@ -407,8 +380,8 @@ def seconds_from_now(seconds: float) -> float:
     return time.monotonic() + seconds
 
 
-def changed(cluster: str) -> IdentityChanged:
-    """What is said of a history that nobody accepted."""
+def history_changed(cluster: str) -> IdentityChanged:
+    """The error for a store with another history, which is not accepted."""
     return IdentityChanged(
         f"the store has another history of cluster {cluster!r} than this server, or none: if that "
         "is meant, accept it (`topospread store accept`), or replace all kinds"

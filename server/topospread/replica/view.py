@@ -1,4 +1,7 @@
-"""Views and tokens: a snapshot together with the point in history that it stands for."""
+"""Views, tokens and how fresh a view must be.
+
+A view is a snapshot together with the point in history that it stands for.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import base64
 import binascii
 import re
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import InvalidRequest
-from topospread.store.api import Revision
+from topospread.store.model import Revision
 
 if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
-    from topospread.store.progress import Observed
+    from topospread.store.values import Observed
 
 # Python's int() also takes signs, blanks, other scripts' digits and numbers of any size.
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -21,7 +25,7 @@ _LAST: Final = 2**63 - 2
 """The largest that both stores can look for what follows."""
 
 _LONGEST: Final = 512
-"""Characters of a token, with room to spare."""
+"""Characters of a token at most; real ones are far shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +43,34 @@ class Token:
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
-    def decode(cls, text: str) -> Token:
+    def decode(cls, encoded: str) -> Token:
         """Read a token.
 
         Raises:
             InvalidRequest: it is not one of ours.
         """
         try:
-            if len(text) > _LONGEST:
+            if len(encoded) > _LONGEST:
                 raise ValueError("too long")
-            padded = text + "=" * (-len(text) % 4)
+            padded = encoded + "=" * (-len(encoded) % 4)
             raw = base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True)
             identity, number, tag = raw.decode("ascii").split(".")
             if not identity or not _NUMBER.fullmatch(number) or int(number) > _LAST:
                 raise ValueError("no number of a revision")
             return cls(identity, Revision(int(number), tag))
         except (ValueError, binascii.Error) as cause:
-            told = "must be a revision that an earlier answer carried"
-            raise InvalidRequest.at("", told, bad_value=text[:_LONGEST]) from cause
+            text = "must be a revision that an earlier answer carried"
+            raise InvalidRequest.at("", text, bad_value=encoded[:_LONGEST]) from cause
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """What a decision is computed from.
+    """A view of a cluster: the state that a decision is computed from.
 
     Attributes:
         token: of the revision, encoded once.
         published_at: seconds on the monotonic clock.
-        observed: how far the API server was read, of each kind of which a feed has told.
+        observed: how far the API server was read, for each kind that a sync reports.
     """
 
     snapshot: Snapshot
@@ -75,3 +79,31 @@ class View:
     token: str
     published_at: float
     observed: Observed = ()
+
+
+class Freshness(Enum):
+    """The required freshness of the state behind an answer."""
+
+    MINIMIZE_LATENCY = auto()
+    AT_LEAST_AS_FRESH = auto()
+    FULLY_CONSISTENT = auto()
+    NOT_OLDER_THAN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """A caller's demand.
+
+    Attributes:
+        token: with AT_LEAST_AS_FRESH.
+        max_staleness: seconds that the store may have been out of reach; None: any.
+        observed: with NOT_OLDER_THAN: versions of the API server.
+    """
+
+    freshness: Freshness = Freshness.MINIMIZE_LATENCY
+    token: Token | None = None
+    max_staleness: float | None = None
+    observed: Observed = ()
+
+
+DEFAULT_CONSISTENCY: Final = Consistency()

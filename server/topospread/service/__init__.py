@@ -1,4 +1,6 @@
-"""The use cases, one a file: plain values in, plain values out, no transport known.
+"""The use cases: plain values in, plain values out, independent of every transport.
 
-Rules come from the rules book, state from a view that is resolved once a call.
+`decisions` (PreFilter, Filter, Score, EvaluatePod) and `state` (reads, writes, watches, leases) are
+the base; `placement` and `explaining` rest on these, and `simulation`, `ranking`, `rebalancing` and
+`extender` on all of them. The contract in pyproject.toml holds this order.
 """

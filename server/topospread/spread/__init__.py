@@ -4,4 +4,7 @@ Pure functions over arrays with one entry a node slot or one a domain; NumPy and
 library only. What a cluster looks like is asked through
 :class:`~topospread.spread.topology.Topology`; nothing here knows where the counts come from, who
 keeps them, or how an answer travels.
+
+"Upstream fact 26" and the like are numbered facts about kube-scheduler's plugin, which stand in the
+repository in docs/upstream-semantics.md.
 """

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from topospread.spread.topology import Partition
 
 SLICE: Final = 256
-"""Slots that are looked at in one go; NumPy holds the interpreter's lock up to some 500."""
+"""Slots that are compared at once; NumPy holds the interpreter's lock up to some 500."""
 
 KEPT: Final = 8
-"""Members kept of a cell: callers name five nodes, if they say nothing else."""
+"""Members kept per cell: five nodes are named by default."""
 
 
 class Cells:
-    """How the nodes of a partition fall into cells, for one version of a group's counts.
+    """The cells of a partition's nodes, for one version of a group's counts.
 
     Attributes:
         held: [classes] the numbers of matching pods that nodes hold, ascending; 0 where no node is.
@@ -62,14 +62,14 @@ class Cells:
         self.width = max(map(len, rows), default=1)
         self._partition = partition
         self._counts = counts
-        # Filled by whoever asks first; threads that ask at once find the same.
+        # Filled at the first read; threads that read at once find the same.
         self._members: dict[tuple[int, int], list[int]] = {}
         self._of_nodes: NDArray[np.intp] | None = None
         self._every: NDArray[np.intp] | None = None
 
     @classmethod
     def uncounted(cls, partition: Partition) -> Cells:
-        """Those of nodes that all hold nothing: made once for a partition."""
+        """The cells of nodes without matching pods, made once for a partition."""
         made = partition.made.get("uncounted")
         if not isinstance(made, Cells):
             made = cls(partition, [(nodes,) for nodes in partition.nodes.tolist()], None)
@@ -124,7 +124,7 @@ class Cells:
             return first
         found: list[int] = []
         # In slices, because the first few are nearly always in the first one, and because NumPy
-        # lets go of the interpreter's lock over longer arrays: a wait for other threads each time.
+        # releases the interpreter's lock over longer arrays: a wait for other threads each time.
         for begin in range(0, slots.size, SLICE):
             part = slots[begin : begin + SLICE]
             found += part[self._counts[part] == own].tolist()

@@ -1,6 +1,6 @@
 """Judging node classes instead of nodes: the same answers from a few dozen numbers.
 
-Nodes that a pod's constraints cannot tell apart are one *class*. Where a constraint spreads over
+Nodes that a pod's constraints cannot distinguish are one *class*. Where a constraint spreads over
 hostnames, a node's own number of matching pods matters, too; nodes of one class that hold the same
 number are one *cell*. A verdict is then a class's, up to a limit on a node's own pods, and only the
 cells at the front of the order are looked into for names. Facts this rests on:
@@ -10,14 +10,15 @@ cells at the front of the order are looked into for names. Facts this rests on:
   fewer pods are never worse. So the extremes of a class are its emptiest and its fullest node, and
   its cells are in order already.
 
-Few classes are quicker to walk in plain Python than to hand to NumPy, and the walk does not let go
-of the interpreter's lock, so that a decision does not queue behind other threads. With many classes
-(:data:`~topospread.spread.plans.MAX_CLASSES`), or with two groups that would have to be counted per
-node at once, :func:`~topospread.spread.plans.plan` says None and the algebra per node
-(:mod:`~topospread.spread.filtering`, :mod:`~topospread.spread.scoring`) answers. Both must agree.
+Few classes are quicker to walk in plain Python than to hand to NumPy, and the walk does not
+release the interpreter's lock, so that a decision does not queue behind other threads. With many
+classes (:data:`~topospread.spread.plans.MAX_CLASSES`), or with two groups that would have to be
+counted per node at once, :func:`~topospread.spread.plans.plan` returns None and the algebra per
+node (:mod:`~topospread.spread.filtering`, :mod:`~topospread.spread.scoring`) answers. Both must
+agree.
 
 What depends on one group's counts alone (a constraint's criterion, the cells) is kept with that
-version of the counts and shared by all who ask until the next pod comes or goes.
+version of the counts and shared by all calls until the next pod comes or goes.
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ if TYPE_CHECKING:
 
 _NO_LIMIT: Final = 1 << 62
 
+_Part = tuple[float, float]
+"""A constraint's part of a raw score: a constant, and a factor per pod on the node itself."""
+
 
 @dataclass(slots=True, eq=False)
-class Judged:
+class ClassJudgement:
     """The judgement of all nodes.
 
     Attributes:
@@ -59,7 +63,7 @@ class Judged:
     weighed_at: float
 
 
-def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]) -> Judged:
+def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]) -> ClassJudgement:
     """Judge all nodes by class.
 
     Args:
@@ -75,11 +79,11 @@ def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]
     fits = list(passing(criteria, cells, verdicts))
     filtered_at = clock()
     if not fits:
-        return Judged(verdicts, (), counted_at, filtered_at, filtered_at)
+        return ClassJudgement(verdicts, (), counted_at, filtered_at, filtered_at)
     scale = weigh(plan, topology, fits)
     weighed_at = clock()
     top = _names(plan, cells, fits, scale, top_k)
-    return Judged(verdicts, top, counted_at, filtered_at, weighed_at)
+    return ClassJudgement(verdicts, top, counted_at, filtered_at, weighed_at)
 
 
 def cells_of(plan: Plan, topology: Topology) -> Cells:
@@ -97,7 +101,7 @@ def cells_of(plan: Plan, topology: Topology) -> Cells:
 
 
 class _Domains(NamedTuple):
-    """What one constraint counts: matching pods by domain, and the fewest in an eligible domain."""
+    """Counts of a constraint: matching pods by domain, and the fewest in an eligible domain."""
 
     pods: Sequence[int]
     fewest: int
@@ -121,7 +125,7 @@ def _domains(term: Term, topology: Topology) -> _Domains:
 
 
 class Criterion(NamedTuple):
-    """What a hard constraint asks.
+    """A hard constraint with its counts and limit.
 
     Attributes:
         pods: matching pods by domain; empty when per node.
@@ -134,7 +138,7 @@ class Criterion(NamedTuple):
 
 
 def criterion(term: Term, topology: Topology, cells: Cells) -> Criterion:
-    """See :mod:`~topospread.spread.filtering`."""
+    """The criterion of a hard constraint; see :mod:`~topospread.spread.filtering`."""
     constraint, minimum = term.constraint, 0
     pods: Sequence[int] = ()
     enough = term.size and term.size >= constraint.min_domains
@@ -178,11 +182,11 @@ class ClassFit:
 
 
 class ClassVerdict(NamedTuple):
-    """What hard constraints say of one class.
+    """The verdict of the hard constraints on one class.
 
     Attributes:
         failure: the verdict on its nodes, FITS if they pass.
-        limit: nodes with more pods of their own are too skewed whatever `failure` says.
+        limit: nodes with more pods of their own are too skewed whatever `failure` is.
         matching: matching pods over the constraints' domains, without a node's own.
         own: how often a node's own pods are added to that.
     """
@@ -234,9 +238,6 @@ def passing(criteria: Sequence[Criterion], cells: Cells, verdicts: list[int]) ->
 
 # ------------------------------ scoring
 
-_Part = tuple[float, float]
-"""What one constraint adds to a raw score: a constant, and so much a pod of the node's own."""
-
 
 class Scale(NamedTuple):
     """The range of the raw scores, which normalization rests on."""
@@ -261,7 +262,7 @@ def weigh(plan: Plan, topology: Topology, fits: Sequence[ClassFit]) -> Scale | N
 
 
 def _add_part(term: Term, topology: Topology, counted: Sequence[ClassFit]) -> None:
-    """What a constraint adds for each class; nothing where the label is missing."""
+    """Add a constraint's part for each class; nothing where the label is missing."""
     least, labelled = float(term.constraint.max_skew - 1), term.labelled
     if term.per_node:
         each = 0.0
@@ -299,7 +300,7 @@ def normalized_score(scale: Scale, raw: int) -> int:
 # ------------------------------ names
 
 _Cell = tuple[int, int, int, int, int, ClassFit]
-"""Smaller is better: score, matching pods; class and place in `held` make it unique; raw score."""
+"""Sort key, smaller is better: score, matching pods; class and place in `held` make it unique."""
 
 
 def _names(

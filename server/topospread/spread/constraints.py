@@ -34,7 +34,7 @@ SOFT_ERROR: Final = "calculating preScoreState: obtaining pod's soft topology sp
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One constraint, ready to be judged.
+    """A compiled constraint.
 
     Attributes:
         group: which pods are counted: of the pod's namespace, by the selector with matchLabelKeys
@@ -86,7 +86,7 @@ class ConstraintSet:
 
 @dataclass(frozen=True, slots=True)
 class PodConstraints:
-    """What a pod asks of spreading.
+    """The effective constraints of a pod.
 
     Attributes:
         hard: DoNotSchedule, judged by PreFilter and Filter.

@@ -1,4 +1,4 @@
-"""In which order pods go when a workload shrinks, before domains are looked at.
+"""The order in which pods are deleted when a workload shrinks, regardless of domains.
 
 Sources: OpenKruise's ``ActivePodsWithRanks`` and its scale-down proposal of 2021-06-24; Kubernetes'
 ``ActivePodsWithRanks`` with KEP-2255 (deletion cost) and KEP-2185 (logarithmic buckets). *Smaller*
@@ -27,17 +27,17 @@ _SECOND: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class DeletionCandidate:
     """A pod that may go. Times are seconds since 1970; None is the zero time.
 
     Attributes:
         node: that it is bound to; empty while it waits.
         ready: whether its Ready condition is True; `ready_since` is when it became so.
-        deletion_cost: as its annotation says, see :func:`deletion_cost`.
+        deletion_cost: of its annotation, see :func:`deletion_cost`.
         restarts: the most restarts of any of its containers.
         sidecar_restarts: the most restarts of any of its restartable init containers.
-        family: equal for pods that Kubernetes ranks together on a node: those of all ReplicaSets of
-            one Deployment.
+        owner_key: equal for pods that Kubernetes ranks together on a node: those of all ReplicaSets
+            of one Deployment.
     """
 
     namespace: str
@@ -51,11 +51,11 @@ class Candidate:
     restarts: int = 0
     sidecar_restarts: int = 0
     created: int | None = None
-    family: str = ""
+    owner_key: str = ""
 
 
 def deletion_cost(annotations: Mapping[str, str]) -> int:
-    """What a pod's deletion costs, lower goes first; 0 when it does not say or says no int32.
+    """A pod's deletion cost, lower goes first; 0 when the annotation is absent or no int32.
 
     As Kubernetes reads it: ``+10`` and ``008`` are no costs, ``-08`` is one.
     """
@@ -69,7 +69,7 @@ def deletion_cost(annotations: Mapping[str, str]) -> int:
     return cost if -(1 << 31) <= cost < 1 << 31 else 0
 
 
-def in_order(pods: Sequence[Candidate], ranks: Sequence[float]) -> list[int]:
+def in_order(pods: Sequence[DeletionCandidate], ranks: Sequence[float]) -> list[int]:
     """Positions of pods in the order of deletion, the first to go first.
 
     Unassigned before assigned; Pending, Unknown, Running; not ready before ready; lower deletion
@@ -82,13 +82,13 @@ def in_order(pods: Sequence[Candidate], ranks: Sequence[float]) -> list[int]:
     return sorted(range(len(pods)), key=lambda i: (*_before(pods[i]), -ranks[i], *_after(pods[i])))
 
 
-def _before(pod: Candidate) -> tuple[bool, int, bool, int]:
-    """What decides before the rank."""
+def _before(pod: DeletionCandidate) -> tuple[bool, int, bool, int]:
+    """The sort key before the rank."""
     return bool(pod.node), _PHASES.get(pod.phase, 0), pod.ready, pod.deletion_cost
 
 
-def _after(pod: Candidate) -> tuple[int, int, int, int, int, str, str, str]:
-    """What decides among pods of one rank."""
+def _after(pod: DeletionCandidate) -> tuple[int, int, int, int, int, str, str, str]:
+    """The sort key among pods of one rank."""
     since = _newest_first(pod.ready_since) if pod.ready else (0, 0)
     return *since, -pod.restarts, *_newest_first(pod.created), *_identity(pod)
 
@@ -97,11 +97,11 @@ def _newest_first(time: int | None) -> tuple[int, int]:
     return (0, 0) if time is None else (1, -time)
 
 
-def _identity(pod: Candidate) -> tuple[str, str, str]:
+def _identity(pod: DeletionCandidate) -> tuple[str, str, str]:
     return pod.uid, pod.namespace, pod.name
 
 
-def same_node_ranks(pods: Sequence[Candidate]) -> list[int]:
+def same_node_ranks(pods: Sequence[DeletionCandidate]) -> list[int]:
     """[pods] ranks by which pods that stack on a node go before those that are alone on theirs.
 
     Of the n pods of a node, in the order of deletion, the first gets n − 1 and the last 0.
@@ -121,7 +121,9 @@ def same_node_ranks(pods: Sequence[Candidate]) -> list[int]:
 # ------------------------------ Kubernetes' own
 
 
-def replica_set_order(pods: Sequence[Candidate], ranks: Sequence[float], now: int) -> list[int]:
+def replica_set_order(
+    pods: Sequence[DeletionCandidate], ranks: Sequence[float], now: int
+) -> list[int]:
     """Positions of pods in the order in which a ReplicaSet would delete them.
 
     As :func:`in_order`, but ages are compared by the integer part of their binary logarithm, and
@@ -144,8 +146,8 @@ def replica_set_order(pods: Sequence[Candidate], ranks: Sequence[float], now: in
     return ordered
 
 
-def _by_age(pods: Sequence[Candidate], equal: Sequence[int], now: int) -> Iterator[int]:
-    """Pods that only their time of readiness and what comes after it tells apart."""
+def _by_age(pods: Sequence[DeletionCandidate], equal: Sequence[int], now: int) -> Iterator[int]:
+    """Order pods that differ only in their time of readiness and what comes after it."""
     for same_age in _aged(pods, equal, lambda p: p.ready_since if p.ready else None, now):
         for same_restarts in _grouped(
             same_age, lambda i: (-pods[i].restarts, -pods[i].sidecar_restarts)
@@ -155,9 +157,9 @@ def _by_age(pods: Sequence[Candidate], equal: Sequence[int], now: int) -> Iterat
 
 
 def _aged(
-    pods: Sequence[Candidate],
+    pods: Sequence[DeletionCandidate],
     positions: Sequence[int],
-    time_of: Callable[[Candidate], int | None],
+    time_of: Callable[[DeletionCandidate], int | None],
     now: int,
 ) -> Iterator[list[int]]:
     """Pods of one age together; the zero time first, then by bucket, then by UID."""

@@ -32,7 +32,7 @@ Verdicts = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainState:
-    """One hard constraint with its counts, frozen.
+    """A hard constraint with its counts, frozen.
 
     Attributes:
         counts: [domains] matching pods on eligible nodes.

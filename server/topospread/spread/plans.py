@@ -1,4 +1,4 @@
-"""Plans: what follows from a pod's constraints and the nodes alone, once a node table."""
+"""Plans: the part of a judgement that depends on constraints and nodes alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_CLASSES: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """How one constraint sees the classes; lists have one entry a class.
+    """A constraint applied to node classes; lists have one entry per class.
 
     Attributes:
         per_node: whether it looks at a node's own pods (hostnames) instead of a domain's.
@@ -32,6 +32,7 @@ class Term:
         eligible: whether the nodes are counted; looked at for hard constraints per node.
         present: the domains with an eligible node. Empty when per node.
         size: how many domains have an eligible node.
+        counts_nothing: whether the constraint counts no pod.
     """
 
     constraint: Constraint
@@ -41,16 +42,12 @@ class Term:
     eligible: Sequence[bool]
     present: Sequence[int]
     size: int
-
-    @property
-    def counts_nothing(self) -> bool:
-        """Whether no pod is counted."""
-        return self.constraint.group.counts_nothing
+    counts_nothing: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What follows from a pod's constraints and the nodes alone; valid for one node table.
+    """The part of a judgement that depends on constraints and nodes alone; for one node table.
 
     Attributes:
         group: whose pods are counted per node; None when no constraint does.
@@ -116,14 +113,16 @@ def _term(
 ) -> Term:
     checkpoint()
     key, eligibility = constraint.topology_key, constraint.eligibility
+    nothing = constraint.group.counts_nothing
     membership = topology.membership(eligibility, key)
     if not per_node:
         domain = partition.domains[traits.keys.index(key)].tolist()
         labelled = [d >= 0 for d in domain]
         present = np.flatnonzero(membership.present).tolist()
-        return Term(constraint, False, domain, labelled, labelled, present, membership.size)
+        size = membership.size
+        return Term(constraint, False, domain, labelled, labelled, present, size, nothing)
     labelled = partition.labelled[traits.labels.index(key)].tolist()
     eligible = labelled
     if eligibility in traits.eligibilities:
         eligible = partition.eligible[traits.eligibilities.index(eligibility)].tolist()
-    return Term(constraint, True, (), labelled, eligible, (), membership.size)
+    return Term(constraint, True, (), labelled, eligible, (), membership.size, nothing)

@@ -1,4 +1,4 @@
-"""Which pods go first so that what remains stays spread: the strategies, and what each leaves.
+"""Ranks pods for deletion so that the remaining ones stay spread, by several strategies.
 
 Sources: OpenKruise's ``SpreadConstraintsRanker`` as it is shipped (*even*), the text and example of
 its proposal of 2021-06-24 (*proportional*), Kubernetes' ReplicaSet controller (*replicaset*).
@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING
 
 from topospread.checkpoints import checkpoint
 from topospread.kube.objects import HOSTNAME_LABEL
-from topospread.spread.deletion import Candidate, in_order, replica_set_order, same_node_ranks
+from topospread.spread.deletion import (
+    DeletionCandidate,
+    in_order,
+    replica_set_order,
+    same_node_ranks,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
 class Strategy(Enum):
-    """How pods are ranked. The order is that of preference among equally good ones."""
+    """Ways to rank pods, in the order of preference among equally good ones."""
 
     EVEN = "even"
     PROPORTIONAL = "proportional"
@@ -29,8 +34,8 @@ class Strategy(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spread:
-    """One constraint, as far as removing pods is concerned.
+class DeletionConstraint:
+    """A constraint with the fields that deletions depend on.
 
     Attributes:
         domains: [pods] the domain of each pod's node; None where it has none, or one that is not
@@ -54,7 +59,7 @@ class Ranking:
 
     Attributes:
         order: positions of the pods, the first to go first.
-        ranks: [pods] the higher, the sooner, among pods that nothing more important tells apart.
+        ranks: [pods] the higher, the sooner, among pods that are equal by the criteria before.
         skews: [deletions, constraints] the skew after each deletion.
         kept: deletions until the first one that leaves a skew above its maxSkew.
         within: deletions that leave all skews within their maxSkew.
@@ -69,8 +74,8 @@ class Ranking:
 
 def rank(
     strategy: Strategy,
-    pods: Sequence[Candidate],
-    spreads: Sequence[Spread],
+    pods: Sequence[DeletionCandidate],
+    spreads: Sequence[DeletionConstraint],
     related: Mapping[tuple[str, str], int],
     now: int,
     deletions: int,
@@ -87,7 +92,7 @@ def rank(
     """
     ranks: Sequence[float]
     if strategy is Strategy.REPLICA_SET:
-        ranks = [float(related.get((pod.family, pod.node), 0)) for pod in pods]
+        ranks = [float(related.get((pod.owner_key, pod.node), 0)) for pod in pods]
         order = replica_set_order(pods, ranks, now)
     else:
         if not spreads:
@@ -116,7 +121,9 @@ def best(rankings: Mapping[Strategy, Ranking]) -> Strategy:
     return max((s for s in Strategy if s in rankings), key=merit)
 
 
-def even_ranks(pods: Sequence[Candidate], spreads: Sequence[Spread]) -> list[float]:
+def even_ranks(
+    pods: Sequence[DeletionCandidate], spreads: Sequence[DeletionConstraint]
+) -> list[float]:
     """OpenKruise as shipped: domains are levelled from the top.
 
     The i-th of the n pods of a domain, in the order of deletion, gets (n − i) · ln(D + 2), where D
@@ -132,7 +139,9 @@ def even_ranks(pods: Sequence[Candidate], spreads: Sequence[Spread]) -> list[flo
     return ranks
 
 
-def proportional_ranks(pods: Sequence[Candidate], spreads: Sequence[Spread]) -> list[float]:
+def proportional_ranks(
+    pods: Sequence[DeletionCandidate], spreads: Sequence[DeletionConstraint]
+) -> list[float]:
     """The proposal: each domain is drained in proportion to its size.
 
     The i-th of the n pods of a domain stands at position ⌊i · N / n⌋, N being the size of the
@@ -152,7 +161,7 @@ def proportional_ranks(pods: Sequence[Candidate], spreads: Sequence[Spread]) -> 
 
 
 def _by_domain(
-    pods: Sequence[Candidate], spread: Spread, *, stacking: bool
+    pods: Sequence[DeletionCandidate], spread: DeletionConstraint, *, stacking: bool
 ) -> Sequence[Sequence[int]]:
     """The positions of the pods of each domain, in the order of deletion within it."""
     inner = same_node_ranks(pods) if stacking else [0] * len(pods)
@@ -168,7 +177,7 @@ def _by_domain(
 # ------------------------------ what is left
 
 
-def domain_counts(spread: Spread) -> Counter[str]:
+def domain_counts(spread: DeletionConstraint) -> Counter[str]:
     """Pods that count, by domain; every eligible domain is there."""
     counts = Counter(dict.fromkeys(sorted(spread.eligible), 0))
     for domain, counted in zip(spread.domains, spread.counted, strict=True):
@@ -177,24 +186,24 @@ def domain_counts(spread: Spread) -> Counter[str]:
     return counts
 
 
-def skew_of(spread: Spread, counts: Mapping[str, int]) -> int:
-    """How far the fullest domain is ahead of the global minimum."""
+def skew_of(spread: DeletionConstraint, counts: Mapping[str, int]) -> int:
+    """The skew: pods of the fullest domain above the global minimum."""
     return max(counts.values(), default=0) - _minimum(spread, counts)
 
 
-def _minimum(spread: Spread, counts: Mapping[str, int]) -> int:
+def _minimum(spread: DeletionConstraint, counts: Mapping[str, int]) -> int:
     if not spread.eligible or len(spread.eligible) < spread.min_domains:
         return 0
     return min(counts[domain] for domain in spread.eligible)
 
 
-def _skews(order: Sequence[int], spreads: Sequence[Spread]) -> list[tuple[int, ...]]:
+def _skews(order: Sequence[int], spreads: Sequence[DeletionConstraint]) -> list[tuple[int, ...]]:
     columns = [list(_column(order, spread)) for spread in spreads]
     return list(zip(*columns, strict=True)) if columns else [()] * len(order)
 
 
-def _column(order: Sequence[int], spread: Spread) -> Iterator[int]:
-    """One constraint's skew after each deletion; how full domains are is counted, not sought."""
+def _column(order: Sequence[int], spread: DeletionConstraint) -> Iterator[int]:
+    """A constraint's skew after each deletion, from a histogram of the domains' counts."""
     counts = domain_counts(spread)
     levels = Counter(counts.values())
     highest = max(levels, default=0)

@@ -88,7 +88,7 @@ def ignored_nodes(
 def weight_of(
     constraint: Constraint, topology: Topology, candidates: NDArray[np.intp], ignored: Bools
 ) -> float:
-    """By what a constraint multiplies pods: the more domains, the more (upstream fact 28)."""
+    """The factor of a constraint's counts: the more domains, the greater (upstream fact 28)."""
     if constraint.is_hostname:
         return math.log(int(candidates.size - np.count_nonzero(ignored)) + 2)
     seen = topology.domains(constraint.topology_key).ids[candidates][~ignored]

@@ -1,4 +1,4 @@
-"""By which rules a pod is judged: the arguments of a scheduler profile and the feature gates.
+"""Rules by which pods are judged: the arguments of a scheduler profile and the feature gates.
 
 Frozen values, so that they can be part of cache keys. Sources: PodTopologySpreadArgs
 (kubescheduler.config.k8s.io/v1) and upstream's feature gates as of 1.36.
@@ -29,6 +29,15 @@ SYSTEM_DEFAULTS: Final = (
 )
 """The built-in defaults (KEP-1258): soft only, so they never reject a node."""
 
+GATE_NAMES: Final[Mapping[str, str]] = {
+    "MinDomainsInPodTopologySpread": "min_domains",
+    "DefaultPodTopologySpread": "default_spread",
+    "NodeInclusionPolicyInPodTopologySpread": "node_inclusion_policy",
+    "MatchLabelKeysInPodTopologySpread": "match_label_keys",
+    "TaintTolerationComparisonOperators": "taint_comparison_operators",
+}
+"""Upstream's gate name to the field of :class:`FeatureGates`."""
+
 
 @dataclass(frozen=True, slots=True)
 class FeatureGates:
@@ -38,7 +47,7 @@ class FeatureGates:
         min_domains: off, evaluation ignores minDomains (KEP-3022).
         default_spread: off, pods without constraints get none (KEP-1258).
         node_inclusion_policy: off, nodeAffinity is honoured and taints are ignored, whatever a
-            constraint says.
+            constraint has.
         match_label_keys: off, matchLabelKeys are ignored.
         taint_comparison_operators: on, tolerations may use Lt and Gt.
     """
@@ -58,22 +67,13 @@ class FeatureGates:
         return replace(self, **{GATE_NAMES[name]: on for name, on in gates.items()})
 
 
-GATE_NAMES: Final[Mapping[str, str]] = {
-    "MinDomainsInPodTopologySpread": "min_domains",
-    "DefaultPodTopologySpread": "default_spread",
-    "NodeInclusionPolicyInPodTopologySpread": "node_inclusion_policy",
-    "MatchLabelKeysInPodTopologySpread": "match_label_keys",
-    "TaintTolerationComparisonOperators": "taint_comparison_operators",
-}
-"""Upstream's gate name to the field of :class:`FeatureGates`."""
-
 if set(GATE_NAMES.values()) != {f.name for f in fields(FeatureGates)}:
     raise AssertionError("every gate needs an upstream name")
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One scheduler profile, validated.
+    """A validated scheduler profile.
 
     Attributes:
         name: the schedulerName that selects it; also the ``profile`` label of metrics.

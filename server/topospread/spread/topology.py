@@ -1,4 +1,4 @@
-"""What the algebra needs to know of a cluster.
+"""The interface of a cluster's state that the algebra is written against.
 
 Nodes live in *slots* 0 … n−1 of equally long arrays; free slots are not alive. A *domain* is one
 value of a topology key; the domains of a key are numbered 0 … d−1, in no particular order.
@@ -27,7 +27,7 @@ Slots = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Which nodes a constraint counts (KEP-895, KEP-3094). Hashable: equal ones share their masks.
+    """Conditions of the nodes that a constraint counts (KEP-895, KEP-3094); equal ones share masks.
 
     Attributes:
         keys: a node needs all of these labels: the keys of all constraints of the phase (upstream
@@ -64,7 +64,7 @@ class Eligibility:
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """What is counted together: pods of one namespace that one selector matches. Hashed once."""
+    """Key of a group: pods of one namespace that one selector matches; hashed once."""
 
     namespace: str
     selector: Selector
@@ -110,7 +110,7 @@ class Domains:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """How the eligible nodes fall into the domains of one key.
+    """The eligible nodes by domain of one key.
 
     Attributes:
         nodes: [domains] eligible nodes in each.
@@ -125,7 +125,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What tells node classes apart.
+    """The properties that distinguish node classes.
 
     Attributes:
         keys: topology keys whose domain counts.
@@ -157,7 +157,7 @@ class Partition:
         eligible: for each of the traits' eligibilities, [classes] whether the nodes are in.
         rank: [slots] position in the order of the node names.
         order: [nodes] slots in that order.
-        made: what follows from it alone, by whoever works it out.
+        made: results that follow from it alone, by name.
     """
 
     ids: Slots
@@ -172,7 +172,7 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """How many classes there are."""
+        """The number of classes."""
         return len(self.members)
 
     @property
@@ -184,10 +184,10 @@ class Partition:
 
 
 class Memo(Protocol):
-    """What was worked out from one version of a group's counts; it goes when that changes."""
+    """Results kept with one version of a group's counts, until these change."""
 
     def get(self, key: Hashable) -> object:
-        """What was kept; None when nothing was."""
+        """A kept result; None when there is none."""
         ...
 
     def put(self, key: Hashable, result: object, size: int | None = None) -> None:
@@ -196,7 +196,7 @@ class Memo(Protocol):
 
 
 class Topology(Protocol):
-    """One immutable state of a cluster, as the algebra sees it. All arrays are read-only."""
+    """One immutable state of a cluster; all arrays are read-only."""
 
     @property
     def alive(self) -> Bools:
@@ -205,7 +205,7 @@ class Topology(Protocol):
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         ...
 
     def slot(self, name: str) -> int:
@@ -241,5 +241,5 @@ class Topology(Protocol):
         ...
 
     def memo(self, group: GroupKey) -> Memo:
-        """What was worked out from the group's counts and is worth keeping as long as they hold."""
+        """The results kept with the group's counts."""
         ...

@@ -1,4 +1,4 @@
-"""Statuses as the scheduler framework has them, and verdicts as small integers.
+"""Statuses and messages as the scheduler framework has them, and verdicts as small integers.
 
 A verdict is a position in :data:`VERDICTS`, so that an answer about thousands of nodes is one byte
 array.
@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from topospread.kube.fit_message import REASON_CONSTRAINTS_NOT_MATCH, REASON_LABEL_MISSING
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
+REASON_CONSTRAINTS_NOT_MATCH: Final = "node(s) didn't match pod topology spread constraints"
+REASON_LABEL_MISSING: Final = f"{REASON_CONSTRAINTS_NOT_MATCH} (missing required label)"
 REASON_UNKNOWN_NODE: Final = "node is not in the cluster's state"
+
+FITS: Final = 0
+TOO_SKEWED: Final = 1
+LABEL_MISSING: Final = 2
+UNKNOWN_NODE: Final = 3
+
+NO_NODES: Final = "no nodes available to schedule pods"
 
 
 class Code(IntEnum):
@@ -44,11 +54,6 @@ class Status:
 SUCCESS: Final = Status(Code.SUCCESS)
 SKIP: Final = Status(Code.SKIP)
 
-FITS: Final = 0
-TOO_SKEWED: Final = 1
-LABEL_MISSING: Final = 2
-UNKNOWN_NODE: Final = 3
-
 VERDICTS: Final = (
     SUCCESS,
     Status(Code.UNSCHEDULABLE, (REASON_CONSTRAINTS_NOT_MATCH,)),
@@ -61,3 +66,22 @@ VERDICTS: Final = (
 def error(reason: str) -> Status:
     """The status of something that went wrong."""
     return Status(Code.ERROR, (reason,))
+
+
+def fit_message(nodes: int, reason_counts: Mapping[str, int]) -> str:
+    """The message when no node passed Filter.
+
+    Args:
+        nodes: all nodes of the cluster.
+        reason_counts: how many nodes were refused for each reason; a node may have several.
+    """
+    if nodes == 0:
+        return NO_NODES
+    # Upstream sorts the finished strings, so "10 ..." stands before "2 ...".
+    parts = sorted((f"{count} {reason}" for reason, count in reason_counts.items()), key=str.encode)
+    return f"0/{nodes} nodes are available: {', '.join(parts)}."
+
+
+def error_message(reason: str) -> str:
+    """The message when PreFilter failed with this reason."""
+    return f'running PreFilter plugin "PodTopologySpread": {reason}'

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import FieldViolation, InvalidRequest, TooLarge
-from topospread.store.api import (
+from topospread.store.model import (
     MAX_APPLY_BYTES,
     MAX_CHANGES,
     MAX_LEASE,
@@ -85,14 +85,14 @@ def check_changes(changes: Sequence[Change]) -> None:
 
 
 def check_holder(holder: str) -> None:
-    """Refuse a holder of a lease that cannot be told from others."""
+    """Refuse an invalid name of a lease's holder."""
     if not _NAME.fullmatch(holder):
         wrong = FieldViolation("holderIdentity", _NAME_TEXT, bad_value=holder[:512])
         raise InvalidRequest.of([wrong])
 
 
 def check_lease(holder: str, lifetime: int) -> None:
-    """Refuse a holder that cannot be told from others, or a lease that outlasts its use."""
+    """Refuse an invalid name of a holder, or a lease that is too long."""
     check_holder(holder)
     if not 0 <= lifetime <= MAX_LEASE:
         raise InvalidRequest(f"a lease lasts at most an hour, not {lifetime} ms")
@@ -109,7 +109,7 @@ def _key(change: Change) -> Key:
 
 
 def wrong_words(key: Key, uid: str = "", version: str = "") -> list[FieldViolation]:
-    """What of an object's names, uid and version cannot be stored; paths are those of metadata."""
+    """Errors of an object's names, uid and version; paths are those of metadata."""
     wrong: list[FieldViolation] = []
     clusterwide = key.kind in (Kind.NODE, Kind.PROGRESS)
     if clusterwide and key.namespace:

@@ -1,4 +1,4 @@
-"""A store that tells when it fails, and who waits for it; a decorator around any backend."""
+"""A decorator around any backend that reports failures and the threads that wait for the store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from topospread.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from topospread.store.api import (
+    from topospread.store.api import Store
+    from topospread.store.model import (
         Applied,
         Change,
         Head,
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
         Kind,
         Lease,
         Revision,
-        Store,
         StoredObject,
         Transaction,
         Unchanged,
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 Around = Callable[[], AbstractContextManager[None]]
-"""Entered by the thread that asks the store, for as long as it waits."""
+"""Entered by the thread that calls the store, for as long as it waits."""
 
 
 @final
 class ObservedStore:
-    """A :class:`~topospread.store.api.Store`.
+    """A :class:`~topospread.store.api.Store` that reports what another one does.
 
     Args:
         store: does the work.
-        failed: told of each operation that StoreUnavailable came out of.
+        on_failed: called with the name of each operation that raised StoreUnavailable.
         around: see :data:`Around`.
     """
 
-    def __init__(self, store: Store, failed: Callable[[str], None], around: Around) -> None:
+    def __init__(self, store: Store, on_failed: Callable[[str], None], around: Around) -> None:
         self._store = store
-        self._failed = failed
+        self._on_failed = on_failed
         self._around = around
         self._failing: set[str] = set()
 
@@ -55,12 +55,12 @@ class ObservedStore:
 
     def head(self, cluster: str, *, timeout: float | None = None) -> Head:
         """See the contract."""
-        with self._asking("head"):
+        with self._observing("head"):
             return self._store.head(cluster, timeout=timeout)
 
     def verify(self, cluster: str, identity: str, revision: Revision) -> None:
         """See the contract."""
-        with self._asking("verify"):
+        with self._observing("verify"):
             self._store.verify(cluster, identity, revision)
 
     def scan(
@@ -70,7 +70,7 @@ class ObservedStore:
         # Nothing is asked before the first page.
         pages = self._store.scan(cluster, page, kind=kind)
         while True:
-            with self._asking("scan"):
+            with self._observing("scan"):
                 found = next(pages, None)
             if found is None:
                 return
@@ -78,19 +78,19 @@ class ObservedStore:
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
         """See the contract."""
-        with self._asking("get"):
+        with self._observing("get"):
             return self._store.get(cluster, key)
 
     def clusters(self) -> Sequence[str]:
         """See the contract."""
-        with self._asking("clusters"):
+        with self._observing("clusters"):
             return self._store.clusters()
 
     def follow(
         self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
     ) -> Sequence[Transaction]:
         """See the contract."""
-        with self._asking("follow"):
+        with self._observing("follow"):
             return self._store.follow(cluster, identity, after, wait=wait, limit=limit)
 
     def wake(self, cluster: str) -> None:
@@ -109,7 +109,7 @@ class ObservedStore:
         timeout: float | None = None,
     ) -> Applied:
         """See the contract."""
-        with self._asking("apply"):
+        with self._observing("apply"):
             return self._store.apply(
                 cluster,
                 changes,
@@ -122,15 +122,15 @@ class ObservedStore:
 
     def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
         """See the contract."""
-        with self._asking("purge"):
+        with self._observing("purge"):
             return self._store.purge(cluster, timeout=timeout)
 
     def drop(self, cluster: str, *, identity: str = "") -> int | None:
         """See the contract."""
-        with self._asking("drop"):
+        with self._observing("drop"):
             return self._store.drop(cluster, identity=identity)
 
-    def vouch(
+    def confirm_history(
         self,
         cluster: str,
         kinds: Collection[Kind],
@@ -139,8 +139,8 @@ class ObservedStore:
         instead_of: str = "",
     ) -> None:
         """See the contract."""
-        with self._asking("vouch"):
-            self._store.vouch(cluster, kinds, identity=identity, instead_of=instead_of)
+        with self._observing("confirm_history"):
+            self._store.confirm_history(cluster, kinds, identity=identity, instead_of=instead_of)
 
     def lease(
         self,
@@ -152,17 +152,17 @@ class ObservedStore:
         timeout: float | None = None,
     ) -> Lease:
         """See the contract."""
-        with self._asking("lease"):
+        with self._observing("lease"):
             return self._store.lease(cluster, holder, lifetime, fence=fence, timeout=timeout)
 
     def leased(self, cluster: str, *, timeout: float | None = None) -> Lease:
         """See the contract."""
-        with self._asking("leased"):
+        with self._observing("leased"):
             return self._store.leased(cluster, timeout=timeout)
 
     def ping(self) -> None:
         """See the contract."""
-        with self._asking("ping"):
+        with self._observing("ping"):
             self._store.ping()
 
     def close(self) -> None:
@@ -170,13 +170,13 @@ class ObservedStore:
         self._store.close()
 
     @contextmanager
-    def _asking(self, operation: str) -> Iterator[None]:
+    def _observing(self, operation: str) -> Iterator[None]:
         try:
             with self._around():
                 yield
         except StoreUnavailable as failure:
-            self._failed(operation)
-            # Once for each time that it begins to fail, not for each call meanwhile.
+            self._on_failed(operation)
+            # Once when it begins to fail, not for each call meanwhile.
             if operation not in self._failing:
                 self._failing.add(operation)
                 cause = failure.__cause__ or "no cause is known"

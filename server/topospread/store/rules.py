@@ -1,4 +1,4 @@
-"""What becomes of one change, and when the log is trimmed: pure rules.
+"""Pure rules of writes: outcomes of changes, the lease, and when the log is trimmed.
 
 The Lua script of the Redis backend states the same rules; a property test compares the two.
 """
@@ -9,14 +9,16 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Fenced
-from topospread.store.api import MAX_LEASE, Kind, Lease, Outcome, Put
+from topospread.store.model import MAX_LEASE, Kind, Lease, Put, WriteOutcome
 from topospread.store.values import Header, header
 
 if TYPE_CHECKING:
-    from topospread.store.api import Change
+    from topospread.store.model import Change
 
 GRAINS: Final = 64
 """The log is trimmed in steps of 1/64 of its limit, so that a write rarely pays for it."""
+
+_MARK: Final = re.compile(r"[0-9]{1,20}:[0-9]{1,20}")
 
 
 def older(version: str, than: str) -> bool:
@@ -26,8 +28,8 @@ def older(version: str, than: str) -> bool:
 
 def judge_put(
     value: bytes, stored: bytes | None, buried: str, *, force: bool, renews: bool = False
-) -> tuple[Outcome, bool]:
-    """What a Put does.
+) -> tuple[WriteOutcome, bool]:
+    """The outcome of a Put.
 
     Args:
         value: the new stored value.
@@ -44,42 +46,44 @@ def judge_put(
     if stored is None:
         late = new.version and buried and not older(buried, new.version)
         if late and not force:
-            return Outcome.IGNORED_STALE, False
-        return Outcome.CREATED, True
+            return WriteOutcome.IGNORED_STALE, False
+        return WriteOutcome.CREATED, True
     if stored == value and not renews:
-        return Outcome.UNCHANGED, False
+        return WriteOutcome.UNCHANGED, False
     old = header(stored)
     if old is None:
-        return Outcome.UPDATED, True
+        return WriteOutcome.UPDATED, True
     if not force and new.version and old.version and older(new.version, old.version):
-        return Outcome.IGNORED_STALE, False
-    return Outcome.UPDATED, old.digest != new.digest
+        return WriteOutcome.IGNORED_STALE, False
+    return WriteOutcome.UPDATED, old.digest != new.digest
 
 
-def judge_remove(uid: str, up_to_version: str, stored: bytes | None, *, force: bool) -> Outcome:
-    """What a Remove does; a value that cannot be read has no version and no uid."""
+def judge_remove(
+    uid: str, up_to_version: str, stored: bytes | None, *, force: bool
+) -> WriteOutcome:
+    """The outcome of a Remove; a value that cannot be read has no version and no uid."""
     if stored is None:
-        return Outcome.NOT_FOUND
+        return WriteOutcome.NOT_FOUND
     old = header(stored) or Header("", b"", "", 0)
     if uid and old.uid != uid:
-        return Outcome.NOT_FOUND
+        return WriteOutcome.NOT_FOUND
     if not force and up_to_version and old.version and older(up_to_version, old.version):
-        return Outcome.IGNORED_STALE
-    return Outcome.DELETED
+        return WriteOutcome.IGNORED_STALE
+    return WriteOutcome.DELETED
 
 
-def ends_for(change: Change, outcome: Outcome, stored: bytes | None) -> str | None:
+def ends_for(change: Change, outcome: WriteOutcome, stored: bytes | None) -> str | None:
     """The uid of the pod whose reservation ends with a change (empty: any); None when none does.
 
     Args:
         change: of any object.
-        outcome: what became of it.
+        outcome: of the change.
         stored: the value before it, if any.
     """
     if isinstance(change, Put):
-        stale = outcome is Outcome.IGNORED_STALE
+        stale = outcome is WriteOutcome.IGNORED_STALE
         return change.object.uid if change.ends_reservation and not stale else None
-    if change.key.kind is not Kind.POD or outcome is Outcome.IGNORED_STALE:
+    if change.key.kind is not Kind.POD or outcome is WriteOutcome.IGNORED_STALE:
         return None
     if change.uid or stored is None:
         return change.uid
@@ -96,7 +100,7 @@ def is_for(reservation: bytes, uid: str) -> bool:
 def granted(
     found: tuple[str, int, int, int], holder: str, lifetime: int, now: int, *, renewed: int = 0
 ) -> Lease:
-    """What becomes of the feeder's lease when somebody asks for it.
+    """The cluster's lease after a holder asks for it.
 
     A lease that has longer to go than it was granted for is one from before the clock was set back:
     it lasts once more for what it was granted for, from now on.
@@ -104,7 +108,7 @@ def granted(
     Args:
         found: its holder, its token, when it ends, and the milliseconds that it was granted for (0:
             not known); empty and zero when there is none.
-        holder: who asks.
+        holder: the asking one.
         lifetime: milliseconds that it is asked for; 0: it is given back.
         now: milliseconds since 1970.
         renewed: the token of the lease that is to be renewed or given back; 0 takes any that is
@@ -120,21 +124,19 @@ def granted(
 
 
 def as_found(found: tuple[str, int, int, int], now: int) -> Lease:
-    """A lease that nobody changes; see :func:`granted`."""
+    """A lease that is read without a change; see :func:`granted`."""
     holder, fence, until, granted_for = found
     left = min(max(0, until - now), granted_for or MAX_LEASE)
     return Lease(holder, fence, left, granted_for, now + left)
 
 
 def fenced(cluster: str, holder: str) -> Fenced:
-    """What a feeder is told whose token is not that of the lease, and who holds it, if anybody."""
+    """The error for a leader whose token is not the lease's, naming the holder."""
     return Fenced(
-        f"cluster {cluster} is fed by another now, or was deleted: take the lease and list again",
+        f"cluster {cluster} is synced by another process now, or was deleted: take the lease and"
+        " list again",
         holder,
     )
-
-
-_MARK: Final = re.compile(r"[0-9]{1,20}:[0-9]{1,20}")
 
 
 def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int]:

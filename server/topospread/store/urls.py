@@ -45,10 +45,13 @@ _SENTINEL_PORT: Final = 26379
 _TLS_OPTIONS: Final = frozenset({"cacert", "cert", "key", "insecure"})
 _YES_NO: Final = {"yes": True, "no": False}
 
+_SEVERAL: Final = re.compile(r"(rediss?\+(?:sentinel|cluster)://)([^/?#]*)", re.IGNORECASE)
+"""What an address of several hosts begins with: its kind; login and hosts."""
+
 
 @dataclass(frozen=True, slots=True)
 class SqliteURL:
-    """Where a SQLite store is.
+    """The address of a SQLite store.
 
     Attributes:
         path: absolute path of the file; empty for one in memory.
@@ -78,7 +81,7 @@ class TLS:
 
 @dataclass(frozen=True, slots=True)
 class RedisURL:
-    """Where a Redis is and who we are there; ``socket`` instead of host and port."""
+    """The address of a Redis server with user and password; ``socket`` replaces host and port."""
 
     host: str = ""
     port: int = _REDIS_PORT
@@ -98,7 +101,7 @@ class RedisURL:
 
 @dataclass(frozen=True, slots=True)
 class SentinelURL:
-    """Which Sentinels know the master that is named ``service``, and who we are there."""
+    """The addresses of Sentinels that know the master ``service``, with users and passwords."""
 
     service: str
     sentinels: tuple[tuple[str, int], ...]
@@ -118,7 +121,7 @@ class SentinelURL:
 
 @dataclass(frozen=True, slots=True)
 class ClusterURL:
-    """Some nodes of a Redis Cluster, and who we are there."""
+    """Some nodes of a Redis Cluster, and the user and password for them."""
 
     nodes: tuple[tuple[str, int], ...]
     username: str = ""
@@ -130,9 +133,6 @@ class ClusterURL:
         """The URL without user, password and options."""
         return f"{_scheme(self.tls)}+cluster://{_joined(self.nodes)}"
 
-
-_SEVERAL: Final = re.compile(r"(rediss?\+(?:sentinel|cluster)://)([^/?#]*)", re.IGNORECASE)
-"""What an address of several hosts begins with: its kind; login and hosts."""
 
 AnyRedisURL = RedisURL | SentinelURL | ClusterURL
 StoreURL = SqliteURL | AnyRedisURL
@@ -146,7 +146,7 @@ def parse_store_url(text: str, environ: Mapping[str, str]) -> StoreURL:
         environ: the environment, for user and password that the address does not name.
 
     Raises:
-        ConfigError: it is none of the forms; the text says what to write, without repeating the
+        ConfigError: it is none of the forms; the text has what to write, without repeating the
             address.
     """
     if text == MEMORY:
@@ -284,7 +284,7 @@ def _authority(
 
 
 def _host(text: str, default_port: int) -> tuple[str, int]:
-    """One host and its port; an empty host when it cannot be read."""
+    """Split a host and its port; an empty host when it cannot be read."""
     try:
         parts = urlsplit(f"//{text}")
         port = default_port if parts.port is None else parts.port

@@ -1,4 +1,4 @@
-"""How objects and log entries are written down: the same bytes in every backend.
+"""The encoding of objects and log entries: the same bytes in every backend.
 
 A stored value (format 1; the format number stands in the cluster's meta, or in SQLite's
 ``user_version``)::
@@ -30,22 +30,39 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.errors import StoreUnavailable
-from topospread.store.api import Key, Kind, LogEntry, StoredObject
+from topospread.store.model import Key, Kind, LogEntry, Put, StoredObject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
 
 FORMAT: Final = 1
 DIGEST_BYTES: Final = 8
 EXPIRY_DIGITS: Final = 13
 
 RELEVANT: Final = b"="
-MINOR: Final = b"~"
+IRRELEVANT: Final = b"~"
 DELETED: Final = b"-"
 
 _KINDS: Final = {str(kind.value): kind for kind in Kind}
 _NAME: Final = re.compile(rb"(\d+)/[^/]*/.+", re.DOTALL)
 _LENGTHS: Final = struct.Struct(">HI")
+
+# No decision looks at it: all digests are equal.
+_NO_DIGEST: Final = bytes(DIGEST_BYTES)
+
+OBSERVABLE: Final[tuple[Kind, ...]] = tuple(
+    kind for kind in Kind if kind not in (Kind.RESERVATION, Kind.PROGRESS)
+)
+"""Kinds of objects that an API server has; their reading is recorded in Kind.PROGRESS."""
+
+VERSION: Final = re.compile(r"0|[1-9][0-9]{0,254}")
+"""What can be compared with others: numbers as decimal strings."""
+
+_OBSERVABLE_BY_NAME: Final = {str(kind.value): kind for kind in OBSERVABLE}
+
+Observed = tuple[tuple[Kind, str], ...]
+"""The resourceVersion that was read up to, for each kind that a sync reports; sorted by kind."""
 
 
 class Header(NamedTuple):
@@ -60,18 +77,18 @@ class Header(NamedTuple):
 def pack(stored: StoredObject) -> bytes:
     """The stored form of an object whose fields were checked."""
     if stored.key.kind is Kind.RESERVATION:
-        return b"%b%013d%b" % (front(stored), stored.expires_at, stored.payload)
-    return front(stored) + stored.payload
+        return b"%b%013d%b" % (header_of(stored), stored.expires_at, stored.payload)
+    return header_of(stored) + stored.payload
 
 
-def front(stored: StoredObject) -> bytes:
+def header_of(stored: StoredObject) -> bytes:
     """The header of an object's stored form."""
     version, uid = stored.resource_version.encode(), stored.uid.encode()
     return b"%c%b%b%c%b" % (len(version), version, stored.digest, len(uid), uid)
 
 
-def front_of(value: bytes) -> bytes:
-    """What stands before the payload of a stored value; nothing when it cannot be read."""
+def header_bytes(value: bytes) -> bytes:
+    """The bytes before the payload of a stored value; empty when it cannot be read."""
     read = header(value)
     return b"" if read is None else value[: read.end]
 
@@ -124,14 +141,14 @@ def key_of(name: bytes) -> Key | None:
     return None if found is None else Key(found, namespace, rest)
 
 
-def of_newer(name: bytes) -> bool:
+def is_from_newer_version(name: bytes) -> bool:
     """Whether a written name is of a kind that only a newer version knows."""
     found = _NAME.fullmatch(name)
     return found is not None and found[1].decode() not in _KINDS
 
 
 def entry(field: bytes, value: bytes) -> LogEntry | None:
-    """One change of the log; None when its name cannot be read."""
+    """Decode a change of the log; None when its name cannot be read."""
     key = key_of(field[1:])
     if key is None:
         return None
@@ -144,8 +161,8 @@ def entry(field: bytes, value: bytes) -> LogEntry | None:
     return LogEntry(key, unpack(key, value), mark == RELEVANT)
 
 
-def vouched(text: str) -> dict[Kind, int]:
-    """When each kind was vouched for, from its written form: ``kind:milliseconds`` pairs."""
+def parse_confirmed(text: str) -> dict[Kind, int]:
+    """Parse when each kind was confirmed, from pairs ``kind:milliseconds``."""
     found: dict[Kind, int] = {}
     for pair in text.split():
         kind, _, at = pair.partition(":")
@@ -155,7 +172,7 @@ def vouched(text: str) -> dict[Kind, int]:
 
 
 def unreadable(cluster: str, what: str) -> StoreUnavailable:
-    """What is said of something that the store notes of a cluster, beside its objects."""
+    """The error for unreadable metadata of a cluster."""
     return StoreUnavailable(
         f"what the store notes of cluster {cluster!r} cannot be read ({what}): put it right, or "
         "drop the cluster and load it again"
@@ -179,3 +196,24 @@ def split(blob: bytes) -> Iterator[tuple[bytes, bytes]]:
         middle = at + field
         yield blob[at:middle], blob[middle : middle + value]
         at = middle + value
+
+
+def progress(observed: Mapping[Kind, str]) -> list[Put]:
+    """Changes that record how far each kind was read.
+
+    The objects' resourceVersion is the one that a sync has read up to, so that a write keeps the
+    highest by the rules that hold for any object, and its log entry comes in the transaction of
+    what was read.
+    """
+    return [
+        Put(StoredObject(Key(Kind.PROGRESS, "", str(kind.value)), b"", _NO_DIGEST, version))
+        for kind, version in observed.items()
+    ]
+
+
+def observed_version(stored: StoredObject) -> tuple[Kind, str] | None:
+    """The kind and version in a stored object of Kind.PROGRESS; None for one unknown here."""
+    kind = _OBSERVABLE_BY_NAME.get(stored.key.name)
+    if kind is None or not stored.digest or not stored.resource_version:
+        return None
+    return kind, stored.resource_version

@@ -1,1 +1,1 @@
-"""Tracing, metrics and structured logs; knows no room but the error tree."""
+"""Tracing, metrics and structured logs; imports no other package but the error tree."""

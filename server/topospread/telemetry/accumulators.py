@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FOLD_AT = 512
-"""Observations kept before a call folds them: bounds memory where nobody scrapes."""
+"""Observations kept before a call folds them: bounds memory without scrapes."""
 
 
-class Tally:
+class Counter:
     """A counter: ``add_one()`` on the hot path, ``read()`` elsewhere."""
 
     __slots__ = ("_lock", "_reads", "_ticks", "add_one")
@@ -33,7 +33,7 @@ class Tally:
         self.add_one = self._ticks.__next__
 
     def read(self) -> int:
-        """How often add_one() was called."""
+        """The number of calls of add_one()."""
         with self._lock:
             # Reading draws from the count as well, so former reads are taken off again.
             total = next(self._ticks) - self._reads
@@ -43,7 +43,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What a histogram series holds at one moment.
+    """The content of a histogram series at one moment.
 
     Attributes:
         bounds: upper bounds, ascending, without +Inf; a value equal to a bound lies below it.
@@ -73,7 +73,7 @@ class Distribution:
         return Distribution(self.bounds, counts, self.total + other.total)
 
 
-class Durations:
+class Histogram:
     """A histogram series: ``observe()`` on the hot path, ``read()`` elsewhere."""
 
     __slots__ = ("_bounds", "_counts", "_lock", "_pending", "_total")

@@ -18,8 +18,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from typing_extensions import override
 
 from topospread.errors import ConfigError
-from topospread.telemetry.sampling import sampling_from_environment
-from topospread.telemetry.tracing import Tracing
+from topospread.telemetry.tracing import Tracing, sampling_from_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,7 +36,7 @@ _LOG: Final = logging.getLogger(__name__)
 _SDK_LOG: Final = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
 
 
-class _GivenIds(IdGenerator, threading.local):
+class PresetIdGenerator(IdGenerator, threading.local):
     """Gives a root span the trace id that its sampling was decided by."""
 
     next_trace_id = 0
@@ -98,12 +97,12 @@ class Export:
 
     Attributes:
         tracer: records every span it is asked for.
-        ids: whoever starts a root span sets ``next_trace_id`` first, on the same thread.
+        ids: ``next_trace_id`` is set before a root span is started, on the same thread.
     """
 
     def __init__(self, exporter: SpanExporter, resource: Resource) -> None:
         self._exporter = exporter = Exporter(exporter)
-        self.ids = _GivenIds()
+        self.ids = PresetIdGenerator()
         self._provider = TracerProvider(
             sampler=ALWAYS_ON, resource=resource, id_generator=self.ids, shutdown_on_exit=False
         )

@@ -1,4 +1,4 @@
-"""The metric families: names, labels, buckets, and how they are made from what calls left behind.
+"""The metric families: names, labels, buckets, and how they are made from what was counted.
 
 ``scheduler_*`` has the names, labels, help texts and buckets of kube-scheduler (1.36,
 pkg/scheduler/metrics), so that its dashboards and alerts work. Two things differ in substance: a
@@ -29,6 +29,36 @@ EVALUATED: Final = ("PreFilter", "Filter", "PreScore", "Score")
 
 POINT_LABELS: Final = ("extension_point", "status", "profile")
 
+CALL_BOUNDS: Final = (
+    0.0001,
+    0.0002,
+    0.0003,
+    0.0005,
+    0.00075,
+    0.001,
+    0.0015,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
+"""Dense around the target of a few hundred µs; up to the longest deadlines for waits."""
+
+WAIT_BOUNDS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+"""The bound 0 counts the calls that did not wait; the rest is around a change's 5 to 30 ms."""
+
+Series = Mapping[tuple[str, ...], Distribution]
+"""Label values to what was observed under them."""
+
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
     """Bucket bounds computed in upstream's way, so that ``le`` is the same to the last digit."""
@@ -41,22 +71,10 @@ FRAMEWORK_BOUNDS: Final = exponential(0.0001, 2, 12)
 POINT_BOUNDS: Final = tuple(sorted({*PLUGIN_BOUNDS, *FRAMEWORK_BOUNDS}))
 """One observation serves both families of an extension point."""
 
-CALL_BOUNDS: Final = (
-    *(0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.0025, 0.005),
-    *(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
-)
-"""Dense around the target of a few hundred µs; up to the longest deadlines for waits."""
-
-WAIT_BOUNDS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
-"""The bound 0 tells the calls that did not wait; the rest is around a change's 5 to 30 ms."""
-
-Series = Mapping[tuple[str, ...], Distribution]
-"""Label values to what was observed under them."""
-
 
 @dataclass(frozen=True, slots=True)
 class CacheGauges:
-    """How full the caches of one kind are, at this moment.
+    """Gauges of the caches of one kind: how full they are.
 
     Attributes:
         cache: the kind.
@@ -73,7 +91,7 @@ class CacheGauges:
 
 @dataclass(frozen=True, slots=True)
 class ClusterGauges:
-    """How one cluster is followed, at this moment.
+    """Gauges of one cluster that is followed.
 
     Attributes:
         cluster: its name.
@@ -83,7 +101,7 @@ class ClusterGauges:
         stale_seconds: for how long the store has been out of reach; 0 when it is not.
         snapshot_age_seconds: since the snapshot was last known to be the newest state.
         corrupt_values: stored values that cannot be read and are left out.
-        identity_changed: the store has another history than the snapshot, which nobody accepted.
+        identity_changed: the store has another history than the snapshot, which was not adopted.
         label_sets: different label sets of counted pods.
     """
 
@@ -100,7 +118,7 @@ class ClusterGauges:
 
 @dataclass(frozen=True, slots=True)
 class PoolGauges:
-    """How busy one thread pool is, at this moment.
+    """Gauges of one thread pool: how busy it is.
 
     Attributes:
         pool: its name, for example ``decisions``.
@@ -199,19 +217,19 @@ def call_families(calls: Series) -> Iterator[Metric]:
     )
 
 
-def ended_family(ended: Mapping[tuple[str, ...], float]) -> CounterMetricFamily:
-    """HTTP connections by why they were ended."""
+def dropped_family(dropped: Mapping[tuple[str, ...], float]) -> CounterMetricFamily:
+    """HTTP connections by the reason why they were dropped."""
     return counter(
-        "topospread_http_connections_ended",
-        "HTTP connections that were ended for what the peer did: crowded, handshake, malformed"
+        "topospread_http_connections_dropped",
+        "HTTP connections that were dropped for what the peer did: over_limit, handshake, malformed"
         " or slow.",
         ("reason",),
-        ended,
+        dropped,
     )
 
 
 def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
-    """How the clusters are followed."""
+    """The families of the followed clusters."""
     clusters = list(clusters)
     objects = GaugeMetricFamily(
         "topospread_objects", "Objects in the snapshot.", labels=("cluster", "kind")
@@ -224,7 +242,11 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
         ("groups", "Selectors whose counts are kept.", "groups"),
         ("label_sets", "Different label sets of counted pods.", "label_sets"),
         ("revision_lag", "Transactions between the snapshot and the store's head.", "revision_lag"),
-        ("staleness_seconds", "For how long the store has been out of reach.", "stale_seconds"),
+        (
+            "store_unreachable_seconds",
+            "For how long the store has been out of reach.",
+            "stale_seconds",
+        ),
         (
             "snapshot_age_seconds",
             "Since the snapshot was last known to be the newest state.",
@@ -233,7 +255,7 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
         ("corrupt_values", "Stored values that cannot be read.", "corrupt_values"),
         (
             "store_identity_changed",
-            "1 while the store has another history than the snapshot, which nobody accepted.",
+            "1 while the store has another history than the snapshot, which was not adopted.",
             "identity_changed",
         ),
     ):
@@ -244,11 +266,11 @@ def cluster_families(clusters: Iterable[ClusterGauges]) -> Iterator[Metric]:
 
 
 def pool_families(pools: Iterable[PoolGauges]) -> Iterator[Metric]:
-    """How busy the thread pools are."""
+    """The families of the thread pools."""
     pools = list(pools)
     for name, text, read in (
         ("queue_depth", "Calls that no thread has begun.", "queued"),
-        ("busy_calls", "Calls being worked on.", "busy"),
+        ("inflight_calls", "Calls that a thread is working on.", "busy"),
         ("waiting_calls", "Calls that wait for a revision or a first load.", "waiting"),
     ):
         family = GaugeMetricFamily(f"topospread_{name}", text, labels=("pool",))
@@ -258,7 +280,7 @@ def pool_families(pools: Iterable[PoolGauges]) -> Iterator[Metric]:
 
 
 def cache_families(caches: Iterable[CacheGauges]) -> Iterator[Metric]:
-    """How full the caches are."""
+    """The families of the caches."""
     caches = list(caches)
     for name, text, read in (
         ("bytes", "Memory that is kept, about; of all clusters together.", "size"),

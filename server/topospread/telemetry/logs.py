@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Literal, TextIO
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TextIO
 
 from typing_extensions import override
 
@@ -67,10 +67,10 @@ LINES_OF_A_LIBRARY: Final = 10
 SECONDS_OF_A_LIBRARY: Final = 10.0
 """Lines that a library's logger may write at once, and seconds until it may write another one.
 
-A library may warn of each thing that a stranger sends.
+A library may warn of each thing that an unknown caller sends.
 """
 
-# Loggers of libraries that tell of every step at INFO.
+# Loggers of libraries that log every step at INFO.
 _QUIET: Final = ("uvicorn", "opentelemetry", "grpc", "asyncio")
 
 
@@ -82,10 +82,10 @@ def without_secrets(text: str) -> str:
 
 
 def start_logging(level: str, form: Format = "auto", stream: TextIO | None = None) -> LogOutput:
-    """Send what all loggers say to a stream; to be called by programs, never by libraries.
+    """Write all loggers' lines to a stream; to be called by programs, never by libraries.
 
     Args:
-        level: ``debug``, ``info``, ``warning`` or ``error``; libraries speak from warning on.
+        level: ``debug``, ``info``, ``warning`` or ``error``; libraries log from warning on.
         form: ``auto`` is text on a terminal and JSON elsewhere.
         stream: default stderr.
     """
@@ -93,35 +93,58 @@ def start_logging(level: str, form: Format = "auto", stream: TextIO | None = Non
     as_text = form == "text" or (form == "auto" and out.isatty())
     handler = logging.StreamHandler(out)
     handler.setFormatter(TextFormatter() if as_text else JsonFormatter())
-    handler.addFilter(_AtABoundedRate())
+    handler.addFilter(_RateLimit())
     return LogOutput(handler, logging.getLevelNamesMapping()[level.upper()])
 
 
 class LogOutput:
-    """The way out for log lines, until :meth:`close`."""
+    """A destination of log lines, until :meth:`close`.
+
+    While several are open, the level of the newest holds for all.
+    """
+
+    _open: ClassVar[list[LogOutput]] = []
+    _lock: ClassVar = threading.Lock()
+    _levels_before: ClassVar[dict[logging.Logger, int]] = {}
+    _hook_before: ClassVar = staticmethod(sys.unraisablehook)
 
     def __init__(self, handler: logging.Handler, level: int) -> None:
         self._handler = handler
-        loggers = [logging.getLogger(), *map(logging.getLogger, _QUIET)]
-        self._former = [(logger, logger.level) for logger in loggers]
-        loggers[0].addHandler(handler)
-        loggers[0].setLevel(level)
-        for logger in loggers[1:]:
-            logger.setLevel(max(level, logging.WARNING))
-        self._former_hook = sys.unraisablehook
-        sys.unraisablehook = _unraisable
+        self.level = level
+        with self._lock:
+            if not self._open:
+                loggers = [logging.getLogger(), *map(logging.getLogger, _QUIET)]
+                LogOutput._levels_before = {logger: logger.level for logger in loggers}
+                LogOutput._hook_before = staticmethod(sys.unraisablehook)
+                sys.unraisablehook = _unraisable
+            self._open.append(self)
+            logging.getLogger().addHandler(handler)
+            self._set_levels()
 
     def close(self) -> None:
-        """Give the loggers their former levels back."""
-        sys.unraisablehook = self._former_hook
-        logging.getLogger().removeHandler(self._handler)
-        for logger, level in self._former:
-            logger.setLevel(level)
+        """Remove the handler; with the last output, the loggers' former levels are restored."""
+        with self._lock:
+            if self not in self._open:
+                return
+            self._open.remove(self)
+            logging.getLogger().removeHandler(self._handler)
+            if self._open:
+                self._set_levels()
+            else:
+                sys.unraisablehook = self._hook_before
+                for logger, level in self._levels_before.items():
+                    logger.setLevel(level)
         self._handler.close()
 
+    def _set_levels(self) -> None:
+        level = self._open[-1].level
+        for logger in self._levels_before:
+            library = logger is not logging.getLogger()
+            logger.setLevel(max(level, logging.WARNING) if library else level)
 
-class _AtABoundedRate(logging.Filter):
-    """Lets through all of our own lines, and so many of each library's logger.
+
+class _RateLimit(logging.Filter):
+    """Lets through all of this package's lines, and a limited number of each library's logger.
 
     The next one says how many were left out before it.
     """
@@ -151,7 +174,7 @@ class _AtABoundedRate(logging.Filter):
 
 
 def _unraisable(what: sys.UnraisableHookArgs) -> None:
-    """What Python cannot raise it would write as it is: a server name that is not ASCII, say."""
+    """Log an exception that Python cannot raise, and would write unescaped to stderr."""
     text = what.err_msg or "an exception was ignored in"
     _PYTHON.warning("%s %r: %r", text, what.object, what.exc_value)
 
@@ -197,24 +220,24 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _cut(text: str, most: int, *, begin: bool = True) -> str:
-    """As much of a text's beginning, or of its end, as JSON writes in so many bytes."""
+    """The beginning or the end of a text, as long as JSON writes it in so many bytes."""
     if len(text) * _LONGEST_ESCAPE <= most:
         return text
     if len(text) <= most and _written(text) <= most:
         return text
-    scanned, room = _SCANNED * most, most - _written(_MORE)
+    scanned, limit = _SCANNED * most, most - _written(_MORE)
     # The secrets first: what is left of one that is cut might not be known for one.
     if begin:
         short = without_secrets(text[:scanned])
-        return short[: _longest(lambda count: short[:count], room)] + _MORE
+        return short[: _longest(lambda count: short[:count], limit)] + _MORE
     short = without_secrets(text[-scanned:])
-    return _MORE + short[len(short) - _longest(lambda count: short[len(short) - count :], room) :]
+    return _MORE + short[len(short) - _longest(lambda count: short[len(short) - count :], limit) :]
 
 
-def _longest(part: Callable[[int], str], room: int) -> int:
-    """How many characters JSON writes in so many bytes."""
-    counts = range(1, room + 1)
-    return bisect.bisect_right(counts, room, key=lambda count: _written(part(count)))
+def _longest(part: Callable[[int], str], limit: int) -> int:
+    """The number of characters that JSON writes in so many bytes."""
+    counts = range(1, limit + 1)
+    return bisect.bisect_right(counts, limit, key=lambda count: _written(part(count)))
 
 
 def _written(text: str) -> int:

@@ -19,6 +19,8 @@ from typing_extensions import override
 
 Rule = Callable[[float, float], float]
 
+_ADDED: Final = frozenset({"counter", "histogram"})
+
 
 def _sum(one: float, other: float) -> float:
     return one + other
@@ -26,7 +28,7 @@ def _sum(one: float, other: float) -> float:
 
 GAUGE_RULES: Final[dict[str, Rule]] = {
     "topospread_queue_depth": _sum,
-    "topospread_busy_calls": _sum,
+    "topospread_inflight_calls": _sum,
     "topospread_waiting_calls": _sum,
     "topospread_cache_bytes": _sum,
     "topospread_cache_limit_bytes": _sum,
@@ -38,8 +40,6 @@ GAUGE_RULES: Final[dict[str, Rule]] = {
     "process_start_time_seconds": min,
 }
 """By family name; a gauge that is not named here: the largest value."""
-
-_ADDED: Final = frozenset({"counter", "histogram"})
 
 
 def merge_expositions(live: Iterable[bytes], retired: Iterable[bytes] = ()) -> bytes:

@@ -1,6 +1,6 @@
-"""What the server counts, on a registry of its own.
+"""The metrics of a process, on a registry of its own.
 
-Calls touch only :mod:`~topospread.telemetry.accumulators`; families are made when somebody scrapes.
+Calls touch only :mod:`~topospread.telemetry.accumulators`; families are made at a scrape.
 A label's values must be few: profiles and methods that exist, clusters that are followed.
 """
 
@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from topospread.telemetry.accumulators import Durations, Tally
+from topospread.telemetry.accumulators import Counter, Histogram
 from topospread.telemetry.families import (
     CALL_BOUNDS,
     POINT_BOUNDS,
@@ -29,12 +29,12 @@ from topospread.telemetry.families import (
     call_families,
     cluster_families,
     counter,
-    ended_family,
+    dropped_family,
     histogram,
     pool_families,
     scheduler_families,
 )
-from topospread.telemetry.feeding import FeedGauges, feed_families
+from topospread.telemetry.sync_metrics import SyncGauges, sync_families
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -66,7 +66,7 @@ class _ByLabels(dict[_Labels, _Series]):
             return series
 
     def known(self) -> list[tuple[_Labels, _Series]]:
-        """Those there are now; others may be added meanwhile."""
+        """A copy of the series by labels, as of now."""
         with self._lock:
             return list(self.items())
 
@@ -76,7 +76,7 @@ def _read(series: Iterable[tuple[_Labels, _Readable[_Seen]]]) -> dict[_Labels, _
 
 
 class _Families(Collector):
-    """What the registry asks at each scrape."""
+    """The collector of all families, for a registry."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -94,10 +94,10 @@ class CallMeter:
 
     __slots__ = ("_by_code", "_calls", "_method")
 
-    def __init__(self, calls: _ByLabels[Durations], method: str) -> None:
+    def __init__(self, calls: _ByLabels[Histogram], method: str) -> None:
         self._calls = calls
         self._method = method
-        self._by_code: dict[str, Durations] = {}
+        self._by_code: dict[str, Histogram] = {}
 
     def done(self, code: str, seconds: float) -> None:
         """A call ended with this status code, for example ``OK``, after so many seconds."""
@@ -112,11 +112,11 @@ class PointMeter:
 
     __slots__ = ("_by_status", "_point", "_points", "_profile")
 
-    def __init__(self, points: _ByLabels[Durations], point: str, profile: str) -> None:
+    def __init__(self, points: _ByLabels[Histogram], point: str, profile: str) -> None:
         self._points = points
         self._point = point
         self._profile = profile
-        self._by_status: dict[str, Durations] = {}
+        self._by_status: dict[str, Histogram] = {}
 
     def observe(self, status: str, seconds: float) -> None:
         """A run took so long and ended with the framework's status, for example ``Success``."""
@@ -138,27 +138,27 @@ class Metrics:
     def __init__(self, version: str, *, scheduler_metrics: bool = True) -> None:
         self._version = version
         self._scheduler_metrics = scheduler_metrics
-        self._calls = _ByLabels(lambda: Durations(CALL_BOUNDS))
-        self._points = _ByLabels(lambda: Durations(POINT_BOUNDS))
-        self._waits = _ByLabels(lambda: Durations(WAIT_BOUNDS))
-        self._attempts = _ByLabels(Tally)
-        self._store_errors = _ByLabels(Tally)
-        self._rejections = _ByLabels(Tally)
-        self._reloads = _ByLabels(Tally)
-        self._placements = _ByLabels(Tally)
-        self._conflicts = _ByLabels(Tally)
-        self._unknown_nodes = _ByLabels(Tally)
-        self._outruns = _ByLabels(Tally)
-        self._wakes = _ByLabels(Tally)
+        self._calls = _ByLabels(lambda: Histogram(CALL_BOUNDS))
+        self._points = _ByLabels(lambda: Histogram(POINT_BOUNDS))
+        self._waits = _ByLabels(lambda: Histogram(WAIT_BOUNDS))
+        self._attempts = _ByLabels(Counter)
+        self._store_errors = _ByLabels(Counter)
+        self._rejections = _ByLabels(Counter)
+        self._reloads = _ByLabels(Counter)
+        self._placements = _ByLabels(Counter)
+        self._conflicts = _ByLabels(Counter)
+        self._unknown_nodes = _ByLabels(Counter)
+        self._stale_decisions = _ByLabels(Counter)
+        self._wakes = _ByLabels(Counter)
         self._refused: dict[str, Callable[[], int]] = {}
-        self._ended = _ByLabels(Tally)
+        self._dropped = _ByLabels(Counter)
         self._config = (1, True)
         self._settings: Callable[[], tuple[str, bool]] = lambda: ("", False)
         self._files = {"access": True, "certificates": True}
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
         self._pools: Callable[[], Iterable[PoolGauges]] = tuple
         self._caches: Callable[[], Iterable[CacheGauges]] = tuple
-        self._feeds: Callable[[], Iterable[FeedGauges]] = tuple
+        self._sync: Callable[[], Iterable[SyncGauges]] = tuple
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Families(self))
         ProcessCollector(registry=self._registry)
@@ -176,7 +176,7 @@ class Metrics:
         """A pod was judged as a whole."""
         self._attempts[result, profile].add_one()
 
-    def consistency(self, mode: str) -> Durations:
+    def consistency(self, mode: str) -> Histogram:
         """The series of a consistency mode, to keep: observe() seconds waited, 0 when fresh."""
         return self._waits[(mode,)]
 
@@ -189,16 +189,16 @@ class Metrics:
         self._placements[call, result].add_one()
 
     def placement_conflict(self, call: str) -> None:
-        """Others' changes made a judgement of PlacePod or ReserveNode void."""
+        """Concurrent changes made a decision of PlacePod or ReserveNode void."""
         self._conflicts[(call,)].add_one()
 
     def unknown_nodes(self, cluster: str) -> None:
         """A scheduler named nodes that are not in the cluster's state."""
         self._unknown_nodes[(cluster,)].add_one()
 
-    def outrun(self, cluster: str) -> None:
-        """A scheduler asked about a pod before the state had the one before it."""
-        self._outruns[(cluster,)].add_one()
+    def stale_decision(self, cluster: str) -> None:
+        """The extender decided for a pod before the state had the pod before it."""
+        self._stale_decisions[(cluster,)].add_one()
 
     def wake(self, cluster: str, result: str) -> None:
         """A pod that was refused fits, and was ``woken``; it was ``gone``, or that ``failed``."""
@@ -210,9 +210,9 @@ class Metrics:
         for result in ("woken", "gone", "failed"):
             self._wakes[cluster, result]  # from the beginning, at 0
 
-    def http_ended(self, why: str) -> None:
-        """An HTTP connection was ended for what its peer did, for example ``malformed``."""
-        self._ended[(why,)].add_one()
+    def http_dropped(self, reason: str) -> None:
+        """An HTTP connection was dropped for what its peer did, for example ``malformed``."""
+        self._dropped[(reason,)].add_one()
 
     def rejection(self, pool: str) -> None:
         """A call was refused because a pool's queue was full."""
@@ -243,9 +243,9 @@ class Metrics:
         """Ask this at each scrape how full the caches are."""
         self._caches = read
 
-    def watch_feeds(self, read: Callable[[], Iterable[FeedGauges]]) -> None:
-        """Ask this at each scrape how clusters are fed from their API servers."""
-        self._feeds = read
+    def watch_sync(self, read: Callable[[], Iterable[SyncGauges]]) -> None:
+        """Ask this at each scrape how clusters are synced from their API servers."""
+        self._sync = read
 
     def expose(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition in the format that an Accept header asks for, and its content type."""
@@ -261,26 +261,31 @@ class Metrics:
         yield from call_families(_read(self._calls.known()))
         yield histogram(
             "topospread_consistency_wait_seconds",
-            "What calls waited for the revision they asked for; le=0 did not wait.",
+            "How long calls waited for the revision they asked for; le=0 did not wait.",
             ("mode",),
             WAIT_BOUNDS,
             _read(self._waits.known()),
         )
-        for name, text, label, tallies in (
+        for name, text, label, counters in (
             ("store_errors", "Store operations that failed.", "operation", self._store_errors),
-            ("rejections", "Calls refused because a queue was full.", "pool", self._rejections),
+            (
+                "queue_rejections",
+                "Calls refused because a queue was full.",
+                "pool",
+                self._rejections,
+            ),
             ("config_reloads", "Times the configuration was read.", "result", self._reloads),
             (
                 "placement_conflicts",
-                "Judgements of PlacePod and ReserveNode that others' changes made void.",
+                "Decisions of PlacePod and ReserveNode that concurrent changes made void.",
                 "call",
                 self._conflicts,
             ),
         ):
-            yield counter(f"topospread_{name}", text, (label,), _read(tallies.known()))
+            yield counter(f"topospread_{name}", text, (label,), _read(counters.known()))
         yield counter(
             "topospread_placements",
-            "Places asked for: held, refused, or the pod was bound already.",
+            "Placements requested: held, refused, or the pod was bound already.",
             ("call", "result"),
             _read(self._placements.known()),
         )
@@ -291,20 +296,20 @@ class Metrics:
             _read(self._unknown_nodes.known()),
         )
         yield counter(
-            "topospread_extender_outrun",
-            "Pods of mode filter that were judged before the state had the one before them: they"
+            "topospread_extender_stale_decisions",
+            "Pods of mode filter that were decided before the state had the pod before them: they"
             " may break maxSkew.",
             ("cluster",),
-            _read(self._outruns.known()),
+            _read(self._stale_decisions.known()),
         )
         yield from self._refused_families()
-        yield ended_family(_read(self._ended.known()))
+        yield dropped_family(_read(self._dropped.known()))
         yield from self._config_families()
         yield from cluster_families(self._clusters())
         yield from pool_families(self._pools())
         yield from cache_families(self._caches())
-        if feeds := list(self._feeds()):
-            yield from feed_families(feeds)
+        if sync := list(self._sync()):
+            yield from sync_families(sync)
 
     def _refused_families(self) -> Iterator[Metric]:
         if not self._refused:

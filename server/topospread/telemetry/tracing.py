@@ -15,26 +15,27 @@ exported in smaller batches (see ``_batching`` in :mod:`topospread.telemetry.exp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from random import getrandbits
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
-from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace import SpanKind, Status, StatusCode, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from topospread.telemetry import trace_context
-from topospread.telemetry.trace_context import RANDOM, SAMPLED, format_traceparent
+from topospread.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-    from topospread.telemetry.sampling import Sampling
 
 Attribute = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]
 
@@ -45,6 +46,96 @@ _HTTP_SERVER_FAULT: Final = 500
 
 _current: ContextVar[CallSpan | None] = ContextVar("topospread_call", default=None)
 _propagator = TraceContextTextMapPropagator()
+
+SAMPLED: Final = 0x01
+RANDOM: Final = 0x02
+"""Flag: the trace id is random in its lower 56 bits, so that a sampler may go by it."""
+
+_usual = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})").fullmatch
+
+DEFAULT_RATIO: Final = 0.01
+
+_NO_CHILD: Final = nullcontext(None)
+
+
+class Parent(NamedTuple):
+    """The caller's span."""
+
+    trace_id: int
+    span_id: int
+    flags: int
+
+
+def parse_traceparent(traceparent: str | bytes) -> Parent | None:
+    """The caller's span, or None when malformed: the call then begins a trace of its own."""
+    if not isinstance(traceparent, str):
+        return None
+    if (match := _usual(traceparent)) is None:
+        return _parse_unusual(traceparent)
+    trace_id, span_id = int(match[1], 16), int(match[2], 16)
+    if not trace_id or not span_id:
+        return None
+    return Parent(trace_id, span_id, int(match[3], 16))
+
+
+def _parse_unusual(traceparent: str) -> Parent | None:
+    """Later versions of the header, and blanks around it."""
+    context = _propagator.extract({"traceparent": traceparent})
+    span = get_current_span(context).get_span_context()
+    return Parent(span.trace_id, span.span_id, int(span.trace_flags)) if span.is_valid else None
+
+
+def format_traceparent(trace_id: int, span_id: int, flags: int) -> str:
+    """The header for a span."""
+    # Twice as fast as the format specification 032x.
+    return f"00-{trace_id.to_bytes(16).hex()}-{span_id.to_bytes(8).hex()}-{flags:02x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """A sampler of the specification, as numbers.
+
+    Attributes:
+        bound: a call is sampled when the lower 64 bits of its trace id are below it: 0 never,
+            2**64 always.
+        parent_based: a caller's own decision goes before it.
+    """
+
+    bound: int
+    parent_based: bool
+
+    @classmethod
+    def ratio(cls, ratio: float, *, parent_based: bool = True) -> Sampling:
+        """Sample this share of the traces, 0 to 1."""
+        return cls(round(ratio * 2**64), parent_based)
+
+
+def sampling_from_environment(environ: Mapping[str, str]) -> Sampling:
+    """The sampling that OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG ask for.
+
+    Raises:
+        ConfigError: they ask for what does not exist.
+    """
+    name = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_traceidratio"
+    argument = environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip()
+    root = name.removeprefix("parentbased_")
+    parent_based = root != name
+    if root == "always_on":
+        return Sampling.ratio(1.0, parent_based=parent_based)
+    if root == "always_off":
+        return Sampling.ratio(0.0, parent_based=parent_based)
+    if root != "traceidratio":
+        raise ConfigError(
+            f"OTEL_TRACES_SAMPLER: {name!r} is not a sampler; use always_on, always_off or"
+            " traceidratio, each also with parentbased_ before it"
+        )
+    try:
+        ratio = float(argument) if argument else DEFAULT_RATIO
+    except ValueError:
+        ratio = -1.0
+    if not 0.0 <= ratio <= 1.0:
+        raise ConfigError(f"OTEL_TRACES_SAMPLER_ARG: {argument!r} is not a number from 0 to 1")
+    return Sampling.ratio(ratio, parent_based=parent_based)
 
 
 def current_call() -> CallSpan | None:
@@ -83,9 +174,6 @@ class ChildSpan:
         self._span.end()
 
 
-_NO_CHILD: Final = nullcontext(None)
-
-
 class CallSpan:
     """The server span of one call; all but its ids is without effect unless ``recording``.
 
@@ -118,7 +206,7 @@ class CallSpan:
 
     @property
     def traceparent(self) -> str:
-        """The W3C header for whoever continues this trace; goes back to the caller, too."""
+        """The W3C header that continues this trace; goes back to the caller, too."""
         return format_traceparent(self._trace_id, self._span_id, self._flags)
 
     def set(self, key: str, value: Attribute) -> None:
@@ -179,7 +267,7 @@ class CallSpan:
 
 
 class RootIds(Protocol):
-    """Where the next root span of this thread gets its trace id."""
+    """The source of the trace id for the next root span of this thread."""
 
     next_trace_id: int
 
@@ -194,7 +282,7 @@ class Recorder(Protocol):
 
     @property
     def ids(self) -> RootIds:
-        """To be told the trace id before a root span is started, on the same thread."""
+        """Receives the trace id before a root span is started, on the same thread."""
         ...
 
     def close(self, timeout: float) -> None:
@@ -228,7 +316,7 @@ class Tracing:
         parent = None
         for key, value in metadata:
             if key == "traceparent":
-                parent = trace_context.parse(value)
+                parent = parse_traceparent(value)
                 break
         if parent is None:
             # Zero is not a valid id; that it is drawn will not happen in the life of a star.

@@ -1,1 +1,1 @@
-"""The ways in: each decodes a call, asks a service and encodes its answer; nothing else."""
+"""The transports: each decodes a call, calls a use case and encodes the response; nothing else."""

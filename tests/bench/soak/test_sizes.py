@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topospread.app.stores import open_store
-from topospread.cli.bench.cluster import Size, fill
-from topospread.cli.bench.soak.sizes import redis_megabytes, sqlite_megabytes
+from bench.cluster import Size, fill
+from bench.soak.command import redis_megabytes, sqlite_megabytes
+from topospread.app.factories import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_redis_tells_how_much_it_holds(redis_url: str) -> None:
+def test_redis_size_grows_with_its_content(redis_url: str) -> None:
     before = redis_megabytes(redis_url)
     _fill(redis_url, drop=False)
     assert redis_megabytes(redis_url) > before + 0.1

@@ -40,20 +40,20 @@ class Story:
 def stories() -> Iterator[Story]:
     """All cases."""
     path = Path(__file__).parent / "cases.yaml"
-    for told in yaml.safe_load(path.read_text(encoding="utf-8")):
-        pods = told.get("pods", {})
+    for written in yaml.safe_load(path.read_text(encoding="utf-8")):
+        pods = written.get("pods", {})
         names = [(name, n) for name, count in pods.items() for n in range(count)]
         yield Story(
-            name=told["name"],
+            name=written["name"],
             cluster=[
-                *(_node(name, about) for name, about in told["nodes"].items()),
+                *(_node(name, about) for name, about in written["nodes"].items()),
                 *(running(f"{name}-web-{n}", name) for name, n in names),
-                *([SERVICE] if told.get("service") else []),
+                *([SERVICE] if written.get("service") else []),
             ],
-            reserved=told.get("reserved", {}),
-            pod=_pod(**told["pod"]),
-            fit=told.get("fit", "NODE_AND_RESOURCES"),
-            expected=told["expected"],
+            reserved=written.get("reserved", {}),
+            pod=_pod(**written["pod"]),
+            fit=written.get("fit", "NODE_AND_RESOURCES"),
+            expected=written["expected"],
         )
 
 

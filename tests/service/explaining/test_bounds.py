@@ -11,10 +11,10 @@ from tests.service.world import HOSTNAME, ZONE, constraint, incoming, soft
 from topospread.index.builder import Builder
 from topospread.index.changes import NodeChange, PodChange, PodRow
 from topospread.kube.objects import Node
-from topospread.service.explaining.case import Case
-from topospread.service.explaining.explain import explained
+from topospread.service.explaining.context import EvaluationContext
+from topospread.service.explaining.explain import explain_at
 from topospread.spread.settings import Rules
-from topospread.transports.grpc.explain import explanation_message
+from topospread.transports.grpc.explain_pod import explanation_message
 
 if TYPE_CHECKING:
     from tests.service.world import Json
@@ -39,14 +39,14 @@ def builder() -> Builder:
     return made
 
 
-def case_of(builder: Builder, pod: Json) -> Case:
+def case_of(builder: Builder, pod: Json) -> EvaluationContext:
     rules, parsed = Rules(), pod_of(pod)
     constraints, snapshot = prepared(builder, parsed, rules)
-    return Case(snapshot, parsed, rules, constraints)
+    return EvaluationContext(snapshot, parsed, rules, constraints)
 
 
 def test_domains_in_the_middle_are_counted_and_not_listed(builder: Builder) -> None:
-    found = explained(case_of(builder, incoming(constraint(HOSTNAME))), limit=20)
+    found = explain_at(case_of(builder, incoming(constraint(HOSTNAME))), limit=20)
     (hosts,) = found.constraints
     assert (hosts.domains, hosts.eligible_domains, hosts.lowest_domains) == (NODES, NODES, 30_000)
     assert (found.fitting, hosts.rejected_domains, hosts.rejected_nodes) == (30_000, 20_000, 20_000)
@@ -58,17 +58,17 @@ def test_domains_in_the_middle_are_counted_and_not_listed(builder: Builder) -> N
 
 def test_everything_is_small_when_nothing_fits(builder: Builder) -> None:
     many = [constraint(HOSTNAME, minDomains=NODES + n) for n in range(1, 6)]
-    found = explained(case_of(builder, incoming(*many, constraint("rack"), soft())), limit=20)
+    found = explain_at(case_of(builder, incoming(*many, constraint("rack"), soft())), limit=20)
     assert found.fitting == 0
     assert len(found.suggestions) <= 64
     assert len(explanation_message(found).SerializeToString()) < 32_768
 
 
-def test_what_is_imagined_leaves_the_state_as_it_was(builder: Builder) -> None:
+def test_explaining_leaves_the_state_unchanged(builder: Builder) -> None:
     case = case_of(builder, incoming(constraint("rack")))
     nodes = case.snapshot.nodes
     before = (nodes.id, nodes.capacity, nodes.count)
-    found = explained(case)
+    found = explain_at(case)
     assert {change.kind.name for s in found.suggestions for change in s.changes} >= {
         "MORE_DOMAINS",
         "LABEL_NODES",

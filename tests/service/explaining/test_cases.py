@@ -8,14 +8,15 @@ import grpc
 import pytest
 from google.protobuf.json_format import MessageToDict
 
-from tests.conformance.calls import SOMETHING, running_server
+from tests.conformance.calls import SOMETHING
 from tests.conformance.objects import object_of
+from tests.servers import served
 from tests.service.explaining.cases import Json, Story, excerpt, stories
-from tests.service.places import Placer, named
+from tests.service.placement.placer import Placer, named
 from tests.service.world import CLUSTER, PATIENCE, world
-from topospread.service.explain import explain
-from topospread.service.fit import Fit
-from topospread.transports.grpc.explain import explanation_message
+from topospread.service.decisions.node_fit import Fit
+from topospread.service.explaining.explain import explain
+from topospread.transports.grpc.explain_pod import explanation_message
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
@@ -43,7 +44,7 @@ class Evaluator(Protocol):
 
 @pytest.fixture(scope="module")
 def evaluators() -> Iterator[dict[str, Evaluator]]:
-    with running_server() as server, grpc.insecure_channel(server.address) as channel:
+    with served() as server, grpc.insecure_channel(server.address) as channel:
         yield {"use case": by_use_case, "gRPC": lambda story: over_grpc(channel, story)}
 
 
@@ -53,7 +54,7 @@ def by_use_case(story: Story) -> Explanation:
         placer = Placer(made)
         for where, name in held(story):
             placer.reserve(named(name), where)
-        pod = made.engine.demanding(CLUSTER, pod_from_manifest(story.pod).SerializeToString())
+        pod = made.engine.with_requests(CLUSTER, pod_from_manifest(story.pod).SerializeToString())
         found = explain(made.engine, placer.ask(), pod, fit=Fit[story.fit])
         return explanation_message(found.explanation)
 

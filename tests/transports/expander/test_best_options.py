@@ -12,7 +12,7 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.access.callers import AccessFile
-from tests.servers import Peer, served, until
+from tests.servers import Peer, served
 from tests.transports.expander.requests import (
     HOST,
     METHOD,
@@ -25,10 +25,11 @@ from tests.transports.expander.requests import (
     sample,
     written,
 )
+from tests.waiting import until
 from topospread.errors import DeadlineExceeded
 from topospread.generated.cluster_autoscaler import expander_pb2 as pb
-from topospread.service.asks import Ask
-from topospread.service.expand import Option, choose_options
+from topospread.service.decisions.request import DecisionRequest
+from topospread.service.simulation.scale_up import NodeGroupOption, choose_options
 from topospread_proto.v1.cluster_state_service_pb2 import ApplyObjectsRequest
 
 ZONE = "topology.kubernetes.io/zone"
@@ -67,7 +68,7 @@ def refused(channel, request, **more):
 # ------------------------------ real bytes
 
 
-def test_what_a_real_autoscaler_sent_is_answered_by_the_emptiest_zone(channel):
+def test_recorded_autoscaler_request_is_answered_with_the_emptiest_zone(channel):
     answer = best(channel, sample())
     assert groups(answer) == ["ng-c"]
     debug = answer.options[0].debug
@@ -86,7 +87,7 @@ def test_autoscalers_before_1_34_are_answered_alike(channel):
     assert groups(best(channel, both)) == ["ng-c"]
 
 
-def test_of_both_generations_the_newer_is_read(channel):
+def test_newer_fields_win_over_older_ones(channel):
     both = sample()
     for option in both.options:
         option.pod.append(b"\xff\xff")
@@ -94,7 +95,7 @@ def test_of_both_generations_the_newer_is_read(channel):
     assert groups(best(channel, both)) == ["ng-c"]
 
 
-def test_the_main_address_answers_as_well(server):
+def test_expander_is_served_on_the_main_address(server):
     with grpc.insecure_channel(server.address) as channel:
         assert groups(best(channel, sample())) == ["ng-c"]
 
@@ -102,7 +103,7 @@ def test_the_main_address_answers_as_well(server):
 # ------------------------------ the rule
 
 
-def test_most_pods_come_first(channel):
+def test_option_that_places_most_pods_wins(channel):
     pods = [pod(f"p{number}", app="other") for number in range(6)]
     request = asked((node("small"), 1, pods), (node("large", cpu="8"), 3, pods))
     answer = best(channel, request)
@@ -111,12 +112,12 @@ def test_most_pods_come_first(channel):
     assert "Insufficient cpu" in answer.options[0].debug
 
 
-def test_then_fewest_nodes(channel):
+def test_option_with_fewest_nodes_wins_among_equals(channel):
     pods = [pod(f"p{number}", app="other") for number in range(4)]
     assert groups(best(channel, asked((node("two"), 2, pods), (node("one"), 1, pods)))) == ["one"]
 
 
-def test_exact_ties_are_all_returned_in_the_order_of_the_request(channel):
+def test_ties_are_all_returned_in_the_order_of_the_request(channel):
     pods = [pod("p", app="other")]
     request = asked((node("z"), 1, pods), (node("a"), 1, pods), (node("m"), 2, pods))
     answer = best(channel, request)
@@ -124,7 +125,7 @@ def test_exact_ties_are_all_returned_in_the_order_of_the_request(channel):
     assert [option.node_count for option in answer.options] == [1, 1]
 
 
-def test_what_has_fewer_pods_than_another_places_is_not_tried(channel):
+def test_option_with_fewer_pods_than_the_best_places_is_not_tried(channel):
     pods = [pod(f"p{number}", app="other") for number in range(3)]
     answer = best(channel, asked((node("few"), 1, pods[:1]), (node("all"), 1, pods)))
     assert groups(answer) == ["all"]
@@ -144,14 +145,14 @@ def test_pods_may_go_to_nodes_that_are_there():
         assert "tiny places 1 of 1 pods" in best(channel, tiny).options[0].debug
 
 
-def test_where_no_pod_finds_a_node_all_are_returned(channel):
+def test_all_options_are_returned_when_no_pod_fits(channel):
     pods = [pod("p", cpu="64", app="other")]
     request = asked((node("x"), 1, pods), (node("y"), 2, pods))
     assert groups(best(channel, request)) == ["x", "y"]
 
 
-def test_a_server_may_be_told_to_stop_what_helps_nobody():
-    flags = {"expander_refuses": True, "expander_cluster": "prod"}
+def test_expander_may_refuse_options_that_place_no_pod():
+    flags = {"expander_veto": True, "expander_cluster": "prod"}
     with served(**flags) as server, grpc.insecure_channel(server.address) as channel:
         write(server, node("n"), cluster="prod")
         hopeless = asked((node("x"), 1, [pod("p", cpu="64")]))
@@ -159,8 +160,8 @@ def test_a_server_may_be_told_to_stop_what_helps_nobody():
         assert groups(best(channel, asked((node("x"), 1, [pod("p", cpu="1")])))) == ["x"]
 
 
-def test_the_choice_is_told_in_the_log(channel, caplog):
-    with caplog.at_level(logging.INFO, "topospread.transports.expander.best_options"):
+def test_choice_is_logged(channel, caplog):
+    with caplog.at_level(logging.INFO, "topospread.transports.expander"):
         answer = best(channel, sample())
     assert f"expander: cluster default: {answer.options[0].debug}" in caplog.messages
 
@@ -204,30 +205,30 @@ def without_template():
         (b"\xff\xff", "does not parse"),
     ],
 )
-def test_bad_input_fails_the_call_so_that_the_autoscaler_goes_on(channel, request_, text):
+def test_invalid_request_fails_the_call(channel, request_, text):
     error = refused(channel, request_)
     assert error.code() is CODE.INVALID_ARGUMENT
     assert text in error.details()
 
 
-def test_a_cluster_that_nobody_wrote_to_fails_the_call():
+def test_unknown_cluster_fails_the_call():
     with served() as server, grpc.insecure_channel(server.address) as channel:
         assert refused(channel, sample()).code() is CODE.NOT_FOUND
 
 
-def test_an_option_without_nodes_is_tried_on_what_there_is(channel):
+def test_option_without_nodes_is_tried_on_the_present_nodes(channel):
     pods = [pod("p", cpu="64", app="other")]
     assert groups(best(channel, asked((node("none"), 0, pods)))) == ["none"]
 
 
-def test_out_of_time_is_an_error_and_no_guess(server):
-    template = server._replicas.at_hand("default").view.snapshot.nodes.node(0)
+def test_expired_deadline_is_an_error(server):
+    template = server._replicas.get("default").view.snapshot.nodes.node(0)
     pods = [bytes(one) for one in asked((node("x"), 1, many(20))).options[0].pod_bytes]
     with pytest.raises(DeadlineExceeded):
         choose_options(
             server._engine,
-            Ask(deadline=time.monotonic() - 1),
-            [Option("x", 1, pods, template)],
+            DecisionRequest(deadline=time.monotonic() - 1),
+            [NodeGroupOption("x", 1, pods, template)],
         )
 
 
@@ -238,7 +239,7 @@ def many(count):
 # ------------------------------ its own address
 
 
-def test_large_requests_are_for_the_own_address(server, channel):
+def test_large_requests_need_the_expanders_own_address(server, channel):
     request = sample()
     # What the trimmed messages do not know is passed over, however long.
     unknown = b"\x82\xfa\x01" + varint(20 << 20) + b"x" * (20 << 20)
@@ -256,13 +257,13 @@ def varint(number):
     return encoded + bytes([number])
 
 
-def test_its_health_is_told_there(channel):
+def test_health_is_served_on_the_expanders_address(channel):
     health: Any = health_pb2_grpc.HealthStub(channel)
     answer = health.Check(health_pb2.HealthCheckRequest())
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_two_calls_at_a_time(server, channel):
+def test_two_expander_calls_at_a_time(server, channel):
     with Peer(server.expander_address) as peer:
         silent = [peer.silent_call(METHOD) for _ in range(2)]
 
@@ -290,7 +291,7 @@ def answered(channel):
         return False
 
 
-def test_it_asks_for_neither_token_nor_certificate(tmp_path):
+def test_expander_asks_for_neither_token_nor_certificate(tmp_path):
     authority = trustme.CA()
     pem = {name: tmp_path / name for name in ("ca", "cert", "key")}
     issued = authority.issue_cert("127.0.0.1")

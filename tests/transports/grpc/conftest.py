@@ -10,13 +10,13 @@ import pytest
 
 from tests.servers import Peer, served, two_zones
 from topospread.app import server as app_server
-from topospread.app.stores import open_store
+from topospread.app.factories import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from topospread.app.server import Server
-    from topospread.store.api import Transaction
+    from topospread.store.model import Transaction
 
 
 class Running:

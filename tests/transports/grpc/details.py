@@ -1,4 +1,4 @@
-"""What a failed call says to programs."""
+"""Details of a failed call: its reason, metadata and violations."""
 
 from __future__ import annotations
 

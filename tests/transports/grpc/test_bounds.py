@@ -1,4 +1,4 @@
-"""Calls that wait, calls past a bound, calls whose time is over: none is in another's way."""
+"""Waiting calls, calls past a bound, expired calls: none blocks another."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.servers import PATIENCE, at_least, evaluate_request, expired, pod, until
+from tests.servers import at_least, evaluate_request, expired, pod
 from tests.telemetry.expositions import value
+from tests.waiting import PATIENCE, until
 from topospread.replica import replica
 from topospread.replica.view import Token
-from topospread.store.api import Revision
+from topospread.store.model import Revision
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def still_answered(peer) -> None:
     assert peer.state.ListClusters(state_pb.ListClustersRequest(), timeout=PATIENCE).clusters
 
 
-def test_64_waiters_are_in_nobodys_way_and_the_next_is_refused(news, run):
+def test_64_waiting_calls_block_no_other_and_the_next_is_refused(news, run):
     running = run()
     peer = running.peer
     assert peer.evaluate(consistency=at_least(running.revision)).feasible_node_count == 1
@@ -85,7 +86,7 @@ def test_64_waiters_are_in_nobodys_way_and_the_next_is_refused(news, run):
     )
 
 
-def test_a_wait_ends_with_the_callers_deadline(run):
+def test_wait_ends_with_the_callers_deadline(run):
     running = run()
     request = evaluate_request(consistency=ahead(running.revision, 1))
     with pytest.raises(grpc.RpcError) as late:
@@ -97,7 +98,7 @@ def test_a_wait_ends_with_the_callers_deadline(run):
     )
 
 
-def test_a_wait_for_what_will_never_be_does_not_outlive_its_cluster(run, monkeypatch):
+def test_wait_for_a_future_revision_ends_with_its_cluster(run, monkeypatch):
     # The store is not asked whether the revision will ever come: that would end the wait, too.
     monkeypatch.setattr(replica, "LONG_WAIT", 2 * PATIENCE)
     running = run()
@@ -113,9 +114,9 @@ def test_a_wait_for_what_will_never_be_does_not_outlive_its_cluster(run, monkeyp
     assert code_of(call) in (CODE.UNAVAILABLE, CODE.OUT_OF_RANGE)
 
 
-def test_a_full_line_is_told_at_once_and_loses_no_call(run):
+def test_full_queue_refuses_at_once_and_loses_no_call(run):
     running = run(decision_threads=1, decision_queue=2)
-    peer, pools = running.peer, running.server._pools
+    peer, pools = running.peer, running.server.pools
     with pools.decisions.paused():
         calls = [peer.engine.EvaluatePod.future(evaluate_request(), timeout=PATIENCE) for _ in "ab"]
         until(lambda: pools.decisions.depth == 2, "the line is full")
@@ -129,14 +130,14 @@ def test_a_full_line_is_told_at_once_and_loses_no_call(run):
         assert not any(call.done() for call in calls)
     assert [call.result().feasible_node_count for call in calls] == [1, 1]
     metrics = running.metrics()
-    assert value(metrics, "topospread_rejections_total", pool="decisions") == 2
+    assert value(metrics, "topospread_queue_rejections_total", pool="decisions") == 2
     refused_calls = {"method": "DecisionService/EvaluatePod", "code": "RESOURCE_EXHAUSTED"}
     assert value(metrics, "topospread_calls_total", **refused_calls) == 1
 
 
-def test_what_has_expired_in_line_is_not_computed(run):
+def test_call_expired_in_the_queue_is_not_computed(run):
     running = run(decision_threads=1)
-    peer, pools = running.peer, running.server._pools
+    peer, pools = running.peer, running.server.pools
     peer.evaluate()
     with pools.decisions.paused():
         for number in range(2, 7):
@@ -160,7 +161,7 @@ def test_what_has_expired_in_line_is_not_computed(run):
         "topospread.v1.ClusterStateService/ReplaceObjects",
     ],
 )
-def test_callers_that_open_calls_and_say_nothing_hold_up_nobody(run, method):
+def test_calls_without_messages_block_no_other_caller(run, method):
     running = run()
     silent = [running.peer.silent_call(f"/{method}") for _ in range(300)]
     assert running.peer.evaluate().feasible_node_count == 1
@@ -169,10 +170,10 @@ def test_callers_that_open_calls_and_say_nothing_hold_up_nobody(run, method):
         call.cancel()
 
 
-def test_a_caller_that_goes_away_is_counted_as_such(run):
+def test_cancelled_calls_are_counted(run):
     running = run()
     call = running.peer.silent_call("/topospread.v1.DecisionService/Filter")
-    until(lambda: running.server._pools.decisions.awaited, "it is taken")
+    until(lambda: running.server.pools.decisions.awaited, "it is taken")
     call.cancel()
     # gRPC may tell that no message comes before it tells why.
     codes = ("CANCELLED", "INVALID_ARGUMENT")
@@ -194,12 +195,12 @@ def test_a_caller_that_goes_away_is_counted_as_such(run):
     )
 
 
-def test_streams_past_the_bound_are_refused_and_stand_in_no_line(run):
+def test_streams_past_the_bound_are_refused_and_not_queued(run):
     running = run(stream_threads=2)
     peer = running.peer
     request = state_pb.WatchObjectsRequest(revision=running.revision)
     open_streams = [peer.state.WatchObjects(request) for _ in range(2)]
-    until(lambda: running.server._pools.streams.busy == 2, "both are open")
+    until(lambda: running.server.pools.streams.busy == 2, "both are open")
     for stream in (peer.state.WatchObjects(request), peer.state.WatchObjects(request)):
         assert stream.code() is CODE.RESOURCE_EXHAUSTED
         assert "streams" in stream.details()
@@ -210,6 +211,6 @@ def test_streams_past_the_bound_are_refused_and_stand_in_no_line(run):
         "web-3",
     ]
     open_streams[0].cancel()
-    until(lambda: running.server._pools.streams.busy == 1, "the server lets it go")
+    until(lambda: running.server.pools.streams.busy == 1, "the server lets it go")
     assert next(peer.state.WatchObjects(request)).events[0].object.pod.metadata.name == "web-3"
     open_streams[1].cancel()

@@ -1,4 +1,4 @@
-"""What is said of clusters and of the server, and what forgets or accepts one."""
+"""Clusters and server info: GetCluster, DeleteCluster, AcceptStore, GetServerInfo."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import grpc
 import pytest
 
 from tests.access.callers import AccessFile
-from tests.servers import PATIENCE, Peer, node, served, two_zones
+from tests.servers import Peer, node, served, two_zones
 from tests.transports.grpc.details import reason, violations
+from tests.waiting import PATIENCE
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import (
     common_pb2,
@@ -40,7 +41,7 @@ def get(peer: Peer, cluster: str = "default") -> pb.Cluster:
     ("method", "request_of"),
     [("DeleteCluster", pb.DeleteClusterRequest), ("AcceptStore", pb.AcceptStoreRequest)],
 )
-def test_what_destroys_names_its_cluster(run, method, request_of):
+def test_destructive_calls_must_name_their_cluster(run, method, request_of):
     """An empty request of a script whose variable is unset dropped the default cluster."""
     peer = run().peer
     with pytest.raises(grpc.RpcError) as failed:
@@ -50,7 +51,7 @@ def test_what_destroys_names_its_cluster(run, method, request_of):
     assert names(peer) == ["default"]
 
 
-def test_a_cluster_is_forgotten_by_its_name(run):
+def test_cluster_is_deleted_by_its_name(run):
     peer = run().peer
     peer.apply(node("n", "a"), cluster="other")
     observed = [common_pb2.ResourceVersion(kind=common_pb2.KIND_NODE, resource_version="7")]
@@ -67,13 +68,13 @@ def not_there(peer: Peer, method: str, request: Any) -> bool:
     with pytest.raises(grpc.RpcError) as failed:
         getattr(peer.state, method)(request, timeout=PATIENCE)
     assert names(peer) == before
-    # Whoever wants something gone is not told to write it first.
+    # A delete of what does not exist writes nothing.
     assert failed.value.details() == f"cluster {request.cluster!r} is not known"
     return failed.value.code() is CODE.NOT_FOUND and reason(failed.value) == "CLUSTER_NOT_FOUND"
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
-def test_what_is_not_there_is_neither_deleted_nor_accepted(run, store, request):
+def test_missing_cluster_is_neither_deleted_nor_accepted(run, store, request):
     url = "memory:" if store == "memory" else request.getfixturevalue("redis_url")
     peer = run(store=url).peer
     pods = [pb.ObjectReference(kind=common_pb2.KIND_POD, name="p")]
@@ -92,14 +93,14 @@ def test_what_is_not_there_is_neither_deleted_nor_accepted(run, store, request):
         assert reason(failed.value) == "CLUSTER_NOT_FOUND"
 
 
-def test_a_flushed_store_is_accepted_by_servers_that_never_followed_it(run):
+def test_flushed_store_is_accepted_by_servers_that_never_followed_it(run):
     """Those that did hear of it through the store."""
     request = pb.AcceptStoreRequest(cluster="nowhere", store_identity="none")
     assert not run().peer.state.AcceptStore(request, timeout=PATIENCE).meta.revision
 
 
 @pytest.mark.parametrize("store", ["memory", "redis"])
-def test_a_write_of_nothing_makes_no_cluster(run, store, request):
+def test_empty_write_makes_no_cluster(run, store, request):
     url = "memory:" if store == "memory" else request.getfixturevalue("redis_url")
     running = run(store=url)
     for method, kind in (
@@ -111,14 +112,14 @@ def test_a_write_of_nothing_makes_no_cluster(run, store, request):
         assert names(running.peer) == ["default"]
         # Of one that is there it tells the revision.
         assert write(kind(), timeout=PATIENCE).meta.revision == running.revision
-    # How far the feed has read is something.
+    # How far the sync has read is something.
     observed = [common_pb2.ResourceVersion(kind=common_pb2.KIND_NODE, resource_version="7")]
-    told = pb.DeleteObjectsRequest(cluster="observed", observed=observed)
-    assert running.peer.state.DeleteObjects(told, timeout=PATIENCE).meta.revision
+    deletion = pb.DeleteObjectsRequest(cluster="observed", observed=observed)
+    assert running.peer.state.DeleteObjects(deletion, timeout=PATIENCE).meta.revision
     assert names(running.peer) == ["default", "observed"]
 
 
-def test_a_store_is_accepted_as_it_was_looked_at(run):
+def test_store_is_accepted_with_the_identity_that_was_read(run):
     """Between the look and the call the store may have become another one once more."""
     peer = run().peer
     identity = get(peer).store_identity
@@ -136,7 +137,7 @@ def test_a_store_is_accepted_as_it_was_looked_at(run):
     assert peer.state.AcceptStore(request, timeout=PATIENCE).meta.revision
 
 
-def test_a_cluster_that_is_followed_is_described(run):
+def test_followed_cluster_is_described(run):
     running = run()
     running.peer.await_revision(running.revision)
     found = get(running.peer)
@@ -146,7 +147,7 @@ def test_a_cluster_that_is_followed_is_described(run):
     assert list(answer.clusters) == [found]
 
 
-def test_a_cluster_that_is_not_there_is_not_found(run):
+def test_missing_cluster_is_not_found(run):
     with pytest.raises(grpc.RpcError) as failed:
         get(run().peer, "nowhere")
     assert failed.value.code() is CODE.NOT_FOUND
@@ -161,33 +162,33 @@ def info(peer: Peer, metadata: Any = ()) -> server_pb.GetServerInfoResponse:
     return answer
 
 
-def test_a_server_tells_its_limits_and_keeps_them():
+def test_server_info_reports_the_limits_that_are_enforced():
     """Callers that guess them are refused by a server whose limits are set lower."""
     with served(max_batch_objects=3) as server, Peer(server.address) as peer:
-        told = info(peer)
-        assert told.version == server.version
-        assert list(told.api_versions) == ["topospread.v1"]
+        server_info = info(peer)
+        assert server_info.version == server.version
+        assert list(server_info.api_versions) == ["topospread.v1"]
         # The extender is served over HTTP, which is off here.
-        assert list(told.features) == ["expander", "reflection"]
-        assert told.store == "memory:"
-        assert told.start_time.seconds > 0
-        assert told.limits.max_batch_objects == 3
-        limits = {field.name for field, _ in told.limits.ListFields()}
-        assert limits == set(told.limits.DESCRIPTOR.fields_by_name)
+        assert list(server_info.features) == ["expander", "reflection"]
+        assert server_info.store == "memory:"
+        assert server_info.start_time.seconds > 0
+        assert server_info.limits.max_batch_objects == 3
+        limits = {field.name for field, _ in server_info.limits.ListFields()}
+        assert limits == set(server_info.limits.DESCRIPTOR.fields_by_name)
         peer.apply(*(node(f"n{n}", "a") for n in range(3)))
         with pytest.raises(grpc.RpcError) as failed:
             peer.apply(*(node(f"n{n}", "a") for n in range(4)))
         assert failed.value.code() is CODE.INVALID_ARGUMENT
 
 
-def test_a_server_tells_the_extender_that_it_serves():
+def test_server_info_reports_the_extender():
     with served(http="127.0.0.1:0") as server, Peer(server.address) as peer:
         assert "extender" in info(peer).features
     with served(http="127.0.0.1:0", extender="off") as server, Peer(server.address) as peer:
         assert "extender" not in info(peer).features
 
 
-def test_where_the_store_is_and_which_clusters_there_are_is_told_to_whom_it_may(tmp_path: Path):
+def test_store_and_clusters_are_shown_to_authorized_callers_only(tmp_path: Path):
     access = AccessFile(tmp_path / "access.yaml", all=["read"], one=["read@one"], boss=["admin"])
     with served(access_file=str(access)) as server, Peer(server.address) as peer:
         for cluster in ("one", "two", "three"):

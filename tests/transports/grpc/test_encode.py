@@ -17,13 +17,13 @@ numbers = st.one_of(
 
 
 @given(st.lists(numbers, max_size=40))
-def test_any_numbers_come_back(values: list[int]):
+def test_packed_integers_are_read_back(values: list[int]):
     written = packed(RAW, np.array(values, dtype=np.int64))
     assert pb.ScoreResponse.FromString(written).raw == values
 
 
 @given(st.lists(numbers, min_size=1, max_size=40), st.data())
-def test_numbers_picked_from_a_table_come_back(table: list[int], data: st.DataObject):
+def test_integers_picked_from_a_table_are_read_back(table: list[int], data: st.DataObject):
     at = data.draw(st.lists(st.integers(0, len(table) - 1), max_size=40))
     written = packed(RAW, np.array(table, dtype=np.int64), np.array(at, dtype=np.intp))
     assert pb.ScoreResponse.FromString(written).raw == [table[place] for place in at]

@@ -1,4 +1,4 @@
-"""Watches of health hold up nobody: neither those that end nor those whose answers nobody takes."""
+"""Health watches block no call: neither those that end nor those that nobody reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.fuzz.attacker import Line, short
-from tests.servers import PATIENCE, Peer, served, until
+from tests.servers import Peer, served
+from tests.waiting import PATIENCE, until
 
 CODE = grpc.StatusCode
 STATUS = health_pb2.HealthCheckResponse
@@ -30,7 +31,7 @@ def answered(health: Any) -> bool:
     return bool(health.Check(asked(), timeout=PATIENCE).status == STATUS.SERVING)
 
 
-def test_watches_that_end_at_once_hold_up_nobody():
+def test_health_watches_that_end_at_once_block_no_call():
     with served() as server, ExitStack() as stack:
         callers = [stub(stack.enter_context(Peer(server.address))) for _ in range(3)]
         for _ in range(200):
@@ -41,7 +42,7 @@ def test_watches_that_end_at_once_hold_up_nobody():
         assert next(callers[1].Watch(asked(), timeout=PATIENCE)).status == STATUS.SERVING
 
 
-def test_watches_whose_answers_are_not_taken_hold_up_nobody():
+def test_unread_health_watches_block_no_call():
     with served() as server, Peer(server.address) as peer, ExitStack() as stack:
         line = Line(server.address, takes=0)
         stack.callback(line.close)
@@ -50,7 +51,7 @@ def test_watches_whose_answers_are_not_taken_hold_up_nobody():
 
         def some_are_open() -> bool:
             line.pump()
-            return bool(server._grpc._health._watches)
+            return bool(server.grpc.health._watches)
 
         until(some_are_open, "some are open")
         honest = stub(peer).Watch(asked(), timeout=PATIENCE)
@@ -63,7 +64,7 @@ def test_watches_whose_answers_are_not_taken_hold_up_nobody():
         assert not stopping.is_alive()
 
 
-def test_a_service_that_is_not_there():
+def test_health_of_an_unknown_service():
     with served() as server, Peer(server.address) as peer:
         with pytest.raises(grpc.RpcError) as refused:
             stub(peer).Check(asked("no.Service"), timeout=PATIENCE)

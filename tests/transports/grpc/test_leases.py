@@ -1,4 +1,4 @@
-"""LeaseService: who may feed a cluster, and what becomes of who may no more."""
+"""LeaseService: acquiring, renewing and losing a lease, and fencing of former holders."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from tests.servers import PATIENCE, Peer, node, served, until
+from tests.servers import Peer, node, served
 from tests.transports.grpc.details import metadata, reason, violations
+from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import lease_service_pb2 as pb
 from topospread_proto.v1 import lease_service_pb2_grpc
@@ -60,7 +61,7 @@ def leases(request: pytest.FixtureRequest) -> Iterator[Leases]:
         yield Leases(peer)
 
 
-def test_one_of_many_has_it_and_the_others_learn_who(leases):
+def test_one_of_many_acquires_the_lease_and_the_others_learn_who(leases):
     first = leases.acquire("one")
     assert first.acquired
     assert (first.lease.holder_identity, first.lease.lease_duration) == ("one", MINUTE)
@@ -74,8 +75,8 @@ def test_one_of_many_has_it_and_the_others_learn_who(leases):
     assert not second.lease.HasField("fencing_token")
 
 
-def nobody(leases: Leases) -> bool:
-    """Whether nobody has it."""
+def is_free(leases: Leases) -> bool:
+    """Whether holders has it."""
     try:
         leases.get()
     except grpc.RpcError as error:
@@ -83,20 +84,20 @@ def nobody(leases: Leases) -> bool:
     return False
 
 
-def test_to_look_takes_nothing(leases):
-    """A monitor that had to ask for the lease would be the feeder one day."""
-    assert nobody(leases)
+def test_get_lease_acquires_nothing(leases):
+    """A monitor that had to ask for the lease would be the leader one day."""
+    assert is_free(leases)
     token = leases.acquire("one").lease.fencing_token
     found = leases.get().lease
     assert found.holder_identity == "one"
     assert not found.HasField("fencing_token")
     assert found.lease_duration == MINUTE
     leases.release("one", token)
-    assert nobody(leases)
+    assert is_free(leases)
     assert leases.acquire("two").acquired
 
 
-def test_a_holder_renews_its_own(leases):
+def test_holder_renews_its_lease(leases):
     token = leases.acquire("one", Duration(seconds=20)).lease.fencing_token
     renewed = leases.renew("one", token, Duration(seconds=600))
     assert renewed.fencing_token == token
@@ -110,24 +111,24 @@ def lost(leases: Leases, holder: str, token: int) -> None:
     assert reason(failed.value) == "LEASE_LOST"
 
 
-def test_who_lost_it_in_between_is_told_and_does_not_get_it_back(leases):
-    """It would go on feeding what it read before, under a new token, without listing again."""
+def test_former_holder_cannot_renew_a_lost_lease(leases):
+    """It would go on writing what it read before, under a new token, without listing again."""
     token = leases.acquire("one").lease.fencing_token
     leases.release("one", token)
     other = leases.acquire("two").lease.fencing_token
     lost(leases, "one", token)
     leases.release("two", other)
     lost(leases, "one", token)
-    assert nobody(leases)
+    assert is_free(leases)
 
 
-def test_one_that_ended_is_not_renewed(leases):
+def test_expired_lease_is_not_renewed(leases):
     token = leases.acquire("one", Duration(nanos=1_000_000)).lease.fencing_token
-    until(lambda: nobody(leases), "the end of the lease")
+    until(lambda: is_free(leases), "the end of the lease")
     lost(leases, "one", token)
 
 
-def test_a_namesake_with_another_token_neither_renews_nor_releases(leases):
+def test_holder_with_another_token_neither_renews_nor_releases(leases):
     """Two processes of one name are a mistake; the second must not end the first one's lease."""
     token = leases.acquire("one").lease.fencing_token
     lost(leases, "one", token + 1)
@@ -151,7 +152,7 @@ def test_writes_of_a_former_holder_are_refused(leases):
 
 
 @pytest.mark.parametrize("token", [0, -1])
-def test_a_token_that_no_lease_has_is_refused(leases, token):
+def test_unknown_fencing_token_is_refused(leases, token):
     """A 0 that somebody forgot to fill in must not mean that nothing is checked."""
     with pytest.raises(grpc.RpcError) as failed:
         leases.write(token)
@@ -170,7 +171,7 @@ def test_a_token_that_no_lease_has_is_refused(leases, token):
         ("one", Duration(seconds=3601), "leaseDuration"),
     ],
 )
-def test_a_lease_that_cannot_be_is_refused(leases, holder, duration, field):
+def test_invalid_lease_is_refused(leases, holder, duration, field):
     for call in (leases.acquire, lambda *both: leases.renew(both[0], 1, both[1])):
         with pytest.raises(grpc.RpcError) as failed:
             call(holder, duration)
@@ -179,8 +180,8 @@ def test_a_lease_that_cannot_be_is_refused(leases, holder, duration, field):
 
 
 @pytest.mark.parametrize("method", ["ApplyObjects", "DeleteObjects"])
-def test_a_token_is_looked_at_where_nothing_is_written(leases, method):
-    """A feeder whose turn is over is told so by a list without changes, cluster or not."""
+def test_fencing_token_is_checked_where_nothing_is_written(leases, method):
+    """A former leader is refused also a list without changes, cluster or not."""
     write = getattr(leases.peer.state, method)
     request = getattr(state_pb, f"{method}Request")
     token = leases.acquire("one").lease.fencing_token

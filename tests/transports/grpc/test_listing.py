@@ -1,4 +1,4 @@
-"""Lists of much: pages that any client can receive, a few made at once, others not held up."""
+"""Large lists: pages that any client can receive, a few made at once, other calls not blocked."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import grpc
 import pytest
 
 from tests.redis_server import RedisProcess, default_redis_binary
-from tests.servers import PATIENCE, node, pod, two_zones, until
-from topospread.service.read import PAGE_BYTES, Reads
-from topospread.transports.grpc.frame import LARGE_ANSWERS, LARGE_WAITING
+from tests.servers import node, pod, two_zones
+from tests.waiting import PATIENCE, until
+from topospread.service.state.read import PAGE_BYTES, StateReader
+from topospread.transports.grpc.pipeline import LARGE_CALLS, LARGE_QUEUE
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
 CLIENTS_TAKE = 4 << 20
-"""Bytes of a message, unless a client is told otherwise."""
+"""A client's default limit on the bytes of a message."""
 
 EVERYTHING = pb.ListObjectsRequest(kind=common_pb2.KIND_POD, page_size=5000)
 
@@ -30,7 +31,7 @@ def store(request, tmp_path):
             yield server.url
 
 
-def test_a_page_of_large_objects_ends_before_it_is_too_large(run, store):
+def test_page_of_large_objects_ends_before_it_is_too_large(run, store):
     peer = run(store=store).peer
     many = []
     for number in range(1200):
@@ -65,8 +66,8 @@ class Slow:
         self.under_way = self.most = 0
         self._lock = threading.Lock()
         self._let_go = threading.Event()
-        self._list = Reads.list
-        monkeypatch.setattr(Reads, "list", lambda *arguments: self(*arguments))
+        self._list = StateReader.list
+        monkeypatch.setattr(StateReader, "list", lambda *arguments: self(*arguments))
 
     def __call__(self, *arguments: Any) -> Any:
         with self._lock:
@@ -83,27 +84,27 @@ class Slow:
         self._let_go.set()
 
 
-def test_few_lists_are_made_at_once_and_hold_up_nobody(run, monkeypatch):
+def test_lists_made_at_once_are_few_and_block_no_other_call(run, monkeypatch):
     slow = Slow(monkeypatch)
     # More threads than turns: only the turns keep the others waiting.
     running = run(state_threads=16)
     peer = running.peer
     lists = [peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE) for _ in range(12)]
-    until(lambda: slow.under_way == LARGE_ANSWERS, "the first are under way")
+    until(lambda: slow.under_way == LARGE_CALLS, "the first are under way")
     for number in range(5):
         peer.apply(node(f"more-{number}", "a"))
-    assert slow.most == LARGE_ANSWERS
+    assert slow.most == LARGE_CALLS
     assert not any(one.done() for one in lists)
     slow.let_go()
     counts = {len(one.result(PATIENCE).objects) for one in lists}
     assert len(counts) == 1
-    assert slow.most == LARGE_ANSWERS
+    assert slow.most == LARGE_CALLS
 
 
 def test_more_lists_than_may_wait_are_refused(run, monkeypatch):
     slow = Slow(monkeypatch)
     peer = run(state_threads=16).peer
-    many = LARGE_ANSWERS + LARGE_WAITING + 6
+    many = LARGE_CALLS + LARGE_QUEUE + 6
     lists = [peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE) for _ in range(many)]
     until(lambda: sum(one.done() for one in lists) == 6, "some are refused")
     # There still are threads for others.
@@ -119,14 +120,14 @@ def test_a_list_whose_caller_has_gone_waits_no_more(run, monkeypatch):
     running = run(state_threads=16)
     peer = running.peer
     begun = [
-        peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE) for _ in range(LARGE_ANSWERS)
+        peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE) for _ in range(LARGE_CALLS)
     ]
-    until(lambda: slow.under_way == LARGE_ANSWERS, "all turns are taken")
+    until(lambda: slow.under_way == LARGE_CALLS, "all turns are taken")
     waiting = peer.state.ListObjects.future(EVERYTHING, timeout=PATIENCE)
-    pool = running.server._pools.state
-    until(lambda: pool.busy == LARGE_ANSWERS + 1, "another one waits")
+    pool = running.server.pools.state
+    until(lambda: pool.busy == LARGE_CALLS + 1, "another one waits")
     waiting.cancel()
-    until(lambda: pool.busy == LARGE_ANSWERS, "it waits no more")
+    until(lambda: pool.busy == LARGE_CALLS, "it waits no more")
     slow.let_go()
-    assert [one.code() for one in begun] == [grpc.StatusCode.OK] * LARGE_ANSWERS
-    assert slow.most == LARGE_ANSWERS
+    assert [one.code() for one in begun] == [grpc.StatusCode.OK] * LARGE_CALLS
+    assert slow.most == LARGE_CALLS

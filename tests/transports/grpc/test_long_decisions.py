@@ -1,4 +1,4 @@
-"""Decisions that take long go on one at a time, and short ones wait for none of them."""
+"""Long decisions run one at a time, and short ones do not wait for them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from tests.servers import PATIENCE, evaluate_request, until
+from tests.servers import evaluate_request
+from tests.waiting import PATIENCE, until
 from topospread.checkpoints import LONG, checkpoint
-from topospread.service.evaluate import evaluate_batch
+from topospread.service.decisions.evaluate import evaluate_batch
 from topospread_proto.v1 import decision_service_pb2 as pb
 
 MANY = 12

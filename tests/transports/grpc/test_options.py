@@ -1,4 +1,4 @@
-"""Options of gRPC, which passes over those that it does not know without a word."""
+"""gRPC's channel options, of which gRPC ignores unknown ones silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages: a token is good for the list that it was made for; sizes that cannot be are refused."""
+"""Pages: a token is bound to its list; invalid sizes are refused."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.servers import PATIENCE, node, pod, two_zones
+from tests.servers import node, pod, two_zones
 from tests.transports.grpc.details import reason, violations
+from tests.waiting import PATIENCE
 from topospread_client import pod_from_manifest
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
@@ -84,7 +85,7 @@ def content(answer: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_pages_have_everything_once_in_order_at_the_revision_of_the_first(lists, name):
+def test_pages_have_every_object_once_in_order_at_the_first_revision(lists, name):
     call = lists.calls[name]
     whole = content(call(REQUESTS[name], timeout=PATIENCE))
     assert len(whole) == COUNTS[name]
@@ -102,7 +103,7 @@ def test_pages_have_everything_once_in_order_at_the_revision_of_the_first(lists,
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_size_above_the_most_acts_as_the_most_and_may_change_between_pages(lists, name):
+def test_page_size_is_capped_and_may_change_between_pages(lists, name):
     """A caller that asks for more than a server gives is to get what there is."""
     call = lists.calls[name]
     assert len(content(call(asked(name, page_size=2**31 - 1), timeout=PATIENCE))) == COUNTS[name]
@@ -122,7 +123,7 @@ def test_a_size_above_the_most_acts_as_the_most_and_may_change_between_pages(lis
         ({"page_token": "§"}, "pageToken"),
     ],
 )
-def test_pages_that_cannot_be_are_refused(lists, name, wrong, field):
+def test_invalid_page_size_or_token_is_refused(lists, name, wrong, field):
     with pytest.raises(grpc.RpcError) as failed:
         lists.calls[name](asked(name, **wrong), timeout=PATIENCE)
     assert failed.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -143,7 +144,7 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "other"), OTHERS)
-def test_a_token_of_another_list_is_refused(lists, name, other):
+def test_page_token_of_another_list_is_refused(lists, name, other):
     """It would skip what that list does not have, and end with a last page that looks complete."""
     call = lists.calls[name]
     token = call(asked(name, page_size=5), timeout=PATIENCE).next_page_token
@@ -155,7 +156,7 @@ def test_a_token_of_another_list_is_refused(lists, name, other):
     assert violations(failed.value) == ["pageToken"]
 
 
-def test_a_token_of_another_method_is_refused(lists):
+def test_page_token_of_another_method_is_refused(lists):
     tokens = {
         name: call(asked(name, page_size=5), timeout=PATIENCE).next_page_token
         for name, call in lists.calls.items()
@@ -170,7 +171,7 @@ def test_a_token_of_another_method_is_refused(lists):
 
 
 @pytest.mark.parametrize("name", ["ListObjects", "ListReservations"])
-def test_a_revision_in_a_token_is_one(lists, name):
+def test_invalid_revision_in_a_page_token_is_refused(lists, name):
     """It comes back as the answer's."""
     call = lists.calls[name]
     token = call(asked(name, page_size=5), timeout=PATIENCE).next_page_token
@@ -184,7 +185,7 @@ def test_a_revision_in_a_token_is_one(lists, name):
         assert (reason(failed.value), violations(failed.value)) == ("INVALID_FIELDS", ["pageToken"])
 
 
-def test_the_default_cluster_has_two_names(run):
+def test_empty_cluster_name_is_the_default_cluster(run):
     peer = run().peer
     first = pb.ListObjectsRequest(kind=common_pb2.KIND_POD, page_size=1)
     token = peer.state.ListObjects(first, timeout=PATIENCE).next_page_token
@@ -194,7 +195,7 @@ def test_the_default_cluster_has_two_names(run):
     assert len(peer.state.ListObjects(second, timeout=PATIENCE).objects) == 2
 
 
-def test_reservations_are_chosen_by_namespace_and_labels(lists):
+def test_reservations_are_listed_by_namespace_and_labels(lists):
     call = lists.calls["ListReservations"]
 
     def names(**more: Any) -> list[str]:
@@ -207,7 +208,7 @@ def test_reservations_are_chosen_by_namespace_and_labels(lists):
     ]
 
 
-def test_what_is_held_for_one_pod(run):
+def test_get_reservation_of_one_pod(run):
     peer = run().peer
     places: Any = placement_service_pb2_grpc.PlacementServiceStub(peer.channel)
     manifest = {"kind": "Pod", "metadata": {"name": "p", "namespace": "shop", "uid": "u-1"}}

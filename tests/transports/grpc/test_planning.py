@@ -1,4 +1,4 @@
-"""The planner's calls: bounded, ended by deadlines, and never in the way of decisions."""
+"""The planner's calls: bounded, ended by deadlines, and never blocking decisions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from tests.servers import PATIENCE, incoming
-from topospread.transports.grpc import simulating
+from tests.servers import incoming
+from tests.waiting import PATIENCE
+from topospread.transports.grpc import simulate as simulate_service
 from topospread_client import pod_from_manifest
 from topospread_proto.v1.planner_service_pb2 import SimulateRequest
 from topospread_proto.v1.scenario_pb2 import PodsToPlace
@@ -45,9 +46,9 @@ def request(replicas: int | None = None) -> SimulateRequest:
     return SimulateRequest(pods=[pods])
 
 
-def test_a_long_simulation_holds_up_no_decision(run, monkeypatch: pytest.MonkeyPatch):
+def test_long_simulation_blocks_no_decision(run, monkeypatch: pytest.MonkeyPatch):
     brake = Brake()
-    monkeypatch.setattr(simulating, "pause_between", brake)
+    monkeypatch.setattr(simulate_service, "pause_between", brake)
     running = run(planner_threads="1", planner_queue="1")
     simulate = running.peer.planner.Simulate
     first = simulate.future(request(), timeout=PATIENCE)
@@ -70,8 +71,8 @@ def _until_refused(simulate: Any) -> None:
     pytest.fail("the line has no bound")
 
 
-def test_a_simulation_ends_with_its_deadline(run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(simulating, "pause_between", lambda _: lambda: time.sleep(0.001))
+def test_simulation_ends_with_its_deadline(run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(simulate_service, "pause_between", lambda _: lambda: time.sleep(0.001))
     running = run(planner_threads="1", max_simulated_pods="100000")
     simulate = running.peer.planner.Simulate
     late = simulate.future(request(100_000), timeout=0.3)

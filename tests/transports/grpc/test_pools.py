@@ -1,4 +1,4 @@
-"""The pools by themselves: who computes, who waits, who is refused, who makes room."""
+"""The thread pools by themselves: computing, waiting, refusing, making room."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.servers import PATIENCE, threads_end, until
+from tests.servers import threads_end
+from tests.waiting import PATIENCE, until
 from topospread.errors import LimitExceeded
 from topospread.transports.grpc.executor import MAX_AWAY, BoundedExecutor, StreamExecutor
 from topospread.transports.grpc.pool import Worker, away, lend_place, overloaded
@@ -106,7 +107,7 @@ def test_calls_are_carried_out_with_their_arguments_and_errors(make):
     assert answer(pool)
 
 
-def test_only_so_many_are_carried_out_at_once(make, closing):
+def test_calls_at_once_are_bounded_by_the_threads(make, closing):
     pool, held = make(workers=2), Held(closing)
     held.begin(pool, 2)
     third = pool.submit(overloaded)
@@ -116,7 +117,7 @@ def test_only_so_many_are_carried_out_at_once(make, closing):
     until(lambda: pool.busy == 0, "the workers are idle")
 
 
-def test_what_the_line_has_no_room_for_is_refused_at_once_on_the_callers_thread(make, closing):
+def test_call_beyond_the_queue_is_refused_at_once_on_the_callers_thread(make, closing):
     pool, held = make(workers=1, queue=2), Held(closing)
     held.begin(pool)
     in_line = [pool.submit(overloaded) for _ in range(2)]
@@ -128,14 +129,14 @@ def test_what_the_line_has_no_room_for_is_refused_at_once_on_the_callers_thread(
     assert [future.result(PATIENCE) for future in in_line] == [False, False]
 
 
-def test_calls_that_wait_lend_their_places(make, closing):
+def test_waiting_calls_release_their_threads(make, closing):
     pool, waiting = make(workers=1, waiting=64), Waiting(closing)
     waiting.begin(pool, 64)
     assert (pool.waiting, pool.busy) == (64, 0)
     assert answer(pool)
 
 
-def test_past_the_bound_a_wait_is_refused_and_the_others_go_on(make, closing):
+def test_wait_past_the_bound_is_refused_and_the_others_continue(make, closing):
     pool, waiting = make(workers=1, waiting=3), Waiting(closing)
     waiting.begin(pool, 3)
     fourth = pool.submit(waiting)
@@ -144,7 +145,7 @@ def test_past_the_bound_a_wait_is_refused_and_the_others_go_on(make, closing):
     assert pool.waiting == 3
 
 
-def test_after_the_waits_as_many_compute_as_before(make, closing):
+def test_as_many_calls_compute_after_the_waits_as_before(make, closing):
     pool, waiting, held = make(workers=2), Waiting(closing), Held(closing)
     calls = waiting.begin(pool, 20)
     waiting.let_go()
@@ -158,7 +159,7 @@ def test_after_the_waits_as_many_compute_as_before(make, closing):
     assert third.result(PATIENCE) is False
 
 
-def test_a_call_that_waits_twice_lends_its_place_once(make, closing):
+def test_call_that_waits_twice_releases_its_thread_once(make, closing):
     pool, held = make(workers=1), Held(closing)
 
     def twice() -> int:
@@ -172,14 +173,14 @@ def test_a_call_that_waits_twice_lends_its_place_once(make, closing):
     assert pool.depth == 0
 
 
-def test_silent_calls_hold_up_nobody(make, closing):
+def test_idle_calls_block_no_other(make, closing):
     pool, silent = make(workers=2), Silent(closing)
     silent.begin(pool, 2)
     assert answer(pool)
     assert silent.cancelled == []
 
 
-def test_when_too_many_are_silent_those_that_are_longest_make_room(make, closing):
+def test_longest_idle_calls_are_cancelled_when_too_many_are_idle(make, closing):
     pool, silent = make(workers=2, queue=1000), Silent(closing)
     calls = [pool.submit(silent) for _ in range(3 * MAX_AWAY)]
     assert answer(pool)
@@ -187,7 +188,7 @@ def test_when_too_many_are_silent_those_that_are_longest_make_room(make, closing
     assert not calls[-1].done() or not calls[-1].result()
 
 
-def test_a_pause_holds_back_what_was_not_begun(make, closing):
+def test_pause_delays_calls_that_were_not_begun(make, closing):
     pool, held = make(workers=2), Held(closing)
     begun = held.begin(pool)
     with pool.paused():
@@ -199,7 +200,7 @@ def test_a_pause_holds_back_what_was_not_begun(make, closing):
     assert later.result(PATIENCE) is False
 
 
-def test_a_shutdown_carries_out_what_stands_in_line(make, closing):
+def test_shutdown_carries_out_queued_calls(make, closing):
     pool, held = make(workers=1), Held(closing)
     held.begin(pool)
     in_line = [pool.submit(overloaded) for _ in range(5)]
@@ -210,7 +211,7 @@ def test_a_shutdown_carries_out_what_stands_in_line(make, closing):
         pool.submit(overloaded)
 
 
-def test_a_shutdown_while_calls_wait_leaves_no_thread(make, closing):
+def test_shutdown_while_calls_wait_leaves_no_thread(make, closing):
     pool, waiting = make(workers=2), Waiting(closing)
     waiting.begin(pool, 10)
     pool.shutdown(wait=False)
@@ -232,7 +233,7 @@ def test_streams_get_a_thread_each_and_the_next_is_refused(closing):
     assert answer(pool)
 
 
-def test_silent_streams_make_room_for_whoever_tries_again(closing, monkeypatch):
+def test_idle_streams_are_cancelled_for_a_retried_stream(closing, monkeypatch):
     monkeypatch.setattr("topospread.transports.grpc.executor.SILENT_STREAM", 0.0)
     pool = StreamExecutor("stream", 2)
     closing.callback(pool.shutdown)
@@ -257,9 +258,7 @@ def _no_more_threads(monkeypatch) -> threading.Event:
     return asked
 
 
-def test_a_call_that_would_wait_is_refused_where_no_thread_can_take_its_place(
-    make, closing, monkeypatch
-):
+def test_call_that_would_wait_is_refused_when_no_thread_can_replace_it(make, closing, monkeypatch):
     pool = make(workers=1)
     with monkeypatch.context() as full:
         _no_more_threads(full)
@@ -270,7 +269,7 @@ def test_a_call_that_would_wait_is_refused_where_no_thread_can_take_its_place(
     Waiting(closing).begin(pool, 3)
 
 
-def test_help_comes_again_when_threads_can_be_started_again(make, closing, monkeypatch):
+def test_helpers_start_again_when_threads_can_be_started_again(make, closing, monkeypatch):
     pool, silent = make(workers=2), Silent(closing)
     silent.begin(pool, 2)
     with monkeypatch.context() as full:
@@ -280,7 +279,7 @@ def test_help_comes_again_when_threads_can_be_started_again(make, closing, monke
     assert in_line.result(PATIENCE) is False
 
 
-def test_a_stream_for_which_no_thread_can_be_started_is_refused(closing, monkeypatch):
+def test_stream_is_refused_when_no_thread_can_be_started(closing, monkeypatch):
     pool = StreamExecutor("stream", 3)
     closing.callback(pool.shutdown)
     with monkeypatch.context() as full:
@@ -289,7 +288,7 @@ def test_a_stream_for_which_no_thread_can_be_started_is_refused(closing, monkeyp
     assert answer(pool)
 
 
-def test_other_threads_have_no_place_to_lend():
+def test_threads_outside_a_pool_release_nothing():
     lend_place()()
     with away():
         assert overloaded()

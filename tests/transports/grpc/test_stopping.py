@@ -1,4 +1,4 @@
-"""What becomes of calls when their server stops."""
+"""Calls while their server stops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.redis_server import free_port
 from tests.servers import (
-    PATIENCE,
     Peer,
     at_least,
     evaluate_request,
@@ -22,8 +21,8 @@ from tests.servers import (
     served,
     threads_end,
     two_zones,
-    until,
 )
+from tests.waiting import PATIENCE, until
 from topospread_client import Client, Connection, TopospreadClientError
 
 CODE = grpc.StatusCode
@@ -37,12 +36,12 @@ def in_thread(work) -> threading.Thread:
     return thread
 
 
-def test_calls_that_run_or_stand_in_line_are_answered():
+def test_running_and_queued_calls_are_answered():
     with served(decision_threads=1) as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
-        with server._pools.decisions.paused():
+        with server.pools.decisions.paused():
             calls = [peer.engine.EvaluatePod.future(evaluate_request()) for _ in range(30)]
-            until(lambda: server._pools.decisions.arrived == 30, "they stand in line")
+            until(lambda: server.pools.decisions.arrived == 30, "they stand in line")
             stopping = in_thread(server.stop)
             until(lambda: server.ready() == (False, ("stopping",)), "it stops")
         stopping.join(PATIENCE)
@@ -52,14 +51,14 @@ def test_calls_that_run_or_stand_in_line_are_answered():
         assert refused.value.code() is CODE.UNAVAILABLE
 
 
-def test_a_call_that_waits_may_use_the_grace_time(news):
-    with served(grace="10m") as server, Peer(server.address) as peer:
+def test_waiting_call_may_use_the_grace_period(news):
+    with served(shutdown_grace_period="10m") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         assert peer.evaluate().feasible_node_count == 1
         news.clear()
         later = at_least(peer.apply(pod("web-3", "b1")))
         call = peer.engine.EvaluatePod.future(evaluate_request(consistency=later), timeout=PATIENCE)
-        until(lambda: server._pools.decisions.waiting == 1, "it waits")
+        until(lambda: server.pools.decisions.waiting == 1, "it waits")
         stopping = in_thread(server.stop)
         until(lambda: server.ready() == (False, ("stopping",)), "it stops")
         news.set()
@@ -68,36 +67,36 @@ def test_a_call_that_waits_may_use_the_grace_time(news):
         assert not stopping.is_alive()
 
 
-def test_a_call_that_waits_for_longer_is_cancelled(news):
-    with served(grace="0s") as server, Peer(server.address) as peer:
+def test_call_that_waits_beyond_the_grace_period_is_cancelled(news):
+    with served(shutdown_grace_period="0s") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         assert peer.evaluate().feasible_node_count == 1
         news.clear()
         later = at_least(peer.apply(pod("web-3", "b1")))
         call = peer.engine.EvaluatePod.future(evaluate_request(consistency=later), timeout=PATIENCE)
-        until(lambda: server._pools.decisions.waiting == 1, "it waits")
+        until(lambda: server.pools.decisions.waiting == 1, "it waits")
         server.stop()
         assert call.code() in (CODE.CANCELLED, CODE.UNAVAILABLE)
 
 
-def test_told_twice_it_does_not_wait(news):
-    with served(grace="10m") as server, Peer(server.address) as peer:
+def test_second_stop_signal_ends_the_wait(news):
+    with served(shutdown_grace_period="10m") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         assert peer.evaluate().feasible_node_count == 1
         news.clear()
         later = at_least(peer.apply(pod("web-3", "b1")))
         call = peer.engine.EvaluatePod.future(evaluate_request(consistency=later))
-        until(lambda: server._pools.decisions.waiting == 1, "it waits")
+        until(lambda: server.pools.decisions.waiting == 1, "it waits")
         stopping = in_thread(server.stop)
         until(lambda: server.ready() == (False, ("stopping",)), "it stops")
-        server.hurry()
+        server.force_stop()
         stopping.join(PATIENCE)
         assert not stopping.is_alive()
         assert call.code() in (CODE.CANCELLED, CODE.UNAVAILABLE)
 
 
-def test_health_says_so_first_and_its_watches_hold_up_nothing():
-    with served(grace="10m") as server, Peer(server.address) as peer:
+def test_health_reports_not_serving_first_and_its_watches_delay_nothing():
+    with served(shutdown_grace_period="10m") as server, Peer(server.address) as peer:
         stub: Any = health_pb2_grpc.HealthStub(peer.channel)
         watches = [stub.Watch(health_pb2.HealthCheckRequest()) for _ in range(20)]
         assert {next(iter(watch)).status for watch in watches} == {SERVING}
@@ -107,7 +106,7 @@ def test_health_says_so_first_and_its_watches_hold_up_nothing():
         assert not stopping.is_alive()
 
 
-def test_callers_with_the_clients_retry_policy_lose_no_call(tmp_path):
+def test_clients_retry_policy_loses_no_call(tmp_path):
     """Two servers, of which one stops under load, and then comes back and the other stops."""
     store = f"sqlite:///{tmp_path}/state.db"
     ended: Counter[str] = Counter()
@@ -147,7 +146,7 @@ def test_callers_with_the_clients_retry_policy_lose_no_call(tmp_path):
     assert ended.keys() == {"answered"}
 
 
-def test_nothing_is_left_behind(tmp_path):
+def test_stopped_server_leaves_no_thread_or_file(tmp_path):
     with threads_end():
         for number in range(3):
             store = f"sqlite:///{tmp_path}/{number}.db"

@@ -1,4 +1,4 @@
-"""Traces of a real server at a real OTLP receiver: one span a call, and what it tells."""
+"""Traces of a real server at a real OTLP receiver: one span a call, and its attributes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,9 @@ import grpc
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.servers import (
-    PATIENCE,
-    Peer,
-    evaluate_request,
-    incoming,
-    pod,
-    replacement,
-    served,
-    two_zones,
-    until,
-)
+from tests.servers import Peer, evaluate_request, incoming, pod, replacement, served, two_zones
 from tests.telemetry.otlp import TraceReceiver, plain, trace_receiver
+from tests.waiting import PATIENCE, until
 from topospread.telemetry.logs import start_logging
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
@@ -175,7 +166,7 @@ def test_each_call_is_one_server_span_and_its_writes_are_below_it(receiver, peer
         assert plain(span.attributes)["topospread.cluster"] == "default"
 
 
-def test_every_offered_method_is_tried_here(peer):
+def test_every_method_has_a_traced_example(peer):
     """With the streams, which have tests of their own."""
     methods = {
         method.name
@@ -185,7 +176,7 @@ def test_every_offered_method_is_tried_here(peer):
     assert methods - CALLS.keys() == {"WatchObjects", "StreamEvaluatePods", "AcceptStore"}
 
 
-def test_what_a_decision_was_made_of(receiver, peer):
+def test_span_of_a_decision_has_its_inputs(receiver, peer):
     trace = Traced()
     _, call = peer.engine.EvaluatePod.with_call(
         evaluate_request(), timeout=PATIENCE, metadata=trace.metadata
@@ -217,7 +208,7 @@ def test_what_a_decision_was_made_of(receiver, peer):
     assert all(isinstance(value, float) and value > 0 for value in stages.values())
 
 
-def test_filter_and_score_tell_how_many_nodes_they_judged(receiver, peer):
+def test_spans_of_filter_and_score_count_the_nodes(receiver, peer):
     trace = Traced()
     request = engine_pb.FilterRequest(pod=common_pb2.PodSource(object=POD))
     request.candidates.names.names.extend(["a1", "b1", "nowhere"])
@@ -227,7 +218,7 @@ def test_filter_and_score_tell_how_many_nodes_they_judged(receiver, peer):
     assert said["topospread.verdicts.Unschedulable"] == 1
 
 
-def test_a_batch_counts_its_pods_by_result(receiver, peer):
+def test_span_of_a_batch_counts_its_pods_by_result(receiver, peer):
     nowhere = pod_from_manifest(incoming(topologyKey="nowhere"))
     broken = pod_from_manifest(incoming(labelSelector={"matchLabels": {"a": "b c"}}))
     pods = [common_pb2.PodSource(object=each) for each in (POD, nowhere, POD, broken)]
@@ -243,7 +234,7 @@ def test_a_batch_counts_its_pods_by_result(receiver, peer):
     assert said["topospread.revision"] == answer.meta.revision
 
 
-def test_a_replace_in_pieces_has_a_span_for_each(receiver, peer):
+def test_replace_in_pieces_has_a_span_for_each_piece(receiver, peer):
     pods = [pod(f"p{n}", "a1") for n in range(1001)]
     messages = replacement(*pods, kind=common_pb2.KIND_POD)
     trace = Traced()
@@ -275,7 +266,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize(("method", "request_", "code", "error"), FAILURES.values(), ids=FAILURES)
-def test_failures_are_marked(receiver, peer, method, request_, code, error):
+def test_spans_of_failed_calls_have_their_status(receiver, peer, method, request_, code, error):
     raw = request_ if isinstance(request_, bytes) else request_.SerializeToString()
     trace = Traced()
     multi: Any = peer.channel.unary_unary(f"/{method}")
@@ -289,7 +280,7 @@ def test_failures_are_marked(receiver, peer, method, request_, code, error):
     assert span.status.code != Status.STATUS_CODE_ERROR
 
 
-def test_a_watch_is_one_span_from_its_begin_to_its_end(receiver, peer):
+def test_watch_is_one_span(receiver, peer):
     before = peer.evaluate().meta.revision
     peer.apply(pod("first", "a1"))
     watching, writing = Traced(), Traced()
@@ -311,7 +302,7 @@ def test_a_watch_is_one_span_from_its_begin_to_its_end(receiver, peer):
     assert write.end_time_unix_nano <= watch.end_time_unix_nano
 
 
-def test_each_question_of_a_stream_is_a_span(receiver, peer):
+def test_each_request_of_a_stream_is_a_span(receiver, peer):
     trace = Traced()
     questions = [
         engine_pb.StreamEvaluatePodsRequest(id=n, evaluate=evaluate_request()) for n in (1, 2)
@@ -326,7 +317,7 @@ def test_each_question_of_a_stream_is_a_span(receiver, peer):
     assert len(judged) == 2
 
 
-def test_a_question_of_a_stream_may_have_a_trace_of_its_own(receiver, peer):
+def test_request_of_a_stream_may_have_a_trace_of_its_own(receiver, peer):
     stream_trace, own = Traced(), Traced()
     parents = ["", dict(own.metadata)["traceparent"]]
     questions = [
@@ -345,7 +336,7 @@ def test_a_question_of_a_stream_may_have_a_trace_of_its_own(receiver, peer):
     assert {answer.traceparent.rpartition("-")[0] for answer in answers} == found
 
 
-def test_what_is_not_sampled_is_not_exported_but_has_ids(receiver, peer):
+def test_unsampled_call_is_not_exported_but_has_ids(receiver, peer):
     trace = Traced(sampled=False)
     for make, _ in CALLS.values():
         returned = dict(make(peer, trace.metadata).trailing_metadata())["traceparent"]
@@ -357,7 +348,7 @@ def test_what_is_not_sampled_is_not_exported_but_has_ids(receiver, peer):
     assert returned["traceparent"].endswith(("-00", "-02"))
 
 
-def test_the_share_that_is_asked_for_is_recorded(receiver, monkeypatch):
+def test_configured_share_of_calls_is_sampled(receiver, monkeypatch):
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     returned = []
@@ -373,7 +364,7 @@ def test_the_share_that_is_asked_for_is_recorded(receiver, monkeypatch):
     assert receiver.waiting() == 0
 
 
-def test_without_a_receiver_calls_are_served_as_ever(monkeypatch):
+def test_calls_are_served_without_a_trace_receiver(monkeypatch):
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     with served() as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
@@ -416,7 +407,7 @@ def test_log_lines_of_a_call_carry_its_trace(start_redis):
     assert all("trace_id" not in line for line in logged if "out of reach" in line["message"])
 
 
-def test_an_unexpected_error_is_logged_with_its_trace_and_hidden_from_the_caller(
+def test_unexpected_error_is_logged_with_its_trace_and_hidden_from_the_caller(
     peer, monkeypatch, caplog
 ):
     def fail(*_: object, **__: object) -> None:

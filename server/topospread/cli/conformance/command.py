@@ -1,49 +1,79 @@
-"""`topospread conformance`: ask a server what a real kube-scheduler was asked, and compare."""
+"""`topospread conformance`: compare a server's answers with those recorded of a kube-scheduler."""
 
 from __future__ import annotations
 
+import secrets
 import signal
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
 
-from topospread.cli import printing
-from topospread.cli.complaints import DONE, BadInput
-from topospread.cli.conformance import report
-from topospread.cli.conformance.cases import Case, Result
-from topospread.cli.conformance.clusters import cluster_cases
-from topospread.cli.conformance.decisions import decision_case
-from topospread.cli.conformance.grounds import throw_away_cluster, throw_away_server
-from topospread.cli.conformance.messages import (
-    Named,
-    files_with_cases,
+from topospread.cli import output
+from topospread.cli.conformance.cases import (
+    args_case,
+    cluster_cases,
+    decision_case,
     fit_counts_result,
     fit_error_case,
+    validation_case,
 )
-from topospread.cli.conformance.recordings import Record, Shape, records
-from topospread.cli.conformance.refusals import args_case, validation_case
-from topospread.cli.options import Options, pass_options, server_options
+from topospread.cli.conformance.recordings import (
+    CaseResult,
+    LoadedCluster,
+    Record,
+    RecordedCase,
+    RecordedDecisions,
+    RecordKind,
+    files_with_cases,
+    records,
+    report_lines,
+)
+from topospread.cli.errors import DONE, BadInput
+from topospread.cli.options import ClientOptions, pass_options, server_options
+from topospread.config.loading import load_settings
+from topospread.errors import ConfigError
+from topospread_client import (
+    Client,
+    Connection,
+    Kind,
+    NotFound,
+    TopospreadClientError,
+    object_from_manifest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
-    from topospread.cli.conformance.cases import Cluster
-    from topospread_client import Connection
+    from topospread.cli.conformance.recordings import Cluster
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
 
 _DIFFERS: Final = 1
 _PATH: Final = click.Path(path_type=Path)
 
+_LISTS: Final = {
+    "nodes": Kind.NODE,
+    "pods": Kind.POD,
+    "services": Kind.SERVICE,
+    "replicationControllers": Kind.REPLICATION_CONTROLLER,
+    "replicaSets": Kind.REPLICA_SET,
+    "statefulSets": Kind.STATEFUL_SET,
+}
+_APPS: Final = {Kind.REPLICA_SET, Kind.STATEFUL_SET}
+_ONE_WRITE: Final = 500
+"""Objects that are written at once; more are replaced kind by kind."""
+
 
 @click.command("conformance", short_help="Compare with a recorded kube-scheduler.")
 @click.argument("files", nargs=-1, required=True, type=_PATH, metavar="FILE...")
-@click.option("--store", metavar="URL", help="Store of the throw-away server  [default: memory:]")
+@click.option("--store", metavar="URL", help="Store of the temporary server  [default: memory:]")
 @click.option(
     "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, help="Clusters at once."
 )
@@ -59,7 +89,7 @@ _PATH: Final = click.Path(path_type=Path)
 @server_options
 @pass_options
 def command(
-    options: Options,
+    options: ClientOptions,
     files: Sequence[Path],
     store: str | None,
     jobs: int,
@@ -74,82 +104,82 @@ def command(
     that --address names.
     """
     if store and options.address:
-        raise click.UsageError("--store is for a throw-away server: give it or --address")
-    found = [case for path in files for case in _cases(path, elsewhere) if _asked(case, only)]
+        raise click.UsageError("--store is for a temporary server: give it or --address")
+    found = [case for path in files for case in _cases(path, elsewhere) if _selected(case, only)]
     if not found:
         raise BadInput("no such case: check --case" if only else "no case in these files")
-    settled = [each for each in found if isinstance(each, Result)]
-    cases = [each for each in found if isinstance(each, Case)]
-    tally: Counter[bool] = Counter()
-    for result in settled:
-        _say(result, tally)
+    cases = [each for each in found if isinstance(each, RecordedCase)]
+    passed: Counter[bool] = Counter()
+    for result in found:
+        if isinstance(result, CaseResult):
+            _report(result, passed)
     if cases:
         with (
             _terminable(),
-            options.connected(),
+            options.naming_address(),
             _server(options, store) as connection,
-            printing.progress("asking") as progress,
+            output.progress("asking") as progress,
         ):
             for result in _run(cases, connection, jobs, options.timeout):
-                _say(result, tally)
-                progress(tally.total(), len(found))
-    click.echo(f"{tally[True]} passed, {tally[False]} failed")
-    return _DIFFERS if tally[False] else DONE
+                _report(result, passed)
+                progress(passed.total(), len(found))
+    click.echo(f"{passed[True]} passed, {passed[False]} failed")
+    return _DIFFERS if passed[False] else DONE
 
 
-def _cases(path: Path, elsewhere: Sequence[Path]) -> Iterator[Case | Result]:
-    named = Named([*elsewhere, *files_with_cases(path)])
+def _cases(path: Path, elsewhere: Sequence[Path]) -> Iterator[RecordedCase | CaseResult]:
+    decisions = RecordedDecisions([*elsewhere, *files_with_cases(path)])
     for record in records(path):
-        yield from _of_record(record, named)
+        yield from _of_record(record, decisions)
 
 
-def _of_record(record: Record, named: Named) -> Iterator[Case | Result]:
-    match record.shape:
-        case Shape.CLUSTER:
+def _of_record(record: Record, decisions: RecordedDecisions) -> Iterator[RecordedCase | CaseResult]:
+    match record.kind:
+        case RecordKind.CLUSTER:
             yield from cluster_cases(record)
-        case Shape.DECISION:
+        case RecordKind.DECISION:
             yield decision_case(record)
-        case Shape.VALIDATION:
+        case RecordKind.VALIDATION:
             yield validation_case(record)
-        case Shape.ARGS:
+        case RecordKind.ARGS:
             yield args_case(record)
-        case Shape.FIT_ERROR:
-            yield fit_error_case(record, named)
-        case Shape.FIT_COUNTS:
+        case RecordKind.FIT_ERROR:
+            yield fit_error_case(record, decisions)
+        case RecordKind.FIT_COUNTS:
             yield fit_counts_result(record)
 
 
-def _asked(case: Case | Result, only: Sequence[str]) -> bool:
+def _selected(case: RecordedCase | CaseResult, only: Sequence[str]) -> bool:
     return not only or case.name in only
 
 
-def _say(result: Result, tally: Counter[bool]) -> None:
-    tally[result.passed] += 1
-    for line in report.lines(result):
+def _report(result: CaseResult, passed: Counter[bool]) -> None:
+    passed[result.passed] += 1
+    for line in report_lines(result):
         click.echo(line)
 
 
 @contextmanager
-def _server(options: Options, store: str | None) -> Iterator[Connection]:
-    """The server that was named, or one that lives as long as this command."""
+def _server(options: ClientOptions, store: str | None) -> Iterator[Connection]:
+    """The server at --address, or a temporary one."""
     if options.address:
         yield options.connection()
         return
-    with throw_away_server(store or "memory:") as connection:
+    with temporary_server(store or "memory:") as connection:
         yield connection
 
 
 def _run(
-    cases: Sequence[Case], connection: Connection, jobs: int, timeout: float
-) -> Iterator[Result]:
-    """Run cases, those about one cluster together; a cluster is dropped also when this is left."""
+    cases: Sequence[RecordedCase], connection: Connection, jobs: int, timeout: float
+) -> Iterator[CaseResult]:
+    """Run cases, those about one cluster together; clusters are deleted also on the way out."""
     stopped = threading.Event()
 
-    def ask(cluster: Cluster, about: Sequence[Case]) -> list[Result]:
+    def ask(cluster: Cluster, about: Sequence[RecordedCase]) -> list[CaseResult]:
         if stopped.is_set():
             return []
-        with throw_away_cluster(connection, cluster, timeout) as ground:
-            return [case.run(ground) for case in about if not stopped.is_set()]
+        with temporary_cluster(connection, cluster, timeout) as loaded:
+            return [case.run(loaded) for case in about if not stopped.is_set()]
 
     with ThreadPoolExecutor(jobs, "conformance") as pool:
         try:
@@ -161,10 +191,10 @@ def _run(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _by_cluster(cases: Iterable[Case]) -> list[list[Case]]:
+def _by_cluster(cases: Iterable[RecordedCase]) -> list[list[RecordedCase]]:
     """Cases about equal clusters, in the order of the first of each."""
     keys: dict[int, bytes] = {}
-    groups: dict[bytes, list[Case]] = {}
+    groups: dict[bytes, list[RecordedCase]] = {}
     for case in cases:
         identity = id(case.cluster)
         if identity not in keys:
@@ -175,7 +205,7 @@ def _by_cluster(cases: Iterable[Case]) -> list[list[Case]]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the command as Ctrl-C does: with throw-away clusters dropped."""
+    """Let SIGTERM end the command as Ctrl-C does: with temporary clusters deleted."""
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
         raise click.Abort
@@ -185,3 +215,71 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def temporary_cluster(
+    connection: Connection, cluster: Cluster, timeout: float
+) -> Iterator[LoadedCluster]:
+    """Load a cluster under a random name, and delete it whatever happens."""
+    name = f"conf-{secrets.token_hex(8)}"
+    with Client(connection, cluster=name, timeout=timeout) as client:
+        try:
+            yield _loaded(client, cluster)
+        finally:
+            _delete(client, name)
+
+
+@contextmanager
+def temporary_server(store: str) -> Iterator[Connection]:
+    """A server in this process, on a port that the system chooses.
+
+    Args:
+        store: its store's address; ``memory:`` vanishes with it.
+
+    Raises:
+        BadInput: the store cannot be used.
+    """
+    from topospread.app.server import Server
+
+    flags = {"listen": "127.0.0.1:0", "http": "off", "store": store, "log_level": "warning"}
+    try:
+        with Server(load_settings(flags, {})) as server:
+            yield Connection(server.address)
+    except ConfigError as error:
+        raise BadInput(str(error)) from error
+
+
+def _loaded(client: Client, cluster: Cluster) -> LoadedCluster:
+    objects = {
+        kind: [_object(kind, manifest) for manifest in cluster.get(member) or ()]
+        for member, kind in _LISTS.items()
+    }
+    everything = [each for of_kind in objects.values() for each in of_kind]
+    if 0 < len(everything) <= _ONE_WRITE:
+        revision = client.apply_objects(everything).revision
+    else:
+        revision = ""
+        for kind, of_kind in objects.items():
+            # An empty list makes a cluster, too.
+            if of_kind or kind is Kind.NODE:
+                revision = client.replace_objects(kind, of_kind).revision
+    names = [each.node.metadata.name for each in objects[Kind.NODE]]
+    return LoadedCluster(client, revision, names)
+
+
+def _object(kind: Kind, manifest: dict[str, Any]) -> ClusterObject:
+    version = "apps/v1" if kind in _APPS else "v1"
+    made = object_from_manifest({"apiVersion": version, "kind": kind.label, **manifest})
+    if made is None:
+        raise AssertionError(f"{kind.label} is a kind that is kept")
+    return made
+
+
+def _delete(client: Client, name: str) -> None:
+    try:
+        client.delete_cluster(name)
+    except NotFound:
+        pass  # it was never written
+    except TopospreadClientError as error:
+        output.warn(f"the temporary cluster {name} could not be deleted: {error}")

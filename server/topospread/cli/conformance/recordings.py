@@ -1,29 +1,56 @@
-"""Files of recorded cases: one JSON object a line, or one large object; gzip or plain.
+"""Recorded cases: the files that hold them, and how an answer differs from the recorded one.
 
-What a record is shows in its members, so files of all kinds may be given together.
+A file has one JSON object a line, or one large object; gzip or plain. The kind of a record shows in
+its members, so files of all kinds may be given together.
 """
 
 from __future__ import annotations
 
 import gzip
+import shlex
 import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import orjson
 
-from topospread.cli.complaints import BadInput
+from topospread.cli.errors import BadInput
+from topospread_client import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from topospread_client import Client, Verdict
+
+
+Manifest: TypeAlias = dict[str, Any]
+Cluster: TypeAlias = Mapping[str, Sequence[Manifest]]
+"""Objects by the name of their list: nodes, pods, services, …"""
+
+ABSENT: Final = "absent"
+"""Stands in a difference for a member that one side lacks."""
+
+_ERROR: Final = "Error"
 _GZIP: Final = b"\x1f\x8b"
+_GATES: Final = {
+    "nodeInclusionPolicy": "NodeInclusionPolicyInPodTopologySpread",
+    "matchLabelKeys": "MatchLabelKeysInPodTopologySpread",
+    "taintTolerationComparisonOperators": "TaintTolerationComparisonOperators",
+    "minDomains": "MinDomainsInPodTopologySpread",
+    "defaultPodTopologySpread": "DefaultPodTopologySpread",
+}
+"""Feature gates by their names in recordings."""
+
+_MAX_DIFFERENCES: Final = 10
+"""Differences shown of one case; a wrong count of one domain may show on thousands of nodes."""
 
 
-class Shape(Enum):
-    """What is recorded, by the members that tell."""
+class RecordKind(Enum):
+    """The kinds of records, with the members that identify each."""
 
     CLUSTER = ("cluster", "incoming")
     DECISION = ("cluster", "pod", "expect")
@@ -38,12 +65,12 @@ class Record:
     """One recorded object.
 
     Attributes:
-        shape: what it is.
+        kind: what it is a record of.
         content: the object.
-        source: where it stood, for example ``decisions.jsonl.gz:17``.
+        source: where it stands, for example ``decisions.jsonl.gz:17``.
     """
 
-    shape: Shape
+    kind: RecordKind
     content: dict[str, Any]
     source: str
 
@@ -73,10 +100,10 @@ def records(path: Path) -> Iterator[Record]:
 
 def _record(value: Any, source: str) -> Record:
     if isinstance(value, dict):
-        for shape in Shape:
-            if all(member in value for member in shape.value):
-                return Record(shape, value, source)
-    kinds = "; ".join(f"{shape.name.lower()}: {', '.join(shape.value)}" for shape in Shape)
+        for kind in RecordKind:
+            if all(member in value for member in kind.value):
+                return Record(kind, value, source)
+    kinds = "; ".join(f"{kind.name.lower()}: {', '.join(kind.value)}" for kind in RecordKind)
     raise BadInput(f"{source}: no recorded case: a case has one of these sets of members: {kinds}")
 
 
@@ -88,3 +115,180 @@ def _content(path: Path) -> bytes:
         raise BadInput(f"{path}: no such file: check the path") from None
     except (OSError, EOFError, zlib.error) as error:
         raise BadInput(f"{path}: cannot be read: {error}") from error
+
+
+class RecordedDecisions:
+    """Recorded decisions by name, which records of fit errors refer to.
+
+    A file is read when a name is looked up that is in none of the files read so far.
+    """
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._unread = list(paths)
+        self._found: dict[str, tuple[Cluster, Mapping[str, Any]]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Cluster, Mapping[str, Any]]:
+        """The cluster and the record of a case.
+
+        Raises:
+            BadInput: no file has it.
+        """
+        while name not in self._found and self._unread:
+            path = self._unread.pop(0)
+            for record in records(path):
+                self._remember(record)
+        if name not in self._found:
+            raise BadInput(f"the case {name!r} is in no file here: name its file with --cases")
+        return self._found[name]
+
+    def _remember(self, record: Record) -> None:
+        content = record.content
+        if record.kind is RecordKind.DECISION:
+            self._found[content["name"]] = (content["cluster"], content)
+        elif record.kind is RecordKind.CLUSTER:
+            for incoming in content["incoming"]:
+                name = f"{content['name']}/{incoming['name']}"
+                self._found[name] = (content["cluster"], incoming)
+
+
+def files_with_cases(beside: Path) -> Iterator[Path]:
+    """Recordings near a file: beside it, and in a folder ``clusters`` near it."""
+    folder = beside.resolve().parent
+    yield from sorted(folder.glob("decisions*.jsonl*"))
+    for near in (folder, folder / "clusters", folder.parent / "clusters"):
+        yield from sorted(near.glob("big-*.json*"))
+
+
+def settings_of(record: Mapping[str, Any]) -> Settings:
+    """The args and gates of a record as settings of a request; the server's defaults elsewhere.
+
+    Raises:
+        ManifestError: args that are no PodTopologySpreadArgs (when the request is made).
+    """
+    gates = {_GATES.get(name, name): on for name, on in (record.get("gates") or {}).items()}
+    return Settings(args=record.get("args") or {}, feature_gates=gates)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCluster:
+    """A server into which the cluster of a case was written.
+
+    Attributes:
+        client: connected to the server; its default cluster is the case's.
+        revision: one that contains the whole cluster.
+        nodes: names of the cluster's nodes.
+    """
+
+    client: Client
+    revision: str
+    nodes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A member of an answer that is not as recorded."""
+
+    member: str
+    expected: object
+    got: object
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCase:
+    """One recorded answer and how to ask for it again.
+
+    Attributes:
+        name: its name in the recording.
+        source: where it stands, for example ``decisions.jsonl.gz:17``.
+        cluster: what the server must know first.
+        ask: asks the server again and returns the differences.
+        remark: printed when the case passed; empty prints nothing.
+    """
+
+    name: str
+    source: str
+    cluster: Cluster
+    ask: Callable[[LoadedCluster], Sequence[Difference]]
+    remark: str = ""
+
+    def run(self, loaded: LoadedCluster) -> CaseResult:
+        """Ask the server that has the cluster."""
+        return CaseResult(self.name, self.source, self.ask(loaded), self.remark)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """The differences found by one case; without any it passed."""
+
+    name: str
+    source: str
+    differences: Sequence[Difference]
+    remark: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every answer was as recorded."""
+        return not self.differences
+
+
+def status_as_recorded(status: Verdict) -> dict[str, Any]:
+    """A verdict in the form of the recordings."""
+    return {"code": status.code.label, "reasons": list(status.reasons)}
+
+
+def differences(expected: Mapping[str, Any], got: Mapping[str, Any]) -> list[Difference]:
+    """All members that differ, nested ones included."""
+    found: list[Difference] = []
+    for member in dict.fromkeys([*expected, *got]):
+        found.extend(_compare(member, expected.get(member, ABSENT), got.get(member, ABSENT)))
+    return found
+
+
+def _compare(member: str, expected: Any, got: Any) -> Iterator[Difference]:
+    if _is_status(expected) and _is_status(got):
+        # The texts of errors are the parser's own; only that there was one is upstream's promise.
+        same = expected["code"] == got["code"]
+        if not same or (expected != got and expected["code"] != _ERROR):
+            yield Difference(member, expected, got)
+    elif isinstance(expected, dict) and isinstance(got, dict):
+        for key in dict.fromkeys([*expected, *got]):
+            inner = f"{member}[{key}]"
+            yield from _compare(inner, expected.get(key, ABSENT), got.get(key, ABSENT))
+    elif isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
+        for position, (one, other) in enumerate(zip(expected, got, strict=True)):
+            yield from _compare(f"{member}[{position}]", one, other)
+    elif expected != got:
+        yield Difference(member, expected, got)
+
+
+def _is_status(value: object) -> bool:
+    return isinstance(value, dict) and value.keys() == {"code", "reasons"}
+
+
+def compare_unordered(member: str, expected: list[str], got: list[str]) -> list[Difference]:
+    """The elements that only one of two lists has, whatever their order."""
+    missing, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
+    found = [Difference(member, text, ABSENT) for text in missing.elements()]
+    return [*found, *(Difference(member, ABSENT, text) for text in extra.elements())]
+
+
+def report_lines(result: CaseResult) -> Iterator[str]:
+    """The lines to print: all differences of a case, or the remark of one that passed."""
+    if result.passed:
+        if result.remark:
+            yield f"passed {result.name} {result.remark}"
+        return
+    path = result.source.rpartition(":")[0] or result.source
+    yield f"differs {result.name} ({result.source})"
+    for difference in result.differences[:_MAX_DIFFERENCES]:
+        yield f"    {difference.member}"
+        yield f"        recorded {_json(difference.expected)}"
+        yield f"        answered {_json(difference.got)}"
+    if len(result.differences) > _MAX_DIFFERENCES:
+        yield f"    … and {len(result.differences) - _MAX_DIFFERENCES} more differences"
+    command = shlex.join(["topospread", "conformance", path, "--case", result.name])
+    yield f"    again: {command}"
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS).decode()

@@ -1,1 +1,1 @@
-"""Why a pod fits where it does: accounts by constraint and domain, advice, warnings. No I/O."""
+"""ExplainPod: findings by constraint and domain, warnings, and suggestions that were tried out."""

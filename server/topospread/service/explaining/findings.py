@@ -1,7 +1,7 @@
-"""What an explanation says, as plain values.
+"""The parts of an explanation, as plain values.
 
 Everything is counted; no pod is named, and no node but where its name is a domain. So an
-explanation can be shown to whoever may ask about the pod.
+explanation can be shown to every caller who may ask about the pod.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Reasons = tuple[tuple[str, int], ...]
 """(reason, nodes), most frequent first."""
 
 
-class Exclusion(Enum):
-    """Why a constraint does not count a node; a node has the first that holds."""
+class ExclusionReason(Enum):
+    """The reason why a constraint does not count a node: the first that holds."""
 
     KEY_MISSING = "lacks the key of another constraint"
     AFFINITY = "not matched by the pod's node affinity or selector"
@@ -27,8 +27,8 @@ class Exclusion(Enum):
     TAINTED = "has a taint that is not tolerated"
 
 
-class Minimum(Enum):
-    """Why the global minimum is what it is."""
+class MinimumRule(Enum):
+    """The rule that sets the global minimum."""
 
     LOWEST = "the fewest matching pods that a domain has"
     FEW_DOMAINS = "fewer eligible domains than minDomains: taken as 0"
@@ -37,7 +37,7 @@ class Minimum(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DomainFinding:
-    """One domain of one constraint.
+    """The findings on one domain of one constraint.
 
     Attributes:
         pods: matching pods that count, with what is reserved.
@@ -61,7 +61,7 @@ class DomainFinding:
     not_counted: int
     nodes: int
     eligible: int
-    excluded: tuple[tuple[Exclusion, int], ...]
+    excluded: tuple[tuple[ExclusionReason, int], ...]
     refused: Reasons
     usable: int
     fitting: int
@@ -73,7 +73,7 @@ class DomainFinding:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintFinding:
-    """One constraint.
+    """The findings on one constraint.
 
     Attributes:
         index: position in the pod's list, or in the profile's when `defaulted` holds.
@@ -103,11 +103,11 @@ class ConstraintFinding:
     self_match: bool
     nodes_without_key: int
     eligible: int
-    excluded: tuple[tuple[Exclusion, int], ...]
+    excluded: tuple[tuple[ExclusionReason, int], ...]
     domains: int
     eligible_domains: int
     minimum: int
-    minimum_because: Minimum
+    minimum_because: MinimumRule
     lowest: int
     lowest_domains: int
     note: str
@@ -121,7 +121,7 @@ class ConstraintFinding:
 
 
 class ChangeKind(Enum):
-    """What a suggestion changes."""
+    """The kind of thing that a suggestion changes."""
 
     MAX_SKEW = "maxSkew"
     MIN_DOMAINS = "minDomains"
@@ -137,7 +137,7 @@ class ChangeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change.
+    """One change of a suggestion.
 
     Attributes:
         constraint: its index; −1 where it is about no constraint.
@@ -169,8 +169,8 @@ class Suggestion:
     fitting: int
 
 
-class Caution(Enum):
-    """What a constraint may not do that its author meant it to."""
+class WarningKind(Enum):
+    """A reason why a constraint may not have the effect that its author intended."""
 
     SELF_MISMATCH = "SelfMismatch"
     NIL_SELECTOR = "NilSelector"
@@ -187,17 +187,17 @@ class Caution(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
+class WarningFinding:
     """A warning; `constraint` is an index, −1 for the pod as a whole."""
 
-    caution: Caution
+    caution: WarningKind
     constraint: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a pod fits where it does.
+    """The explanation of where a pod fits and why.
 
     Attributes:
         status: PreFilter's: Success, Skip without hard constraints, Error.
@@ -221,5 +221,5 @@ class Explanation:
     defaulted: bool
     constraints: tuple[ConstraintFinding, ...]
     suggestions: tuple[Suggestion, ...]
-    warnings: tuple[Warned, ...]
+    warnings: tuple[WarningFinding, ...]
     not_modelled: tuple[str, ...]

@@ -7,24 +7,33 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import CooperativeYield
 from topospread.errors import Conflict
-from topospread.service.listing import list_at
-from topospread.service.rebalancing.asking import (
-    Eviction,
-    Group,
-    Judged,
-    Optimality,
-    Outcome,
-    Plan,
-    RebalanceAsk,
+from topospread.service.rebalancing.evictions import EvictionSequence, EvictionSequencer
+from topospread.service.rebalancing.integer_program import (
+    IntegerProgram,
+    NoTimeLeft,
+    ProgramSolution,
+    solve,
 )
-from topospread.service.rebalancing.census import Knot, Space, groups_of, knots, skew, taken
-from topospread.service.rebalancing.modelling import Model, model
-from topospread.service.rebalancing.program import Moves, NoTimeLeft, solve
-from topospread.service.rebalancing.steps import Walk, Walker
-from topospread.service.rebalancing.wording import why_never
-from topospread.service.turns import Turns
-from topospread.store.api import Key, Kind
+from topospread.service.rebalancing.inventory import (
+    ConstraintComponent,
+    ConstraintSkew,
+    Eviction,
+    GroupOutcome,
+    GroupResult,
+    NamespaceInventory,
+    Optimality,
+    RebalancePlan,
+    RebalanceRequest,
+    connected_components,
+    groups_of,
+    skew,
+    take_inventory,
+)
+from topospread.service.rebalancing.model import RebalanceModel, build_model
+from topospread.service.state.log import list_at_revision
+from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,46 +41,49 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
-    from topospread.service.engine import Engine
+    from topospread.service.decisions.engine import Engine
+    from topospread.service.rebalancing.inventory import ConstraintComponent
+    from topospread.service.rebalancing.model import RebalanceModel
     from topospread.spread.topology import GroupKey
     from topospread.store.api import Store
+
 
 MAX_TRIES: Final = 5
 """How often the state may have moved on while what must be counted was being counted."""
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
-    """A plan while it grows.
+class _RebalanceRun:
+    """The state of one planning run.
 
     Attributes:
         used: evictions by slot, and by namespace.
         search_until: on the monotonic clock.
     """
 
-    ask: RebalanceAsk
+    request: RebalanceRequest
     view: View
     state: Snapshot
     groups: Sequence[GroupKey]
     search_until: float
-    turn: Turns
+    turn: CooperativeYield
     evictions: list[Eviction] = field(default_factory=list)
-    found: list[Group] = field(default_factory=list)
+    found: list[GroupResult] = field(default_factory=list)
     stuck: Counter[str] = field(default_factory=Counter)
     used: Counter[int] = field(default_factory=Counter)
     spent: Counter[str] = field(default_factory=Counter)
     not_modelled: set[str] = field(default_factory=set)
 
-    def left(self, model: Model) -> Mapping[int, int] | None:
+    def left(self, model: RebalanceModel) -> Mapping[int, int] | None:
         """Evictions that are left by slot; None: any number."""
-        most = self.ask.limits.max_evictions_per_node
+        most = self.request.limits.max_evictions_per_node
         if most is None:
             return None
-        return {m.slot: max(0, most - self.used[m.slot]) for m in model.movers}
+        return {m.slot: max(0, most - self.used[m.slot]) for m in model.movable_pods}
 
     def allowed(self, namespace: str) -> tuple[float, str]:
         """Evictions that are left of those allowed, and where."""
-        limits = self.ask.limits
+        limits = self.request.limits
         left = [(float("inf"), "")]
         if limits.max_evictions is not None:
             left.append((limits.max_evictions - sum(self.spent.values()), "in all"))
@@ -82,33 +94,36 @@ class _Run:
         return min(left)
 
 
-class Rebalances:
-    """Plans for clusters of a store."""
+class RebalancePlanner:
+    """Makes rebalance plans for the clusters of a store."""
 
     def __init__(self, store: Store, engine: Engine) -> None:
         self._store = store
         self._engine = engine
 
-    def plan(self, ask: RebalanceAsk) -> Plan:
-        """The fewest evictions.
+    def plan(self, request: RebalanceRequest) -> RebalancePlan:
+        """Find the fewest evictions.
 
         Raises:
             InvalidRequest: unknown settings.
             NotFound: no such cluster.
             Unavailable, DeadlineExceeded, RevisionUnavailable: see list_at.
         """
-        replica, view, spaces = self._census(ask)
+        replica, view, inventories = self._inventories(request)
         snapshot = view.snapshot
-        groups = tuple(groups_of(spaces))
-        until = min(time.monotonic() + ask.search, ask.deadline)
-        turn = Turns(ask.deadline, "all evictions were tried")
-        run = _Run(ask, view, snapshot, groups, until, turn)
-        for knot in _cheapest_first(spaces, snapshot):
-            _untie(run, knot)
+        groups = tuple(groups_of(inventories))
+        until = min(time.monotonic() + request.search, request.deadline)
+        turn = CooperativeYield(request.deadline, "all evictions were tried")
+        run = _RebalanceRun(request, view, snapshot, groups, until, turn)
+        for component in _cheapest_first(inventories, snapshot):
+            _solve(run, component)
         wanted = [
-            limit for space in spaces.values() for limit, meant in space.limits.items() if meant
+            limit
+            for inventory in inventories.values()
+            for limit, meant in inventory.limits.items()
+            if meant
         ]
-        return Plan(
+        return RebalancePlan(
             view=view,
             replica=replica,
             evictions=run.evictions,
@@ -118,115 +133,133 @@ class Rebalances:
             left=sum(skew(limit, run.state) > limit.max_skew for limit in wanted),
             stuck=dict(sorted(run.stuck.items())),
             not_modelled=sorted(run.not_modelled),
-            notes=() if wanted else (_nothing_to_mend(ask),),
+            notes=() if wanted else (_nothing_to_mend(request),),
         )
 
-    def _census(self, ask: RebalanceAsk) -> tuple[Replica, View, Mapping[str, Space]]:
+    def _inventories(
+        self, request: RebalanceRequest
+    ) -> tuple[Replica, View, Mapping[str, NamespaceInventory]]:
         """The pods and a view of one revision that counts all that their constraints count."""
 
         def wanted(key: Key) -> bool:
-            if key.kind is not Kind.POD or key.namespace in ask.excluded:
+            if key.kind is not Kind.POD or key.namespace in request.excluded:
                 return False
-            return not ask.namespace or key.namespace == ask.namespace
+            return not request.namespace or key.namespace == request.namespace
 
         engine = self._engine
-        listed = list_at(
-            self._store, engine.replicas, ask.cluster, ask.consistency, ask.deadline, wanted
+        listed = list_at_revision(
+            self._store,
+            engine.replicas,
+            request.cluster,
+            request.consistency,
+            request.deadline,
+            wanted,
         )
         for _ in range(MAX_TRIES):
-            spaces = taken(engine, ask, listed.readable(), listed.view.snapshot)
-            groups = groups_of(spaces)
+            inventories = take_inventory(engine, request, listed.readable(), listed.view.snapshot)
+            groups = groups_of(inventories)
             if not listed.view.snapshot.missing(groups):
-                return listed.replica, listed.view, spaces
-            view = listed.replica.keep(groups)
+                return listed.replica, listed.view, inventories
+            view = listed.replica.ensure_counted(groups)
             if view.revision == listed.view.revision:
                 counting = replace(listed.view, snapshot=view.snapshot)
-                return listed.replica, counting, spaces
+                return listed.replica, counting, inventories
             listed.advance(view)
         raise Conflict("the cluster changes faster than its constraints are counted: try again")
 
 
-def _nothing_to_mend(ask: RebalanceAsk) -> str:
-    which = "constraint" if ask.soft else "hard constraint"
+def _nothing_to_mend(request: RebalanceRequest) -> str:
+    which = "constraint" if request.soft else "hard constraint"
     return f"no pod that was looked at has a {which}: there is nothing to mend"
 
 
-def _cheapest_first(spaces: Mapping[str, Space], snapshot: Snapshot) -> Sequence[Knot]:
-    """What does not hold, the smallest sets first: so the evictions that are allowed mend most."""
-    found = [k for name, space in sorted(spaces.items()) for k in knots(name, space, snapshot)]
+def _cheapest_first(
+    inventories: Mapping[str, NamespaceInventory], snapshot: Snapshot
+) -> Sequence[ConstraintComponent]:
+    """The components that do not hold, smallest first: so the allowed evictions mend most."""
+    found = [
+        k
+        for name, inventory in sorted(inventories.items())
+        for k in connected_components(name, inventory, snapshot)
+    ]
     excess = {
-        id(knot): sum(
+        id(component): sum(
             max(0, skew(limit, snapshot) - limit.max_skew)
-            for limit, meant in knot.limits.items()
+            for limit, meant in component.limits.items()
             if meant
         )
-        for knot in found
+        for component in found
     }
-    return sorted(found, key=lambda knot: excess[id(knot)])
+    return sorted(found, key=lambda component: excess[id(component)])
 
 
-def _untie(run: _Run, knot: Knot) -> None:
-    """Plan for one set of dependent constraints, and add what was found to the run."""
-    made = model(knot, run.state, run.ask.filters, run.stuck, run.turn)
+def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
+    """Plan for one component of dependent constraints, and add what was found to the run."""
+    made = build_model(component, run.state, run.request.filters, run.stuck, run.turn)
     left = run.left(made)
     try:
         moves = solve(made.program(left=left), _seconds(run))
         if moves is None:
             _refused(
-                run, knot, Outcome.IMPOSSIBLE, why_never(knot, made, run.state, left, _seconds(run))
+                run,
+                component,
+                GroupOutcome.IMPOSSIBLE,
+                why_impossible(component, made, run.state, left, _seconds(run)),
             )
             return
-        if _over_limit(run, knot, moves):
+        if _over_limit(run, component, moves):
             return
-        walker = Walker(run.view, run.groups, left, run.turn)
-        walk = walker.walk(made, moves, run.state)
+        sequencer = EvictionSequencer(run.view, run.groups, left, run.turn)
+        sequence = sequencer.sequence(made, moves, run.state)
         least, proved = moves.least, moves.proved
-        if walk is None:
-            # Refused for want of room, which the bound above knows nothing of.
+        if sequence is None:
+            # Refused for lack of capacity, which the bound above does not model.
             moves = solve(made.program(left=left, snapshot=run.state), _seconds(run))
             if moves is None:
                 reason = "the nodes that its pods may go to have no room for them"
-                _refused(run, knot, Outcome.IMPOSSIBLE, reason)
+                _refused(run, component, GroupOutcome.IMPOSSIBLE, reason)
                 return
-            if _over_limit(run, knot, moves):
+            if _over_limit(run, component, moves):
                 return
-            walk = walker.walk(made, moves, run.state)
+            sequence = sequencer.sequence(made, moves, run.state)
     except NoTimeLeft:
-        reason = f"no plan was found within {run.ask.search:g} s: allow more time for the search"
-        _refused(run, knot, Outcome.NOT_FOUND, reason)
+        reason = (
+            f"no plan was found within {run.request.search:g} s: allow more time for the search"
+        )
+        _refused(run, component, GroupOutcome.NOT_FOUND, reason)
         return
-    if walk is None or not _holds(knot, run.state, walk.state):
+    if sequence is None or not _holds(component, run.state, sequence.state):
         reason = "no order of evictions was found in which each replacement finds a node"
-        _refused(run, knot, Outcome.NOT_FOUND, reason)
+        _refused(run, component, GroupOutcome.NOT_FOUND, reason)
         return
-    proved = proved and len(walk.steps) <= least
-    _planned(run, knot, walk, Optimality.PROVED if proved else Optimality.BEST_FOUND)
+    proved = proved and len(sequence.steps) <= least
+    _planned(run, component, sequence, Optimality.PROVED if proved else Optimality.BEST_FOUND)
 
 
-def _seconds(run: _Run) -> float:
+def _seconds(run: _RebalanceRun) -> float:
     return max(0.05, run.search_until - time.monotonic())
 
 
-def _holds(knot: Knot, before: Snapshot, after: Snapshot) -> bool:
-    """Whether a state is what was asked for, by the engine's own counts."""
+def _holds(component: ConstraintComponent, before: Snapshot, after: Snapshot) -> bool:
+    """Whether the constraints hold at a state, by the engine's own counts."""
     return all(
         skew(limit, after)
         <= (limit.max_skew if meant else max(limit.max_skew, skew(limit, before)))
-        for limit, meant in knot.limits.items()
+        for limit, meant in component.limits.items()
     )
 
 
-def _over_limit(run: _Run, knot: Knot, moves: Moves) -> bool:
-    allowed, which = run.allowed(knot.namespace)
+def _over_limit(run: _RebalanceRun, component: ConstraintComponent, moves: ProgramSolution) -> bool:
+    allowed, which = run.allowed(component.namespace)
     if moves.count <= allowed:
         return False
     reason = (
         f"it needs {moves.count} evictions, and {int(allowed)} are left of those allowed {which}"
     )
     run.found.append(
-        Group(
-            _judged(knot, run.state, run.state),
-            Outcome.OVER_LIMIT,
+        GroupResult(
+            _judged(component, run.state, run.state),
+            GroupOutcome.OVER_LIMIT,
             Optimality.PROVED if moves.proved else Optimality.BEST_FOUND,
             moves.count,
             reason,
@@ -235,20 +268,29 @@ def _over_limit(run: _Run, knot: Knot, moves: Moves) -> bool:
     return True
 
 
-def _refused(run: _Run, knot: Knot, outcome: Outcome, reason: str) -> None:
-    proved = outcome is Outcome.IMPOSSIBLE
+def _refused(
+    run: _RebalanceRun, component: ConstraintComponent, outcome: GroupOutcome, reason: str
+) -> None:
+    proved = outcome is GroupOutcome.IMPOSSIBLE
     optimality = Optimality.PROVED if proved else Optimality.BEST_FOUND
-    run.found.append(Group(_judged(knot, run.state, run.state), outcome, optimality, -1, reason))
+    run.found.append(
+        GroupResult(_judged(component, run.state, run.state), outcome, optimality, -1, reason)
+    )
 
 
-def _planned(run: _Run, knot: Knot, walk: Walk, optimality: Optimality) -> None:
-    names = walk.state.nodes.names
-    for step in walk.steps:
-        member, facts = step.mover.member, step.mover.facts
+def _planned(
+    run: _RebalanceRun,
+    component: ConstraintComponent,
+    sequence: EvictionSequence,
+    optimality: Optimality,
+) -> None:
+    names = sequence.state.nodes.names
+    for step in sequence.steps:
+        member, facts = step.movable.member, step.movable.facts
         run.evictions.append(
             Eviction(
                 group=len(run.found),
-                namespace=knot.namespace,
+                namespace=component.namespace,
                 name=member.name,
                 uid=member.uid,
                 node=member.node,
@@ -258,22 +300,68 @@ def _planned(run: _Run, knot: Knot, walk: Walk, optimality: Optimality) -> None:
                 deletion_cost=facts.deletion_cost,
             )
         )
-        run.used[step.mover.slot] += 1
+        run.used[step.movable.slot] += 1
         run.not_modelled.update(facts.demand.not_modelled)
-    run.spent[knot.namespace] += len(walk.steps)
-    judged = _judged(knot, run.state, walk.state)
-    count = len(walk.steps)
-    run.found.append(Group(judged, Outcome.PLANNED, optimality, count, at_once=walk.at_once))
-    run.state = walk.state
+    run.spent[component.namespace] += len(sequence.steps)
+    judged = _judged(component, run.state, sequence.state)
+    count = len(sequence.steps)
+    run.found.append(
+        GroupResult(judged, GroupOutcome.PLANNED, optimality, count, at_once=sequence.at_once)
+    )
+    run.state = sequence.state
 
 
-def _judged(knot: Knot, before: Snapshot, after: Snapshot) -> Sequence[Judged]:
+def _judged(
+    component: ConstraintComponent, before: Snapshot, after: Snapshot
+) -> Sequence[ConstraintSkew]:
     return [
-        Judged(
+        ConstraintSkew(
             constraint=limit.constraint,
             wanted=meant,
             skew_before=skew(limit, before),
             skew_after=skew(limit, after),
         )
-        for limit, meant in knot.limits.items()
+        for limit, meant in component.limits.items()
     ]
+
+
+def why_impossible(
+    component: ConstraintComponent,
+    model: RebalanceModel,
+    snapshot: Snapshot,
+    left: Mapping[int, int] | None,
+    seconds: float,
+) -> str:
+    """The bound that prevents a solution: the first without which there is one."""
+    if left is not None and _solvable(model.program(), seconds):
+        return "too few evictions are allowed on a node"
+    if _solvable(model.program(everybody=True), seconds):
+        stays = sum(bool(movable.stays) for movable in model.movable_pods)
+        return f"{stays} of its {len(model.movable_pods)} pods may not be evicted"
+    if _solvable(model.program(everybody=True, anywhere=True), seconds):
+        return (
+            "the domains that lack pods have no node that its pods may go to "
+            "(affinity, taints, cordoned)"
+        )
+    for limit in component.limits:
+        size = snapshot.membership(limit.eligibility, limit.topology_key).size
+        if size >= limit.min_domains:
+            continue
+        counts = snapshot.domain_counts(limit.group, limit.eligibility, limit.topology_key)
+        pods = int(counts.sum())
+        if pods > size * limit.max_skew:
+            return (
+                f"{limit.topology_key} has {size} eligible domains and minDomains is "
+                f"{limit.min_domains}, so each may hold {limit.max_skew} of its {pods} pods: "
+                f"{limit.min_domains - size} more domains are needed, or fewer pods"
+            )
+    if len(component.limits) > 1:
+        return "its constraints contradict each other, wherever its pods are"
+    return "no way to place its pods fulfils it"
+
+
+def _solvable(program: IntegerProgram, seconds: float) -> bool:
+    try:
+        return solve(program, seconds) is not None
+    except NoTimeLeft:
+        return False

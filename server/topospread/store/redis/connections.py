@@ -14,35 +14,35 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from topospread.errors import ConfigError
-from topospread.store.redis.failures import Unfit
+from topospread.store.redis.failures import UnfitServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from socket import socket
 
-    from topospread.store.settings import StoreSettings
+    from topospread.store.model import StoreSettings
     from topospread.store.urls import TLS, RedisURL
 
 Reply = Any
 """What a RESP2 parser gives: bytes, int, None, or a list of these."""
 
-Word = str | bytes | int
+Arg = str | bytes | int
 
 Options = dict[str, Any]
 """Keyword arguments of the driver's pools and connections."""
 
 _POLICY: Final = re.compile(rb"maxmemory_policy:(\S+)")
-_TAILS: Final = 1024
+_BLOCKING_CONNECTIONS: Final = 1024
 """More threads than ever follow: a bound only against a leak."""
 
 
-class Line(Protocol):
-    """One connection, as much of it as is used here."""
+class RedisConnection(Protocol):
+    """A connection of the driver, with the methods that are used here."""
 
-    def send_command(self, *words: Word) -> None:
+    def send_command(self, *words: Arg) -> None:
         """Send one command, connecting first if need be."""
 
-    def pack_commands(self, commands: Sequence[Sequence[Word]]) -> list[bytes]:
+    def pack_commands(self, commands: Sequence[Sequence[Arg]]) -> list[bytes]:
         """The bytes of several commands."""
 
     def send_packed_command(self, command: list[bytes]) -> None:
@@ -64,95 +64,95 @@ class Line(Protocol):
     def _get_socket(self) -> socket | None: ...
 
 
-class Pool(Protocol):
-    """Connections of one Redis."""
+class RedisPool(Protocol):
+    """A pool of connections to one Redis."""
 
-    def get_connection(self) -> Line:
-        """One that is connected and has no answer pending."""
+    def get_connection(self) -> RedisConnection:
+        """Take a connection that has no answer pending, connecting it if need be."""
 
-    def release(self, connection: Line) -> None:
-        """Give one back."""
+    def release(self, connection: RedisConnection) -> None:
+        """Give a connection back."""
 
     def disconnect(self) -> None:
-        """Close all."""
+        """Close all connections."""
 
 
-def make_connection(options: Options) -> Line:
-    """One connection, made at its first use."""
+def make_connection(options: Options) -> RedisConnection:
+    """A connection of its own, opened at its first use."""
     rest = dict(options)
     made: object = rest.pop("connection_class")(**rest)
-    return cast("Line", made)
+    return cast("RedisConnection", made)
 
 
-def call_pool(options: Options, settings: StoreSettings) -> Pool:
-    """Connections for calls; whoever finds all in use waits for one."""
+def make_command_pool(options: Options, settings: StoreSettings) -> RedisPool:
+    """A pool for commands; a thread waits when all connections are in use."""
     made: object = redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]
         max_connections=settings.connections, timeout=settings.timeout, **options
     )
-    return cast("Pool", made)
+    return cast("RedisPool", made)
 
 
-def tail_pool(options: Options) -> Pool:
-    """Connections that wait, one for each thread that follows."""
-    made: object = redis.ConnectionPool(max_connections=_TAILS, **options)
-    return cast("Pool", made)
+def make_blocking_pool(options: Options) -> RedisPool:
+    """A pool for blocking reads, one connection for each thread that follows."""
+    made: object = redis.ConnectionPool(max_connections=_BLOCKING_CONNECTIONS, **options)
+    return cast("RedisPool", made)
 
 
-def check_role(line: Line, deadline: float = math.inf) -> None:
-    """Refuse a replica: what it tells may be old.
+def check_role(line: RedisConnection, deadline: float = math.inf) -> None:
+    """Refuse a replica: its data may be old.
 
     Raises:
-        redis.ReadOnlyError: it is one.
+        redis.ReadOnlyError: the server is a replica.
         redis.TimeoutError: no answer by then.
     """
-    told = _info(line, "replication", deadline)
-    if told is not None and b"role:slave" in told:
+    section_text = _info(line, "replication", deadline)
+    if section_text is not None and b"role:slave" in section_text:
         raise exceptions.ReadOnlyError("the server is a replica")
 
 
-def check_policy(line: Line, deadline: float = math.inf) -> None:
-    """Refuse a server that throws away what is stored when it is full.
+def check_policy(line: RedisConnection, deadline: float = math.inf) -> None:
+    """Refuse a server that evicts keys when it is full.
 
     Raises:
-        Unfit: it would; says what to set.
+        UnfitServer: it would; the text has the setting to change.
         redis.TimeoutError: no answer by then.
     """
-    told = _info(line, "memory", deadline)
-    policy = _POLICY.search(told or b"")
+    section_text = _info(line, "memory", deadline)
+    policy = _POLICY.search(section_text or b"")
     if policy is not None and policy[1] != b"noeviction":
-        raise Unfit(
+        raise UnfitServer(
             f"Redis evicts keys when it is full (maxmemory-policy {policy[1].decode()}), which "
             "would lose cluster state without a word; set it with CONFIG SET maxmemory-policy "
             "noeviction"
         )
 
 
-def _info(line: Line, section: str, deadline: float) -> bytes | None:
+def _info(line: RedisConnection, section: str, deadline: float) -> bytes | None:
     """A section of INFO; None when this user may not see it."""
     line.send_command("INFO", section)
     if deadline < math.inf and not line.can_read(max(0.0, deadline - time.monotonic())):
         raise exceptions.TimeoutError("no answer before the caller's deadline")
     try:
-        told: bytes = line.read_response()
+        section_text: bytes = line.read_response()
     except exceptions.NoPermissionError:
         return None
-    return told
+    return section_text
 
 
 def only_masters(connection: redis.Connection) -> None:
     """A `redis_connect_func`: log in, and refuse a server that cannot be the store."""
     any_node(connection)
-    check_role(cast("Line", connection))
+    check_role(cast("RedisConnection", connection))
 
 
 def any_node(connection: redis.Connection) -> None:
     """A `redis_connect_func` for a Redis Cluster, where replicas know the masters, too."""
     connection.on_connect()  # type: ignore[no-untyped-call]
-    check_policy(cast("Line", connection))
+    check_policy(cast("RedisConnection", connection))
 
 
 def url_options(url: RedisURL, settings: StoreSettings) -> Options:
-    """How to connect to the one server that a URL names."""
+    """Options to connect to the one server that a URL names."""
     options = login_options(url.username, url.password, settings)
     options |= {"db": url.database, "redis_connect_func": only_masters}
     if url.socket:
@@ -164,13 +164,13 @@ def url_options(url: RedisURL, settings: StoreSettings) -> Options:
 
 
 def login_options(username: str, password: str, settings: StoreSettings) -> Options:
-    """Who we are, and how patient."""
+    """Options for user, password and time-outs."""
     return {
         "username": username or None,
         "password": password or None,
         "socket_timeout": settings.timeout,
         "socket_connect_timeout": settings.connect_timeout,
-        # Tries are counted in one place, see Wire.
+        # Retries are counted in one place, see RedisClient.
         "retry": Retry(NoBackoff(), 0),
         # RESP3 was no faster, and its maps would need other parsing.
         "protocol": 2,
@@ -179,7 +179,7 @@ def login_options(username: str, password: str, settings: StoreSettings) -> Opti
 
 
 def network_options(tls: TLS | None) -> Options:
-    """How to speak over TCP; without host and port.
+    """Options for TCP and TLS, without host and port.
 
     Raises:
         ConfigError: a certificate file cannot be used.

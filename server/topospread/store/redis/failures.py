@@ -1,4 +1,7 @@
-"""Redis' errors as ours; the driver's text, which may quote arguments, stays in ``__cause__``."""
+"""Translates the driver's errors into ours.
+
+The driver's text, which may quote arguments, stays in ``__cause__``.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,12 @@ _RIGHTS: Final = "the Redis user may not run a command or use a key that the sto
 _LOADING: Final = "Redis is still loading its data; retry"
 _OOM: Final = "Redis is out of memory (maxmemory); give it more or drop clusters"
 _READONLY: Final = "this Redis is a read-only replica; name the master, or Sentinels that know it"
-_DISTRUST: Final = "Redis' certificate does not verify; check cacert and the name of the host"
 _MOVED: Final = "another node of the Redis Cluster has the keys; retry, or write redis+cluster://"
 _MOVING: Final = "the Redis Cluster is moving the keys to another node; retry"
 
 _DENIED: Final = re.compile(r"permissions to run the '([a-z|]+)' command")
 _LINE: Final = re.compile(r"user_script:\s*([0-9]+)")
 _CALL: Final = re.compile(r"call\('([A-Z]+)'")
-
-
-class Unsettled(exceptions.ConnectionError):
-    """Which server is the master cannot be known now; trying again may help."""
-
-
-class Unfit(exceptions.ConnectionError):
-    """This server must not hold the store; says what to change."""
-
 
 # The first class that fits.
 _CLASSES: Final[tuple[tuple[type[Exception], str], ...]] = (
@@ -68,34 +61,42 @@ _REPLIES: Final = (
 )
 
 
+class MasterUnknown(exceptions.ConnectionError):
+    """Raised while it is not known which server is the master; a retry may help."""
+
+
+class UnfitServer(exceptions.ConnectionError):
+    """Raised for a server that must not hold the store; the text has what to change."""
+
+
 def unavailable(error: Exception) -> StoreUnavailable:
-    """What callers are told about a driver's error."""
+    """The StoreUnavailable for a driver's error."""
     if _distrusts(error):
         return StoreUnavailable(
             "Redis' certificate does not verify; check cacert and the host's name"
         )
-    if isinstance(error, (Unsettled, Unfit)):
+    if isinstance(error, (MasterUnknown, UnfitServer)):
         return StoreUnavailable(str(error))
     text = str(error)
     if denied := _denied(text):
         return StoreUnavailable(f"{_RIGHTS}: {denied}")
-    for kind, told in _CLASSES:
+    for kind, message in _CLASSES:
         if isinstance(error, kind):
-            return StoreUnavailable(told)
-    for code, told in _REPLIES:
+            return StoreUnavailable(message)
+    for code, message in _REPLIES:
         if code in text:
-            return StoreUnavailable(told)
+            return StoreUnavailable(message)
     return StoreUnavailable("Redis refused to answer; see the log")
 
 
 def _denied(text: str) -> str:
-    """The command that a user may not run, of those that Redis says so of; else empty."""
+    """The command that the user may not run, from Redis' text; empty when there is none."""
     if named := _DENIED.search(text):
         return named[1].upper()
     line = _LINE.search(text)
     if line is None or "can't run this command" not in text:
         return ""
-    # Of a command in a script Redis tells the line alone.
+    # For a command in a script Redis gives only the line.
     script = resources.files(__package__).joinpath("store.lua").read_text("utf-8").splitlines()
     called = _CALL.search(script[int(line[1]) - 1])
     return "a command of its script" if called is None else called[1]

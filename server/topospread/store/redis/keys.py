@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from topospread.store.api import Key, Kind
+from topospread.errors import StoreUnavailable
+from topospread.store.model import Key, Kind
+from topospread.store.values import FORMAT
 
 META_PATTERN: Final = "ts:{*}:meta"
 
@@ -30,12 +32,12 @@ _PREFIXES: Final = {"node": b"1//", "workload": b"", "pod": b"2/", "reservation"
 
 
 def key(cluster: str, part: str) -> str:
-    """One key; the braces keep all keys of a cluster in one hash slot."""
+    """The name of a key; the braces keep all keys of a cluster in one hash slot."""
     return f"ts:{{{cluster}}}:{part}"
 
 
 def script_keys(cluster: str) -> tuple[str, ...]:
-    """All keys that the script may touch."""
+    """The names of the keys that the script may touch."""
     return tuple(key(cluster, part) for part in _PARTS)
 
 
@@ -65,3 +67,12 @@ def hashes(cluster: str, kind: Kind | None = None) -> tuple[tuple[str, bytes, st
 def cluster_of(meta: str) -> str:
     """The cluster that a meta key belongs to."""
     return meta.removeprefix("ts:{").removesuffix("}:meta")
+
+
+def check_format(found: bytes | None) -> None:
+    """Refuse a cluster that another version wrote in a format unknown here."""
+    if found is not None and found != str(FORMAT).encode():
+        raise StoreUnavailable(
+            f"the cluster is stored in format {found[:20]!r}, this version knows {FORMAT}; "
+            "use the version that wrote it, or drop the cluster with it and load it again"
+        )

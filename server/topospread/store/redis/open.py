@@ -1,4 +1,4 @@
-"""Opens Redis stores: connections, and a look at whether this Redis can keep the promises."""
+"""Opens Redis stores, and checks that their servers can hold one."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING, Final
 from redis import exceptions
 
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread.store.redis.cluster import Nodes
+from topospread.store.model import StoreSettings
+from topospread.store.redis.client import RedisClients, Script
 from topospread.store.redis.connections import url_options
-from topospread.store.redis.failures import Unfit, unavailable
-from topospread.store.redis.script import Script
-from topospread.store.redis.sentinel import Sentinels
+from topospread.store.redis.failures import UnfitServer, unavailable
+from topospread.store.redis.sentinel import SentinelMonitor
 from topospread.store.redis.store import RedisStore
-from topospread.store.redis.ways import OneWay
-from topospread.store.redis.wire import Wires
-from topospread.store.settings import StoreSettings
+from topospread.store.redis.topology import ClusterNodes, SingleNode
 from topospread.store.urls import ClusterURL, RedisURL, SentinelURL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topospread.store.redis.ways import Ways
-    from topospread.store.redis.wire import Wire
+    from topospread.store.redis.client import RedisClient
+    from topospread.store.redis.topology import RedisTopology
     from topospread.store.urls import AnyRedisURL
 
 DEFAULTS: Final = StoreSettings()
@@ -42,51 +40,51 @@ _SECTIONS: Final = ("server", "persistence", "replication")
 
 
 def open_store(url: AnyRedisURL, settings: StoreSettings = DEFAULTS) -> RedisStore:
-    """Open a store and look at its servers.
+    """Open a store and check its servers.
 
     Raises:
         ConfigError: this Redis would lose data or cannot run the store; says what to change.
         StoreUnavailable: it cannot be reached, or refuses the user.
     """
-    wires = Wires(_way(url, settings), settings)
+    clients = RedisClients(_topology_of(url, settings), settings)
     try:
-        if isinstance(url, RedisURL) and _is_node(url, wires):
-            wires.close()
+        if isinstance(url, RedisURL) and _is_node(url, clients):
+            clients.close()
             return open_store(_as_cluster(url), settings)
-        warnings = _inspect(wires)
+        warnings = _inspect(clients)
     except StoreUnavailable as error:
-        wires.close()
-        if isinstance(error.__cause__, (Unfit, exceptions.ReadOnlyError)):
+        clients.close()
+        if isinstance(error.__cause__, (UnfitServer, exceptions.ReadOnlyError)):
             raise ConfigError(f"store: {error}") from error
         raise
     except BaseException:
-        wires.close()
+        clients.close()
         raise
-    return RedisStore(url.address, settings, wires, warnings)
+    return RedisStore(url.address, settings, clients, warnings)
 
 
-def _way(url: AnyRedisURL, settings: StoreSettings) -> Ways:
+def _topology_of(url: AnyRedisURL, settings: StoreSettings) -> RedisTopology:
     if isinstance(url, SentinelURL):
-        return Sentinels(url, settings)
+        return SentinelMonitor(url, settings)
     if isinstance(url, RedisURL):
-        return OneWay(url_options(url, settings), settings)
+        return SingleNode(url_options(url, settings), settings)
     try:
-        return Nodes(url, settings)
+        return ClusterNodes(url, settings)
     except (exceptions.RedisError, OSError) as error:
         raise unavailable(error) from error
 
 
-def _is_node(url: RedisURL, wires: Wires) -> bool:
-    """Whether what was named as one server is a node of a Redis Cluster."""
-    (wire,) = wires.each()
+def _is_node(url: RedisURL, clients: RedisClients) -> bool:
+    """Whether the server of a URL for one server is a node of a Redis Cluster."""
+    (client,) = clients.for_all_masters()
     try:
-        info = _info(wire, ("server",))
+        info = _info(client, ("server",))
     except StoreUnavailable as error:
         if not isinstance(error.__cause__, exceptions.ReadOnlyError):
             raise
         # A replica: of a Redis Cluster it knows the masters.
         try:
-            Nodes(_as_cluster(url), wires.settings).close()
+            ClusterNodes(_as_cluster(url), clients.settings).close()
         except (exceptions.RedisError, OSError, ConfigError):
             raise error from error.__cause__
         return True
@@ -102,23 +100,23 @@ def _as_cluster(url: RedisURL) -> ClusterURL:
     return ClusterURL(((url.host, url.port),), url.username, url.password, url.tls)
 
 
-def _inspect(wires: Wires) -> tuple[str, ...]:
+def _inspect(clients: RedisClients) -> tuple[str, ...]:
     """Refuse a Redis that cannot hold the store; warn of one that may lose it."""
     warnings: dict[str, None] = {}
     denied: set[str] = set()
-    for wire in wires.each():
-        if wires.settings.wait_replicas and wire.allowed("WAIT", 0, 1) is None:
+    for client in clients.for_all_masters():
+        if clients.settings.wait_replicas and client.try_call("WAIT", 0, 1) is None:
             denied.add("wait")
-        info = _info(wire, _SECTIONS)
+        info = _info(client, _SECTIONS)
         if info is not None and info.get("loading") == "1":
             # AOF seems to be off until it is loaded; whatever reads is put off until then.
-            wire.allowed("DBSIZE")
-            info = _info(wire, _SECTIONS)
+            client.try_call("DBSIZE")
+            info = _info(client, _SECTIONS)
         if info is None:
             warnings[_UNSEEN] = None
         else:
-            warnings |= dict.fromkeys(_judge(info, wires.settings))
-    denied |= {word.decode() for word in Script(wires).run("probe", ("probe",))}
+            warnings |= dict.fromkeys(_check_info(info, clients.settings))
+    denied |= {word.decode() for word in Script(clients).run("probe", ("probe",))}
     if denied:
         raise ConfigError(
             f"store: the Redis user may not run {', '.join(sorted(denied))} on ts:*; grant it with "
@@ -127,8 +125,8 @@ def _inspect(wires: Wires) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _judge(info: Mapping[str, str], settings: StoreSettings) -> list[str]:
-    """Warnings, or a refusal, for what INFO tells."""
+def _check_info(info: Mapping[str, str], settings: StoreSettings) -> list[str]:
+    """Warnings about a server, from the fields of INFO; refuses an unfit one."""
     version = info.get("redis_version", "0")
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
         raise ConfigError(f"store: Redis {version} is too old; use 6.2 or newer")
@@ -149,11 +147,11 @@ def _judge(info: Mapping[str, str], settings: StoreSettings) -> list[str]:
     return warnings
 
 
-def _info(wire: Wire, sections: tuple[str, ...]) -> dict[str, str] | None:
+def _info(client: RedisClient, sections: tuple[str, ...]) -> dict[str, str] | None:
     """The fields of INFO, or None when this user may not see them."""
     found: dict[str, str] = {}
     for section in sections:
-        reply = wire.allowed("INFO", section)
+        reply = client.try_call("INFO", section)
         if reply is None:
             return None
         for line in reply.decode(errors="replace").splitlines():

@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.errors import CorruptValue, StoreUnavailable
 from topospread.store import rules, values
-from topospread.store.api import Head, Key, Kind, Lease, Revision, StoredObject
+from topospread.store.model import Head, Key, Kind, Lease, Revision, StoredObject
 from topospread.store.redis import keys
-from topospread.store.redis.format import check_format
+from topospread.store.redis.keys import check_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from topospread.store.redis.wire import Wire
+    from topospread.store.redis.client import RedisClient
 
 DROPPED_KEPT: Final = 8
 DROPPED_MILLISECONDS: Final = 86_400_000
 
 _LOOKS: Final = 10
-"""At a cluster that is written to without pause: others may write between the parts of a look."""
+"""Reads of a cluster that is written to without pause: others write between the parts."""
 
 LONGEST_NUMBER: Final = 20
 """Digits of a stream's largest number, which has 64 bits."""
 
 
-def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
+def head(client: RedisClient, cluster: str, timeout: float | None) -> Head:
     """The newest revision, from the cluster's meta."""
     fields = ("format", "identity", "number", "tag", "oldest", "dropped", "dropped_at", "vouched")
     ask = ("HMGET", keys.key(cluster, "meta"), *fields)
-    reply, at = wire.call(*ask, timeout=timeout), 0
+    reply, at = client.call(*ask, timeout=timeout), 0
     if not reply[1]:
         # The clock is of interest only here, so that other calls need not ask for it.
-        (seconds, micros), reply = wire.together(("TIME",), ask, timeout=timeout)
+        (seconds, micros), reply = client.pipeline(("TIME",), ask, timeout=timeout)
         at = int(seconds) * 1000 + int(micros) // 1000
     check_format(reply[0])
     identity, tag, dropped, vouched = (
@@ -46,14 +46,14 @@ def head(wire: Wire, cluster: str, timeout: float | None) -> Head:
     if dropped and time.time_ns() // 1_000_000 - dropped_at < DROPPED_MILLISECONDS:
         gone = tuple(dropped.split())
     if not identity:
-        return Head("", Revision(), 0, gone, values.vouched(vouched), at)
-    return Head(identity, Revision(number, tag), oldest or 1, gone, values.vouched(vouched))
+        return Head("", Revision(), 0, gone, values.parse_confirmed(vouched), at)
+    return Head(identity, Revision(number, tag), oldest or 1, gone, values.parse_confirmed(vouched))
 
 
-def leased(wire: Wire, cluster: str, timeout: float | None) -> Lease:
-    """The feeder's lease as it is."""
+def leased(client: RedisClient, cluster: str, timeout: float | None) -> Lease:
+    """The cluster's lease as it is."""
     fields = ("holder", "fence", "until", "granted_for")
-    (seconds, micros), found = wire.together(
+    (seconds, micros), found = client.pipeline(
         ("TIME",), ("HMGET", keys.key(cluster, "feeder"), *fields), timeout=timeout
     )
     fence, until, granted_for = (
@@ -88,10 +88,10 @@ def number_of(cluster: str, field: str, found: bytes | None) -> int:
     return int(word)
 
 
-def get(wire: Wire, cluster: str, key: Key) -> StoredObject | None:
-    """One object."""
-    check_format(wire.call("HGET", keys.key(cluster, "meta"), "format"))
-    value = wire.call("HGET", *keys.place(cluster, key))
+def get(client: RedisClient, cluster: str, key: Key) -> StoredObject | None:
+    """Read an object."""
+    check_format(client.call("HGET", keys.key(cluster, "meta"), "format"))
+    value = client.call("HGET", *keys.place(cluster, key))
     if value is None:
         return None
     found = values.unpack(key, value)
@@ -102,15 +102,15 @@ def get(wire: Wire, cluster: str, key: Key) -> StoredObject | None:
 
 
 def scan(
-    wire: Wire, cluster: str, page: int, kind: Kind | None
+    client: RedisClient, cluster: str, page: int, kind: Kind | None
 ) -> Iterator[Sequence[StoredObject]]:
     """Pages of a cluster's objects by HSCAN: HGETALL would hold Redis for 100 ms and more.
 
     One connection for all pages, given up at the first failure: a cursor means nothing to a Redis
     that was restarted, and would silently skip objects there.
     """
-    check_format(wire.call("HGET", keys.key(cluster, "meta"), "format"))
-    with wire.connection() as connection:
+    check_format(client.call("HGET", keys.key(cluster, "meta"), "format"))
+    with client.connection() as connection:
         for hashed, prefix, pattern in keys.hashes(cluster, kind):
             cursor = b"0"
             while True:
@@ -120,32 +120,32 @@ def scan(
                     yield [
                         _object(name, pairs[at + 1])
                         for at in range(0, len(pairs), 2)
-                        if not values.of_newer(name := prefix + pairs[at])
+                        if not values.is_from_newer_version(name := prefix + pairs[at])
                     ]
                 if cursor == b"0":
                     break
-    _check_whole(wire, cluster)
+    _check_whole(client, cluster)
 
 
-def _check_whole(wire: Wire, cluster: str) -> None:
-    """See that no entries are gone which no write removed.
+def _check_whole(client: RedisClient, cluster: str) -> None:
+    """Check that no entries are gone which no write removed.
 
     Raises:
         StoreUnavailable: some are: an evicted hash reads like one that is empty.
     """
     meta = keys.key(cluster, "meta")
     for _ in range(_LOOKS):
-        (number, noted), *counts, still = wire.together(
+        (number, noted), *counts, still = client.pipeline(
             ("HMGET", meta, "number", "counts"),
             *(("HLEN", keys.key(cluster, part)) for part in keys.COUNTED),
             ("HGET", meta, "number"),
         )
         if number == still:
-            words = word_of(cluster, "counts", noted).split()
-            if not all(map(str.isdigit, words)):
+            args = word_of(cluster, "counts", noted).split()
+            if not all(map(str.isdigit, args)):
                 raise values.unreadable(cluster, f"counts is {noted[:20]!r}")
             # Of another number is what a server left that notes nothing.
-            expected = words[1:] if words[:1] == [(number or b"").decode()] else []
+            expected = args[1:] if args[:1] == [(number or b"").decode()] else []
             for part, count, found in zip(keys.COUNTED, map(int, expected), counts, strict=False):
                 if found < count:
                     there = " ".join(map(str, counts))
@@ -154,7 +154,7 @@ def _check_whole(wire: Wire, cluster: str) -> None:
 
 
 def vanished(cluster: str, key: str, noted: str, found: str) -> StoreUnavailable:
-    """What is said when a key has fewer entries than were written."""
+    """The error for a key that has fewer entries than were written."""
     return StoreUnavailable(
         f"entries of cluster {cluster!r} are gone from Redis that no write removed ({key}; "
         f"{', '.join(keys.COUNTED)}: {noted} noted, {found} found): evicted, or deleted by hand; "
@@ -162,19 +162,19 @@ def vanished(cluster: str, key: str, noted: str, found: str) -> StoreUnavailable
     )
 
 
-def clusters(wires: Iterable[Wire]) -> list[str]:
+def clusters(clients: Iterable[RedisClient]) -> list[str]:
     """Names of the clusters, by SCAN for their meta keys: no second list that could disagree.
 
     It walks all keys of the database, ten a cluster; give topospread a Redis or a database of its
     own.
     """
     found: set[str] = set()
-    for wire in wires:
+    for client in clients:
         cursor = b"0"
         while True:
-            cursor, names = wire.call("SCAN", cursor, "MATCH", keys.META_PATTERN, "COUNT", 1000)
+            cursor, names = client.call("SCAN", cursor, "MATCH", keys.META_PATTERN, "COUNT", 1000)
             for name in names:
-                if wire.call("HEXISTS", name, "identity"):
+                if client.call("HEXISTS", name, "identity"):
                     found.add(keys.cluster_of(name.decode()))
             if cursor == b"0":
                 break

@@ -1,12 +1,12 @@
-"""The way to the master that Sentinels name, taken only while most of them name it.
+"""The topology of a master that Sentinels name, used only while most of them name it.
 
-A failover tells clients nothing: connections to the old master stay open, and it goes on
+Clients are not informed of a failover: connections to the old master stay open, and it goes on
 acknowledging writes for ten seconds and more that are lost when it is demoted. So every store asks
 all of its Sentinels five times a second and listens to what they publish. A master is used while
 a majority of the Sentinels has answered within the last second (the lease), the newest of their
 answers names it, and no replica is being promoted. This is looked at before a call is sent and
 again before its answer is believed. A new master is used a lease after it was first named: by then
-nobody uses the old one, whatever kept the news from them. Decision 0020 has the reasons.
+no client uses the old one, whatever kept the news from it. Decision 0020 has the reasons.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from redis import exceptions
 
 from topospread.store.redis.connections import (
-    call_pool,
     login_options,
+    make_blocking_pool,
+    make_command_pool,
     make_connection,
     network_options,
     only_masters,
-    tail_pool,
 )
-from topospread.store.redis.failures import Unsettled
+from topospread.store.redis.failures import MasterUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topospread.store.redis.connections import Line, Options, Pool
-    from topospread.store.settings import StoreSettings
+    from topospread.store.model import StoreSettings
+    from topospread.store.redis.connections import Options, RedisConnection, RedisPool
     from topospread.store.urls import SentinelURL
 
 LEASE: Final = 1.0
-"""Seconds that the word of a majority is good for, from the moment it was asked for."""
+"""Seconds that the answers of a majority are valid, from the moment they were asked for."""
 
 PERIOD: Final = 0.2
 """Seconds between two questions to one Sentinel: four may be lost before the lease ends."""
 
 HEARSAY: Final = 10.0
-"""Seconds that the word of a Sentinel which fell silent still speaks against other masters: it may
-be the one that carried out a failover, which the others hear of within two seconds."""
+"""Seconds that the answer of a Sentinel which fell silent counts against other masters: it may be
+the one that carried out a failover, which the others hear of within two seconds."""
 
 _log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
 
-# From the first of these states on a replica may have been told that it is the master; what the
+# From the first of these states on a replica may have been made the master; writes that the
 # old one is given from then on may not reach it.
 _PROMOTING: Final = frozenset((b"select_slave", b"send_slaveof_noone", b"wait_promotion"))
 
@@ -67,15 +67,15 @@ _FAILOVER: Final = "the Sentinels are changing the master; retry"
 _DOWN: Final = "the Sentinels take the master for down; retry when they have chosen another"
 
 
-class Answer(NamedTuple):
-    """What one Sentinel said.
+class SentinelReply(NamedTuple):
+    """An answer of a Sentinel.
 
     Attributes:
         asked_at: when it was asked, on the monotonic clock.
         epoch: of the configuration that it knows; the greater is the newer.
-        master: whom it names.
-        promoting: it may have told a replica to take over, or is about to.
-        down: the master does not answer it.
+        master: the address that it names.
+        promoting: whether it may have made a replica the master, or is about to.
+        down: whether the master does not answer it.
     """
 
     asked_at: float
@@ -95,7 +95,7 @@ class Majority:
 
     def __init__(self, sentinels: int) -> None:
         self._sentinels = sentinels
-        self._answers: dict[Address, Answer] = {}
+        self._answers: dict[Address, SentinelReply] = {}
         self._master: Address | None = None
         self._usable_from = 0.0
 
@@ -104,7 +104,7 @@ class Majority:
         """Whether no Sentinel ever answered."""
         return not self._answers
 
-    def note(self, sentinel: Address, answer: Answer, now: float) -> None:
+    def note(self, sentinel: Address, answer: SentinelReply, now: float) -> None:
         """A Sentinel answered."""
         self._answers[sentinel] = answer
         self._follow(now)
@@ -119,15 +119,15 @@ class Majority:
         """The master to use now.
 
         Raises:
-            Unsettled: none may be used; says why.
+            MasterUnknown: none may be used; the text gives the reason.
         """
         newest = self._follow(now)
         if newest is None or self._master is None:
-            raise Unsettled(_SILENT)
+            raise MasterUnknown(_SILENT)
         heard = [answer for answer in self._answers.values() if answer.asked_at > now - LEASE]
         needed = self._sentinels // 2 + 1
         if len(heard) < needed:
-            raise Unsettled(
+            raise MasterUnknown(
                 f"only {len(heard)} of {self._sentinels} Sentinels answer: {needed} are needed to "
                 "know that the master is still the master; retry"
             )
@@ -135,12 +135,12 @@ class Majority:
         if now < self._usable_from or any(
             answer.promoting and answer.asked_at > now - HEARSAY for answer in others
         ):
-            raise Unsettled(_FAILOVER)
+            raise MasterUnknown(_FAILOVER)
         if sum(answer.down for answer in heard) >= needed:
-            raise Unsettled(_DOWN)
+            raise MasterUnknown(_DOWN)
         return self._master
 
-    def _follow(self, now: float) -> Answer | None:
+    def _follow(self, now: float) -> SentinelReply | None:
         """The newest answer; when it names another master than before, note since when."""
         heard = [answer for answer in self._answers.values() if answer.asked_at > now - HEARSAY]
         newest = max(heard, key=lambda answer: (answer.epoch, answer.asked_at), default=None)
@@ -153,8 +153,8 @@ class Majority:
 
 
 @final
-class Sentinels:
-    """The :class:`~topospread.store.redis.ways.Ways` to a master that Sentinels name.
+class SentinelMonitor:
+    """The topology of a master that Sentinels name.
 
     Returns when it is known which master that is, or that it cannot be known now.
     """
@@ -168,7 +168,7 @@ class Sentinels:
         self._service = url.service
         self._majority = Majority(len(set(url.sentinels)))
         self._lock = Condition()
-        self._pools: tuple[Address, Pool, Pool] | None = None
+        self._pools: tuple[Address, RedisPool, RedisPool] | None = None
         self._closed = False
         self._unheard = len(set(url.sentinels))
         options = login_options(url.sentinel_username, url.sentinel_password, settings)
@@ -183,48 +183,48 @@ class Sentinels:
         with self._lock:
             self._lock.wait_for(self._begun, settings.timeout)
 
-    def calls(self, cluster: str) -> Pool:
-        """See Ways."""
+    def command_pool(self, cluster: str) -> RedisPool:
+        """See RedisTopology."""
         del cluster
-        return self._current()[1]
+        return self._master_pools()[1]
 
-    def tails(self, cluster: str) -> Pool:
-        """See Ways."""
+    def blocking_pool(self, cluster: str) -> RedisPool:
+        """See RedisTopology."""
         del cluster
-        return self._current()[2]
+        return self._master_pools()[2]
 
-    def masters(self) -> Sequence[Callable[[], Pool]]:
-        """See Ways."""
-        return (lambda: self._current()[1],)
+    def masters(self) -> Sequence[Callable[[], RedisPool]]:
+        """See RedisTopology."""
+        return (lambda: self._master_pools()[1],)
 
-    def confirm(self, pool: Pool) -> None:
-        """See Ways."""
-        if pool is not self._current()[1]:
-            raise Unsettled(_FAILOVER)
+    def confirm(self, pool: RedisPool) -> None:
+        """See RedisTopology."""
+        if pool is not self._master_pools()[1]:
+            raise MasterUnknown(_FAILOVER)
 
-    def mistrust(self) -> None:
-        """See Ways: the Sentinels are asked all the time."""
+    def invalidate(self) -> None:
+        """See RedisTopology: the Sentinels are asked all the time."""
 
     def close(self) -> None:
-        """See Ways; the threads end by themselves within a second."""
+        """See RedisTopology; the threads end by themselves within a second."""
         with self._lock:
             self._closed = True
             pools, self._pools = self._pools, None
         _disconnect(pools)
 
     def _begun(self) -> bool:
-        """Whether waiting longer would tell nothing new: a master is known, or nobody answers."""
+        """Whether waiting longer is of no use: a master is known, or no Sentinel answers."""
         try:
             self._majority.master(time.monotonic())
-        except Unsettled:
+        except MasterUnknown:
             return not self._unheard and self._majority.silent
         return True
 
-    def _current(self) -> tuple[Address, Pool, Pool]:
+    def _master_pools(self) -> tuple[Address, RedisPool, RedisPool]:
         """The master that may be used now, and connections to it."""
         with self._lock:
             if self._closed:
-                raise Unsettled("the store is closed")
+                raise MasterUnknown("the store is closed")
             address = self._majority.master(time.monotonic())
             left = None
             if self._pools is None or self._pools[0] != address:
@@ -232,8 +232,8 @@ class Sentinels:
                 options: Options = self._options | {"host": address[0], "port": address[1]}
                 self._pools = (
                     address,
-                    call_pool(options, self._settings),
-                    tail_pool(options),
+                    make_command_pool(options, self._settings),
+                    make_blocking_pool(options),
                 )
             found = self._pools
         _disconnect(left)
@@ -250,7 +250,7 @@ class Sentinels:
                 if not news.is_connected:
                     news.send_command("PSUBSCRIBE", *_NEWS)
                 self._await_news(address, news)
-            except Exception as error:  # noqa: BLE001 # This Sentinel must be asked again, whatever it said.
+            except Exception as error:  # noqa: BLE001 # This Sentinel must be asked again in any case.
                 if not isinstance(error, (exceptions.RedisError, OSError)) and not odd:
                     odd = True
                     _log.warning("a Sentinel's answer cannot be read: %r", error)
@@ -262,13 +262,13 @@ class Sentinels:
         news.disconnect()
 
     def _heard(self, first: bool) -> bool:
-        """Wake whoever waits for the first answers; False, for the next time."""
+        """Wake threads that wait for the first answers; returns False, for the next call."""
         with self._lock:
             self._unheard -= first
             self._lock.notify_all()
         return False
 
-    def _ask(self, sentinel: Address, line: Line) -> None:
+    def _ask(self, sentinel: Address, line: RedisConnection) -> None:
         asked_at = time.monotonic()
         line.send_packed_command(
             line.pack_commands(
@@ -282,7 +282,7 @@ class Sentinels:
         if not known or not named:
             return
         fields = dict(zip(known[::2], known[1::2], strict=False))
-        answer = Answer(
+        answer = SentinelReply(
             asked_at,
             int(fields[b"config-epoch"]),
             (named[0].decode(), int(named[1])),
@@ -292,7 +292,7 @@ class Sentinels:
         with self._lock:
             self._majority.note(sentinel, answer, time.monotonic())
 
-    def _await_news(self, sentinel: Address, news: Line) -> None:
+    def _await_news(self, sentinel: Address, news: RedisConnection) -> None:
         """Until the Sentinel publishes something about the master, or for PERIOD."""
         if not news.can_read(PERIOD):
             return
@@ -303,7 +303,7 @@ class Sentinels:
                     self._majority.doubt(sentinel)
 
 
-def _disconnect(pools: tuple[Address, Pool, Pool] | None) -> None:
+def _disconnect(pools: tuple[Address, RedisPool, RedisPool] | None) -> None:
     if pools is not None:
         for pool in pools[1:]:
             pool.disconnect()

@@ -24,7 +24,7 @@
 --    8  ts:{C}:tombstone    hash    kind/namespace/name   -> "milliseconds version uid"
 --    9  ts:{C}:buried       zset    kind/namespace/name by milliseconds
 --   10  ts:{C}:expiry       zset    namespace/name of reservations by when they are due
---   11  ts:{C}:feeder       hash    holder, fence, until (milliseconds) of the feeder's lease,
+--   11  ts:{C}:feeder       hash    holder, fence, until (milliseconds) of the cluster's lease,
 --                                   and the milliseconds that it was granted_for
 --
 -- ARGV[1] = "apply", or "purge" for a write of what is due alone, ARGV[2] = format, then
@@ -32,7 +32,7 @@
 --    5  tag of this transaction                             6  "1" to write older versions, too
 --    7  changes that the log keeps                          8  milliseconds that tombstones last
 --    9  tombstones that are kept                           10  number of the precondition's revision, or ""
---   11  tag of the precondition's revision                 12  fence that the feeder's lease must have, or ""
+--   11  tag of the precondition's revision                 12  fence that the cluster's lease must have, or ""
 --   13  how many scopes follow
 --   then the scopes; then for each change "p", kind/namespace/name, value
 --                                     or "e", kind/namespace/name, value: a pod that ends its reservation
@@ -486,8 +486,8 @@ local function apply()
   -- These read little, and fail on a wrong type before anything is written.
   call('XLEN', LOG)
   local graves, dated, now, expired = call('HLEN', TOMBSTONE), call('ZCARD', EXPIRY), 0, 0
-  local told = lifetimes or (ARGV[1] == 'purge' and cluster.identity ~= '')
-  if graves > 0 or removes or dated > 0 or told then
+  local timed = lifetimes or (ARGV[1] == 'purge' and cluster.identity ~= '')
+  if graves > 0 or removes or dated > 0 or timed then
     call('ZCARD', BURIED)
     now = milliseconds()
     expired = now - tonumber(ARGV[8])
@@ -506,7 +506,7 @@ local function apply()
   if number ~= cluster.number or cluster.identity ~= '' then bury(todo, graves, now, expired) end
   return {
     'OK', number, tag, cluster.number, cluster.tag, table.concat(todo.outcomes),
-    told and string.format('%.0f', now) or '0', identity, unpack(todo.ended),
+    timed and string.format('%.0f', now) or '0', identity, unpack(todo.ended),
   }
 end
 

@@ -8,41 +8,40 @@ from uuid import uuid4
 
 from topospread.errors import Conflict, IdentityChanged, RevisionCompacted, RevisionOfOtherHistory
 from topospread.store import checks, rules, values
-from topospread.store.api import (
+from topospread.store.model import (
     Applied,
     Change,
     Head,
     Key,
     Kind,
     Lease,
-    Outcome,
     Put,
     Revision,
     StoredObject,
     Transaction,
     Unchanged,
+    WriteOutcome,
 )
+from topospread.store.notifier import Notifier, SocketWaiter
 from topospread.store.redis import reading
-from topospread.store.redis.following import Tail
-from topospread.store.redis.format import check_format
-from topospread.store.redis.script import Script
-from topospread.store.redis.tail import Tails
-from topospread.store.sleepers import Sleeper, Sleepers
+from topospread.store.redis.client import Script
+from topospread.store.redis.following import BlockingReaders, RedisFollower
+from topospread.store.redis.keys import check_format
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from topospread.store.redis.connections import Reply, Word
-    from topospread.store.redis.wire import Wires
-    from topospread.store.settings import StoreSettings
+    from topospread.store.model import StoreSettings
+    from topospread.store.redis.client import RedisClients
+    from topospread.store.redis.connections import Arg, Reply
 
 _OUTCOMES: Final = {
-    "C": Outcome.CREATED,
-    "U": Outcome.UPDATED,
-    "=": Outcome.UNCHANGED,
-    "S": Outcome.IGNORED_STALE,
-    "D": Outcome.DELETED,
-    "N": Outcome.NOT_FOUND,
+    "C": WriteOutcome.CREATED,
+    "U": WriteOutcome.UPDATED,
+    "=": WriteOutcome.UNCHANGED,
+    "S": WriteOutcome.IGNORED_STALE,
+    "D": WriteOutcome.DELETED,
+    "N": WriteOutcome.NOT_FOUND,
 }
 
 
@@ -58,59 +57,59 @@ class RedisStore:
         self,
         address: str,
         settings: StoreSettings,
-        wires: Wires,
+        clients: RedisClients,
         warnings: tuple[str, ...] = (),
     ) -> None:
         self._address = address
         self._settings = settings
-        self._wires = wires
-        self._script = Script(wires)
-        self._sleepers = Sleepers(Sleeper)
-        self._tails = Tails(wires.ways, settings)
-        self._tail = Tail(wires, self._tails, self._sleepers)
+        self._clients = clients
+        self._script = Script(clients)
+        self._notifier = Notifier(SocketWaiter)
+        self._readers = BlockingReaders(clients.topology, settings)
+        self._follower = RedisFollower(clients, self._readers, self._notifier)
         self.warnings = warnings
 
     @property
     def address(self) -> str:
-        """Where it is, without user and password."""
+        """The address, without user and password."""
         return self._address
 
     def head(self, cluster: str, *, timeout: float | None = None) -> Head:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.head(self._wires.of(cluster), cluster, timeout)
+        return reading.head(self._clients.for_cluster(cluster), cluster, timeout)
 
     def verify(self, cluster: str, identity: str, revision: Revision) -> None:
         """See the contract."""
         checks.check_cluster(cluster)
-        self._tail.verify(cluster, identity, revision)
+        self._follower.verify(cluster, identity, revision)
 
     def scan(
         self, cluster: str, page: int = 2000, *, kind: Kind | None = None
     ) -> Iterator[Sequence[StoredObject]]:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.scan(self._wires.of(cluster), cluster, page, kind)
+        return reading.scan(self._clients.for_cluster(cluster), cluster, page, kind)
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.get(self._wires.of(cluster), cluster, key)
+        return reading.get(self._clients.for_cluster(cluster), cluster, key)
 
     def clusters(self) -> Sequence[str]:
         """See the contract."""
-        return reading.clusters(self._wires.each())
+        return reading.clusters(self._clients.for_all_masters())
 
     def follow(
         self, cluster: str, identity: str, after: Revision, *, wait: float, limit: int = 1000
     ) -> Sequence[Transaction]:
         """See the contract."""
         checks.check_cluster(cluster)
-        return self._tail.follow(cluster, identity, after, wait, max(1, limit))
+        return self._follower.follow(cluster, identity, after, wait, max(1, limit))
 
     def wake(self, cluster: str) -> None:
         """See the contract."""
-        self._sleepers.wake(cluster)
+        self._notifier.wake(cluster)
 
     def apply(
         self,
@@ -133,9 +132,9 @@ class RedisStore:
         checks.check_changes(changes)
         if precondition is not None:
             checks.check_precondition(precondition)
-        words = self._apply_words(changes, precondition, identity, force=force, fence=fence)
+        args = self._apply_words(changes, precondition, identity, force=force, fence=fence)
         repeat = precondition is None and not force and all(map(_names_what_it_follows, changes))
-        reply = self._script.run(cluster, words, timeout=timeout, repeat=repeat)
+        reply = self._script.run(cluster, args, timeout=timeout, repeat=repeat)
         if reply[0] == b"FENCED":
             raise rules.fenced(cluster, reply[1].decode(errors="replace"))
         if reply[0] != b"OK":
@@ -145,8 +144,8 @@ class RedisStore:
     def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
         """See the contract."""
         checks.check_cluster(cluster)
-        words = self._apply_words((), None, "", force=False)
-        reply = self._script.run(cluster, ("purge", *words[1:]), timeout=timeout)
+        args = self._apply_words((), None, "", force=False)
+        reply = self._script.run(cluster, ("purge", *args[1:]), timeout=timeout)
         if reply[0] != b"OK":
             _refuse(cluster, reply, None)
         return _applied(reply)
@@ -155,17 +154,17 @@ class RedisStore:
         """See the contract."""
         checks.check_cluster(cluster)
         kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
-        # Not repeated when the answer was lost: by then somebody may have begun the cluster anew.
-        words = ("drop", values.FORMAT, *kept, identity)
-        reply = self._script.run(cluster, words, repeat=False)
+        # Not repeated when the answer was lost: by then the cluster may have been created anew.
+        args = ("drop", values.FORMAT, *kept, identity)
+        reply = self._script.run(cluster, args, repeat=False)
         if reply[0] != b"OK":
             _refuse(cluster, reply, None)
-        self._sleepers.notify(cluster)
+        self._notifier.notify(cluster)
         count = int(reply[1])
         # Objects may be left of a cluster that has lost its identity.
         return count if count or reply[2] else None
 
-    def vouch(
+    def confirm_history(
         self,
         cluster: str,
         kinds: Collection[Kind],
@@ -176,8 +175,8 @@ class RedisStore:
         """See the contract."""
         checks.check_cluster(cluster)
         kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
-        words = ("vouch", values.FORMAT, *kept, identity, instead_of)
-        reply = self._script.run(cluster, (*words, *(kind.value for kind in kinds)))
+        args = ("vouch", values.FORMAT, *kept, identity, instead_of)
+        reply = self._script.run(cluster, (*args, *(kind.value for kind in kinds)))
         if reply[0] != b"OK":
             _refuse(cluster, reply, None)
 
@@ -193,8 +192,8 @@ class RedisStore:
         """See the contract."""
         checks.check_cluster(cluster)
         checks.check_lease(holder, lifetime)
-        words = ("lease", values.FORMAT, holder, lifetime, fence or "")
-        reply = self._script.run(cluster, words, timeout=timeout)
+        args = ("lease", values.FORMAT, holder, lifetime, fence or "")
+        reply = self._script.run(cluster, args, timeout=timeout)
         if reply[0] != b"OK":
             _refuse(cluster, reply, None)
         found, *numbers = reply[1:]
@@ -203,18 +202,18 @@ class RedisStore:
     def leased(self, cluster: str, *, timeout: float | None = None) -> Lease:
         """See the contract."""
         checks.check_cluster(cluster)
-        return reading.leased(self._wires.of(cluster), cluster, timeout)
+        return reading.leased(self._clients.for_cluster(cluster), cluster, timeout)
 
     def ping(self) -> None:
         """See the contract."""
-        for wire in self._wires.each():
-            wire.call("PING")
+        for client in self._clients.for_all_masters():
+            client.call("PING")
 
     def close(self) -> None:
         """See the contract."""
-        self._sleepers.close()
-        self._tails.close()
-        self._wires.close()
+        self._notifier.close()
+        self._readers.close()
+        self._clients.close()
 
     def _apply_words(
         self,
@@ -224,11 +223,11 @@ class RedisStore:
         *,
         force: bool,
         fence: int = 0,
-    ) -> list[Word]:
+    ) -> list[Arg]:
         """The script's arguments; their order stands at the top of store.lua."""
         settings = self._settings
         scopes = precondition.scopes if precondition else ()
-        words: list[Word] = [
+        args: list[Arg] = [
             "apply",
             values.FORMAT,
             uuid4().hex,
@@ -246,10 +245,10 @@ class RedisStore:
         ]
         for change in changes:
             if isinstance(change, Put):
-                words += _put_words(change)
+                args += _put_words(change)
             else:
-                words += ("r", values.name_of(change.key), change.uid, change.up_to_version)
-        return words
+                args += ("r", values.name_of(change.key), change.uid, change.up_to_version)
+        return args
 
 
 def _names_what_it_follows(change: Change) -> bool:
@@ -259,13 +258,13 @@ def _names_what_it_follows(change: Change) -> bool:
     return bool(change.up_to_version or change.uid)
 
 
-def _put_words(put: Put) -> tuple[Word, ...]:
+def _put_words(put: Put) -> tuple[Arg, ...]:
     stored = put.object
     name = values.name_of(stored.key)
     if stored.key.kind is not Kind.RESERVATION:
         return "e" if put.ends_reservation else "p", name, values.pack(stored)
     lifetime = "" if put.lifetime is None else put.lifetime
-    return "v", name, values.front(stored), stored.payload, lifetime
+    return "v", name, values.header_of(stored), stored.payload, lifetime
 
 
 def _applied(reply: Reply) -> Applied:

@@ -1,4 +1,4 @@
-"""The row of a cluster, and what is read by way of it."""
+"""Rows of clusters and of their feeders' leases, and the checks that depend on them."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Conflict, IdentityChanged, RevisionCompacted, RevisionOfOtherHistory
-from topospread.store import values
-from topospread.store.api import Head, Revision, Unchanged
+from topospread.store import rules, values
+from topospread.store.model import Head, Revision, Unchanged
 
 if TYPE_CHECKING:
     import sqlite3
 
+    from topospread.store.model import Lease
+
+
 DROPPED_KEPT: Final = 8
 DROPPED_MILLISECONDS: Final = 86_400_000
 
+_MENDED: Final = {int: 0, str: "?"}
+
 
 @dataclass(slots=True)
-class Cluster:
-    """One row of ``cluster``; :mod:`~topospread.store.sqlite.schema` explains its fields."""
+class ClusterRow:
+    """A row of ``cluster``; :mod:`~topospread.store.sqlite.schema` explains its fields."""
 
     id: int
     name: str
@@ -40,7 +45,7 @@ class Cluster:
 
     def head(self, now: int) -> Head:
         """The head as the contract shows it."""
-        dropped, vouched = self._dropped(now), values.vouched(self.vouched)
+        dropped, vouched = self._dropped(now), values.parse_confirmed(self.vouched)
         at = 0 if self.identity else now
         return Head(self.identity, self.revision, self.oldest, dropped, vouched, at)
 
@@ -54,20 +59,18 @@ class Cluster:
         return tuple(self.dropped.split()) if fresh else ()
 
 
-_SELECT: Final = f"SELECT {', '.join(each.name for each in fields(Cluster))} FROM cluster"
+_SELECT: Final = f"SELECT {', '.join(each.name for each in fields(ClusterRow))} FROM cluster"
+
+_TYPES: Final = tuple({"int": int, "str": str}[str(each.type)] for each in fields(ClusterRow))
 
 
-_TYPES: Final = tuple({"int": int, "str": str}[str(each.type)] for each in fields(Cluster))
-_MENDED: Final = {int: 0, str: "?"}
-
-
-def load(connection: sqlite3.Connection, name: str, *, mended: bool = False) -> Cluster | None:
+def load(connection: sqlite3.Connection, name: str, *, mended: bool = False) -> ClusterRow | None:
     """The row of a cluster; it may be one without an identity.
 
     Args:
         connection: to the file.
         name: of the cluster.
-        mended: take what cannot be read for something else, to be rid of the cluster.
+        mended: replace what cannot be read, so that the cluster can be dropped.
 
     Raises:
         StoreUnavailable: a column holds something of another type, which SQLite lets be.
@@ -79,7 +82,7 @@ def load(connection: sqlite3.Connection, name: str, *, mended: bool = False) -> 
         if not mended:
             wrong = [
                 each.name
-                for each, found, right in zip(fields(Cluster), row, _TYPES, strict=True)
+                for each, found, right in zip(fields(ClusterRow), row, _TYPES, strict=True)
                 if type(found) is not right
             ]
             raise values.unreadable(name, ", ".join(wrong))
@@ -87,7 +90,7 @@ def load(connection: sqlite3.Connection, name: str, *, mended: bool = False) -> 
             found if type(found) is right else _MENDED[right]
             for found, right in zip(row, _TYPES, strict=True)
         ]
-    return Cluster(*row)
+    return ClusterRow(*row)
 
 
 def blob(found: object) -> bytes:
@@ -95,7 +98,7 @@ def blob(found: object) -> bytes:
     return found if isinstance(found, bytes) else b""
 
 
-def check_identity(cluster: Cluster | None, wanted: str) -> None:
+def check_identity(cluster: ClusterRow | None, wanted: str) -> None:
     """Refuse a cluster that is not there or is another one."""
     found = cluster.identity if cluster else ""
     if not found or found != wanted:
@@ -106,7 +109,7 @@ def check_identity(cluster: Cluster | None, wanted: str) -> None:
 
 
 def check_reaches(
-    connection: sqlite3.Connection, cluster: Cluster | None, revision: Revision
+    connection: sqlite3.Connection, cluster: ClusterRow | None, revision: Revision
 ) -> None:
     """Refuse a revision that the log does not hold, or that belongs to another history."""
     head = cluster.revision if cluster else Revision()
@@ -136,7 +139,7 @@ def check_reaches(
 
 
 def check_unchanged(
-    connection: sqlite3.Connection, cluster: Cluster | None, precondition: Unchanged
+    connection: sqlite3.Connection, cluster: ClusterRow | None, precondition: Unchanged
 ) -> None:
     """Refuse when something relevant to the scopes came after the revision."""
     check_reaches(connection, cluster, precondition.revision)
@@ -153,3 +156,51 @@ def check_unchanged(
                 f"{scope!r} changed at revision {row[0]}, after {precondition.revision.number}: "
                 "evaluate again"
             )
+
+
+def take_lease(
+    connection: sqlite3.Connection, name: str, holder: str, lifetime: int, now: int, *, fence: int
+) -> Lease:
+    """Take or renew the lease within the connection's transaction; times in milliseconds."""
+    found = _lease_row(connection, name)
+    granted = rules.granted(found, holder, lifetime, now, renewed=fence)
+    until = granted.until
+    if granted.holder == holder and fence in (0, granted.fence):
+        connection.execute(
+            "INSERT OR REPLACE INTO feeder (name, holder, fence, until, granted_for) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (name, holder, granted.fence, until, granted.left),
+        )
+    elif until < found[2]:
+        connection.execute("UPDATE feeder SET until = ? WHERE name = ?", (until, name))
+    return granted
+
+
+def read_lease(connection: sqlite3.Connection, name: str, now: int) -> Lease:
+    """The lease as it is."""
+    return rules.as_found(_lease_row(connection, name), now)
+
+
+def check_fence(connection: sqlite3.Connection, name: str, fence: int) -> None:
+    """Refuse a token that is not the lease's.
+
+    Raises:
+        Fenced: another one is.
+    """
+    holder, found, *_ = _lease_row(connection, name)
+    if found != fence:
+        raise rules.fenced(name, holder)
+
+
+def void_lease(connection: sqlite3.Connection, name: str) -> None:
+    """Take the lease from its holder; all tokens so far become invalid."""
+    connection.execute(
+        "UPDATE feeder SET holder = '', fence = fence + 1, until = 0 WHERE name = ?", (name,)
+    )
+
+
+def _lease_row(connection: sqlite3.Connection, name: str) -> tuple[str, int, int, int]:
+    row = connection.execute(
+        "SELECT holder, fence, until, granted_for FROM feeder WHERE name = ?", (name,)
+    ).fetchone()
+    return ("", 0, 0, 0) if row is None else (row[0], row[1], row[2], row[3])

@@ -5,7 +5,7 @@ milliseconds, because SQLite's own waiting sleeps for up to 100 ms between tries
 memory belongs to one connection, which everybody shares under that lock.
 
 When another file is at the path, all connections are opened anew, on that one; what it holds is
-judged by whoever names an identity or a revision, as with a Redis that was exchanged.
+judged by callers that name an identity or a revision, as with a Redis that was exchanged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from urllib.parse import quote
 
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.sqlite import schema
-from topospread.store.sqlite.failures import as_unavailable
 from topospread.store.sqlite.files import EXCHANGED, LEFT_BEHIND, PARTED, Files, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from topospread.store.urls import SqliteURL
+
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -60,6 +60,18 @@ _LOCK_PAUSE: Final = (0.0005, 0.003)
 
 _OPENINGS: Final = 3
 """Times that a file may be replaced while it is opened, before that is refused."""
+
+# By primary result code: the low byte of the extended one.
+_TEXTS: Final = {
+    sqlite3.SQLITE_BUSY: "another process holds the store's write lock; retry",
+    sqlite3.SQLITE_LOCKED: "the store is locked; retry",
+    sqlite3.SQLITE_FULL: "the disk of the store is full; make room",
+    sqlite3.SQLITE_READONLY: "the store's file is read-only; check its owner, mode and mount",
+    sqlite3.SQLITE_CANTOPEN: "the store's file cannot be opened; check its path, owner and mode",
+    sqlite3.SQLITE_IOERR: "the store's disk refused to read or write; check its space and health",
+    sqlite3.SQLITE_CORRUPT: "the store's file is damaged; restore it or start with a new one",
+    sqlite3.SQLITE_TOOBIG: "SQLite refused a value as too big",
+}
 
 
 class Connection(sqlite3.Connection):
@@ -97,7 +109,7 @@ class Connections:
 
     @contextmanager
     def writing(self, timeout: float | None = None) -> Iterator[Connection]:
-        """One write transaction: committed at the end, rolled back on any error."""
+        """A write transaction: committed at the end, rolled back on any error."""
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         with self._my_turn(deadline), as_unavailable():
             self._settle()
@@ -110,7 +122,7 @@ class Connections:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-            # A commit into a file without a name is kept by nobody, so it is not acknowledged.
+            # A commit into a file without a name is lost, so it is not acknowledged.
             if not self._same():
                 raise StoreUnavailable(EXCHANGED)
             self._commits += 1
@@ -203,12 +215,13 @@ class Connections:
             LOG.warning(
                 "store: %s-wal has %d MiB and grows: something reads the file in one transaction "
                 "and keeps it from being checkpointed, such as a backup or a shell that was left",
-                *(self._files.path, size >> 20),
+                self._files.path,
+                size >> 20,
             )
         self._log_is_large = large
 
     def _settle(self) -> None:
-        """See to it that what is open is what is at the path; for whoever has the turn.
+        """Reopen the file if another one is at the path; the lock for writing is held.
 
         Raises:
             StoreUnavailable: nothing is at the path, or it cannot be opened now.
@@ -384,3 +397,22 @@ def _make_file(path: Path) -> None:
             f"store: {path} cannot be opened for writing ({error.strerror}); "
             "name a file in a directory that this user may write"
         ) from error
+
+
+@contextmanager
+def as_unavailable() -> Iterator[None]:
+    """Raise StoreUnavailable for whatever SQLite raises, ConfigError for a file of another kind."""
+    try:
+        yield
+    except sqlite3.ProgrammingError as error:
+        raise StoreUnavailable("the store is closed") from error
+    except UnicodeDecodeError as error:
+        # The driver's own, of texts and even of error texts in a damaged file.
+        raise StoreUnavailable(_TEXTS[sqlite3.SQLITE_CORRUPT]) from error
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_NOTADB:
+            raise ConfigError(
+                "store: the file is not a SQLite database; name another path"
+            ) from error
+        raise StoreUnavailable(_TEXTS.get(code, "SQLite refused to answer; see the log")) from error

@@ -1,8 +1,8 @@
 """The files of an open database, and whether they are still those at its path.
 
-SQLite keeps writing into a file that was removed or replaced: the commit succeeds, and nobody who
-opens the path finds it. So the (device, inode) pairs of what was opened are compared with those of
-the path.
+SQLite keeps writing into a file that was removed or replaced: the commit succeeds, and it is not
+found in the file at the path. So the (device, inode) pairs of what was opened are compared with
+those of the path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EXCHANGED: Final = "the store's file was removed or replaced in the middle of th
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What was opened.
+    """The files that were opened.
 
     Attributes:
         path: of the database, as it is configured; maybe a symbolic link.
@@ -92,7 +92,7 @@ class Files:
                 os.unlink(path)
 
     def log_is_lost(self) -> bool:
-        """Whether our log has no name any more, and nobody has written to another one.
+        """Whether our log has no name any more, and no other one was written to.
 
         A connection that is opened just then makes an empty one.
         """

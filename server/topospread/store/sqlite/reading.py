@@ -1,20 +1,40 @@
-"""Scans in key order, one short statement a page."""
+"""Scans in key order, one short statement per page, and follows the log.
+
+A follower reads, then waits until this process writes or another one changes the file.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Final
 
-from topospread.errors import StoreUnavailable
+from topospread.errors import ConfigError, RevisionCompacted, StoreUnavailable
 from topospread.store import values
-from topospread.store.api import Key, Kind, StoredObject
+from topospread.store.model import Key, Kind, Revision, StoredObject, Transaction
 from topospread.store.sqlite import clusters
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterator, Sequence
 
+    from topospread.store.notifier import Notifier, Waiter
     from topospread.store.sqlite.connections import Connections
 
+
 _KINDS = {kind.value: kind for kind in Kind}
+
+BUSY_POLL: Final = 0.002
+IDLE_POLL: Final = 0.02
+BUSY_SECONDS: Final = 1.0
+"""Other processes' writes are polled for: every 2 ms for a second after news or a wake, else 20."""
+
+BROKEN_POLL: Final = 0.1
+"""Seconds between two looks while no file can be watched."""
+
+SHARE: Final = 10
+"""Of the time, one part in so many goes into polling at most, however many clusters there are."""
 
 
 def scan(
@@ -56,3 +76,121 @@ def _object(kind: Kind, namespace: object, name: object, value: object) -> Store
         return values.unpack(Key(kind, namespace, name), clusters.blob(value))
     # Not written by us; the caller counts and skips it.
     return StoredObject(Key(kind, "", repr(name)), clusters.blob(value), b"")
+
+
+class SqliteFollower:
+    """Implements follow() for one store object."""
+
+    def __init__(self, connections: Connections, notifier: Notifier[Waiter]) -> None:
+        self._connections = connections
+        self._notifier = notifier
+        self._busy_until = 0.0
+        self._hurry = Event()
+        self._lock = Lock()
+        self._watcher = Thread(target=self._watch, name="watch-sqlite", daemon=True)
+        self._watches = False
+
+    def follow(
+        self, cluster: str, identity: str, after: Revision, wait: float, limit: int
+    ) -> Sequence[Transaction]:
+        """See the contract."""
+        deadline = time.monotonic() + wait
+        seen = (identity, after.number, after.tag)
+        with self._notifier.waiting(cluster, seen) as waiter:
+            # A database in memory is written by this process only, which notifies.
+            if wait > 0 and not self._watches and not self._connections.in_memory:
+                self._start_watching()
+            while True:
+                with self._connections.snapshot() as connection:
+                    found = _after(connection, cluster, identity, after, limit)
+                if found:
+                    self.poll_fast()
+                    return found
+                if waiter.woken() or not waiter.wait(deadline - time.monotonic()):
+                    return ()
+
+    def poll_fast(self) -> None:
+        """Poll fast for a while, because a caller waits for news or there just were some."""
+        now = time.monotonic()
+        slow = now >= self._busy_until
+        self._busy_until = now + BUSY_SECONDS
+        if slow:
+            self._hurry.set()
+
+    def close(self) -> None:
+        """Stop polling, after the notifier and the connections were closed."""
+        self._hurry.set()
+        with self._lock:
+            if self._watches:
+                self._watcher.join()
+
+    # ------------------------------ what other processes write
+
+    def _start_watching(self) -> None:
+        with self._lock:
+            if not (self._watches or self._connections.closed):
+                self._watches = True
+                self._watcher.start()
+
+    def _watch(self) -> None:
+        while not self._connections.closed:
+            # Followers find out by themselves what is wrong, and report it.
+            with suppress(StoreUnavailable, ConfigError):
+                self._watch_file()
+            self._notifier.notify_behind({})
+            if not self._connections.closed:
+                self._hurry.wait(BROKEN_POLL)
+                self._hurry.clear()
+
+    def _watch_file(self) -> None:
+        """Notify waiters that are behind, until another file is at the path."""
+        with self._connections.watch() as version:
+            seen = None
+            while not self._connections.closed and (now := version()) >= 0:
+                began = time.monotonic()
+                if now != seen:
+                    # After the version, so that what comes in between is another version.
+                    self._notifier.notify_behind(self._heads())
+                    seen = now
+                self._pause(time.monotonic() - began)
+
+    def _heads(self) -> dict[str, object]:
+        with self._connections.reading() as connection:
+            rows = connection.execute("SELECT name, identity, number, tag FROM cluster").fetchall()
+        return {name: tuple(head) for name, *head in rows}
+
+    def _pause(self, took: float) -> None:
+        busy = time.monotonic() < self._busy_until
+        if not self._connections.closed and self._hurry.wait(
+            max(BUSY_POLL if busy else IDLE_POLL, SHARE * took)
+        ):
+            self._hurry.clear()
+
+
+def _after(
+    connection: sqlite3.Connection, name: str, identity: str, after: Revision, limit: int
+) -> list[Transaction]:
+    cluster = clusters.load(connection, name)
+    clusters.check_identity(cluster, identity)
+    clusters.check_reaches(connection, cluster, after)
+    assert cluster is not None, "it has the identity"
+    found: list[Transaction] = []
+    count = 0
+    rows = connection.execute(
+        "SELECT number, tag, previous, entries FROM log "
+        "WHERE cluster = ? AND number > ? ORDER BY number",
+        (cluster.id, after.number),
+    )
+    for number, tag, previous, blob in rows:
+        if not (isinstance(number, int) and isinstance(tag, str) and isinstance(previous, str)):
+            raise RevisionCompacted(f"log entry {number!r} cannot be read: list again")
+        entries = tuple(
+            entry
+            for field, value in values.split(clusters.blob(blob))
+            if (entry := values.entry(field, value)) is not None
+        )
+        found.append(Transaction(Revision(number, tag), previous, entries))
+        count += len(entries)
+        if count >= limit:
+            break
+    return found

@@ -24,7 +24,7 @@ APPLICATION_ID: Final = 0x746F7073  # "tops"
 
 _ADDED: Final = (
     """
-    CREATE TABLE IF NOT EXISTS feeder (  -- who may feed a cluster, and whose writes are good
+    CREATE TABLE IF NOT EXISTS feeder (  -- who may sync a cluster, and whose writes are good
         name TEXT PRIMARY KEY, holder TEXT NOT NULL, fence INTEGER NOT NULL,
         until INTEGER NOT NULL,          -- milliseconds since 1970
         granted_for INTEGER NOT NULL DEFAULT 0  -- milliseconds; 0 when an older version wrote it

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from topospread.errors import CorruptValue
 from topospread.store import checks, values
-from topospread.store.api import (
+from topospread.store.model import (
     Applied,
     Change,
     Head,
@@ -16,19 +16,22 @@ from topospread.store.api import (
     Lease,
     Revision,
     StoredObject,
+    StoreSettings,
     Transaction,
     Unchanged,
 )
-from topospread.store.sleepers import LocalSleeper, Sleepers
-from topospread.store.sqlite import clusters, feeders, reading, writing
+from topospread.store.notifier import Notifier, Waiter
+from topospread.store.sqlite import clusters, reading, writing
 from topospread.store.sqlite.connections import Connections
-from topospread.store.sqlite.following import Tail
+from topospread.store.sqlite.reading import SqliteFollower
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from topospread.store.settings import StoreSettings
     from topospread.store.urls import SqliteURL
+
+
+DEFAULTS = StoreSettings()
 
 
 @final
@@ -42,14 +45,14 @@ class SqliteStore:
     def __init__(self, url: SqliteURL, settings: StoreSettings) -> None:
         self._url = url
         self._settings = settings
-        self._sleepers = Sleepers(LocalSleeper)
+        self._notifier = Notifier(Waiter)
         self._connections = Connections(url, settings.timeout)
-        self._tail = Tail(self._connections, self._sleepers)
+        self._follower = SqliteFollower(self._connections, self._notifier)
         self.warnings: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
-        """Where it is."""
+        """The address of the file."""
         return self._url.address
 
     def head(self, cluster: str, *, timeout: float | None = None) -> Head:
@@ -105,12 +108,12 @@ class SqliteStore:
     ) -> Sequence[Transaction]:
         """See the contract."""
         checks.check_cluster(cluster)
-        return self._tail.follow(cluster, identity, after, wait, limit)
+        return self._follower.follow(cluster, identity, after, wait, limit)
 
     def wake(self, cluster: str) -> None:
         """See the contract."""
-        self._tail.expect_news()
-        self._sleepers.wake(cluster)
+        self._follower.poll_fast()
+        self._notifier.wake(cluster)
 
     def apply(
         self,
@@ -141,7 +144,7 @@ class SqliteStore:
                 settings=self._settings,
             )
         if applied.revision != applied.previous:
-            self._sleepers.notify(cluster)
+            self._notifier.notify(cluster)
         return applied
 
     def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
@@ -150,7 +153,7 @@ class SqliteStore:
         with self._connections.writing(timeout) as connection:
             applied = writing.purge(connection, cluster, now=_now(), settings=self._settings)
         if applied.revision != applied.previous:
-            self._sleepers.notify(cluster)
+            self._notifier.notify(cluster)
         return applied
 
     def drop(self, cluster: str, *, identity: str = "") -> int | None:
@@ -158,10 +161,10 @@ class SqliteStore:
         checks.check_cluster(cluster)
         with self._connections.writing() as connection:
             count = writing.drop(connection, cluster, _now(), identity=identity)
-        self._sleepers.notify(cluster)
+        self._notifier.notify(cluster)
         return count
 
-    def vouch(
+    def confirm_history(
         self,
         cluster: str,
         kinds: Collection[Kind],
@@ -172,7 +175,7 @@ class SqliteStore:
         """See the contract."""
         checks.check_cluster(cluster)
         with self._connections.writing() as connection:
-            writing.vouch(
+            writing.confirm_history(
                 connection, cluster, kinds, _now(), identity=identity, instead_of=instead_of
             )
 
@@ -189,14 +192,14 @@ class SqliteStore:
         checks.check_cluster(cluster)
         checks.check_lease(holder, lifetime)
         with self._connections.writing(timeout) as connection:
-            return feeders.lease(connection, cluster, holder, lifetime, _now(), fence=fence)
+            return clusters.take_lease(connection, cluster, holder, lifetime, _now(), fence=fence)
 
     def leased(self, cluster: str, *, timeout: float | None = None) -> Lease:
         """See the contract."""
         del timeout
         checks.check_cluster(cluster)
         with self._connections.reading() as connection:
-            return feeders.leased(connection, cluster, _now())
+            return clusters.read_lease(connection, cluster, _now())
 
     def ping(self) -> None:
         """See the contract."""
@@ -205,10 +208,20 @@ class SqliteStore:
 
     def close(self) -> None:
         """See the contract."""
-        self._sleepers.close()
+        self._notifier.close()
         self._connections.close()
-        self._tail.close()
+        self._follower.close()
 
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+def open_store(url: SqliteURL, settings: StoreSettings = DEFAULTS) -> SqliteStore:
+    """Open a store, making its file and directories when they are not there.
+
+    Raises:
+        ConfigError: the file cannot be written, is another program's, or has another format.
+        StoreUnavailable: it cannot be opened now.
+    """
+    return SqliteStore(url, settings)

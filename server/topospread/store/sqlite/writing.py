@@ -1,4 +1,4 @@
-"""One write transaction: check everything, then write objects, log, scopes and tombstones."""
+"""Write transactions: check everything, then write objects, log, scopes and tombstones."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from topospread.store import rules, values
-from topospread.store.api import (
+from topospread.store.model import (
     MAX_PURGED,
     Applied,
     Change,
     Key,
     Kind,
-    Outcome,
     Put,
     Remove,
     Revision,
     Unchanged,
+    WriteOutcome,
 )
-from topospread.store.sqlite import clusters, feeders
+from topospread.store.sqlite import clusters
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Sequence
     from collections.abc import Set as AbstractSet
 
-    from topospread.store.settings import StoreSettings
-    from topospread.store.sqlite.clusters import Cluster
+    from topospread.store.model import StoreSettings
+    from topospread.store.sqlite.clusters import ClusterRow
 
 _OBJECT = "cluster = ? AND kind = ? AND namespace = ? AND name = ?"
 _INSERT_CLUSTER = (
@@ -39,7 +39,7 @@ _INSERT_CLUSTER = (
 
 @dataclass(slots=True)
 class Effects:
-    """What a transaction will write.
+    """The effects of a transaction, before they are written.
 
     Attributes:
         due: when the reservations among ``puts`` are due, in milliseconds since 1970; 0 for never.
@@ -48,7 +48,7 @@ class Effects:
 
     puts: list[tuple[Key, bytes]] = field(default_factory=list)
     removes: list[Key] = field(default_factory=list)
-    buried: list[Remove] = field(default_factory=list)
+    tombstones: list[Remove] = field(default_factory=list)
     scopes: set[str] = field(default_factory=set)
     entries: list[tuple[bytes, bytes]] = field(default_factory=list)
     due: list[tuple[Key, int]] = field(default_factory=list)
@@ -76,7 +76,7 @@ def apply(
 ) -> Applied:
     """Apply within the connection's transaction; ``now`` in milliseconds since 1970."""
     if fence:
-        feeders.check(connection, name, fence)
+        clusters.check_fence(connection, name, fence)
     cluster = clusters.load(connection, name)
     if identity:
         clusters.check_identity(cluster, identity)
@@ -90,7 +90,7 @@ def apply(
     timed = any(isinstance(change, Put) and change.lifetime is not None for change in changes)
     at = now if timed else 0
     if not effects.entries:
-        writer.bury(effects)
+        writer.write_tombstones(effects)
         if not changes and alive is None:
             found = _create(connection, cluster, name).identity
         return Applied(previous, previous, outcomes, at=at, identity=found)
@@ -122,7 +122,7 @@ def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) 
     cluster = clusters.load(connection, name, mended=True)
     if identity:
         clusters.check_identity(cluster, identity)
-    feeders.void(connection, name)
+    clusters.void_lease(connection, name)
     if cluster is None or not cluster.identity:
         return None
     connection.execute(
@@ -139,7 +139,7 @@ def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) 
     return count
 
 
-def vouch(
+def confirm_history(
     connection: sqlite3.Connection,
     name: str,
     kinds: Collection[Kind],
@@ -148,7 +148,7 @@ def vouch(
     identity: str,
     instead_of: str,
 ) -> None:
-    """Note when these kinds were vouched for, and whose place they take."""
+    """Record when these kinds were confirmed, and which history they replace."""
     _forget_marks(connection, now)
     cluster = clusters.load(connection, name)
     if identity:
@@ -159,7 +159,7 @@ def vouch(
         )
         cluster = clusters.load(connection, name)
         assert cluster is not None, "written in this transaction"
-    vouched = values.vouched(cluster.vouched)
+    vouched = values.parse_confirmed(cluster.vouched)
     vouched |= {kind: max(now, vouched.get(kind, 0) + 1) for kind in kinds}
     written = " ".join(f"{kind.value}:{at}" for kind, at in vouched.items())
     connection.execute("UPDATE cluster SET vouched = ? WHERE id = ?", (written, cluster.id))
@@ -178,7 +178,7 @@ def _forget_marks(connection: sqlite3.Connection, now: int) -> None:
     )
 
 
-def _create(connection: sqlite3.Connection, row: Cluster | None, name: str) -> Cluster:
+def _create(connection: sqlite3.Connection, row: ClusterRow | None, name: str) -> ClusterRow:
     """Give a cluster, new or dropped, an identity."""
     identity = uuid4().hex
     if row is None:
@@ -200,7 +200,7 @@ class _Writer:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        cluster: Cluster | None,
+        cluster: ClusterRow | None,
         *,
         force: bool,
         now: int,
@@ -213,7 +213,7 @@ class _Writer:
         self._settings = settings
         self._expired = now - round(settings.tombstone_seconds * 1000)
 
-    def judge(self, change: Change, effects: Effects) -> Outcome:
+    def judge(self, change: Change, effects: Effects) -> WriteOutcome:
         """The outcome of one change; what it will write is added to ``effects``."""
         stored = self._stored(_key(change))
         if isinstance(change, Put):
@@ -259,7 +259,7 @@ class _Writer:
             "INSERT OR REPLACE INTO touched (cluster, scope, number) VALUES (?, ?, ?)",
             [(cluster.id, scope, number) for scope in sorted(effects.scopes)],
         )
-        self.bury(effects)
+        self.write_tombstones(effects)
         total = cluster.total + len(effects.entries)
         marks, oldest = self._trim(cluster, number, total)
         self._connection.execute(
@@ -268,7 +268,7 @@ class _Writer:
         )
         return Revision(number, tag)
 
-    def bury(self, effects: Effects) -> None:
+    def write_tombstones(self, effects: Effects) -> None:
         """Write tombstones, forget those of objects that are back, and bound their number."""
         cluster, run = self.cluster, self._connection.execute
         if cluster is None:
@@ -279,7 +279,7 @@ class _Writer:
                 "DELETE FROM tombstone WHERE cluster = ? AND name = ?",
                 (cluster.id, values.name_of(key)),
             ).rowcount
-        for remove in effects.buried:
+        for remove in effects.tombstones:
             name = values.name_of(remove.key)
             version = remove.up_to_version
             left -= run(
@@ -289,7 +289,7 @@ class _Writer:
                 "INSERT INTO tombstone (cluster, name, version, uid, at) VALUES (?, ?, ?, ?, ?)",
                 (cluster.id, name, version, remove.uid, self._now),
             ).rowcount
-        if effects.buried:
+        if effects.tombstones:
             left -= run(
                 "DELETE FROM tombstone WHERE cluster = ? AND at <= ?", (cluster.id, self._expired)
             ).rowcount
@@ -301,32 +301,34 @@ class _Writer:
         if left != cluster.tombstones:
             run("UPDATE cluster SET tombstones = ? WHERE id = ?", (left, cluster.id))
 
-    def _judge_put(self, put: Put, stored: bytes | None, effects: Effects) -> Outcome:
+    def _judge_put(self, put: Put, stored: bytes | None, effects: Effects) -> WriteOutcome:
         key, renews = put.object.key, put.lifetime is not None
         due = self._now + put.lifetime if put.lifetime is not None else 0
         value = values.pack(replace(put.object, expires_at=due))
-        buried = self._tombstone(key) if stored is None else ""
-        outcome, relevant = rules.judge_put(value, stored, buried, force=self._force, renews=renews)
-        if outcome in (Outcome.CREATED, Outcome.UPDATED):
+        tombstones = self._tombstone(key) if stored is None else ""
+        outcome, relevant = rules.judge_put(
+            value, stored, tombstones, force=self._force, renews=renews
+        )
+        if outcome in (WriteOutcome.CREATED, WriteOutcome.UPDATED):
             effects.puts.append((key, value))
             if key.kind is Kind.RESERVATION:
                 effects.due.append((key, due))
-            mark = values.RELEVANT if relevant else values.MINOR
+            mark = values.RELEVANT if relevant else values.IRRELEVANT
             effects.entries.append((_field(mark, key), value))
             if relevant:
                 effects.scopes.add(key.scope)
         return outcome
 
-    def _judge_remove(self, remove: Remove, stored: bytes | None, effects: Effects) -> Outcome:
+    def _judge_remove(self, remove: Remove, stored: bytes | None, effects: Effects) -> WriteOutcome:
         key = remove.key
         outcome = rules.judge_remove(remove.uid, remove.up_to_version, stored, force=self._force)
-        if outcome is Outcome.DELETED:
+        if outcome is WriteOutcome.DELETED:
             effects.removes.append(key)
             effects.scopes.add(key.scope)
             effects.entries.append(_deletion(key, stored))
         buries = remove.up_to_version and key.kind is not Kind.RESERVATION
         if buries and self._leaves_tombstone(remove, outcome):
-            effects.buried.append(remove)
+            effects.tombstones.append(remove)
         return outcome
 
     def _end_reservation(self, pod: Key, uid: str, effects: Effects) -> None:
@@ -351,14 +353,14 @@ class _Writer:
             [(self.cluster.id, key.namespace, key.name, at) for key, at in effects.due if at],
         )
 
-    def _leaves_tombstone(self, remove: Remove, outcome: Outcome) -> bool:
-        """Not for an object of another uid, nor below a tombstone that says more."""
-        if outcome is Outcome.DELETED:
+    def _leaves_tombstone(self, remove: Remove, outcome: WriteOutcome) -> bool:
+        """Whether to leave one: not for an object of another uid, nor below a newer tombstone."""
+        if outcome is WriteOutcome.DELETED:
             return True
-        if outcome is not Outcome.NOT_FOUND or self._stored(remove.key) is not None:
+        if outcome is not WriteOutcome.NOT_FOUND or self._stored(remove.key) is not None:
             return False
-        buried = self._tombstone(remove.key)
-        return not buried or rules.older(buried, remove.up_to_version)
+        tombstones = self._tombstone(remove.key)
+        return not tombstones or rules.older(tombstones, remove.up_to_version)
 
     def _stored(self, key: Key) -> bytes | None:
         if self.cluster is None:
@@ -378,7 +380,7 @@ class _Writer:
         ).fetchone()
         return row[0] if row is not None and isinstance(row[0], str) else ""
 
-    def _trim(self, cluster: Cluster, number: int, total: int) -> tuple[str, int]:
+    def _trim(self, cluster: ClusterRow, number: int, total: int) -> tuple[str, int]:
         marks, last = rules.trimmed(
             cluster.marks, number, cluster.total, total, self._settings.log_limit
         )
@@ -401,7 +403,7 @@ def _key(change: Change) -> Key:
 
 def _deletion(key: Key, stored: bytes | None) -> tuple[bytes, bytes]:
     """The log entry of an object that goes."""
-    return _field(values.DELETED, key), values.front_of(stored or b"")
+    return _field(values.DELETED, key), values.header_bytes(stored or b"")
 
 
 def _field(mark: bytes, key: Key) -> bytes:

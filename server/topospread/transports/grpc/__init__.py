@@ -1,1 +1,1 @@
-"""The gRPC way in: servicers, interceptors, thread pools, error mapping."""
+"""The gRPC API: servicers, call pipeline, authorization, limits, thread pools, statuses."""

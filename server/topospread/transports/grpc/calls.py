@@ -1,4 +1,4 @@
-"""What a servicer's method is to the frame around it: its kind, and the call it is given.
+"""Kinds of methods, the call that a servicer is given, and the part of gRPC's context in use.
 
 Servicers are plain functions from a request message and a :class:`Call` to an answer; they raise
 the errors of :mod:`topospread.errors` and never touch gRPC's context.
@@ -8,130 +8,127 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from topospread.access.callers import ANYBODY, Caller
-from topospread.codec.bounds import check_repeats
+from topospread.access.callers import ANONYMOUS, Caller
+from topospread.codec.parsing import check_repeats
 from topospread.errors import InvalidRequest
+from topospread.service.decisions.request import DEFAULT_CLUSTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    import grpc
 
     from topospread.errors import TopospreadError
-    from topospread.telemetry.tracing import CallSpan
-    from topospread.transports.grpc.packing import Limit
+    from topospread.telemetry.tracing import Attribute, CallSpan
+
 
 DEFAULT_DEADLINE: Final = 30.0
 """Seconds for callers that state no deadline; streams last."""
 
-LAST_WORDS: Final = 0.5
-"""Seconds before the deadline at which a failure is told; a tenth of what is left if that is less.
-"""
+DEADLINE_MARGIN: Final = 0.5
+"""Seconds before the deadline at which a call fails; a tenth of what is left if that is less."""
 
 _Request = TypeVar("_Request", bound=Message)
-Answer = Message | bytes
+Response = Message | bytes
+"""What a servicer answers; bytes are a serialized message."""
 
 
 @dataclass(slots=True)
 class Call:
-    """What a servicer may know of the call it serves.
+    """A call as its servicer sees it.
 
     Attributes:
         span: of the call.
         deadline: on the monotonic clock; infinite for a stream whose caller states none.
-        active: whether somebody still waits for what it answers; for long streams.
-        question: starts the span of one question of a stream, under its own traceparent and
-            tracestate; under the stream's where the first is empty.
-        caller: who makes it.
-        address: where it comes from, without the port.
-        tell_refused: tells the audit log that the caller was refused what it asked for.
-        permit: raises when the caller may not ask one question of a stream; takes its bytes, or
-            None where they are not looked at.
-        accepted: tells a caller who waits for a stream of answers that there is one, though the
-            first may be long in coming.
+        active: whether the client still waits for a response.
+        start_request_span: starts the span of one request of a stream, under its own traceparent
+            and tracestate; under the stream's where the first is empty.
+        caller: who makes it, as authenticated.
+        address: the client's, without the port.
+        audit_refusal: records in the audit log that the caller was refused.
+        permit: raises when the caller may not send one request of a stream; takes its bytes, or
+            None where they were not read.
+        send_headers: tells the client of a stream that it was accepted, though the first response
+            may be long in coming.
     """
 
     span: CallSpan
     deadline: float
     active: Callable[[], bool]
-    question: Callable[[str, str], CallSpan] | None = None
-    caller: Caller = ANYBODY
+    start_request_span: Callable[[str, str], CallSpan] | None = None
+    caller: Caller = ANONYMOUS
     permit: Callable[[bytes | None], None] | None = None
     address: Callable[[], str] = str
-    tell_refused: Callable[[TopospreadError], None] = lambda _: None
-    accepted: Callable[[], None] = lambda: None
+    audit_refusal: Callable[[TopospreadError], None] = lambda _: None
+    send_headers: Callable[[], None] = lambda: None
 
-    def left(self) -> float:
-        """Seconds that may be spent on an answer, never below a millisecond: a last try is made.
+    def time_left(self) -> float:
+        """Seconds that may be spent on a response, at least a millisecond: a last try is made.
 
-        A little less than there is until the deadline, so that the caller learns why it failed.
+        A little less than there is until the deadline, so that the client learns why it failed.
         """
         left = self.deadline - time.monotonic()
-        return max(0.001, left - min(LAST_WORDS, left / 10))
+        return max(0.001, left - min(DEADLINE_MARGIN, left / 10))
 
 
 @dataclass(frozen=True, slots=True)
 class Unary(Generic[_Request]):
-    """A method with one request and one answer; bytes are a message serialized already."""
+    """A method with one request and one response."""
 
     request: type[_Request]
-    serve: Callable[[_Request, Call], Answer]
+    serve: Callable[[_Request, Call], Response]
 
 
 @dataclass(frozen=True, slots=True)
 class UnaryBytes:
-    """A method with one request and one answer that reads its request by itself."""
+    """A method with one request and one response that parses its request by itself."""
 
-    serve: Callable[[bytes, Call], Answer]
+    serve: Callable[[bytes, Call], Response]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamIn(Generic[_Request]):
-    """A method with a stream of requests and one answer."""
+class ClientStreaming(Generic[_Request]):
+    """A method with a stream of requests and one response."""
 
     request: type[_Request]
-    serve: Callable[[Iterator[_Request], Call], Answer]
+    serve: Callable[[Iterator[_Request], Call], Response]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamOut(Generic[_Request]):
-    """A method with one request and a stream of answers."""
+class ServerStreaming(Generic[_Request]):
+    """A method with one request and a stream of responses."""
 
     request: type[_Request]
-    serve: Callable[[_Request, Call], Iterable[Answer]]
+    serve: Callable[[_Request, Call], Iterable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """A question of a stream that is too large to be looked at.
+class OversizedRequest:
+    """A request of a stream that was not read because it is too large.
 
     Attributes:
-        beginning: its first bytes.
-        limit: that it exceeds.
+        prefix: its first bytes.
+        limit: that it exceeds, in bytes, and the setting that configures it.
     """
 
-    beginning: bytes
-    limit: Limit
+    prefix: bytes
+    limit: tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class StreamBoth(Generic[_Request]):
+class BidiStreaming(Generic[_Request]):
     """A method with a stream of requests, each answered before the next one is read."""
 
     request: type[_Request]
-    serve: Callable[[Iterator[_Request | Unread], Call], Iterable[Answer]]
+    serve: Callable[[Iterator[_Request | OversizedRequest], Call], Iterable[Response]]
 
 
-@dataclass(frozen=True, slots=True)
-class Unoffered:
-    """A method of the API that this version does not have; ``text`` says so to whoever calls it."""
-
-    text: str
-
-
-Method = Unary[Any] | UnaryBytes | StreamIn[Any] | StreamOut[Any] | StreamBoth[Any] | Unoffered
+Method = Unary[Any] | UnaryBytes | ClientStreaming[Any] | ServerStreaming[Any] | BidiStreaming[Any]
 
 
 def parse(kind: type[_Request], raw: bytes) -> _Request:
@@ -148,3 +145,70 @@ def parse(kind: type[_Request], raw: bytes) -> _Request:
         # A frame stands for the request of the same name; callers know the latter.
         name = kind.DESCRIPTOR.full_name.replace("Frame", "Request").replace(".internal.", ".")
         raise InvalidRequest(f"the request does not parse as {name}") from cause
+
+
+class Context(Protocol):
+    """The part of grpcio's ServicerContext that is used here."""
+
+    def is_active(self) -> bool:
+        """Whether the client may still be waiting."""
+        ...
+
+    def time_remaining(self) -> float:
+        """Seconds until the client's deadline; years when there is none."""
+        ...
+
+    def cancel(self) -> object:
+        """End the call from this side."""
+        ...
+
+    def add_callback(self, callback: Callable[[], None], /) -> bool:
+        """Run a function when the call is over and its response sent; False: it is over."""
+        ...
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        """The metadata that the client sent."""
+        ...
+
+    def peer(self) -> str:
+        """The client's address, as gRPC writes it."""
+        ...
+
+    def auth_context(self) -> Mapping[str, Any]:
+        """The properties of the client's TLS connection."""
+        ...
+
+    def set_trailing_metadata(
+        self, trailing_metadata: tuple[tuple[str, str | bytes], ...], /
+    ) -> object:
+        """Set the metadata that goes out with the status."""
+        ...
+
+    def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
+        """End the call with this status; the exception is to be let through."""
+        ...
+
+
+class StreamContext(Context, Protocol):
+    """The same for a call with a stream of responses."""
+
+    def send_initial_metadata(
+        self, initial_metadata: tuple[tuple[str, str | bytes], ...], /
+    ) -> object:
+        """Send the metadata that comes before the first response, once."""
+        ...
+
+
+def store_spans(call: Call, cluster: str) -> Callable[[str, int], AbstractContextManager[object]]:
+    """StateWriter to the store are child spans of the call."""
+    call.span.set("topospread.cluster", cluster or DEFAULT_CLUSTER)
+
+    def child(operation: str, changes: int) -> AbstractContextManager[object]:
+        attributes: dict[str, Attribute] = {
+            "topospread.cluster": cluster or DEFAULT_CLUSTER,
+            "topospread.store.operation": operation,
+            "topospread.store.changes": changes,
+        }
+        return call.span.child(f"store {operation}", attributes)
+
+    return child

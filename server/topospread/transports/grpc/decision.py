@@ -10,53 +10,51 @@ from topospread.checkpoints import checkpoint
 from topospread.errors import InvalidPod, InvalidRequest, TopospreadError
 from topospread.generated.internal.v1 import frames_pb2 as frames
 from topospread.kube.violations import required
-from topospread.service.evaluate import Evaluation, evaluate, evaluate_batch
-from topospread.service.filter import filter_
-from topospread.service.pre_filter import pre_filter
-from topospread.service.score import score
+from topospread.service.decisions.evaluate import Evaluation, evaluate, evaluate_batch
+from topospread.service.decisions.extension_points import filter_, pre_filter, score
 from topospread.transports.grpc.calls import (
     DEFAULT_DEADLINE,
+    BidiStreaming,
     Call,
     Method,
-    StreamBoth,
+    OversizedRequest,
     Unary,
-    Unread,
     parse,
 )
 from topospread.transports.grpc.decode import (
-    ask_of,
-    batch_ask_of,
+    batch_request,
     candidates_of,
-    in_pod,
+    decision_request,
     source_of,
+    under_pod,
 )
 from topospread.transports.grpc.encode import Encoder, meta_of, stream_answer
-from topospread.transports.grpc.failures import failure_of
-from topospread.transports.grpc.mistakes import tell_everything
-from topospread.transports.grpc.packing import too_large
+from topospread.transports.grpc.limits import too_large
 from topospread.transports.grpc.pool import decided
+from topospread.transports.grpc.request_fields import raise_all_violations
+from topospread.transports.grpc.status import status_of
 from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread.service.asks import Ask, PodRef
-    from topospread.service.engine import Engine
-    from topospread.transports.grpc.observe import Observer
+    from topospread.service.decisions.engine import Engine
+    from topospread.service.decisions.request import DecisionRequest, PodRef
+    from topospread.transports.grpc.decision_metrics import DecisionMetrics
 
 SERVICE: Final = "topospread.v1.DecisionService"
 
 _ID: Final = b"\x08"
 _LATER: Final = (b"\x12", b"\x1a", b"\x22")
-"""Tags of the fields of a question of a stream; an id of 0 is not written."""
+"""Tags of the fields of a request of a stream; an id of 0 is not written."""
 
 
 class DecisionServicer:
     """Each method takes a request and a call, and raises what the use case raises."""
 
-    def __init__(self, engine: Engine, observer: Observer) -> None:
+    def __init__(self, engine: Engine, metrics: DecisionMetrics) -> None:
         self._engine = engine
-        self._observer = observer
+        self._metrics = metrics
         self._encoder = Encoder()
 
     def methods(self) -> dict[str, tuple[Method, str]]:
@@ -67,7 +65,7 @@ class DecisionServicer:
             "Score": (Unary(frames.ScoreFrame, self.score), "decisions"),
             "EvaluatePod": (Unary(frames.EvaluatePodFrame, self.evaluate), "decisions"),
             "StreamEvaluatePods": (
-                StreamBoth(frames.StreamEvaluatePodsFrame, self.evaluate_stream),
+                BidiStreaming(frames.StreamEvaluatePodsFrame, self.evaluate_stream),
                 "streams",
             ),
             "BatchEvaluatePods": (
@@ -79,85 +77,90 @@ class DecisionServicer:
     def pre_filter(self, request: frames.PreFilterFrame, call: Call) -> pb.PreFilterResponse:
         """DecisionService.PreFilter."""
         try:
-            ask = ask_of(request, call, self._engine)
-            answer = pre_filter(self._engine, ask, with_counts=request.with_counts)
+            decision = decision_request(request, call)
+            answer = pre_filter(self._engine, decision, with_counts=request.with_counts)
         except InvalidRequest as wrong:
-            tell_everything(wrong, request, self._engine)
+            raise_all_violations(wrong, request, self._engine)
             raise
-        self._observer.pre_filtered(answer, ask, call)
+        self._metrics.pre_filtered(answer, call)
         return self._encoder.pre_filter(answer)
 
     def filter(self, request: frames.FilterFrame, call: Call) -> bytes:
         """DecisionService.Filter."""
         try:
-            ask = self._narrowed(request, call)
-            answer = filter_(self._engine, ask)
+            decision = self._narrowed(request, call)
+            answer = filter_(self._engine, decision)
         except InvalidRequest as wrong:
-            tell_everything(wrong, request, self._engine)
+            raise_all_violations(wrong, request, self._engine)
             raise
-        self._observer.filtered(answer, ask, call)
+        self._metrics.filtered(answer, call)
         return self._encoder.filter(answer, request.node_table_id)
 
     def score(self, request: frames.ScoreFrame, call: Call) -> bytes:
         """DecisionService.Score."""
         try:
-            ask = self._narrowed(request, call)
-            answer = score(self._engine, ask)
+            decision = self._narrowed(request, call)
+            answer = score(self._engine, decision)
         except InvalidRequest as wrong:
-            tell_everything(wrong, request, self._engine)
+            raise_all_violations(wrong, request, self._engine)
             raise
-        self._observer.scored(answer, ask, call)
+        self._metrics.scored(answer, call)
         return self._encoder.score(answer, request.node_table_id)
 
     def evaluate(self, request: frames.EvaluatePodFrame, call: Call) -> bytes:
         """DecisionService.EvaluatePod."""
         nodes = candidates_of(request.candidates) if request.HasField("candidates") else None
         try:
-            ask = ask_of(request, call, self._engine, nodes=nodes)
-            answer = evaluate(self._engine, ask, request.top_k)
+            decision = decision_request(request, call, nodes=nodes)
+            answer = evaluate(self._engine, decision, request.top_k)
         except InvalidRequest as wrong:
-            tell_everything(wrong, request, self._engine)
+            raise_all_violations(wrong, request, self._engine)
             raise
-        self._observer.evaluated(answer, ask, call)
+        self._metrics.evaluated(answer, call)
         return self._encoder.evaluation(answer, request.top_k)
 
     def evaluate_stream(
-        self, requests: Iterator[frames.StreamEvaluatePodsFrame | Unread], call: Call
+        self, requests: Iterator[frames.StreamEvaluatePodsFrame | OversizedRequest], call: Call
     ) -> Iterator[bytes]:
-        """DecisionService.StreamEvaluatePods; a question that fails is answered with its error.
+        """DecisionService.StreamEvaluatePods; a request that fails is answered with its error.
 
         Raises:
-            TooLarge: that was one, and which cannot be told.
+            TooLarge: a request was, and its id is not known.
         """
         for request in requests:
-            yield self._asked(request, call)
+            yield self._evaluate_one(request, call)
             if not call.active():
                 return
 
-    def _asked(self, asked: frames.StreamEvaluatePodsFrame | Unread, call: Call) -> bytes:
-        """The answer to one question."""
-        assert call.question is not None, "the frame of a stream starts spans for its questions"
-        request = _numbered(asked) if isinstance(asked, Unread) else asked
-        span = call.question(request.traceparent, request.tracestate)
+    def _evaluate_one(
+        self, received: frames.StreamEvaluatePodsFrame | OversizedRequest, call: Call
+    ) -> bytes:
+        """The response to one request of a stream."""
+        assert call.start_request_span is not None, "the pipeline of a stream starts spans"
+        request = _id_only(received) if isinstance(received, OversizedRequest) else received
+        span = call.start_request_span(request.traceparent, request.tracestate)
         one = Call(span, min(call.deadline, time.monotonic() + DEFAULT_DEADLINE), call.active)
         try:
-            if isinstance(asked, Unread):
+            if isinstance(received, OversizedRequest):
                 if call.permit is not None:
                     call.permit(None)
-                raise too_large(asked.limit)
+                raise too_large(received.limit)
             if not request.evaluate:
                 raise InvalidRequest.of([required("evaluate", "a question that this server knows")])
             raw = b"".join(request.evaluate)
             if call.permit is not None:
                 call.permit(raw)
-            question = parse(frames.EvaluatePodFrame, raw)
+            evaluate_request = parse(frames.EvaluatePodFrame, raw)
             answer = decided(
-                partial(self.evaluate, question, one), one.left, one.deadline, one.active
+                partial(self.evaluate, evaluate_request, one),
+                one.time_left,
+                one.deadline,
+                one.active,
             )
-        except Exception as error:  # noqa: BLE001 - one question's failure ends no other's stream
-            failure = failure_of(error, span.traceparent)
-            span.end(failure.code.value[0], error)
-            error_bytes = failure.status().SerializeToString()
+        except Exception as error:  # noqa: BLE001 - a request that fails does not end its stream
+            status = status_of(error, span.traceparent)
+            span.end(status.code.value[0], error)
+            error_bytes = status.proto().SerializeToString()
             return stream_answer(request.id, b"", error_bytes, span.traceparent)
         span.end(0)
         return stream_answer(request.id, answer, b"", span.traceparent)
@@ -166,59 +169,60 @@ class DecisionServicer:
         self, request: frames.BatchEvaluatePodsFrame, call: Call
     ) -> pb.BatchEvaluatePodsResponse:
         """DecisionService.BatchEvaluatePods."""
-        pods = [_readable(pod, f"pods[{number}]") for number, pod in enumerate(request.pods)]
+        pods = [_pod_or_error(pod, f"pods[{number}]") for number, pod in enumerate(request.pods)]
         try:
-            ask = batch_ask_of(request, call)
-            batch = evaluate_batch(self._engine, ask, pods, request.top_k)
+            decision = batch_request(request, call)
+            batch = evaluate_batch(self._engine, decision, pods, request.top_k)
         except InvalidRequest as wrong:
-            tell_everything(wrong, request, self._engine)
+            raise_all_violations(wrong, request, self._engine)
             raise
         response = pb.BatchEvaluatePodsResponse(meta=meta_of(batch.view, batch.replica))
         for number, answer in enumerate(batch.answers):
             checkpoint()
             if isinstance(answer, InvalidPod):
-                answer = in_pod(answer, request.pods[number], f"pods[{number}]")
+                answer = under_pod(answer, request.pods[number], f"pods[{number}]")
             response.results.append(self._result(answer, request.top_k))
-        self._observer.batch_evaluated(batch.answers, ask, call)
+        self._metrics.batch_evaluated(decision.cluster, batch.answers, call)
         return response
 
     def _result(
         self, answer: Evaluation | TopospreadError, top_k: int
     ) -> pb.BatchEvaluatePodsResult:
         if isinstance(answer, TopospreadError):
-            return pb.BatchEvaluatePodsResult(error=failure_of(answer).status())
+            return pb.BatchEvaluatePodsResult(error=status_of(answer).proto())
         encoded = self._encoder.evaluation(answer, top_k, with_meta=False)
         return pb.BatchEvaluatePodsResult(response=pb.EvaluatePodResponse.FromString(encoded))
 
-    def _narrowed(self, request: frames.FilterFrame | frames.ScoreFrame, call: Call) -> Ask:
-        return ask_of(
+    def _narrowed(
+        self, request: frames.FilterFrame | frames.ScoreFrame, call: Call
+    ) -> DecisionRequest:
+        return decision_request(
             request,
             call,
-            self._engine,
             cycle=request.cycle,
             nodes=candidates_of(request.candidates) if request.HasField("candidates") else None,
             node_table=request.node_table_id,
         )
 
 
-def _numbered(unread: Unread) -> frames.StreamEvaluatePodsFrame:
-    """A question with nothing but its id, which stands first: libraries write fields in order.
+def _id_only(oversized: OversizedRequest) -> frames.StreamEvaluatePodsFrame:
+    """A request with nothing but its id, which stands first: libraries write fields in order.
 
     Raises:
         TooLarge: it begins otherwise.
     """
-    tag, rest = unread.beginning[:1], unread.beginning[1:]
+    tag, rest = oversized.prefix[:1], oversized.prefix[1:]
     if tag == _ID:
         for size, byte in enumerate(rest[:10], 2):
             if byte < 0x80:
-                return frames.StreamEvaluatePodsFrame.FromString(unread.beginning[:size])
+                return frames.StreamEvaluatePodsFrame.FromString(oversized.prefix[:size])
     elif tag and tag in _LATER:
         return frames.StreamEvaluatePodsFrame()
-    raise too_large(unread.limit)
+    raise too_large(oversized.limit)
 
 
-def _readable(pod: frames.PodSourceFrame, path: str) -> bytes | PodRef | InvalidRequest:
-    """A pod of a batch, or why it is none."""
+def _pod_or_error(pod: frames.PodSourceFrame, path: str) -> bytes | PodRef | InvalidRequest:
+    """A pod of a batch, or its error."""
     try:
         return source_of(pod, path)
     except InvalidRequest as refused:

@@ -1,4 +1,4 @@
-"""Request messages to what the use cases ask."""
+"""Decode request messages into the requests of the use cases."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.codec.observed import observed_from_proto
-from topospread.codec.parsing import request as parsed
+from topospread.codec.parsing import parse_request as parsed
 from topospread.codec.pods import pod_from_proto, selector_from_proto
-from topospread.codec.settings import profile_from_proto
+from topospread.codec.scheduler_config import profile_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.selector_validation import selector_violations
 from topospread.kube.selectors import Selector, SelectorError, compile_selector
+from topospread.kube.validation import selector_violations
 from topospread.kube.violations import invalid, required
-from topospread.replica.replicas import NEWEST_AT_HAND, Consistency, Freshness
-from topospread.replica.view import Token
-from topospread.service.asks import (
+from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency, Freshness, Token
+from topospread.service.decisions.node_fit import Fit
+from topospread.service.decisions.pods import read_pod
+from topospread.service.decisions.request import (
     DEFAULT_CLUSTER,
-    NO_SETTINGS,
-    Ask,
-    Move,
-    NodeChoice,
+    NO_OVERRIDE,
+    DecisionRequest,
+    NodeSelection,
+    PodOnNode,
     PodRef,
-    SettingsAsk,
+    SettingsOverride,
 )
-from topospread.service.fit import Fit
-from topospread.service.wanted import DEFAULT_LIFETIME
-from topospread.store.api import MAX_LIFETIME
+from topospread.service.placement.requests import DEFAULT_LIFETIME
+from topospread.store.model import MAX_LIFETIME
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import common_pb2
 
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.duration_pb2 import Duration
 
-    from topospread.service.engine import Engine
-    from topospread.service.shapes import ShapedPod
+    from topospread.codec.frames import FramedPod
     from topospread.transports.grpc.calls import Call
 
 _VALIDATIONS: Final = frozenset(common_pb2.ConstraintValidation.values())
@@ -59,27 +58,25 @@ PodFrame = (
 """The decision requests; they share the fields that are read here."""
 
 PlacingFrame = frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame
-"""The requests that hold nodes."""
+"""The requests that reserve nodes."""
 
 MAX_REQUEST_ID: Final = 36
-"""Bytes: a UUID's."""
+"""Bytes of a request id: those of a UUID."""
 
 
-def ask_of(
+def decision_request(
     request: PodFrame,
     call: Call,
-    engine: Engine,
     *,
     cycle: str = "",
-    nodes: NodeChoice | None = None,
+    nodes: NodeSelection | None = None,
     node_table: str = "",
-) -> Ask:
-    """The question of a decision request.
+) -> DecisionRequest:
+    """The request of a decision, decoded; a pod stays in its frame.
 
     Args:
         request: any of them.
         call: for the deadline.
-        engine: knows pods by their shapes.
         cycle: the cycle it names.
         nodes: the nodes it chose.
         node_table: the table it holds.
@@ -87,41 +84,41 @@ def ask_of(
     Raises:
         InvalidRequest: something in it cannot be read.
     """
-    return Ask(
+    return DecisionRequest(
         deadline=call.deadline,
         cluster=request.cluster or DEFAULT_CLUSTER,
-        subject=_subject(request, engine),
+        pod=_given_pod(request),
         cycle=cycle,
-        add_pods=moves_of(request.add_pods, "addPods"),
-        remove_pods=moves_of(request.remove_pods, "removePods"),
+        add_pods=pods_on_nodes_of(request.add_pods, "addPods"),
+        remove_pods=pods_on_nodes_of(request.remove_pods, "removePods"),
         nodes=nodes,
         node_table=node_table,
-        settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
+        settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
         consistency=consistency_of(request.consistency)
         if request.HasField("consistency")
-        else NEWEST_AT_HAND,
+        else DEFAULT_CONSISTENCY,
         validate=strict(request.validation),
     )
 
 
-def batch_ask_of(request: frames_pb2.BatchEvaluatePodsFrame, call: Call) -> Ask:
-    """What the pods of a batch have in common."""
-    return Ask(
+def batch_request(request: frames_pb2.BatchEvaluatePodsFrame, call: Call) -> DecisionRequest:
+    """The fields of a batch that apply to all of its pods."""
+    return DecisionRequest(
         deadline=call.deadline,
         cluster=request.cluster or DEFAULT_CLUSTER,
-        settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
+        settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
         consistency=consistency_of(request.consistency)
         if request.HasField("consistency")
-        else NEWEST_AT_HAND,
+        else DEFAULT_CONSISTENCY,
         validate=strict(request.validation),
     )
 
 
-def _subject(request: PodFrame, engine: Engine) -> ShapedPod | PodRef | None:
+def _given_pod(request: PodFrame) -> FramedPod | PodRef | None:
     if not request.HasField("pod"):
         return None
     pod = source_of(request.pod)
-    return engine.shaped(engine.read(pod)) if isinstance(pod, bytes) else pod
+    return read_pod(pod) if isinstance(pod, bytes) else pod
 
 
 def pod_of(
@@ -138,7 +135,7 @@ def pod_of(
 
 
 def node_of(request: frames_pb2.ReserveNodeFrame) -> str:
-    """The node that is to be held.
+    """The node to reserve.
 
     Raises:
         InvalidRequest: there is none.
@@ -148,8 +145,8 @@ def node_of(request: frames_pb2.ReserveNodeFrame) -> str:
     return request.node
 
 
-def lifetime_of(request: PlacingFrame) -> int:
-    """Milliseconds that a place is to be held.
+def reservation_ttl_of(request: PlacingFrame) -> int:
+    """The TTL of a reservation, in milliseconds.
 
     Raises:
         InvalidRequest: none, or longer than any reservation lasts.
@@ -165,7 +162,7 @@ def lifetime_of(request: PlacingFrame) -> int:
 
 
 def request_id_of(request: PlacingFrame) -> int:
-    """Under which a call's id is kept; 0 for none.
+    """The number that stands for a request id; 0 for none.
 
     Raises:
         InvalidRequest: it is too long, or a repeat has none.
@@ -199,17 +196,17 @@ def source_of(pod: frames_pb2.PodSourceFrame, path: str = "pod") -> bytes | PodR
 
 
 def path_of(pod: frames_pb2.PodSourceFrame | common_pb2.PodSource, path: str = "pod") -> str:
-    """Where in a request the pod itself is."""
+    """The path of the pod itself in a request."""
     arm = pod.WhichOneof("source")
     if arm == "ref":
         return f"{path}.ref"
     return f"{path}.objectProto" if arm == "object_proto" else f"{path}.object"
 
 
-def in_pod(
+def under_pod(
     wrong: InvalidRequest, pod: frames_pb2.PodSourceFrame, path: str = "pod"
 ) -> InvalidRequest:
-    """An error whose paths begin at a pod, with those of the request that has the pod."""
+    """The same error with paths that begin at the request instead of its pod."""
     here = path_of(pod, path)
     return wrong.named(here) if pod.HasField("ref") else wrong.under(here)
 
@@ -243,8 +240,10 @@ def strict(validation: common_pb2.ConstraintValidation.ValueType) -> bool:
     return validation == common_pb2.CONSTRAINT_VALIDATION_STRICT
 
 
-def moves_of(moves: Sequence[common_pb2.PodOnNode], path: str, first: int = 0) -> Sequence[Move]:
-    """What-ifs.
+def pods_on_nodes_of(
+    moves: Sequence[common_pb2.PodOnNode], path: str, first: int = 0
+) -> Sequence[PodOnNode]:
+    """Decode pods on nodes, which a decision adds or removes.
 
     Args:
         moves: pods on nodes.
@@ -259,13 +258,15 @@ def moves_of(moves: Sequence[common_pb2.PodOnNode], path: str, first: int = 0) -
     return [_move(move, f"{path}[{number}].pod") for number, move in enumerate(moves, first)]
 
 
-def _move(move: common_pb2.PodOnNode, path: str) -> Move:
+def _move(move: common_pb2.PodOnNode, path: str) -> PodOnNode:
     checkpoint()
-    pod, _ = given_pod(move.pod, path)
-    return Move(pod if isinstance(pod, PodRef) else pod_from_proto(pod), move.node)
+    pod, _ = pod_or_reference(move.pod, path)
+    return PodOnNode(pod if isinstance(pod, PodRef) else pod_from_proto(pod), move.node)
 
 
-def given_pod(source: common_pb2.PodSource, path: str) -> tuple[kubernetes_pb2.Pod | PodRef, str]:
+def pod_or_reference(
+    source: common_pb2.PodSource, path: str
+) -> tuple[kubernetes_pb2.Pod | PodRef, str]:
     """A pod or its name in the state, and the path of that; as :func:`source_of` from its frame.
 
     Raises:
@@ -286,7 +287,7 @@ def given_pod(source: common_pb2.PodSource, path: str) -> tuple[kubernetes_pb2.P
 
 
 def fit_of(fit: common_pb2.Fit.ValueType) -> Fit | None:
-    """How much a caller asks beside spreading; None when it does not say.
+    """The fit that a request asks for beside spreading; None when it names none.
 
     Raises:
         InvalidRequest: a number that is none of those.
@@ -300,7 +301,7 @@ def fit_of(fit: common_pb2.Fit.ValueType) -> Fit | None:
 
 
 def selector_of(selector: kubernetes_pb2.LabelSelector, path: str) -> Selector:
-    """Which labels a caller wants.
+    """Decode and compile a selector.
 
     Raises:
         InvalidRequest: the selector is none.
@@ -313,17 +314,17 @@ def selector_of(selector: kubernetes_pb2.LabelSelector, path: str) -> Selector:
         raise InvalidRequest.of(wrong or [FieldViolation(path, str(cause))]) from cause
 
 
-def candidates_of(selection: common_pb2.NodeSelection) -> NodeChoice:
-    """The nodes a caller chose; none of the two arms means none."""
+def candidates_of(selection: common_pb2.NodeSelection) -> NodeSelection:
+    """Decode the chosen nodes; an empty selection has none."""
     if selection.WhichOneof("selection") == "indices":
-        return NodeChoice(
+        return NodeSelection(
             indices=selection.indices.indices, node_table=selection.indices.node_table_id
         )
-    return NodeChoice(names=selection.names.names)
+    return NodeSelection(names=selection.names.names)
 
 
-def settings_of(settings: common_pb2.Settings) -> SettingsAsk:
-    """By which rules a caller wants to be judged.
+def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
+    """Decode the rules that a request asks for.
 
     Raises:
         InvalidRequest: arguments that the plugin refuses.
@@ -333,12 +334,12 @@ def settings_of(settings: common_pb2.Settings) -> SettingsAsk:
             profile = profile_from_proto(settings.args)
         except InvalidRequest as refused:
             raise refused.under("settings.args") from None
-        return SettingsAsk(profile, dict(settings.feature_gates))
-    return SettingsAsk(settings.profile, dict(settings.feature_gates))
+        return SettingsOverride(profile, dict(settings.feature_gates))
+    return SettingsOverride(settings.profile, dict(settings.feature_gates))
 
 
 def consistency_of(consistency: common_pb2.Consistency) -> Consistency:
-    """How fresh the answer must be.
+    """Decode how fresh the state behind the response must be.
 
     Raises:
         InvalidRequest: a token that is not one.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 
-from topospread.access.callers import ANYBODY
+from topospread.access.callers import ANONYMOUS
 from topospread.errors import CallerGone, QueueFull, TopospreadError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ WAITED: Final = 0.005
 
 
 class Answers(Protocol):
-    """What answers the calls of one method; see :class:`~topospread.transports.grpc.frame.Frame`.
+    """Functions that answer the calls of one method: see :meth:`CallPipeline.direct_handler`.
 
     Attributes:
         guarded: whether callers must be admitted.
@@ -38,10 +38,10 @@ class Answers(Protocol):
     guarded: bool
 
     def admit(self, call: DirectCall) -> Caller:
-        """Who calls, before anything is read.
+        """Authenticate the caller, before the request is read.
 
         Raises:
-            TopospreadError: nobody who may.
+            TopospreadError: the caller is unknown or lacks the permission.
         """
         ...
 
@@ -64,11 +64,11 @@ class Answers(Protocol):
 
 
 class _AbortedError(Exception):
-    """Leaves the answering of a call that ends with a status."""
+    """Raised to leave the answering of a call that ends with a status."""
 
 
 class Reception(Protocol):
-    """Where calls come in.
+    """Receives the calls of a server's methods.
 
     Attributes:
         awaited: calls whose message has not come, and since when, the longest silent first.
@@ -77,20 +77,20 @@ class Reception(Protocol):
     awaited: dict[DirectCall, float]
 
     def note(self, call: DirectCall) -> bool:
-        """A call came in; returns whether there is room for it."""
+        """Note an incoming call; returns whether it is accepted."""
         ...
 
     def start(self, call: Any, operations: tuple[Any, ...], tag: Callable[[Any], object]) -> None:
-        """Have gRPC do something for a call, unless all is over; `tag` is told when it is done."""
+        """Start a gRPC operation of a call, unless all is over; `tag` is called when it is done."""
         ...
 
     def take_in(self) -> None:
-        """Handle what gRPC has to tell by now; calls that are ready stand in line."""
+        """Handle the events that gRPC has by now; calls that are ready stand in line."""
         ...
 
 
 class DirectCall:
-    """A call under way; the frame's :class:`~topospread.transports.grpc.context.Context`.
+    """A call under way; the pipeline's :class:`~topospread.transports.grpc.calls.Context`.
 
     What is handed to gRPC as an event's tag is a bound method of the call, so the call lives until
     its last event: gRPC cancels calls that nobody holds.
@@ -122,7 +122,7 @@ class DirectCall:
         self._reception = reception
         self._answers = answers
         self._event = event
-        self._caller = ANYBODY
+        self._caller = ANONYMOUS
         self._raw: bytes | None = None
         self._trailers: tuple[tuple[str, str | bytes], ...] | None = None
         self._code = 0
@@ -135,7 +135,7 @@ class DirectCall:
     # ------------------------------ its way
 
     def begin(self) -> None:
-        """See whether the call may be made, and have its message brought."""
+        """Check whether the call may be made, and request its message from gRPC."""
         answers = self._answers
         if not self._reception.note(self):
             self.turn_away()
@@ -156,23 +156,23 @@ class DirectCall:
         self._reception.start(self._event.call, receive, self.received)
 
     def turn_away(self) -> None:
-        """Tell the caller that the line is full."""
+        """Reject the call: the line is full."""
         self._answers.rejected()
         self.answer(QueueFull.of("decisions"))
 
     def received(self, event: Any) -> DirectCall:
-        """The message came, or will not come; whoever took the event is to answer."""
+        """Take the message; the thread that took the event answers."""
         self._reception.awaited.pop(self, None)
         self._raw = event.batch_operations[0].message()
         return self
 
     def stand_in_line(self) -> None:
-        """The call will be carried out later, if its caller is still there then."""
+        """Note that the call is in line; it is carried out if its caller is still there then."""
         self._since = time.monotonic()
         self._watch()
 
     def carry_out(self) -> None:
-        """Answer the call; what goes wrong outside the frame ends the call, and no thread."""
+        """Answer the call; what goes wrong outside the pipeline ends the call, and no thread."""
         try:
             self.answer(self._left())
         except Exception:
@@ -183,13 +183,13 @@ class DirectCall:
         """Whether the caller has gone while the call stood in line for long."""
         if not self._since or time.monotonic() - self._since < WAITED:
             return None
-        # Of a deadline that has passed the frame tells.
+        # A deadline that has passed is the pipeline's to report.
         if self.is_active() or not self.time_remaining():
             return None
         return CallerGone("the caller cancelled the call or went away")
 
     def answer(self, refused: TopospreadError | None = None) -> None:
-        """Carry out the call and send what comes of it."""
+        """Carry out the call and send its answer or status."""
         respond = self._answers.respond
         message: tuple[Any, ...] = ()
         with suppress(_AbortedError):
@@ -209,18 +209,18 @@ class DirectCall:
         )
 
     def ended(self, event: Any) -> None:
-        """The status is sent, or nobody is there to take it."""
+        """Note that the status is sent, or that the caller is gone."""
         # Let go of it: it holds the call.
         callback, self._callback = self._callback, None
         if callback is not None:
             callback()
 
-    # ------------------------------ what the frame asks
+    # ------------------------------ what the pipeline asks
 
     def is_active(self) -> bool:
         """Whether the caller still waits; only for the thread that carries out the call.
 
-        gRPC is asked to tell of the caller's end the first time that somebody wants to know, so
+        The event for the call's end is requested from gRPC at the first use of this method, so
         that calls that are answered at once need not wait for one more event.
         """
         self._watch()
@@ -230,14 +230,14 @@ class DirectCall:
         return not self._gone and self.time_remaining() > 0
 
     def _watch(self) -> None:
-        """Have gRPC tell of the call's end."""
+        """Request an event from gRPC for the call's end."""
         if not self._watched:
             self._watched = True
             close = (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)
             self._reception.start(self._event.call, close, self.closed)
 
     def closed(self, event: Any) -> None:
-        """The call is over: its caller has gone, or has its answer."""
+        """Note that the call is over: its caller has gone, or has its answer."""
         self._gone = not event.success or event.batch_operations[0].cancelled()
 
     def time_remaining(self) -> float:
@@ -250,29 +250,29 @@ class DirectCall:
         return self._event.call.cancel()
 
     def add_callback(self, callback: Callable[[], None], /) -> bool:
-        """Have something done when the answer is sent, or nobody is there to take it."""
+        """Add a callback for when the answer is sent, or the caller is gone."""
         self._callback = callback
         return True
 
     def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
-        """What came along with the call."""
+        """The metadata that the caller sent."""
         metadata: Sequence[tuple[str, str | bytes]] = self._event.invocation_metadata
         return metadata
 
     def peer(self) -> str:
-        """Where the call comes from, as gRPC writes it."""
+        """The caller's address, as gRPC writes it."""
         peer: bytes = self._event.call.peer()
         return peer.decode()
 
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
-        """What TLS knows of the caller."""
+        """The TLS properties of the caller."""
         known = cygrpc.auth_context(self._event.call) or {}
         return {key.decode(): values for key, values in known.items()}
 
     def set_trailing_metadata(
         self, trailing_metadata: tuple[tuple[str, str | bytes], ...], /
     ) -> None:
-        """What goes back with the status."""
+        """Set the metadata that is sent with the status."""
         self._trailers = trailing_metadata
 
     def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:

@@ -1,8 +1,8 @@
-"""Answers to bytes.
+"""Encode responses as bytes.
 
 Thousands of small integers are written as a packed field by hand and joined to the rest of the
-message: serialized fields that stand one behind the other are one message. Filling them into a
-message one by one costs ten times the judgement itself.
+message: concatenated serialized fields are one message. Setting them in a message one by one costs
+ten times as much as the decision.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from google.protobuf.duration_pb2 import Duration
 
 from topospread.codec.observed import observed_messages
-from topospread.service.evaluate import DEFAULT_TOP_K
-from topospread.spread.each import CellScores
+from topospread.service.decisions.evaluate import DEFAULT_TOP_K
+from topospread.spread.per_node import CellScores
 from topospread.spread.verdicts import VERDICTS, Code, Status
-from topospread.transports.grpc.constraints import constraint_message
+from topospread.transports.grpc.messages import constraint_message
 from topospread_proto.v1 import common_pb2, decision_service_pb2
 
 if TYPE_CHECKING:
@@ -26,26 +26,21 @@ if TYPE_CHECKING:
     from topospread.index.nodes import NodeTable
     from topospread.replica.replica import Replica
     from topospread.replica.view import View
-    from topospread.service.engine import Resolved
-    from topospread.service.evaluate import Evaluation
-    from topospread.service.filter import FilterAnswer
-    from topospread.service.pre_filter import PreFilterAnswer
-    from topospread.service.score import ScoreAnswer
+    from topospread.service.decisions.engine import ResolvedCycle
+    from topospread.service.decisions.evaluate import Evaluation
+    from topospread.service.decisions.extension_points import (
+        FilterResult,
+        PreFilterResult,
+        ScoreResult,
+    )
     from topospread.spread.scoring import Scores
     from topospread.spread.topology import Ints
-    from topospread.store.progress import Observed
+    from topospread.store.values import Observed
 
 _LENGTH_DELIMITED: Final = 2
 _TABLES_KEPT: Final = 8
 
-
 _CODES: Final = {code: common_pb2.VerdictCode.Value(f"VERDICT_CODE_{code.name}") for code in Code}
-
-
-def verdict_message(status: Status) -> common_pb2.Verdict:
-    """A status on the wire."""
-    return common_pb2.Verdict(code=_CODES[status.code], reasons=status.reasons)
-
 
 _INDICES: Final = decision_service_pb2.ScoreResponse.NODE_INDICES_FIELD_NUMBER
 _RAW: Final = decision_service_pb2.ScoreResponse.RAW_FIELD_NUMBER
@@ -57,6 +52,11 @@ _META: Final = decision_service_pb2.EvaluatePodResponse.META_FIELD_NUMBER
 _NODES: Final = decision_service_pb2.EvaluatePodResponse.NODE_COUNT_FIELD_NUMBER
 _TOP_K: Final = decision_service_pb2.EvaluatePodResponse.TOP_K_FIELD_NUMBER
 _FEASIBLE: Final = decision_service_pb2.EvaluatePodResponse.FEASIBLE_NODE_COUNT_FIELD_NUMBER
+
+
+def verdict_message(status: Status) -> common_pb2.Verdict:
+    """Encode a status."""
+    return common_pb2.Verdict(code=_CODES[status.code], reasons=status.reasons)
 
 
 def _written_status(field: int, status: Status) -> bytes:
@@ -74,13 +74,13 @@ def _status_field(field: int, status: Status) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _verdict_field(status: Status, nodes: int) -> bytes:
-    """Of VERDICTS, so there are few."""
+    """A serialized verdict with its number of nodes; cached: the statuses are few."""
     return delimited(_VERDICTS, _written_status(1, status) + _number(2, nodes))
 
 
 @lru_cache(maxsize=65536)
 def _text_field(field: int, text: str) -> bytes:
-    """Revisions and names of nodes: they come again and again."""
+    """A serialized string field; cached: revisions and names of nodes recur."""
     return delimited(field, text.encode())
 
 
@@ -103,7 +103,7 @@ _VERDICT_TABLE: Final = tuple(verdict_message(status) for status in VERDICTS)
 
 
 def meta_of(view: View, replica: Replica) -> common_pb2.ResponseMeta:
-    """What an answer says of the state behind it."""
+    """The metadata of the state behind a response."""
     return common_pb2.ResponseMeta(
         revision=view.token,
         store_unreachable_for=unreachable_for(replica),
@@ -112,12 +112,12 @@ def meta_of(view: View, replica: Replica) -> common_pb2.ResponseMeta:
 
 
 def revision_meta(token: str) -> common_pb2.ResponseMeta:
-    """What an answer of the store itself says, which answered just now."""
+    """The metadata of a response of the store itself, which was reached just now."""
     return common_pb2.ResponseMeta(revision=token)
 
 
 def unreachable_for(replica: Replica) -> Duration | None:
-    """How long the store has been out of reach; None while it answers."""
+    """The time for which the store has been unreachable; None while it is reachable."""
     seconds = replica.stale_for
     if not seconds:
         return None
@@ -128,7 +128,7 @@ def unreachable_for(replica: Replica) -> Duration | None:
 
 @lru_cache(maxsize=64)
 def _current_meta(field: int, token: str, observed: Observed) -> bytes:
-    """ResponseMeta while the store answers, as a field."""
+    """The field of the ResponseMeta while the store is reachable."""
     meta = common_pb2.ResponseMeta(revision=token, observed=observed_messages(observed))
     return delimited(field, meta.SerializeToString())
 
@@ -140,17 +140,17 @@ def _meta_field(field: int, view: View, replica: Replica) -> bytes:
 
 
 class Encoder:
-    """Encodes answers; remembers the serialized names of the newest node tables."""
+    """Encodes decisions; caches the serialized names of the newest node tables."""
 
     def __init__(self) -> None:
         self._names: dict[str, bytes] = {}
 
-    def pre_filter(self, answer: PreFilterAnswer) -> decision_service_pb2.PreFilterResponse:
-        """PreFilter's answer."""
-        resolved = answer.resolved
+    def pre_filter(self, result: PreFilterResult) -> decision_service_pb2.PreFilterResponse:
+        """Encode a PreFilterResponse."""
+        resolved = result.resolved
         return decision_service_pb2.PreFilterResponse(
             meta=meta_of(resolved.cycle.view, resolved.replica),
-            verdict=verdict_message(answer.status),
+            verdict=verdict_message(result.status),
             cycle=resolved.cycle_id,
             constraints=[
                 decision_service_pb2.ConstraintState(
@@ -163,30 +163,30 @@ class Encoder:
                         for value, pods in counts.domains
                     ],
                 )
-                for counts in answer.constraints
+                for counts in result.constraints
             ],
-            extension_verdicts=[verdict_message(status) for status in answer.extensions],
+            extension_verdicts=[verdict_message(status) for status in result.extensions],
         )
 
-    def filter(self, answer: FilterAnswer, held_table: str) -> bytes:
-        """Filter's answer; no names when the caller holds the table or chose the nodes."""
+    def filter(self, result: FilterResult, held_table: str) -> bytes:
+        """Encode a FilterResponse; no names when the caller has the table or chose the nodes."""
         message = decision_service_pb2.FilterResponse(
-            verdict=verdict_message(answer.status), verdict_table=_VERDICT_TABLE
+            verdict=verdict_message(result.status), verdict_table=_VERDICT_TABLE
         )
-        names = self._about(message, answer.resolved, answer.selected.choice is None, held_table)
+        names = self._about(message, result.resolved, result.selected.choice is None, held_table)
         field = decision_service_pb2.FilterResponse.VERDICTS_FIELD_NUMBER
-        return message.SerializeToString() + names + packed(field, answer.verdicts)
+        return message.SerializeToString() + names + packed(field, result.verdicts)
 
-    def score(self, answer: ScoreAnswer, held_table: str) -> bytes:
-        """Score's answer; positions stand in for names when the caller holds the table."""
-        message = decision_service_pb2.ScoreResponse(verdict=verdict_message(answer.status))
-        self._about(message, answer.resolved, False, held_table)
-        scores, positions = answer.scores, answer.positions
+    def score(self, result: ScoreResult, held_table: str) -> bytes:
+        """Encode a ScoreResponse; positions replace names when the caller holds the table."""
+        message = decision_service_pb2.ScoreResponse(verdict=verdict_message(result.status))
+        self._about(message, result.resolved, False, held_table)
+        scores, positions = result.scores, result.positions
         if scores is None:
             return message.SerializeToString()
         where = b""
         if positions is not None:
-            nodes = answer.resolved.cycle.view.snapshot.nodes
+            nodes = result.resolved.cycle.view.snapshot.nodes
             if held_table == nodes.id:
                 every = positions.size == nodes.count
                 where = _positions(_INDICES, nodes.count) if every else packed(_INDICES, positions)
@@ -202,7 +202,7 @@ class Encoder:
         return message.SerializeToString() + where + written + packed(_NORMALIZED, normalized, at)
 
     def evaluation(self, answer: Evaluation, top_k: int, *, with_meta: bool = True) -> bytes:
-        """EvaluatePod's answer, put together from parts that mostly have been written before."""
+        """Encode an EvaluatePodResponse from parts that are mostly serialized already."""
         resolved = answer.resolved
         parts = [
             _meta_field(_META, resolved.cycle.view, resolved.replica) if with_meta else b"",
@@ -227,8 +227,8 @@ class Encoder:
         parts.append(_top_k_field(top_k or DEFAULT_TOP_K))
         return b"".join(parts)
 
-    def _about(self, message: Any, resolved: Resolved, all_nodes: bool, held: str) -> bytes:
-        """Fill in what Filter and Score share; returns the names to append, if any are due."""
+    def _about(self, message: Any, resolved: ResolvedCycle, all_nodes: bool, held: str) -> bytes:
+        """Set the fields that Filter and Score share; return the names to append, if any."""
         view = resolved.cycle.view
         nodes = view.snapshot.nodes
         message.meta.CopyFrom(meta_of(view, resolved.replica))

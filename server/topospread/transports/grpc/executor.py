@@ -194,14 +194,14 @@ class BoundedExecutor(Pool):
         with self._lock:
             places = [worker for worker in self._workers if not worker.lent]
             away = [worker for worker in places if (left := worker.away_since) and left < since]
-            room = max(0, self._away + self._waiting + self._long() - self._lent)
-        for worker in away[: min(room, wanted)]:
+            capacity = max(0, self._away + self._waiting + self._long() - self._lent)
+        for worker in away[: min(capacity, wanted)]:
             self._lend(worker)
         if len(away) < len(places):
             return
         # Nobody computes, and those in line may be silent, too: one at a time would take too long.
-        self._start_helpers(min(room, wanted) - len(away))
-        for worker in self.silent(since)[: max(0, wanted - room)]:
+        self._start_helpers(min(capacity, wanted) - len(away))
+        for worker in self.silent(since)[: max(0, wanted - capacity)]:
             end_silent(worker)
 
     def _start_helpers(self, count: int) -> None:

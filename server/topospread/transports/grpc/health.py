@@ -1,11 +1,11 @@
-"""grpc.health.v1, so that it holds up no thread and no shutdown.
+"""grpc.health.v1, implemented so that it blocks no thread and no shutdown.
 
-grpcio's own servicer is not used. It keeps a lock while it sends, and asks for the same lock when a
-watch ends, on the one thread that also tells senders that they are done: a few callers that open
-watches and leave end all of gRPC. Here nothing is held while an answer is sent.
+grpcio's own servicer is not used. It holds a lock while it sends, and takes the same lock when a
+watch ends, on the one thread that also completes sends: a few clients that open watches and leave
+block all of gRPC. Here no lock is held while a response is sent.
 
-Bytes that do not parse are INVALID_ARGUMENT, a full line is told, and open watches end with the
-server; they would keep it for its whole grace time.
+Bytes that do not parse are INVALID_ARGUMENT, a full queue is RESOURCE_EXHAUSTED, and open watches
+end with the server; otherwise they would keep it for its whole grace period.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2
 
 from topospread.errors import LimitExceeded, ObjectNotFound, StreamsFull
-from topospread.transports.grpc.failures import end, failure_of
+from topospread.transports.grpc.limits import PendingResponses
 from topospread.transports.grpc.pool import away
-from topospread.transports.grpc.standard import first_message
-from topospread.transports.grpc.untaken import Untaken
+from topospread.transports.grpc.standard_services import first_message
+from topospread.transports.grpc.status import abort, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 SERVICE: Final = health.SERVICE_NAME
 
 MAX_CHECKS: Final = 1024
-"""Whose answers wait to be taken."""
+"""Checks whose responses are pending."""
 
 MAX_WATCHES: Final = 1024
-"""Open at once: strangers may watch, too, and each watch is kept until it ends."""
+"""Watches open at once: anybody may watch, and each watch is kept until it ends."""
 
-MAX_TELLERS: Final = 8
-"""Threads that send a new status to watches; each may have to wait for a caller that takes none."""
+MAX_SENDERS: Final = 8
+"""Threads that send a new status to watches; each may wait for a client that takes no messages."""
 
-NEWS_SECONDS: Final = 1.0
-"""How long a server that stops waits for its watches to be told."""
+NOTIFY_SECONDS: Final = 1.0
+"""How long a server that stops waits until its watches have been sent NOT_SERVING."""
 
 _SERVING: Final = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING: Final = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -52,13 +52,13 @@ class _Watch:
 
     Attributes:
         service: that it asked for.
-        send: sends an answer, and waits until it is on its way.
+        send: sends a response, and waits until it is on its way.
         cancel: ends it.
-        told: the status that was sent last.
-        telling: a thread is about to send what is new.
+        sent: the status that was sent last.
+        sending: a thread is about to send a new status.
     """
 
-    __slots__ = ("cancel", "send", "service", "telling", "told")
+    __slots__ = ("cancel", "send", "sending", "sent", "service")
 
     def __init__(
         self,
@@ -69,105 +69,105 @@ class _Watch:
         self.service = service
         self.send = send
         self.cancel = cancel
-        self.told: int | None = None
-        self.telling = False
+        self.sent: int | None = None
+        self.sending = False
 
 
 class Health:
-    """What callers and balancers are told; NOT_SERVING until :meth:`serving`.
+    """The health service; NOT_SERVING until :meth:`set_serving`.
 
     Args:
-        services: by full name; each has the status of the whole.
+        services: full names; each has the status of the server.
 
     Attributes:
-        untaken: answers that callers do not take.
+        pending_responses: bounds the responses that clients do not take.
     """
 
     def __init__(self, services: Sequence[str]) -> None:
         self._services = frozenset(("", *services, SERVICE))
         self._status: int = _NOT_SERVING
-        self.untaken = Untaken(calls=MAX_CHECKS)
+        self.pending_responses = PendingResponses(max_calls=MAX_CHECKS)
         self._lock = threading.Condition()
         self._watches: dict[grpc.ServicerContext, _Watch] = {}
 
-    def serving(self) -> None:
-        """Calls are welcome."""
-        self._become(_SERVING)
+    def set_serving(self) -> None:
+        """Report SERVING."""
+        self._set(_SERVING)
 
-    def leaving(self) -> None:
-        """NOT_SERVING for good; watches that take their answers have been told."""
-        self._become(_NOT_SERVING)
+    def set_not_serving(self) -> None:
+        """Report NOT_SERVING for good, and wait until the watches have been sent it."""
+        self._set(_NOT_SERVING)
         with self._lock:
-            self._lock.wait_for(self._all_told, NEWS_SECONDS)
+            self._lock.wait_for(self._all_sent, NOTIFY_SECONDS)
 
     def close(self) -> None:
         """End the watches."""
         for context in self._watches.copy():
             context.cancel()
-        self.untaken.close()
+        self.pending_responses.close()
 
-    def _become(self, status: int) -> None:
-        """Have all watches told; does not wait for it."""
+    def _set(self, status: int) -> None:
+        """Change the status, and begin to send it to all watches."""
         with self._lock:
             self._status = status
         left = deque(self._watches.copy().values())
 
-        def tell() -> None:
+        def send() -> None:
             while left:
                 try:
                     watch = left.popleft()
                 except IndexError:
                     return
-                self._tell(watch)
+                self._send(watch)
 
-        for number in range(min(MAX_TELLERS, len(left))):
-            threading.Thread(target=tell, name=f"health-{number}", daemon=True).start()
+        for number in range(min(MAX_SENDERS, len(left))):
+            threading.Thread(target=send, name=f"health-{number}", daemon=True).start()
 
-    def _all_told(self) -> bool:
+    def _all_sent(self) -> bool:
         watches = self._watches.copy().values()
         return all(
-            watch.told == self._wanted(watch.service) and not watch.telling for watch in watches
+            watch.sent == self._status_of(watch.service) and not watch.sending for watch in watches
         )
 
-    def _wanted(self, service: str) -> int:
-        """What a watch is to be told."""
+    def _status_of(self, service: str) -> int:
+        """The status of a service."""
         return self._status if service in self._services else _UNKNOWN
 
-    def _tell(self, watch: _Watch) -> None:
-        """Send a watch its status, unless it has that, or another thread is at it."""
+    def _send(self, watch: _Watch) -> None:
+        """Send a watch its status, unless it has it or another thread is sending it."""
         with self._lock:
-            if watch.telling:
-                return  # it looks again when it has sent
-            watch.telling = True
+            if watch.sending:
+                return  # it checks again when it has sent
+            watch.sending = True
         while True:
             with self._lock:
-                status = self._wanted(watch.service)
-                if watch.told == status:
-                    watch.telling = False
+                status = self._status_of(watch.service)
+                if watch.sent == status:
+                    watch.sending = False
                     self._lock.notify_all()
                     return
-                watch.told = status
+                watch.sent = status
             try:
-                # Who does not take it gives way when the thread is needed.
+                # A client that does not take it is cut off when the thread is needed.
                 with away(watch.cancel):
                     watch.send(health_pb2.HealthCheckResponse(status=status))
-            except Exception:  # noqa: BLE001 - the call has ended; nobody sends any more
+            except Exception:  # noqa: BLE001 - the call has ended
                 return
 
-    def handlers(self, pool: Pool) -> grpc.GenericRpcHandler:
-        """The service's methods, on a pool."""
+    def handler(self, pool: Pool) -> grpc.GenericRpcHandler:
+        """The handler of the service's methods, on a pool."""
 
         def check(raws: Iterator[bytes], context: grpc.ServicerContext) -> Any:
             request = first_message(health_pb2.HealthCheckRequest, raws, context)
             if request.service not in self._services:
                 text = "there is no such service"
-                end(context, failure_of(ObjectNotFound(text, "Service", request.service)))
-            answer = health_pb2.HealthCheckResponse(status=self._status)
+                abort(context, status_of(ObjectNotFound(text, "Service", request.service)))
+            response = health_pb2.HealthCheckResponse(status=self._status)
             try:
-                self.untaken.note(context, answer.ByteSize())
+                self.pending_responses.track(context, response.ByteSize())
             except LimitExceeded as refused:
-                end(context, failure_of(refused))
-            return answer
+                abort(context, status_of(refused))
+            return response
 
         def watch(
             raws: Iterator[bytes],
@@ -177,20 +177,20 @@ class Health:
             request = first_message(health_pb2.HealthCheckRequest, raws, context)
             if len(self._watches) >= MAX_WATCHES:
                 text = f"{MAX_WATCHES} watches are open already: try again later"
-                end(context, failure_of(StreamsFull(text)))
+                abort(context, status_of(StreamsFull(text)))
             watch = self._watches[context] = _Watch(request.service, send, context.cancel)
 
             def ended() -> None:
-                # On the thread that all calls of grpcio wait for: nothing may hold it up.
+                # On the thread that all calls of grpcio wait for: it must not block.
                 self._watches.pop(context, None)
 
             if not context.add_callback(ended):
                 ended()
-            self._tell(watch)
+            self._send(watch)
 
         check.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
         watch.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
-        # The thread goes back when the first answer is out; news are sent by whoever brings them.
+        # The thread is free after the first response; the thread that changes the status sends it.
         watch.experimental_non_blocking = True  # type: ignore[attr-defined] # grpcio's own hook
         written = health_pb2.HealthCheckResponse.SerializeToString
         return grpc.method_handlers_generic_handler(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from topospread.service.asks import DEFAULT_CLUSTER
+from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.transports.grpc.calls import Call, Method, Unary
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import lease_service_pb2 as pb
@@ -13,13 +13,13 @@ from topospread_proto.v1 import lease_service_pb2 as pb
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
 
-    from topospread.service.leases import Leases
-    from topospread.store.api import Lease
+    from topospread.service.state.leases import Leases
+    from topospread.store.model import Lease
 
 SERVICE: Final = "topospread.v1.LeaseService"
 
 _NO_STATE: Final = common_pb2.ResponseMeta()
-"""A lease is no part of the state that revisions are of."""
+"""Leases are not part of the state that revisions count."""
 
 
 class LeaseServicer:
@@ -43,7 +43,7 @@ class LeaseServicer:
             _cluster(request.cluster, call),
             request.holder_identity,
             _seconds(request.lease_duration),
-            timeout=call.left(),
+            timeout=call.time_left(),
         )
         own = lease.holder == request.holder_identity
         return pb.AcquireLeaseResponse(
@@ -57,7 +57,7 @@ class LeaseServicer:
             request.holder_identity,
             request.fencing_token,
             _seconds(request.lease_duration),
-            timeout=call.left(),
+            timeout=call.time_left(),
         )
         return pb.RenewLeaseResponse(meta=_NO_STATE, lease=_lease(lease, with_token=True))
 
@@ -67,13 +67,13 @@ class LeaseServicer:
             _cluster(request.cluster, call),
             request.holder_identity,
             request.fencing_token,
-            timeout=call.left(),
+            timeout=call.time_left(),
         )
         return pb.ReleaseLeaseResponse(meta=_NO_STATE)
 
     def get(self, request: pb.GetLeaseRequest, call: Call) -> pb.GetLeaseResponse:
         """LeaseService.GetLease."""
-        lease = self._leases.get(_cluster(request.cluster, call), timeout=call.left())
+        lease = self._leases.get(_cluster(request.cluster, call), timeout=call.time_left())
         return pb.GetLeaseResponse(meta=_NO_STATE, lease=_lease(lease, with_token=False))
 
 
@@ -88,7 +88,7 @@ def _seconds(duration: Duration) -> float:
 
 
 def _lease(lease: Lease, *, with_token: bool) -> pb.Lease:
-    """A lease on the wire; its token is its holder's alone."""
+    """Encode a lease; only its holder gets the token."""
     message = pb.Lease(
         holder_identity=lease.holder, fencing_token=lease.fence if with_token else None
     )

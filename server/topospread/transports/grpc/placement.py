@@ -8,34 +8,50 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.errors import InvalidRequest
 from topospread.generated.internal.v1 import frames_pb2
-from topospread.service.asks import DEFAULT_CLUSTER, NO_SETTINGS, Ask
-from topospread.service.place import Preference, place
-from topospread.service.reserve import get_reservation, list_reservations, release, reserve
-from topospread.store.api import Key, Kind
+from topospread.service.decisions.request import (
+    DEFAULT_CLUSTER,
+    NO_OVERRIDE,
+    DecisionRequest,
+    NodeSelection,
+)
+from topospread.service.placement.place import (
+    Preference,
+    get_reservation,
+    list_reservations,
+    place,
+    release,
+    reserve,
+)
 from topospread.store.checks import check_cluster, wrong_words
-from topospread.transports.grpc.calls import Call, Method, Unary
-from topospread.transports.grpc.cluster_state import demand_of, label_query, page_ask, traced
+from topospread.store.model import Key, Kind
+from topospread.transports.grpc.calls import Call, Method, Unary, store_spans
 from topospread.transports.grpc.decode import (
     candidates_of,
     fit_of,
-    lifetime_of,
     node_of,
     pod_of,
     reference_of,
     request_id_of,
+    reservation_ttl_of,
     settings_of,
     strict,
 )
 from topospread.transports.grpc.encode import meta_of, revision_meta, verdict_message
-from topospread.transports.grpc.mistakes import tell_everything, together
-from topospread.transports.grpc.reservation import reservation_message, timestamp
+from topospread.transports.grpc.messages import reservation_message, timestamp
+from topospread.transports.grpc.request_fields import (
+    check_all,
+    label_matcher,
+    page_request,
+    raise_all_violations,
+    required_consistency,
+)
 from topospread_proto.v1 import placement_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topospread.service.holding import Holding
-    from topospread.service.wanted import Held, Wanted
+    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.placement.requests import PlacementRequest, PlacementResult
     from topospread.telemetry.metrics import Metrics
 
 SERVICE: Final = "topospread.v1.PlacementService"
@@ -44,8 +60,8 @@ SERVICE: Final = "topospread.v1.PlacementService"
 class PlacementServicer:
     """Each method takes a request and a call, and raises what the use case raises."""
 
-    def __init__(self, holding: Holding, metrics: Metrics) -> None:
-        self._holding = holding
+    def __init__(self, coordinator: PlacementCoordinator, metrics: Metrics) -> None:
+        self._coordinator = coordinator
         self._metrics = metrics
 
     def methods(self) -> dict[str, tuple[Method, str]]:
@@ -65,46 +81,49 @@ class PlacementServicer:
         """PlacementService.PlacePod."""
         try:
             preference = Preference(fit_of(request.fit), request.seed)
-            wanted = self._wanted(request, call)
-            if request.HasField("candidates"):
-                wanted.ask.nodes = candidates_of(request.candidates)
-            with self._counted("PlacePod", wanted):
-                held = place(self._holding, wanted, preference, traced(call, request.cluster))
+            nodes = candidates_of(request.candidates) if request.HasField("candidates") else None
+            placement = self._decode(request, call, nodes)
+            with self._counted("PlacePod", placement):
+                result = place(
+                    self._coordinator, placement, preference, store_spans(call, request.cluster)
+                )
         except InvalidRequest as wrong:
-            tell_everything(wrong, request, self._holding.engine)
+            raise_all_violations(wrong, request, self._coordinator.engine)
             raise
-        self._told("PlacePod", wanted, held, call)
+        self._record("PlacePod", placement, result, call)
         return pb.PlacePodResponse(
-            meta=revision_meta(held.token),
-            node=held.node,
-            verdict=verdict_message(held.status),
-            message=held.message,
-            already_bound=held.already_bound,
-            expire_time=timestamp(held.expires_at),
-            not_modelled=wanted.demand.not_modelled,
-            conflict_count=wanted.conflicts,
-            reservation_id=held.id,
+            meta=revision_meta(result.token),
+            node=result.node,
+            verdict=verdict_message(result.status),
+            message=result.message,
+            already_bound=result.already_bound,
+            expire_time=timestamp(result.expires_at),
+            not_modelled=placement.demand.not_modelled,
+            conflict_count=placement.conflicts,
+            reservation_id=result.id,
         )
 
     def reserve(self, request: frames_pb2.ReserveNodeFrame, call: Call) -> pb.ReserveNodeResponse:
         """PlacementService.ReserveNode."""
         try:
-            wanted = self._wanted(request, call)
+            placement = self._decode(request, call)
             node = node_of(request)
-            with self._counted("ReserveNode", wanted):
-                held = reserve(self._holding, wanted, node, traced(call, request.cluster))
+            with self._counted("ReserveNode", placement):
+                result = reserve(
+                    self._coordinator, placement, node, store_spans(call, request.cluster)
+                )
         except InvalidRequest as wrong:
-            tell_everything(wrong, request, self._holding.engine)
+            raise_all_violations(wrong, request, self._coordinator.engine)
             raise
-        self._told("ReserveNode", wanted, held, call)
+        self._record("ReserveNode", placement, result, call)
         return pb.ReserveNodeResponse(
-            node=held.node,
-            meta=revision_meta(held.token),
-            verdict=verdict_message(held.status),
-            already_bound=held.already_bound,
-            expire_time=timestamp(held.expires_at),
-            conflict_count=wanted.conflicts,
-            reservation_id=held.id,
+            node=result.node,
+            meta=revision_meta(result.token),
+            verdict=verdict_message(result.status),
+            already_bound=result.already_bound,
+            expire_time=timestamp(result.expires_at),
+            conflict_count=placement.conflicts,
+            reservation_id=result.id,
         )
 
     def release(
@@ -112,15 +131,15 @@ class PlacementServicer:
     ) -> pb.ReleaseReservationResponse:
         """PlacementService.ReleaseReservation."""
         cluster = request.cluster or DEFAULT_CLUSTER
-        together(partial(check_cluster, cluster), lambda: _held_for(request))
+        check_all(partial(check_cluster, cluster), lambda: _check_reservation(request))
         pod = reference_of(request.pod)
         released = release(
-            self._holding,
+            self._coordinator,
             cluster,
             (pod.namespace, pod.name, pod.uid),
             request.reservation_id,
-            timeout=call.left(),
-            traced=traced(call, request.cluster),
+            timeout=call.time_left(),
+            traced=store_spans(call, request.cluster),
         )
         return pb.ReleaseReservationResponse(
             meta=revision_meta(released.token), released=released.released
@@ -131,17 +150,17 @@ class PlacementServicer:
     ) -> pb.GetReservationResponse:
         """PlacementService.GetReservation."""
         cluster = request.cluster or DEFAULT_CLUSTER
-        together(
+        check_all(
             partial(check_cluster, cluster),
             lambda: reference_of(request.pod),
-            partial(demand_of, request),
+            partial(required_consistency, request),
         )
         pod = reference_of(request.pod)
         replica, view, row = get_reservation(
-            self._holding.engine.replicas,
+            self._coordinator.engine.replicas,
             cluster,
             pod,
-            demand_of(request),
+            required_consistency(request),
             call.deadline,
         )
         return pb.GetReservationResponse(
@@ -153,20 +172,20 @@ class PlacementServicer:
         self, request: pb.ListReservationsRequest, call: Call
     ) -> pb.ListReservationsResponse:
         """PlacementService.ListReservations."""
-        cluster, ask = request.cluster or DEFAULT_CLUSTER, page_ask(request)
-        together(
+        cluster, ask = request.cluster or DEFAULT_CLUSTER, page_request(request)
+        check_all(
             partial(check_cluster, cluster),
-            partial(label_query, request),
+            partial(label_matcher, request),
             lambda: ask.most,
             ask.place,
-            partial(demand_of, request),
+            partial(required_consistency, request),
         )
         page = list_reservations(
-            self._holding.engine.replicas,
+            self._coordinator.engine.replicas,
             cluster,
-            (request.namespace, label_query(request) or (lambda _: True)),
+            (request.namespace, label_matcher(request) or (lambda _: True)),
             ask,
-            demand_of(request),
+            required_consistency(request),
             call.deadline,
         )
         meta = revision_meta(page.token)
@@ -181,49 +200,59 @@ class PlacementServicer:
             next_page_token=page.next,
         )
 
-    def _wanted(
-        self, request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame, call: Call
-    ) -> Wanted:
-        ask = Ask(
+    def _decode(
+        self,
+        request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame,
+        call: Call,
+        nodes: NodeSelection | None = None,
+    ) -> PlacementRequest:
+        decision = DecisionRequest(
             deadline=call.deadline,
             cluster=request.cluster or DEFAULT_CLUSTER,
-            settings=settings_of(request.settings) if request.HasField("settings") else NO_SETTINGS,
+            settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
             validate=strict(request.validation),
+            nodes=nodes,
         )
         request_id = request_id_of(request)
-        wanted = self._holding.wanted(ask, pod_of(request), lifetime_of(request))
-        wanted.request_id, wanted.is_repeat = request_id, request.is_repeat
-        return wanted
+        return self._coordinator.new_request(
+            decision,
+            pod_of(request),
+            reservation_ttl_of(request),
+            request_id=request_id,
+            is_repeat=request.is_repeat,
+        )
 
     @contextmanager
-    def _counted(self, name: str, wanted: Wanted) -> Iterator[None]:
-        """Count the conflicts, also of calls that gave up on them."""
+    def _counted(self, name: str, placement: PlacementRequest) -> Iterator[None]:
+        """Count conflicts, also of calls that fail because of them."""
         try:
             yield
         finally:
-            for _ in range(wanted.conflicts):
+            for _ in range(placement.conflicts):
                 self._metrics.placement_conflict(name)
 
-    def _told(self, name: str, wanted: Wanted, held: Held, call: Call) -> None:
-        result = "bound" if held.already_bound else "held" if held.node else "refused"
-        self._metrics.placement(name, result)
+    def _record(
+        self, name: str, placement: PlacementRequest, result: PlacementResult, call: Call
+    ) -> None:
+        outcome = "bound" if result.already_bound else "held" if result.node else "refused"
+        self._metrics.placement(name, outcome)
         if call.span.recording:
             call.span.set_many(
                 {
-                    "topospread.cluster": wanted.ask.cluster,
-                    "topospread.revision": held.token,
-                    "topospread.status": held.status.code.label,
-                    "topospread.node": held.node,
-                    "topospread.conflicts": wanted.conflicts,
+                    "topospread.cluster": placement.decision.cluster,
+                    "topospread.revision": result.token,
+                    "topospread.status": result.status.code.label,
+                    "topospread.node": result.node,
+                    "topospread.conflicts": placement.conflicts,
                 }
             )
 
 
-def _held_for(request: pb.ReleaseReservationRequest) -> None:
-    """Check which reservation is to end.
+def _check_reservation(request: pb.ReleaseReservationRequest) -> None:
+    """Check the pod of the reservation that is to be released.
 
     Raises:
-        InvalidRequest: what cannot be that of any.
+        InvalidRequest: no pod can have that name or uid.
     """
     pod = reference_of(request.pod)
     wrong = wrong_words(Key(Kind.RESERVATION, pod.namespace, pod.name), pod.uid)

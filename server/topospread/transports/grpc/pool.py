@@ -1,4 +1,4 @@
-"""What the thread pools of a synchronous gRPC server share: workers that say what they wait for.
+"""The base of a synchronous gRPC server's thread pools: workers that say what they wait for.
 
 - A call that waits for a revision or a first load lends its place to a replacement
   (:func:`lend_place`), so that waiting calls never slow the others.
@@ -95,7 +95,7 @@ class Worker(threading.Thread):
 
 
 class Pool(ThreadPoolExecutor):
-    """What the pools share: workers, and calls that wait.
+    """The base class of the pools: workers, and calls that wait.
 
     It is a ThreadPoolExecutor because grpcio accepts no other type; nothing of that class but the
     type is used.
@@ -250,7 +250,7 @@ def lend_place() -> Callable[[], None]:
 
 
 class Turns:
-    """For calls that take much each: a few at once, though a pool may lend more threads.
+    """Turns of calls that take much each: a few at once, though a pool may lend more threads.
 
     Args:
         at_once: calls under way.

@@ -1,4 +1,4 @@
-"""The gRPC server: pools, services, health, reflection."""
+"""The gRPC server: pools, services, health, reflection, TLS."""
 
 from __future__ import annotations
 
@@ -12,43 +12,45 @@ import grpc
 from topospread.errors import ConfigError
 from topospread.telemetry.families import PoolGauges
 from topospread.transports.grpc import health
-from topospread.transports.grpc.calls import Method, Unary, UnaryBytes, Unoffered
+from topospread.transports.grpc.calls import Method, Unary, UnaryBytes
 from topospread.transports.grpc.direct import DirectCalls
-from topospread.transports.grpc.frame import Frame, handlers
 from topospread.transports.grpc.health import Health
 from topospread.transports.grpc.pool import end_silent
-from topospread.transports.grpc.reflection import reflection_handlers
-from topospread.transports.grpc.standard import Door, Unknown
+from topospread.transports.grpc.standard_services import UnimplementedHandler, reflection_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from topospread.transports.grpc.credentials import Credentials
+    from topospread.config.certificates import Pem
     from topospread.transports.grpc.direct_call import Answers
     from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
+    from topospread.transports.grpc.pipeline import CallPipeline
     from topospread.transports.grpc.pool import Pool
 
+
 OTHER_THREADS: Final = 2
-"""For health and for calls that are not offered: answered in microseconds."""
+"""For health and for unknown methods: answered in microseconds."""
 
 OTHER_QUEUE: Final = 256
 
 OTHER_AWAY: Final = 2
-"""Threads more while callers of health keep their messages back. Strangers call it, and gRPC's core
-takes in a message of the largest size for each thread that waits for one.
+"""Threads more while callers of health keep their messages back. Anybody may call it, and gRPC's
+core takes in a message of the largest size for each thread that waits for one.
 """
 
 HANDSHAKE_MS: Final = 10_000
-"""For TLS and the greetings of HTTP/2: far above the time that any network takes."""
+"""For the handshakes of TLS and HTTP/2: far above the time that any network takes."""
 
-AGED_MS: Final = 60_000
-"""For the calls of a connection that has reached its age; then they are cut."""
+MAX_AGE_GRACE_MS: Final = 60_000
+"""For the calls of a connection that has reached its maximum age, before they are cut."""
 
-QUIET: Final = 0.01
-"""Seconds without a new call that make a server quiet."""
+QUIET_PERIOD: Final = 0.01
+"""Seconds without a new call after which a server counts as quiet."""
 
-LONGEST_UNQUIET: Final = 0.25
-"""Seconds after which a server stops although calls go on coming."""
+MAX_QUIET_WAIT: Final = 0.25
+"""Seconds that a server that stops waits for calls to cease."""
+
+Credentials = grpc.ServerCredentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Pools:
         planner: ExplainPod and the calls of PlannerService, which compute for long.
         expander: cluster-autoscaler's calls, whose messages are large.
         streams: calls that hold a thread for as long as they live.
-        other: health, and calls that are not offered.
+        other: health, and unknown methods.
     """
 
     decisions: BoundedExecutor | DirectCalls
@@ -73,8 +75,8 @@ class Pools:
     streams: StreamExecutor
     other: BoundedExecutor
 
-    def named(self) -> Mapping[str, Pool]:
-        """All by name."""
+    def by_name(self) -> Mapping[str, Pool]:
+        """The pools by name."""
         return {
             "decisions": self.decisions,
             "extender": self.extender,
@@ -86,40 +88,40 @@ class Pools:
         }
 
     def unary(self) -> tuple[BoundedExecutor | DirectCalls, ...]:
-        """Those of gRPC's calls with one message and one answer."""
+        """The pools of gRPC calls with one request and one response."""
         return self.decisions, self.state, self.planner, self.expander, self.other
 
     def gauges(self) -> list[PoolGauges]:
-        """How busy they are, for metrics."""
+        """The gauges of the pools: how busy they are."""
         return [
             PoolGauges(name, pool.depth, pool.busy, pool.waiting)
-            for name, pool in self.named().items()
+            for name, pool in self.by_name().items()
         ]
 
     def arrived(self) -> int:
-        """Unary calls so far."""
+        """The number of unary calls so far."""
         return sum(pool.arrived for pool in self.unary())
 
     def shutdown(self) -> None:
-        """End all threads after what stands in line."""
-        for pool in self.named().values():
+        """End all threads after the calls that are queued."""
+        for pool in self.by_name().values():
             pool.shutdown()
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How gRPC itself behaves.
+    """Options of gRPC itself.
 
     Attributes:
         max_request_bytes, max_response_bytes: larger ones are refused with RESOURCE_EXHAUSTED.
         max_connection_age: seconds after which callers connect anew; 0 for never. Streams are cut
             a little later.
-        reflection: whether to describe the services to whoever asks.
+        reflection: whether the reflection service is served.
         reuse_port: share the port with other processes that ask for the same.
         max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take. Direct
-            calls are not among them: their line is bounded.
+            calls are not among them: their queue is bounded.
         max_connections: open at once.
-        max_calls_per_connection: clients hold more back.
+        max_calls_per_connection: clients delay the calls beyond it.
     """
 
     max_request_bytes: int
@@ -133,11 +135,16 @@ class ServerOptions:
 
 
 class GrpcServer:
-    """Serves; see :meth:`listen`, :meth:`start` and :meth:`stop`."""
+    """A gRPC server; see :meth:`listen`, :meth:`start` and :meth:`stop`.
+
+    Attributes:
+        pipeline: makes the methods' handlers.
+        health: the health service.
+    """
 
     def __init__(
         self,
-        frame: Frame,
+        pipeline: CallPipeline,
         services: Mapping[str, Mapping[str, tuple[Method, str]]],
         pools: Pools,
         options: ServerOptions,
@@ -145,46 +152,42 @@ class GrpcServer:
         """Make a server that does not listen yet.
 
         Args:
-            frame: around each call.
-            services: by full name, the methods by name with the name of their pool. A service
-                of which nothing is offered is not shown to callers.
+            pipeline: makes the methods' handlers.
+            services: by full name, the methods by name with the name of their pool.
             pools: the threads.
             options: of gRPC.
         """
-        self._frame = frame
+        self.pipeline: Final = pipeline
         self._pools = pools
-        offered = {
-            service: methods
-            for service, methods in services.items()
-            if not all(isinstance(method, Unoffered) for method, _ in methods.values())
-        }
-        self._health = Health((*offered,))
+        self.health: Final = Health((*services,))
         self._server = grpc.server(
             pools.other,
             options=_channel_options(options),
             maximum_concurrent_rpcs=options.max_calls or None,
         )
-        by_name = pools.named()
+        by_name = pools.by_name()
         direct: dict[str, Answers] = {}
         for service, methods in services.items():
-            framed: list[tuple[str, Method, Pool, str]] = []
+            pooled: list[tuple[str, Method, Pool, str]] = []
             for name, (method, pool) in methods.items():
                 if isinstance(by_name[pool], DirectCalls) and isinstance(
                     method, Unary | UnaryBytes
                 ):
-                    direct[f"/{service}/{name}"] = frame.direct(service, name, method, pool)
+                    direct[f"/{service}/{name}"] = pipeline.direct_handler(
+                        service, name, method, pool
+                    )
                 else:
-                    framed.append((name, method, by_name[pool], pool))
-            self._server.add_generic_rpc_handlers((handlers(frame, service, framed),))
+                    pooled.append((name, method, by_name[pool], pool))
+            self._server.add_generic_rpc_handlers((pipeline.service_handler(service, pooled),))
         self._direct = pools.decisions if direct else None
         if isinstance(self._direct, DirectCalls):
             self._direct.attach(self._server, direct)
-        door = Door(frame.gate, frame.refusals)
-        standard: list[grpc.GenericRpcHandler] = [self._health.handlers(pools.other)]
+        access = pipeline.access
+        standard: list[grpc.GenericRpcHandler] = [self.health.handler(pools.other)]
         if options.reflection:
-            described = (*offered, health.SERVICE)
-            standard.append(reflection_handlers(described, pools.streams, door))
-        standard.append(Unknown(door, pools.other))
+            described = (*services, health.SERVICE)
+            standard.append(reflection_handler(described, pools.streams, access))
+        standard.append(UnimplementedHandler(access, pools.other))
         self._server.add_generic_rpc_handlers(standard)
 
     def listen(self, address: str, credentials: Credentials | None, flag: str = "--listen") -> int:
@@ -208,63 +211,64 @@ class GrpcServer:
             ) from cause
 
     def start(self) -> None:
-        """Begin to accept calls; health says NOT_SERVING until :meth:`ready`."""
+        """Accept calls; health reports NOT_SERVING until :meth:`ready`."""
         self._server.start()
-        self._frame.untaken.start()
-        self._health.untaken.start()
+        self.pipeline.pending_responses.start()
+        self.health.pending_responses.start()
         if isinstance(self._direct, DirectCalls):
             self._direct.begin()
 
     def ready(self) -> None:
-        """Tell balancers that calls are welcome."""
-        self._health.serving()
+        """Report SERVING."""
+        self.health.set_serving()
 
     def stop(self, grace: float) -> None:
-        """Turn away new calls, let running ones end, at most for `grace` seconds.
+        """Refuse new calls, and let running ones end for at most ``grace`` seconds.
 
-        gRPC drops calls that have come in and were not handed out yet. So the pools pause for a
-        moment: callers that wait for answers send nothing new, and what they sent is handed out.
+        gRPC drops calls that have come in and were not handed to a pool yet. So the pools pause for
+        a moment: clients that wait for responses send nothing new, and what they sent is handed
+        out.
         """
-        self._health.leaving()
-        self._frame.stopping = True
+        self.health.set_not_serving()
+        self.pipeline.stopping = True
         with ExitStack() as pausing:
             for pool in self._pools.unary():
                 pausing.enter_context(pool.paused())
             self._wait_until_quiet()
             stopped = self._server.stop(grace)
-        # A stream whose caller says nothing at the moment would hold us up for all of the grace.
+        # A stream whose client is idle would delay the stop for all of the grace period.
         for worker in self._pools.streams.silent(time.monotonic(), patient=True):
             end_silent(worker)
-        self._health.close()
+        self.health.close()
         stopped.wait()
-        self._frame.untaken.close()
+        self.pipeline.pending_responses.close()
 
     def cancel(self) -> None:
         """Cancel running calls, also those that a stop() in another thread waits for."""
         self._server.stop(None)
 
     def _wait_until_quiet(self) -> None:
-        deadline = time.monotonic() + LONGEST_UNQUIET
+        deadline = time.monotonic() + MAX_QUIET_WAIT
         arrived = -1
         while arrived != self._pools.arrived() and time.monotonic() < deadline:
             arrived = self._pools.arrived()
-            time.sleep(QUIET)
+            time.sleep(QUIET_PERIOD)
 
 
 def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     chosen = [
         ("grpc.max_receive_message_length", options.max_request_bytes),
         ("grpc.max_send_message_length", options.max_response_bytes),
-        # Requests are unpacked when they are carried out: see packing.py.
+        # Requests are decompressed when they are carried out: see limits.py.
         ("grpc.per_message_decompression", 0),
-        # What a call may send before anybody has asked for its message: 64 KiB. Core's estimate
-        # of the network would make it 4 MiB for each call of each caller, strangers included; a
-        # message that was asked for gets room for all of it at once.
+        # What a call may send before its message is read: 64 KiB. Core's estimate of the network
+        # would make it 4 MiB for each call of each client, known or not; a message that is read
+        # gets room for all of it at once.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.so_reuseport", int(options.reuse_port)),
         ("grpc.max_allowed_incoming_connections", options.max_connections),
         ("grpc.max_concurrent_streams", options.max_calls_per_connection),
-        # Who opens a connection and does not even greet gives the place back soon.
+        # A connection that does not even finish its handshake is closed soon.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         # Clients ping idle connections to see whether they still are any; this client's every 10 s.
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
@@ -273,6 +277,35 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     if options.max_connection_age:
         chosen += [
             ("grpc.max_connection_age_ms", int(options.max_connection_age * 1000)),
-            ("grpc.max_connection_age_grace_ms", AGED_MS),
+            ("grpc.max_connection_age_grace_ms", MAX_AGE_GRACE_MS),
         ]
     return chosen
+
+
+def credentials(current: Callable[[], Pem], *, ask_clients: bool = True) -> Credentials:
+    """TLS credentials that use the current certificates for each new connection.
+
+    Args:
+        current: what the files hold; whether clients are asked for certificates stays as it is.
+        ask_clients: off asks them for none, whatever the files hold.
+    """
+    used = current()
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal used
+        newest = current()
+        if newest is used:
+            return None
+        used = newest
+        return _configuration(newest, ask_clients)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(used, ask_clients),
+        changed,  # type: ignore[arg-type] # None, for no change, is documented
+        require_client_authentication=ask_clients and bool(used.client_ca),
+    )
+
+
+def _configuration(pem: Pem, ask_clients: bool) -> grpc.ServerCertificateConfiguration:
+    roots = (pem.client_ca or None) if ask_clients else None
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.cert)], root_certificates=roots)

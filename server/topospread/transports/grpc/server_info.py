@@ -1,4 +1,4 @@
-"""topospread.v1.ServerService: what this server is, can do and takes at once."""
+"""topospread.v1.ServerService: the server's version, features and limits."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ API_VERSIONS: Final = ("topospread.v1",)
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What GetServerInfo says.
+    """The facts that GetServerInfo reports.
 
     Attributes:
-        features: what the server does beside, by name; docs/api.md lists them.
+        features: names of optional features; docs/api.md lists them.
         started: seconds since 1970.
         config: (generation, error) of the configuration.
-        settings: digest of the settings that answers depend on, and the names of those that another
-            server of the store has otherwise.
+        settings: digest of the settings that answers depend on, and the names of those that
+            differ on another server of the store.
     """
 
     version: str
@@ -42,13 +42,13 @@ class ServerFacts:
 
 
 class ServerInfoServicer:
-    """Each method takes a request and a call."""
+    """The method GetServerInfo."""
 
     def __init__(self, facts: ServerFacts) -> None:
         self._facts = facts
 
     def methods(self) -> dict[str, tuple[Method, str]]:
-        """The methods by name, with the pool that each runs on."""
+        """The method by name, with the pool that it runs on."""
         return {"GetServerInfo": (Unary(pb.GetServerInfoRequest, self.get), "other")}
 
     def get(self, request: pb.GetServerInfoRequest, call: Call) -> pb.GetServerInfoResponse:
@@ -59,8 +59,8 @@ class ServerInfoServicer:
         digest, differing = facts.settings()
         started = Timestamp()
         started.FromMicroseconds(int(facts.started * 1e6))
-        # These tell of all clusters: where they are, and what their configuration names.
-        all_of_it = call.caller.may_everywhere(Role.READ)
+        # The store and the configuration concern all clusters.
+        reads_all = call.caller.may_everywhere(Role.READ)
         return pb.GetServerInfoResponse(
             meta=common_pb2.ResponseMeta(),
             version=facts.version,
@@ -68,9 +68,9 @@ class ServerInfoServicer:
             features=facts.features,
             limits=facts.limits,
             start_time=started,
-            store=facts.store if all_of_it else "",
+            store=facts.store if reads_all else "",
             config_generation=generation,
-            config_error=error if all_of_it else "",
+            config_error=error if reads_all else "",
             settings_digest=digest,
-            differing_settings=differing if all_of_it else (),
+            differing_settings=differing if reads_all else (),
         )

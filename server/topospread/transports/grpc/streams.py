@@ -1,4 +1,4 @@
-"""Open streams of callers who were let in: they end when their callers are known no more."""
+"""Streams of requests, and the open streams of authenticated callers."""
 
 from __future__ import annotations
 
@@ -6,81 +6,186 @@ import logging
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from topospread.errors import (
+    CallerGone,
+    DeadlineExceeded,
+    InvalidRequest,
+    TooLarge,
+    TopospreadError,
+)
+from topospread.transports.grpc.calls import OversizedRequest, parse
+from topospread.transports.grpc.limits import SizeLimit, decompressed, decompressed_prefix
+from topospread.transports.grpc.pool import away
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from topospread.telemetry.tracing import CallSpan
+    from topospread.transports.grpc.calls import Context, StreamContext
+
 LOG: Final = logging.getLogger(__name__)
 
-EVERY: Final = 0.25
-"""Seconds between looks."""
+PREFIX_BYTES: Final = 16
+"""Bytes of an oversized request that are kept: its id is in them."""
+
+CHECK_INTERVAL: Final = 0.25
+"""Seconds between two checks of the open streams."""
 
 GRACE: Final = 0.7
 """Seconds that a stream has to end by itself, saying why, before it is cancelled.
 
-WatchObjects looks twice a second whether its caller is known. With the time until a change of the
-access file is seen, all ends within two seconds.
+WatchObjects checks its caller twice a second. With the time until a change of the access file is
+seen, all ends within two seconds.
 """
+
+_Request = TypeVar("_Request", bound=Message)
+
+
+def request_messages(
+    kind: type[_Request],
+    raws: Iterator[bytes],
+    context: Context,
+    limit: SizeLimit,
+    *,
+    conversation: bool = False,
+    permit: Callable[[bytes], None] | None = None,
+) -> Iterator[_Request | OversizedRequest]:
+    """Parse the messages of a stream as they come.
+
+    The end of the messages does not mean that the caller has sent all it wanted to: a call that was
+    cut can look the same. A method for which that matters asks for a last message.
+
+    Args:
+        kind: of each message.
+        raws: the messages.
+        context: of the call.
+        limit: of each message.
+        conversation: each message is a request of its own: the caller may be idle after the first
+            one, and one that is too large does not end the stream.
+        permit: raises when the caller may not send the first message.
+    """
+    idle = False
+    while True:
+        try:
+            with away(context.cancel, patient=idle):
+                raw = next(raws)
+        except StopIteration:
+            # The end of what the caller has sent, or of the call: gRPC does not always say which.
+            if not context.is_active():
+                raise call_ended(context) from None
+            return
+        except grpc.RpcError as cause:
+            raise call_ended(context) from cause
+        idle = conversation
+        oversized = None
+        try:
+            raw = decompressed(raw, limit)
+        except TooLarge:
+            if not conversation:
+                raise
+            # Without the error, whose traceback would keep the message.
+            oversized = OversizedRequest(decompressed_prefix(raw, PREFIX_BYTES), limit)
+        if oversized is not None:
+            raw = b""
+            yield oversized
+            continue
+        if permit is not None:
+            permit(raw)
+            permit = None
+        yield parse(kind, raw)
+
+
+def send_headers(context: StreamContext, span: CallSpan) -> None:
+    """Send the initial metadata, which tells the client that its call was accepted.
+
+    Raises:
+        CallerGone, DeadlineExceeded: the call has ended.
+    """
+    try:
+        context.send_initial_metadata((("traceparent", span.traceparent),))
+    except grpc.RpcError as cause:
+        raise call_ended(context) from cause
+
+
+def missing_message(context: Context) -> TopospreadError:
+    """The error of a unary call whose message does not come."""
+    if context.is_active():
+        return InvalidRequest("the call has no request message")
+    return call_ended(context)
+
+
+def call_ended(context: Context) -> TopospreadError:
+    """The error of a call that its caller or its deadline has ended."""
+    if context.time_remaining() <= 0:
+        return DeadlineExceeded("the call's deadline passed")
+    return CallerGone("the caller cancelled the call or went away")
 
 
 class OpenStreams:
-    """Looks after streams while there are any, on a thread of its own."""
+    """Cancels streams whose callers' credentials have become invalid.
+
+    A thread of its own checks them while any are open.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: dict[object, tuple[Callable[[], bool], Callable[[], object]]] = {}
-        self._looking = False
+        self._checking = False
 
     @contextmanager
-    def watched(self, stands: Callable[[], bool], cancel: Callable[[], object]) -> Iterator[None]:
+    def watched(self, valid: Callable[[], bool], cancel: Callable[[], object]) -> Iterator[None]:
         """Around a stream.
 
         Args:
-            stands: whether its caller is still known.
+            valid: whether its caller's credential is.
             cancel: ends it from this side, whatever it waits for.
         """
         key = object()
         with self._lock:
-            if not self._looking:
-                threading.Thread(target=self._look, name="open-streams", daemon=True).start()
-                self._looking = True
-            self._open[key] = stands, cancel
+            if not self._checking:
+                threading.Thread(target=self._check, name="open-streams", daemon=True).start()
+                self._checking = True
+            self._open[key] = valid, cancel
         try:
             yield
         finally:
             with self._lock:
                 del self._open[key]
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         pause = threading.Event()
         since: dict[object, float] = {}
         failed: set[object] = set()
 
         def guarded(key: object, act: Callable[[], object]) -> object:
-            """What it returns; a failure is logged once for a stream, and ends no other's look."""
+            """Call a function; a failure is logged once for a stream and affects no other."""
             try:
                 return act()
             except Exception:
                 if key not in failed:
                     failed.add(key)
-                    LOG.exception("an open stream cannot be looked after")
+                    LOG.exception("an open stream cannot be checked")
                 return None
 
         while True:
-            pause.wait(EVERY)
+            pause.wait(CHECK_INTERVAL)
             with self._lock:
                 if not self._open:
-                    self._looking = False
+                    self._checking = False
                     return
                 found = dict(self._open)
             now = time.monotonic()
             failed &= found.keys()
-            # A caller of whom it cannot be said that it is known is not.
+            # A caller that cannot be checked counts as invalid.
             since = {
                 key: since.get(key, now)
-                for key, (stands, _) in found.items()
-                if not guarded(key, stands)
+                for key, (valid, _) in found.items()
+                if not guarded(key, valid)
             }
             for key, begun in since.items():
                 if now - begun >= GRACE:

@@ -1,1 +1,1 @@
-"""The HTTP way in: scheduler extender, metrics, health and the page."""
+"""The HTTP transport: scheduler extender, metrics, health and the start page."""

@@ -1,7 +1,7 @@
-"""kube-scheduler's HTTP extender: the frame around every call of it.
+"""kube-scheduler's HTTP extender: the ASGI application around its handlers.
 
-What is wrong with a request as such is told by a status of HTTP. What goes wrong with one that a
-scheduler may well send is told, where the protocol has a place for it, in an answer with 200.
+A malformed or denied request gets a status of HTTP. A failure of a request that a scheduler may
+well send is reported, where the protocol has a field for it, in a response with 200.
 """
 
 from __future__ import annotations
@@ -19,12 +19,19 @@ from starlette.requests import HTTPConnection
 from topospread.access.audit import audit
 from topospread.access.callers import Role
 from topospread.checkpoints import Beneficiary, TakesLong, checkpoint, computing_for
-from topospread.errors import CallerGone, NotOffered
-from topospread.transports.http.bodies import Body, Room, packed, unpacked
-from topospread.transports.http.extender_paths import Target, Verb, target_of
-from topospread.transports.http.extender_verbs import Asked, Verbs, failed, waits
-from topospread.transports.http.failures import Refused, failure_of
-from topospread.transports.http.guard import caller_of, permit
+from topospread.errors import CallerGone, MethodNotServed
+from topospread.transports.http.authorization import caller_of, require_role
+from topospread.transports.http.bodies import Body, BodyBudget, compressed, decompressed
+from topospread.transports.http.extender_handlers import (
+    ExtenderCall,
+    ExtenderHandlers,
+    ExtenderTarget,
+    Verb,
+    error_result,
+    parse_target,
+    uses_store,
+)
+from topospread.transports.http.failures import HttpError, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,14 +42,14 @@ if TYPE_CHECKING:
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Tracing
 
-PATIENCE: Final = 4.5
-"""Seconds for an answer: kube-scheduler waits 5 by default, and is to learn why there is none."""
+TIMEOUT: Final = 4.5
+"""Seconds for a response: kube-scheduler waits 5 by default, and should get the error before."""
 
 LARGE: Final = 1 << 18
 """Bytes of a body past which it is not worked on among the quick decisions."""
 
-ROOM: Final = 2
-"""Of the largest bodies, for all requests under way together."""
+BUDGET_BODIES: Final = 2
+"""How many of the largest bodies fit into memory for all requests in flight."""
 
 _OK: Final = 200
 _TOO_LARGE: Final = 413
@@ -53,36 +60,36 @@ _FOR_TRACING: Final = (b"traceparent", b"tracestate")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What goes back.
+class ExtenderResponse:
+    """A response.
 
     Attributes:
         code: gRPC's name for how the call ended, which metrics count by.
-        is_packed: the body is gzip.
+        is_compressed: the body is gzip.
         traceparent: of the call; empty where none was begun.
-        what: the audit log says of a place.
+        audit_fields: what the audit log has of a placement.
         retry_after: seconds after which trying again may help; None where it does not.
     """
 
     status: int
     body: bytes
     code: str = "OK"
-    is_packed: bool = False
+    is_compressed: bool = False
     traceparent: str = ""
-    what: Mapping[str, object] = field(default_factory=dict)
+    audit_fields: Mapping[str, object] = field(default_factory=dict)
     retry_after: float | None = None
 
 
 class Submit(Protocol):
-    """Has some work done by a thread of a pool."""
+    """Submits work to a thread pool."""
 
-    def __call__(self, work: Callable[[], Answer], /) -> Future[Answer]:
-        """The future fails with LimitExceeded where the pool's line is full."""
+    def __call__(self, work: Callable[[], ExtenderResponse], /) -> Future[ExtenderResponse]:
+        """The future fails with LimitExceeded where the pool's queue is full."""
         ...
 
 
-class Decided(Protocol):
-    """Carries out a decision; one that takes long waits for its turn."""
+class RunDecision(Protocol):
+    """Runs a decision; one that takes long waits for its turn."""
 
     def __call__(
         self,
@@ -97,18 +104,18 @@ class Decided(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Workplaces:
-    """Who does the work.
+class Executors:
+    """The thread pools that carry out calls.
 
     Attributes:
-        decide: for what is computed at once.
-        wait: for what waits for the store, and for large bodies.
-        decided: carries out what may take long on one of their threads.
+        decide: for decisions, which only compute.
+        wait: for calls that wait for the store, and for large bodies.
+        run_decision: runs what may take long on one of their threads.
     """
 
     decide: Submit
     wait: Submit
-    decided: Decided
+    run_decision: RunDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ class _Call:
         gone: set when the caller has closed its connection.
     """
 
-    target: Target
+    target: ExtenderTarget
     body: bytes
     headers: Mapping[bytes, bytes]
     deadline: float
@@ -134,44 +141,44 @@ class Extender:
     """An ASGI application for all that begins with ``/extender/``.
 
     Args:
-        verbs: what is called.
+        handlers: one for each verb.
         tracing: starts spans.
         metrics: counts calls.
         workplaces: who does the work.
-        places: filter holds the node that it answers, where a URL does not say.
-        max_body_bytes: of a request, packed or not.
+        places: filter reserves the node that it answers, where a URL does not say.
+        max_body_bytes: of a request, compressed or not.
     """
 
     def __init__(
         self,
-        verbs: Verbs,
+        handlers: ExtenderHandlers,
         tracing: Tracing,
         metrics: Metrics,
-        workplaces: Workplaces,
+        executors: Executors,
         *,
         places: bool = False,
         max_body_bytes: int = 64 << 20,
     ) -> None:
-        self._verbs = verbs
+        self._handlers = handlers
         self._tracing = tracing
-        self._workplaces = workplaces
+        self._executors = executors
         self._places = places
         self._max_body_bytes = max_body_bytes
-        self._room = Room(ROOM * max_body_bytes)
+        self._budget = BodyBudget(BUDGET_BODIES * max_body_bytes)
         self._meters = {verb: metrics.call(f"Extender/{verb.value}") for verb in Verb}
         self._other = metrics.call("Extender/other")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """ExtenderResponse one request."""
         started = time.perf_counter()
         meter = self._other
-        target: Target | None = None
+        target: ExtenderTarget | None = None
         try:
-            target = target_of(scope["path"], scope["query_string"], self._places)
+            target = parse_target(scope["path"], scope["query_string"], self._places)
             meter = self._meters[target.verb]
             role = Role.PLACE if target.places else Role.DECIDE
-            permit(HTTPConnection(scope), role, target.cluster)
-            answer = await self._answered(target, scope, receive)
+            require_role(HTTPConnection(scope), role, target.cluster)
+            response = await self._respond(target, scope, receive)
         except CallerGone:
             meter.done("CANCELLED", time.perf_counter() - started)
             return
@@ -179,53 +186,57 @@ class Extender:
             failure = failure_of(error)
             status, body = failure.status, failure.body
             if target is not None:
-                status, body = failed(target.verb, failure, error)
-            answer = Answer(status, body, failure.code, retry_after=failure.retry_after)
-        meter.done(answer.code, time.perf_counter() - started)
-        # The guard tells of who was not let in.
-        if target is not None and target.places and answer.code != "PERMISSION_DENIED":
-            _tell(target, answer, scope)
-        await send(_start(answer))
-        await send({"type": "http.response.body", "body": answer.body})
+                status, body = error_result(target.verb, failure, error)
+            response = ExtenderResponse(status, body, failure.code, retry_after=failure.retry_after)
+        meter.done(response.code, time.perf_counter() - started)
+        # Denied calls are logged by the middleware.
+        if target is not None and target.places and response.code != "PERMISSION_DENIED":
+            _audit(target, response, scope)
+        await send(_response_start(response))
+        await send({"type": "http.response.body", "body": response.body})
 
-    async def _answered(self, target: Target, scope: Scope, receive: Receive) -> Answer:
+    async def _respond(
+        self, target: ExtenderTarget, scope: Scope, receive: Receive
+    ) -> ExtenderResponse:
         if scope["method"] != "POST":
-            raise Refused(_NOT_POST, NotOffered(f"{target.verb.value} is called with POST"))
+            raise HttpError(_NOT_POST, MethodNotServed(f"{target.verb.value} is called with POST"))
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
-        with Body(self._room) as body:
+        with Body(self._budget) as body:
             await body.read(receive, length, self._max_body_bytes)
-            call = _Call(target, body.content, headers, time.monotonic() + PATIENCE)
-            quick = len(body.content) <= LARGE and not waits(target)
-            if quick and self._verbs.waits_for_nothing(target.cluster):
+            call = _Call(target, body.content, headers, time.monotonic() + TIMEOUT)
+            quick = len(body.content) <= LARGE and not uses_store(target)
+            if quick and self._handlers.is_loaded(target.cluster):
                 # A decision takes less time than its way to another thread and back. This thread
                 # has other connections to mind, so that one that takes longer is begun anew there.
                 with suppress(TakesLong):
-                    return self._served(call, _at_once)
-            submit = self._workplaces.decide if quick else self._workplaces.wait
-            leaving = asyncio.create_task(_await_leaving(receive, call.gone))
+                    return self._serve(call, _at_once)
+            submit = self._executors.decide if quick else self._executors.wait
+            watching = asyncio.create_task(_await_disconnect(receive, call.gone))
             try:
                 return await asyncio.wrap_future(
-                    submit(lambda: self._served(call, self._workplaces.decided))
+                    submit(lambda: self._serve(call, self._executors.run_decision))
                 )
             finally:
-                leaving.cancel()
+                watching.cancel()
 
     # ------------------------------ on whichever thread does the work
 
-    def _served(self, call: _Call, decided: Decided) -> Answer:
+    def _serve(self, call: _Call, decided: RunDecision) -> ExtenderResponse:
         """Carry out a call in its span."""
         verb, headers = call.target.verb, call.headers
-        span = self._tracing.start(f"extender {verb.value}", _trace(headers))
+        span = self._tracing.start(f"extender {verb.value}", _trace_headers(headers))
         span.set("topospread.cluster", call.target.cluster)
-        what: dict[str, object] = {}
+        audit_fields: dict[str, object] = {}
         try:
 
             def decide() -> bytes:
-                checkpoint()  # it may have stood in line
+                checkpoint()  # it may have waited in a queue
                 encoding = headers.get(b"content-encoding", b"")
-                body = unpacked(call.body, encoding, self._max_body_bytes)
-                return self._verbs.serve(Asked(call.target, body, call.deadline, span, what))
+                body = decompressed(call.body, encoding, self._max_body_bytes)
+                return self._handlers.serve(
+                    ExtenderCall(call.target, body, call.deadline, span, audit_fields)
+                )
 
             found = decided(decide, call.left, call.deadline, lambda: not call.gone.is_set())
         except CallerGone as gone:
@@ -233,21 +244,29 @@ class Extender:
             raise
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
             failure = failure_of(error, span.traceparent)
-            status, found = failed(verb, failure, error)
+            status, found = error_result(verb, failure, error)
             span.end_http(failure.status, error)
-            return Answer(
-                *(status, found, failure.code),
+            return ExtenderResponse(
+                status,
+                found,
+                failure.code,
                 traceparent=span.traceparent,
-                what=what,
+                audit_fields=audit_fields,
                 retry_after=failure.retry_after,
             )
         span.end_http(200)
-        found, is_packed = packed(found, headers.get(b"accept-encoding", b""))
-        return Answer(200, found, is_packed=is_packed, traceparent=span.traceparent, what=what)
+        found, is_compressed = compressed(found, headers.get(b"accept-encoding", b""))
+        return ExtenderResponse(
+            200,
+            found,
+            is_compressed=is_compressed,
+            traceparent=span.traceparent,
+            audit_fields=audit_fields,
+        )
 
 
-class _NoRoom:
-    """No long computation may go on."""
+class _NoLongTurns:
+    """Ends any long computation."""
 
     def try_take(self) -> bool:
         return False
@@ -259,7 +278,7 @@ class _NoRoom:
         raise AssertionError("nothing was taken")
 
 
-_NO_ROOM: Final = _NoRoom()
+_NO_LONG_TURNS: Final = _NoLongTurns()
 
 
 def _at_once(
@@ -270,37 +289,37 @@ def _at_once(
 ) -> bytes:
     """Carry out a decision that takes no time; otherwise it ends with TakesLong."""
     del left
-    with computing_for(Beneficiary(deadline, active, _NO_ROOM, anew=True)):
+    with computing_for(Beneficiary(deadline, active, _NO_LONG_TURNS, anew=True)):
         return decide()
 
 
-async def _await_leaving(receive: Receive, gone: Event) -> None:
+async def _await_disconnect(receive: Receive, gone: Event) -> None:
     """Set the event when the caller closes its connection."""
     while (await receive())["type"] != "http.disconnect":
         pass
     gone.set()
 
 
-def _start(answer: Answer) -> Message:
+def _response_start(response: ExtenderResponse) -> Message:
     headers = [
         (b"content-type", b"application/json"),
-        (b"content-length", str(len(answer.body)).encode()),
+        (b"content-length", str(len(response.body)).encode()),
     ]
-    if answer.is_packed:
+    if response.is_compressed:
         headers.append((b"content-encoding", b"gzip"))
-    if answer.traceparent:
-        headers.append((b"traceparent", answer.traceparent.encode()))
-    if answer.status == _NOT_POST:
+    if response.traceparent:
+        headers.append((b"traceparent", response.traceparent.encode()))
+    if response.status == _NOT_POST:
         headers.append((b"allow", b"POST"))
-    if answer.retry_after is not None and answer.status != _OK:
-        headers.append((b"retry-after", str(math.ceil(answer.retry_after)).encode()))
-    if answer.status in (_TOO_LARGE, _FULL):
+    if response.retry_after is not None and response.status != _OK:
+        headers.append((b"retry-after", str(math.ceil(response.retry_after)).encode()))
+    if response.status in (_TOO_LARGE, _FULL):
         # What was not read of the body would be taken for the next request.
         headers.append((b"connection", b"close"))
-    return {"type": "http.response.start", "status": answer.status, "headers": headers}
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
 
 
-def _trace(headers: Mapping[bytes, bytes]) -> Sequence[tuple[str, str]]:
+def _trace_headers(headers: Mapping[bytes, bytes]) -> Sequence[tuple[str, str]]:
     return [
         (name.decode(), headers[name].decode("ascii", "replace"))
         for name in _FOR_TRACING
@@ -308,10 +327,10 @@ def _trace(headers: Mapping[bytes, bytes]) -> Sequence[tuple[str, str]]:
     ]
 
 
-def _tell(target: Target, answer: Answer, scope: Scope) -> None:
-    """The audit log tells of filters that hold a node."""
-    what = {"cluster": target.cluster, **answer.what}
-    if answer.traceparent:
-        what["trace_id"] = answer.traceparent.split("-")[1]
+def _audit(target: ExtenderTarget, response: ExtenderResponse, scope: Scope) -> None:
+    """Write a filter that reserved a node to the audit log."""
+    fields = {"cluster": target.cluster, **response.audit_fields}
+    if response.traceparent:
+        fields["trace_id"] = response.traceparent.split("-")[1]
     caller, address = caller_of(HTTPConnection(scope)), (scope["client"] or ("",))[0]
-    audit(f"Extender/{target.verb.value}", caller, address, answer.code, what)
+    audit(f"Extender/{target.verb.value}", caller, address, response.code, fields)

@@ -1,4 +1,4 @@
-"""The one place where errors become HTTP statuses."""
+"""Errors to HTTP statuses, in one place."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from topospread.errors import (
     DeadlineExceeded,
     InvalidRequest,
     LimitExceeded,
+    MethodNotServed,
     NotFound,
-    NotOffered,
     PermissionDenied,
     PreconditionFailed,
     RevisionUnavailable,
@@ -35,10 +35,26 @@ LOG: Final = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 4096
 
+_STATUSES: Final[Sequence[tuple[type[TopospreadError], int, str]]] = (
+    (InvalidRequest, 400, "INVALID_ARGUMENT"),
+    (Unauthenticated, 401, "UNAUTHENTICATED"),
+    (PermissionDenied, 403, "PERMISSION_DENIED"),
+    (NotFound, 404, "NOT_FOUND"),
+    (MethodNotServed, 404, "UNIMPLEMENTED"),
+    (PreconditionFailed, 409, "FAILED_PRECONDITION"),
+    (RevisionUnavailable, 503, "OUT_OF_RANGE"),
+    (TooLarge, 413, "RESOURCE_EXHAUSTED"),
+    (LimitExceeded, 429, "RESOURCE_EXHAUSTED"),
+    (DeadlineExceeded, 504, "DEADLINE_EXCEEDED"),
+    (Conflict, 409, "ABORTED"),
+    (Unavailable, 503, "UNAVAILABLE"),
+    (CorruptValue, 500, "DATA_LOSS"),
+)
+
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A call's end without an answer.
+class HttpFailure:
+    """The response to a failed call.
 
     Attributes:
         status: HTTP's.
@@ -56,20 +72,20 @@ class Failure:
 
     @property
     def body(self) -> bytes:
-        """What goes with a status other than 200, in JSON."""
+        """The body of a response with another status than 200, in JSON."""
         return orjson.dumps({"Error": self.text, "Details": self.details})
 
     @property
     def headers(self) -> dict[str, str]:
-        """Of such an answer."""
+        """The headers of such a response."""
         headers = {"content-type": "application/json"}
         if self.retry_after is not None:
             headers["retry-after"] = str(math.ceil(self.retry_after))
         return headers
 
 
-class Refused(TopospreadError):  # noqa: N818 - named after what is the case
-    """A request that is wrong as HTTP: an error with a status of its own."""
+class HttpError(TopospreadError):
+    """An error with a status of its own, for requests that are wrong as HTTP."""
 
     def __init__(self, status: int, error: TopospreadError) -> None:
         super().__init__(str(error))
@@ -77,32 +93,15 @@ class Refused(TopospreadError):  # noqa: N818 - named after what is the case
         self.error = error
 
 
-_STATUSES: Final[Sequence[tuple[type[TopospreadError], int, str]]] = (
-    (InvalidRequest, 400, "INVALID_ARGUMENT"),
-    (Unauthenticated, 401, "UNAUTHENTICATED"),
-    (PermissionDenied, 403, "PERMISSION_DENIED"),
-    (NotFound, 404, "NOT_FOUND"),
-    (NotOffered, 404, "UNIMPLEMENTED"),
-    (PreconditionFailed, 409, "FAILED_PRECONDITION"),
-    (RevisionUnavailable, 503, "OUT_OF_RANGE"),
-    (TooLarge, 413, "RESOURCE_EXHAUSTED"),
-    (LimitExceeded, 429, "RESOURCE_EXHAUSTED"),
-    (DeadlineExceeded, 504, "DEADLINE_EXCEEDED"),
-    (Conflict, 409, "ABORTED"),
-    (Unavailable, 503, "UNAVAILABLE"),
-    (CorruptValue, 500, "DATA_LOSS"),
-)
-
-
-def failure_of(error: Exception, traceparent: str = "") -> Failure:
-    """What a caller sees of an error; one that is not ours is a bug: logged, shown as 500.
+def failure_of(error: Exception, traceparent: str = "") -> HttpFailure:
+    """The response to an error; an unexpected one is a bug: logged, answered with 500.
 
     Args:
-        error: why there is no answer.
-        traceparent: of the call, for what only the log can tell.
+        error: that a call raised.
+        traceparent: of the call; finds what only the log has.
     """
-    own = error.status if isinstance(error, Refused) else 0
-    if isinstance(error, Refused):
+    own = error.status if isinstance(error, HttpError) else 0
+    if isinstance(error, HttpError):
         error = error.error
     details = [
         {"@type": f"{TYPE_URL}{detail.DESCRIPTOR.name}", **MessageToDict(detail)}
@@ -110,9 +109,9 @@ def failure_of(error: Exception, traceparent: str = "") -> Failure:
     ]
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            return Failure(own or status, code, _text(error), details, error.retry_after)
+            return HttpFailure(own or status, code, _text(error), details, error.retry_after)
     LOG.error("a call failed unexpectedly", exc_info=error)
-    return Failure(500, "INTERNAL", UNEXPECTED, details)
+    return HttpFailure(500, "INTERNAL", UNEXPECTED, details)
 
 
 def _text(error: TopospreadError) -> str:

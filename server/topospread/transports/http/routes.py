@@ -1,4 +1,4 @@
-"""The pages every server has: metrics, liveness, readiness, and a word for whoever drops by."""
+"""The pages of every server: metrics, liveness, readiness, and a start page."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from topospread.access.callers import Role
-from topospread.errors import NotOffered, TooLarge, TopospreadError
-from topospread.transports.http.failures import Refused
-from topospread.transports.http.guard import error_response, guarded, may
+from topospread.errors import MethodNotServed, TooLarge, TopospreadError
+from topospread.transports.http.authorization import error_response, has_role, with_authorization
+from topospread.transports.http.failures import HttpError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from topospread.access.gate import Gate
-    from topospread.access.rates import Rates
-    from topospread.access.refusals import Refusals
+    from topospread.access.audit import DenialLog
+    from topospread.access.authentication import Authenticator
+    from topospread.access.rate_limit import RateLimiter
 
 Health = Callable[[], tuple[bool, Sequence[str]]]
-"""Whether all is well, and if not, why: a line each."""
+"""Whether all is well, and if not, the reasons: a line each."""
 
 Exposition = Callable[[str], tuple[bytes, str]]
 """An Accept header to metrics in a format it allows, and their content type."""
@@ -46,7 +46,7 @@ _PAGE = """<!doctype html>
 """
 
 
-def http_app(
+def make_app(
     *,
     version: str,
     metrics: Exposition,
@@ -54,10 +54,10 @@ def http_app(
     ready: Health,
     max_body_bytes: int,
     routes: Sequence[BaseRoute] = (),
-    gate: Gate | None = None,
+    authenticator: Authenticator | None = None,
     extender: ASGIApp | None = None,
-    rates: Rates | None = None,
-    refusals: Refusals | None = None,
+    rate_limiter: RateLimiter | None = None,
+    denials: DenialLog | None = None,
 ) -> ASGIApp:
     """The application.
 
@@ -67,11 +67,11 @@ def http_app(
         live: false only when a restart would help.
         ready: false while calls should go elsewhere.
         max_body_bytes: a larger request body is answered with 413.
-        routes: more of them; the guard says which role they need.
-        gate: tells who asks; None lets anybody in.
+        routes: more of them; the authorization module has the role that they need.
+        authenticator: finds callers; None: anonymous callers may do everything.
         extender: answers what begins with ``/extender/``, and bounds its bodies by itself.
-        rates: how often each may ask; None: as often as it likes.
-        refusals: told of who was not let in.
+        rate_limiter: bounds the requests of each caller; None: no bound.
+        denials: logs denied requests.
     """
 
     async def scrape(request: Request) -> Response:
@@ -91,29 +91,32 @@ def http_app(
             *routes,
         ],
         max_body_size=max_body_bytes,
-        exception_handlers={HTTPException: partial(_refused, max_body_bytes), Exception: _failed},
+        exception_handlers={
+            HTTPException: partial(_http_exception, max_body_bytes),
+            Exception: _server_error,
+        },
     )
     if extender is not None:
-        app = _beside(app, extender)
-    return guarded(app, gate, rates, refusals)
+        app = _with_extender(app, extender)
+    return with_authorization(app, authenticator, rate_limiter, denials)
 
 
-def _refused(most: int, _: Request, cause: Exception) -> Response:
-    """What Starlette itself refuses: unknown pages, other methods, large bodies."""
+def _http_exception(limit: int, _: Request, cause: Exception) -> Response:
+    """The response for Starlette's own errors: unknown pages, other methods, large bodies."""
     assert isinstance(cause, HTTPException), "as registered"
-    error: TopospreadError = NotOffered("there is no such page")
+    error: TopospreadError = MethodNotServed("there is no such page")
     if cause.status_code == HTTP_TOO_LARGE:
         setting = "--http-max-body-bytes"
-        error = TooLarge(f"the request is larger than {most} bytes ({setting})", setting, most)
-    return error_response(Refused(cause.status_code, error), cause.headers)
+        error = TooLarge(f"the request is larger than {limit} bytes ({setting})", setting, limit)
+    return error_response(HttpError(cause.status_code, error), cause.headers)
 
 
-def _failed(_: Request, cause: Exception) -> Response:
+def _server_error(_: Request, cause: Exception) -> Response:
     return error_response(cause)
 
 
-def _beside(pages: ASGIApp, extender: ASGIApp) -> ASGIApp:
-    """Both; the extender's calls go past what the pages need, which takes longer than they do."""
+def _with_extender(pages: ASGIApp, extender: ASGIApp) -> ASGIApp:
+    """Both; the extender's calls bypass Starlette, which takes longer than they do."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         to_extender = scope["type"] == "http" and scope["path"].startswith(EXTENDER)
@@ -125,9 +128,9 @@ def _beside(pages: ASGIApp, extender: ASGIApp) -> ASGIApp:
 def _health(check: Health) -> Callable[[Request], Response]:
     def answer(request: Request) -> Response:
         well, reasons = check()
-        # Reasons name clusters: strangers learn that all is well, or is not.
-        told = reasons if may(request, Role.READ) else () if well else ("not well",)
-        lines = "".join(f"{reason}\n" for reason in told)
+        # Reasons name clusters: callers without the role get the status alone.
+        shown = reasons if has_role(request, Role.READ) else () if well else ("not well",)
+        lines = "".join(f"{reason}\n" for reason in shown)
         return PlainTextResponse(lines or "ok\n", 200 if well else 503)
 
     return answer

@@ -1,8 +1,8 @@
-"""A cluster's API server, reached as a kubeconfig or the pod's own service account says.
+"""A client of a cluster's API server, configured by a kubeconfig or the pod's service account.
 
-The official client knows where the server is and who we are (certificates, tokens that are read
-again, programs that make tokens); of its typed API nothing is used, because making its models of a
-large list costs many times what reading the JSON does.
+The official client has the server's address and the credentials (certificates, tokens that are
+read again, exec plugins). Its typed API is not used, because making its models of a large list
+costs many times what reading the JSON does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOG: Final = logging.getLogger(__name__)
 GONE: Final = 410
 
 _AHEAD: Final = "Too large resource version"
-"""The API server's words for a place that it has not come to: it was restored from a backup."""
+"""The API server's message for a version that it has not reached: it was restored from a backup."""
 
 CONNECT_SECONDS: Final = 10.0
 LIST_SECONDS: Final = 60.0
@@ -51,13 +51,10 @@ REMINDER_SECONDS: Final = 60.0
 
 _CHUNK: Final = 1 << 16
 
-_MISFITS: Final = (OSError, ValueError, TypeError, KeyError)
-"""What the client raises for files that are not there or hold something else than they should."""
-
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """How the API server is found.
+class ClusterAccess:
+    """The kubeconfig and context by which the API server is found.
 
     Attributes:
         kubeconfig: a file; empty: $KUBECONFIG or ~/.kube/config if there is one, else the service
@@ -69,20 +66,20 @@ class Access:
     context: str = ""
 
 
-class NoAnswer(ClusterUnavailable):
-    """No whole answer came.
+class NoResponse(ClusterUnavailable):
+    """The API server sent no complete response.
 
     Attributes:
-        logged: as the outage that it is a part of.
+        logged: the outage that it is a part of was logged.
     """
 
     logged = False
 
 
-class Reach:
+class Reachability:
     """Whether the API server can be reached: logged when that changes, and as a reminder.
 
-    All that ask it share one, so that an outage is one line, however many ask meanwhile.
+    All reflectors share one, so that an outage is one line.
 
     Args:
         address: of the API server.
@@ -94,8 +91,8 @@ class Reach:
         self._lost_at: float | None = None
         self._logged_at = -math.inf
 
-    def missed(self, error: NoAnswer) -> None:
-        """A request was not answered."""
+    def failed(self, error: NoResponse) -> None:
+        """Note that a request had no response."""
         now = time.monotonic()
         with self._lock:
             if self._lost_at is None:
@@ -107,19 +104,21 @@ class Reach:
         lasted = f" (for {seconds:.0f} s by now)" if seconds >= 1.0 else ""
         LOG.warning("API server %s is out of reach%s: %s", self._address, lasted, error)
 
-    def answered(self) -> None:
-        """A request was answered, whatever the answer is."""
+    def succeeded(self) -> None:
+        """Note that a request had a response, whatever its status."""
         with self._lock:
             lost_at, self._lost_at = self._lost_at, None
             # The end of an outage is logged if the outage was.
             if lost_at is None or self._logged_at < lost_at:
                 return
         LOG.info(
-            "API server %s answers again after %.1f s", self._address, time.monotonic() - lost_at
+            "API server %s is reachable again after %.1f s",
+            self._address,
+            time.monotonic() - lost_at,
         )
 
 
-class Lines(Protocol):
+class WatchStream(Protocol):
     """The lines of a stream as they come, and a way to end it."""
 
     def __iter__(self) -> Iterator[bytes]: ...
@@ -142,29 +141,29 @@ class ApiServer:
         ConfigError: the kubeconfig or the service account cannot be used.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClusterAccess) -> None:
         from kubernetes.client import ApiClient, Configuration
 
         # Parts of the client have no types.
         self._configuration: Any = Configuration()
         _load(access, self._configuration)
-        # A peer that vanished without a word is noticed although nothing is sent.
+        # A peer that vanished is noticed although nothing is sent.
         self._configuration.keep_alive = True
-        # Whoever asks tries again by himself, and urllib3 would log each of its own attempts.
+        # Callers retry by themselves, and urllib3 would log each of its own attempts.
         self._configuration.retries = False
         self._client: Any = ApiClient(self._configuration)
         self.address: str = self._configuration.host
-        self._reach = Reach(self.address)
+        self._reachability = Reachability(self.address)
 
     def list_page(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
         """One page of a list.
 
         Raises:
-            RevisionUnavailable: the page is asked for too late (410): list from the beginning.
+            RevisionUnavailable: the page was requested too late (410): list from the beginning.
             ClusterUnavailable: no answer, or a refusal.
         """
         response = self._get(path, query, LIST_SECONDS)
-        with self._noticing(), _failures(path):
+        with self._noting_reachability(), _failures(path):
             content = response.data
         try:
             answer = orjson.loads(content)
@@ -174,7 +173,7 @@ class ApiServer:
             raise ClusterUnavailable(f"{path}: the answer is no list of Kubernetes objects")
         return answer
 
-    def watch(self, path: str, query: Mapping[str, str], silence: float) -> Lines:
+    def watch(self, path: str, query: Mapping[str, str], silence: float) -> WatchStream:
         """The events of a watch as they come.
 
         Args:
@@ -183,10 +182,10 @@ class ApiServer:
             silence: seconds without a byte after which the connection counts as lost.
 
         Raises:
-            RevisionUnavailable: events that old are forgotten (410): list again.
+            RevisionUnavailable: events that old are compacted (410): list again.
             ClusterUnavailable: no answer, or a refusal; iterating raises it as well.
         """
-        return _Lines(path, self._get(path, query, silence))
+        return _WatchStream(path, self._get(path, query, silence))
 
     def patch(self, path: str, change: Mapping[str, object]) -> None:
         """Change an object with a strategic merge patch.
@@ -196,7 +195,7 @@ class ApiServer:
             ClusterUnavailable: no answer, or a refusal.
         """
         response = self._request(path, {}, PATCH_SECONDS, change)
-        with self._noticing(), _failures(path):
+        with self._noting_reachability(), _failures(path):
             content = response.data
         if 200 <= response.status < 300:
             return
@@ -210,7 +209,7 @@ class ApiServer:
         )
 
     def close(self) -> None:
-        """Let go of all connections that are not in use."""
+        """Close all connections that are not in use."""
         self._client.rest_client.close()
 
     def _get(self, path: str, query: Mapping[str, str], silence: float) -> BaseHTTPResponse:
@@ -229,7 +228,7 @@ class ApiServer:
             headers["Content-Type"] = "application/strategic-merge-patch+json"
         url = f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
         timeout = (CONNECT_SECONDS, silence)
-        with self._noticing(), _failures(path):
+        with self._noting_reachability(), _failures(path):
             # Asked for anew each time: tokens change while we run.
             for setting in self._configuration.auth_settings().values():
                 if setting["in"] == "header" and setting["value"]:
@@ -237,17 +236,17 @@ class ApiServer:
             made = self._client.rest_client.request(
                 method, url, headers=headers, body=patch, _request_timeout=timeout
             )
-        self._reach.answered()
+        self._reachability.succeeded()
         response: BaseHTTPResponse = made.response
         return response
 
     @contextmanager
-    def _noticing(self) -> Generator[None]:
+    def _noting_reachability(self) -> Generator[None]:
         """Log that no answer came, if it is to be logged."""
         try:
             yield
-        except NoAnswer as error:
-            self._reach.missed(error)
+        except NoResponse as error:
+            self._reachability.failed(error)
             error.logged = True
             raise
 
@@ -260,7 +259,7 @@ class ApiServer:
         raise failure(path, response.status, _status_text(content))
 
 
-class _Lines:
+class _WatchStream:
     """The lines of a response. What comes after the last line end is dropped with it."""
 
     def __init__(self, path: str, response: BaseHTTPResponse) -> None:
@@ -301,7 +300,7 @@ def _is_list(answer: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def failure(path: str, code: int, text: str) -> ClusterUnavailable | RevisionUnavailable:
-    """What a status of the API server means for whoever asked."""
+    """The error for a status of the API server."""
     if code == GONE or _AHEAD in text:
         return RevisionCompacted(f"{path}: {text or 'gone'}")
     advice = {
@@ -313,7 +312,7 @@ def failure(path: str, code: int, text: str) -> ClusterUnavailable | RevisionUna
 
 @contextmanager
 def _failures(path: str) -> Generator[None]:
-    """What the client raises, as an error of ours."""
+    """Turn errors of the Kubernetes client into errors of this package."""
     from kubernetes.client.exceptions import ApiException
     from kubernetes.config import ConfigException
     from urllib3.exceptions import HTTPError
@@ -321,13 +320,13 @@ def _failures(path: str) -> Generator[None]:
     try:
         yield
     except HTTPError as error:
-        raise NoAnswer(f"{path}: the API server is out of reach: {error}") from error
+        raise NoResponse(f"{path}: the API server is out of reach: {error}") from error
     except (ApiException, ConfigException, OSError) as error:
         # Bad certificates; a program that makes tokens and failed.
-        raise NoAnswer(f"{path}: cannot ask the API server: {error}") from error
+        raise NoResponse(f"{path}: cannot ask the API server: {error}") from error
 
 
-def _load(access: Access, configuration: Any) -> None:
+def _load(access: ClusterAccess, configuration: Any) -> None:
     import yaml
     from kubernetes import config
 
@@ -337,7 +336,7 @@ def _load(access: Access, configuration: Any) -> None:
         file = str(default)
     if not file and "KUBERNETES_SERVICE_HOST" not in os.environ:
         raise ConfigError(
-            "no cluster to feed from: this is no pod and there is no ~/.kube/config: name one with"
+            "no cluster to sync: this is no pod and there is no ~/.kube/config: name one with"
             " --sync-kubeconfig (topospread sync: --kubeconfig)"
         )
     loading: Any = config  # without types

@@ -1,4 +1,4 @@
-"""One kind: listed once, then watched from there on, for as long as the API server remembers."""
+"""The reflector of one kind: lists it, then watches it from that resourceVersion on."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from topospread.errors import (
     RevisionUnavailable,
     TopospreadError,
 )
-from topospread.store.progress import VERSION
-from topospread.telemetry.feeding import KindGauges, KindTallies
-from topospread.transports.kubernetes.api_server import REMINDER_SECONDS, NoAnswer, failure
-from topospread.transports.kubernetes.facts import (
-    Absence,
-    Fact,
+from topospread.store.values import VERSION
+from topospread.telemetry.sync_metrics import KindCounters, KindGauges
+from topospread.transports.kubernetes.api_server import REMINDER_SECONDS, NoResponse, failure
+from topospread.transports.kubernetes.objects import (
+    DeletedObject,
+    ObservedObject,
+    decode_object,
     key_of,
-    read_fact,
     version_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from topospread.store.api import Key
-    from topospread.transports.kubernetes.api_server import ApiServer, Lines
-    from topospread.transports.kubernetes.pending import Pending
-    from topospread.transports.kubernetes.resources import Resource
-    from topospread.transports.kubernetes.sinks import Sink
+    from topospread.store.model import Key
+    from topospread.transports.kubernetes.api_server import ApiServer, WatchStream
+    from topospread.transports.kubernetes.delta_queue import DeltaQueue
+    from topospread.transports.kubernetes.objects import Resource
+    from topospread.transports.kubernetes.sink import Sink
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -51,14 +51,14 @@ client-go has five to ten minutes. The end of a watch costs one request."""
 SILENCE_EXTRA: Final = 30.0
 """Seconds beyond the end of a watch after which a silent connection counts as lost."""
 
-LASTING: Final = 5.0
+STABLE_AFTER: Final = 5.0
 """Seconds after which a watch counts as a success; one that ends at once is a failure."""
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
 """Seconds between attempts while the API server or the state fails: doubling, with some chance."""
 
-Reason = Literal["first", "expired", "asked"]
+Reason = Literal["initial", "expired", "state_lost"]
 
 
 class Reflector:
@@ -69,11 +69,11 @@ class Reflector:
         api: where it is read.
         sink: where lists go.
         fence: of the lease that this is done under.
-        pending: where the changes of watches go.
-        excluded_namespaces: namespaces whose objects are not fed.
-        tallies: counts what happens.
-        tell: called after each list that went into the state.
-        lost: called when a list was refused because another holds the lease.
+        queue: where the changes of watches go.
+        excluded_namespaces: namespaces whose objects are not synced.
+        counters: of this kind.
+        on_listed: called after each list that was written.
+        on_lost: called when a list was refused because another process holds the lease.
     """
 
     def __init__(
@@ -82,38 +82,38 @@ class Reflector:
         api: ApiServer,
         sink: Sink,
         fence: int,
-        pending: Pending,
+        queue: DeltaQueue,
         excluded_namespaces: Collection[str],
-        tallies: KindTallies,
-        tell: Callable[[], None],
-        lost: Callable[[], None],
+        counters: KindCounters,
+        on_listed: Callable[[], None],
+        on_lost: Callable[[], None],
     ) -> None:
         self.resource = resource
         self.listed = threading.Event()
         self._api = api
         self._sink = sink
         self._fence = fence
-        self._pending = pending
+        self._queue = queue
         self._excluded_namespaces = frozenset(excluded_namespaces)
-        self._tallies = tallies
-        self._tell = tell
-        self._lost = lost
+        self._counters = counters
+        self._on_listed = on_listed
+        self._on_lost = on_lost
         self._query = resource.query(excluded_namespaces)
-        self._told = threading.Event()
-        self._stream: Lines | None = None
-        # What is known to be in the state or on its way there, by a mark of what is kept.
+        self._stopping = threading.Event()
+        self._stream: WatchStream | None = None
+        # Content hashes of the objects that are in the state or on their way there.
         self._known: dict[Key, int] = {}
         self._version = ""
-        self._list_because: Reason | None = "first"
-        self._contact = time.monotonic()
+        self._list_because: Reason | None = "initial"
+        self._contact_at = time.monotonic()
         self._failures = 0
         self._logged = ("", 0.0)
 
     # ------------------------------ life
 
     def run(self) -> None:
-        """List and watch until told to stop; whatever fails is tried again."""
-        while not self._told.is_set():
+        """List and watch until stopped; failures are retried."""
+        while not self._stopping.is_set():
             try:
                 if (reason := self._list_because) is not None:
                     self._list(reason)
@@ -122,45 +122,45 @@ class Reflector:
                 LOG.info("%s: listing again: %s", self.resource.name, gone)
                 self._list_because = "expired"
                 self._pause()
-            except IdentityChanged as lost:
-                LOG.warning("%s: listing again: %s", self.resource.name, lost)
-                self._list_because = "asked"
+            except IdentityChanged as changed:
+                LOG.warning("%s: listing again: %s", self.resource.name, changed)
+                self._list_because = "state_lost"
                 self._pause()
             except Fenced:
-                self._lost()
+                self._on_lost()
                 return
             except TopospreadError as error:
-                if self._told.is_set():
+                if self._stopping.is_set():
                     return
-                self._tallies.failures.add_one()
+                self._counters.failures.add_one()
                 self._log_failure(error)
                 self._pause()
 
     def list_again(self) -> None:
-        """The state was lost or refused: list all anew."""
-        self._list_because = "asked"
+        """List anew: the state was lost or refused."""
+        self._list_because = "state_lost"
         self._end_stream()
 
     def stop(self) -> None:
         """Make run() return soon."""
-        self._told.set()
+        self._stopping.set()
         self._end_stream()
 
     def gauges(self) -> KindGauges:
-        """How it goes."""
+        """The state of this kind's sync."""
         watching = self._stream is not None
-        since = 0.0 if watching else time.monotonic() - self._contact
+        since = 0.0 if watching else time.monotonic() - self._contact_at
         return KindGauges(
             kind=self.resource.name,
             watching=watching,
-            lag_seconds=max(since, self._pending.age(self.resource.kind)),
+            lag_seconds=max(since, self._queue.age(self.resource.kind)),
             objects=len(self._known),
-            tallies=self._tallies,
+            counters=self._counters,
         )
 
     def _log_failure(self, error: TopospreadError) -> None:
         """One line for each thing that goes wrong, and a reminder while it does not change."""
-        if isinstance(error, NoAnswer) and (error.logged or not self._failures):
+        if isinstance(error, NoResponse) and (error.logged or not self._failures):
             # The outage has its one line; a watch that broke off once is nothing to look at.
             LOG.debug("%s: %s", self.resource.name, error)
             return
@@ -174,7 +174,7 @@ class Reflector:
     def _pause(self) -> None:
         seconds = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 10))
         self._failures += 1
-        self._told.wait(seconds * random.uniform(0.5, 1.0))
+        self._stopping.wait(seconds * random.uniform(0.5, 1.0))
 
     def _end_stream(self) -> None:
         if (stream := self._stream) is not None:
@@ -186,39 +186,40 @@ class Reflector:
         # Asked for anew while it is under way, it is done once more.
         self._list_because = None
         try:
-            facts, version = self._all()
-            self._pending.drop(self.resource.kind)
-            newer = self._replace(facts, version, force=False)
+            objects, version = self._all()
+            self._queue.drop(self.resource.kind)
+            newer = self._replace(objects, version, force=False)
             if newer:
                 # A list is the newest there is: what is newer comes from before a restored backup.
                 LOG.warning(
                     "%s: the state is newer than the cluster (%d): taking the cluster's",
-                    *(self.resource.name, newer),
+                    self.resource.name,
+                    newer,
                 )
-                self._replace(facts, version, force=True)
+                self._replace(objects, version, force=True)
         except BaseException:
             self._list_because = reason
             raise
-        self._tallies.lists[reason].add_one()
-        self._known = {fact.key: fact.mark for fact in facts}
+        self._counters.lists[reason].add_one()
+        self._known = {one.key: one.content_hash for one in objects}
         self._version = version
-        self._contact = time.monotonic()
+        self._contact_at = time.monotonic()
         self.listed.set()
-        self._tell()
-        LOG.info("%s: %d listed", self.resource.name, len(facts))
+        self._on_listed()
+        LOG.info("%s: %d listed", self.resource.name, len(objects))
 
-    def _replace(self, facts: Sequence[Fact], version: str, *, force: bool) -> int:
-        if self._told.is_set():
+    def _replace(self, objects: Sequence[ObservedObject], version: str, *, force: bool) -> int:
+        if self._stopping.is_set():
             raise ClusterUnavailable("stopping")
         return self._sink.replace(
-            self.resource.kind, facts, version, force=force, fence=self._fence
+            self.resource.kind, objects, version, force=force, fence=self._fence
         )
 
-    def _all(self) -> tuple[list[Fact], str]:
+    def _all(self) -> tuple[list[ObservedObject], str]:
         """All objects and the version that they were listed at."""
-        found: dict[Key, Fact] = {}
+        found: dict[Key, ObservedObject] = {}
         query = {**self._query, "limit": str(PAGE)}
-        while not self._told.is_set():
+        while not self._stopping.is_set():
             try:
                 page = self._api.list_page(self.resource.path, query)
             except RevisionUnavailable:
@@ -229,8 +230,8 @@ class Reflector:
                 query = dict(self._query)
                 continue
             for manifest in page.get("items") or ():
-                if (fact := self._fact(manifest)) is not None:
-                    found[fact.key] = fact
+                if (decoded := self._decode(manifest)) is not None:
+                    found[decoded.key] = decoded
             token = page["metadata"].get("continue")
             if not token:
                 return list(found.values()), version_of(page)
@@ -251,22 +252,22 @@ class Reflector:
         began = time.monotonic()
         stream = self._api.watch(self.resource.path, query, seconds + SILENCE_EXTRA)
         self._stream = stream
-        told_nothing = True
+        silent = True
         try:
-            # Told just before there was a stream to end.
-            if self._told.is_set() or self._list_because is not None:
+            # Stopped just before there was a stream to end.
+            if self._stopping.is_set() or self._list_because is not None:
                 stream.close()
             for line in stream:
-                told_nothing = False
+                silent = False
                 self._take_in(line)
                 self._failures = 0
         finally:
-            self._contact = time.monotonic()
+            self._contact_at = time.monotonic()
             self._stream = None
-        if self._contact - began > LASTING:
+        if self._contact_at - began > STABLE_AFTER:
             self._failures = 0
-        elif told_nothing and self._list_because is None and not self._told.is_set():
-            raise NoAnswer(f"{self.resource.path}: the watch ended at once")
+        elif silent and self._list_because is None and not self._stopping.is_set():
+            raise NoResponse(f"{self.resource.path}: the watch ended at once")
 
     def _take_in(self, line: bytes) -> None:
         try:
@@ -282,40 +283,40 @@ class Reflector:
                 code if isinstance(code, int) else 0,
                 str(manifest.get("message", "")),
             )
-        if (tally := self._tallies.events.get(str(kind).lower())) is not None:
-            tally.add_one()
+        if (counter := self._counters.events.get(str(kind).lower())) is not None:
+            counter.add_one()
         for change in self._changes(kind, manifest, version):
-            self._pending.add(change)
+            self._queue.add(change)
         if version:
             self._version = version
             if VERSION.fullmatch(version):
-                self._pending.read(self.resource.kind, version)
+                self._queue.read(self.resource.kind, version)
 
     def _changes(
         self, kind: str, manifest: dict[str, Any], version: str
-    ) -> Iterator[Fact | Absence]:
+    ) -> Iterator[ObservedObject | DeletedObject]:
         """The change that an event means, if it means one."""
         if kind in ("ADDED", "MODIFIED"):
-            fact = self._fact(manifest)
-            if fact is None:
+            decoded = self._decode(manifest)
+            if decoded is None:
                 return
-            if self._known.get(fact.key) == fact.mark:
-                self._tallies.changes["skipped"].add_one()
+            if self._known.get(decoded.key) == decoded.content_hash:
+                self._counters.changes["skipped"].add_one()
                 return
-            self._known[fact.key] = fact.mark
-            yield fact
+            self._known[decoded.key] = decoded.content_hash
+            yield decoded
         elif kind == "DELETED":
             key = key_of(self.resource, manifest)
             if key.namespace not in self._excluded_namespaces:
                 self._known.pop(key, None)
-                yield Absence(key, version)
+                yield DeletedObject(key, version)
 
-    def _fact(self, manifest: Any) -> Fact | None:
-        """An object to feed; None for one that is left out or cannot be read."""
+    def _decode(self, manifest: Any) -> ObservedObject | None:
+        """Decode an object; None for one that is excluded or cannot be read."""
         try:
-            fact = read_fact(self.resource, manifest)
+            decoded = decode_object(self.resource, manifest)
         except (InvalidRequest, LimitExceeded) as error:
-            self._tallies.changes["refused"].add_one()
+            self._counters.changes["refused"].add_one()
             LOG.warning("%s left out: %s", self.resource.name, error)
             return None
-        return None if fact.key.namespace in self._excluded_namespaces else fact
+        return None if decoded.key.namespace in self._excluded_namespaces else decoded

@@ -1,1 +1,1 @@
-"""Package topospread.internal.v1: what the store keeps, and requests that are not looked into."""
+"""Package topospread.internal.v1: the stored forms, and requests whose pods stay bytes."""

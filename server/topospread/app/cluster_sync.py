@@ -1,0 +1,215 @@
+"""The sync of a cluster: within a server, or as a process of its own (`topospread sync`)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import signal
+import threading
+from contextlib import ExitStack
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from topospread.app.stop_event import StopEvent
+from topospread.config.values import Address
+from topospread.errors import ConfigError, InvalidRequest
+from topospread.service.extender.unschedulable_pods import UnschedulablePods
+from topospread.store.checks import check_cluster
+from topospread.store.values import OBSERVABLE
+from topospread.telemetry.metrics import Metrics
+from topospread.transports.http.routes import make_app
+from topospread.transports.http.server import HttpServer
+from topospread.transports.kubernetes.api_server import ApiServer, ClusterAccess
+from topospread.transports.kubernetes.cluster_sync import ClusterSync
+from topospread.transports.kubernetes.pod_waker import PodWaker
+from topospread.transports.kubernetes.sink import ServiceSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from types import FrameType
+
+    from topospread.config.settings import ServerSettings
+    from topospread.service.decisions.engine import Engine
+    from topospread.service.state.leases import Leases
+    from topospread.service.state.write import StateWriter
+    from topospread.transports.kubernetes.sink import Sink
+
+SYNCED_KINDS: Final = frozenset(OBSERVABLE)
+
+_MAX_BODY: Final = 1024
+
+
+def make_cluster_sync(
+    settings: ServerSettings,
+    writes: StateWriter,
+    leases: Leases,
+    on_listed: Callable[[], None],
+    on_standby: Callable[[], None],
+) -> ClusterSync | None:
+    """The sync into this process's store; None when that is off.
+
+    Args:
+        settings: what was configured.
+        writes: where it writes.
+        leases: elect the leader among several servers.
+        on_listed: called when the cluster has been listed for the first time.
+        on_standby: called when another process is the leader.
+
+    Raises:
+        ConfigError: the API server cannot be found, or the client is not installed.
+    """
+    if not settings.sync:
+        return None
+    try:
+        check_cluster(settings.sync_cluster)
+    except InvalidRequest as error:
+        raise ConfigError(f"--sync-cluster: {error}") from error
+    api = open_api_server(ClusterAccess(settings.sync_kubeconfig, settings.sync_context))
+    return ClusterSync(
+        settings.sync_cluster,
+        api,
+        ServiceSink(writes, leases, settings.sync_cluster, holder_identity()),
+        lease_duration=settings.sync_lease_duration,
+        excluded_namespaces=settings.sync_excluded_namespaces,
+        on_listed=on_listed,
+        on_standby=on_standby,
+    )
+
+
+def make_pod_waking(
+    settings: ServerSettings, engine: Engine, count: Callable[[str], None]
+) -> UnschedulablePods | None:
+    """The registry of unschedulable pods, which wakes them; None when that is off.
+
+    Args:
+        settings: where the pods' API server is.
+        engine: decides for them again.
+        count: called with the result of each wake.
+
+    Raises:
+        ConfigError: the API server cannot be found, or the client is not installed.
+    """
+    wake = settings.extender_wake
+    if settings.extender == "off" or wake == "off" or (wake == "auto" and not settings.sync):
+        return None
+    api = open_api_server(ClusterAccess(settings.sync_kubeconfig, settings.sync_context))
+    return UnschedulablePods(engine, settings.sync_cluster, PodWaker(api), count)
+
+
+def holder_identity() -> str:
+    """A unique identity for the lease, which also says where this process runs."""
+    return f"{platform.node()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def open_api_server(access: ClusterAccess) -> ApiServer:
+    """The API server that a cluster is synced from.
+
+    Raises:
+        ConfigError: it cannot be found, or the client is not installed.
+    """
+    if find_spec("kubernetes") is None:
+        raise ConfigError("sync needs the Kubernetes client: pip install 'topospread[sync]'")
+    return ApiServer(access)
+
+
+class SyncProcess:
+    """Runs a sync until a signal, or until everything was listed once.
+
+    Args:
+        cluster: the name that it has in the state.
+        api: its API server.
+        sink: where the sync writes.
+        lease_duration: seconds that the lease outlives a leader that died.
+        excluded_namespaces: namespaces whose objects are not synced.
+        http: where metrics and health are served; None serves none.
+
+    Raises:
+        ConfigError: the address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        api: ApiServer,
+        sink: Sink,
+        lease_duration: float,
+        excluded_namespaces: Collection[str],
+        http: Address | None,
+    ) -> None:
+        self.cluster = cluster
+        self.api_address = api.address
+        self._stop = StopEvent()
+        self._listed = threading.Event()
+        self._once = False
+        self._is_standby = False
+        self._sync = ClusterSync(
+            cluster,
+            api,
+            sink,
+            lease_duration=lease_duration,
+            excluded_namespaces=excluded_namespaces,
+            on_listed=self._on_listed,
+            on_standby=self._on_standby,
+        )
+        self._metrics = Metrics(version("topospread"), scheduler_metrics=False)
+        self._metrics.watch_sync(lambda: [self._sync.gauges()])
+        self._host = "" if http is None else http.host
+        self._http: HttpServer | None = None
+        if http is not None:
+            app = make_app(
+                version=version("topospread"),
+                metrics=self._metrics.expose,
+                live=lambda: (True, ()),
+                ready=self._ready,
+                max_body_bytes=_MAX_BODY,
+            )
+            self._http = HttpServer(app, http.host, http.port)
+
+    @property
+    def http_address(self) -> str:
+        """host:port of metrics and health; empty when that is off."""
+        return "" if self._http is None else str(Address(self._host, self._http.port))
+
+    def run(
+        self, announce: Callable[[SyncProcess], None], *, once_within: float | None = None
+    ) -> bool:
+        """Sync; to be called in the main thread.
+
+        Args:
+            announce: called when it has begun.
+            once_within: seconds to end after, or sooner: when everything was listed once. None
+                syncs until a signal comes.
+
+        Returns:
+            Whether everything was listed.
+        """
+        self._once = once_within is not None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop_signal)
+        with ExitStack() as closing:
+            if self._http is not None:
+                self._http.start()
+                closing.callback(self._http.stop)
+            closing.callback(self._sync.stop)
+            self._sync.start()
+            announce(self)
+            self._stop.wait(once_within)
+        return self._listed.is_set()
+
+    def _on_listed(self) -> None:
+        self._listed.set()
+        if self._once:
+            self._stop.set()
+
+    def _on_standby(self) -> None:
+        self._is_standby = True
+
+    def _ready(self) -> tuple[bool, Sequence[str]]:
+        unsynced_kinds = [f"{name} not listed yet" for name in self._sync.unsynced_kinds]
+        return self._listed.is_set() or (self._is_standby and not unsynced_kinds), unsynced_kinds
+
+    def _on_stop_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._stop.set()

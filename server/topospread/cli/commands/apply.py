@@ -1,0 +1,97 @@
+"""`topospread apply`: write objects to a cluster's state."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topospread.cli import manifest_files, output
+from topospread.cli.errors import DONE
+from topospread.cli.manifest_objects import storable_objects, warn_skipped
+from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.render import writes
+from topospread.cli.request_options import input_options
+from topospread_client import Kind, ObjectOutcome, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from topospread_client import ReplaceObjectsResponse
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+_SKIPPED_KINDS: Final = "kinds that spreading does not look at"
+
+
+@click.command("apply", short_help="Write objects to the state.")
+@input_options(required=True)
+@click.option("--force", is_flag=True, help="Write also what is older than the stored version.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Make the input the full content of each kind in it: what it lacks is removed.",
+)
+@server_options
+@output_option
+@pass_options
+def command(
+    options: ClientOptions,
+    paths: Sequence[str],
+    recursive: bool,
+    namespace: str | None,
+    force: bool,
+    replace: bool,
+) -> int:
+    """Write nodes, pods and workloads from files to the cluster's state.
+
+    Reads YAML and JSON as kubectl prints them or people write them: several documents, List kinds,
+    directories, and - for standard input. Other kinds are counted and named as skipped.
+
+    With --replace, input that may have been cut is refused: a page of a longer list, a file that
+    ends within a line, and what comes through a pipe and does not show its own end, as one value of
+    JSON, a List of kubectl or a last line `...` do.
+    """
+    try:
+        # A bar would be drawn over what a person types.
+        typed = manifest_files.STDIN in paths and sys.stdin.isatty()
+        with nullcontext() if typed else output.progress("reading"):
+            manifests = manifest_files.read(paths, recursive=recursive, whole=replace)
+            found = storable_objects(manifests, namespace)
+            del manifests
+    except KeyboardInterrupt:
+        output.warn("nothing is written: the input was still being read")
+        raise
+    warn_skipped(found.skipped, _SKIPPED_KINDS)
+    if not found.objects:
+        output.warn("nothing to apply")
+        return DONE
+    objects = [each for _, each in found.objects]
+    if replace:
+        writes.print_replaced(_replace(options, objects, force=force), options)
+        return DONE
+    with options.client() as client, writes.write_progress("applying", "written") as progress:
+        applied = client.apply_objects(objects, force=force, progress=progress)
+    writes.print_applied(applied, options, found.skipped)
+    stale = applied.counts().get(ObjectOutcome.IGNORED_STALE, 0)
+    if stale:
+        output.warn(f"{stale} older than what is stored: --force writes them all the same")
+    return DONE
+
+
+def _replace(
+    options: ClientOptions, objects: Iterable[ClusterObject], *, force: bool
+) -> dict[Kind, ReplaceObjectsResponse]:
+    by_kind: dict[Kind, list[ClusterObject]] = {}
+    for each in objects:
+        kind = kind_of(each)
+        if kind is not None:
+            by_kind.setdefault(kind, []).append(each)
+    responses: dict[Kind, ReplaceObjectsResponse] = {}
+    replacing = writes.write_progress("replacing", "replaced", unit="kinds")
+    with options.client() as client, replacing as progress:
+        for kind in sorted(by_kind, key=list(Kind).index):
+            responses[kind] = client.replace_objects(kind, by_kind[kind], force=force)
+            progress(len(responses), len(by_kind))
+    return responses

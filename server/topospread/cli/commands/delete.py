@@ -1,0 +1,73 @@
+"""`topospread delete`: remove objects from a cluster's state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topospread.cli import manifest_files
+from topospread.cli.errors import BAD_INPUT, DONE
+from topospread.cli.kinds import complete_kinds, kinds_named
+from topospread.cli.manifest_objects import storable_objects, warn_skipped
+from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.render import writes
+from topospread.cli.request_options import input_options
+from topospread_client import Kind, ObjectOutcome, ObjectReference, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+_SKIPPED_KINDS: Final = "kinds that a server does not keep"
+
+
+@click.command("delete", short_help="Remove objects from the state.")
+@click.argument("kind", required=False, shell_complete=complete_kinds)
+@click.argument("names", nargs=-1)
+@input_options(required=False)
+@click.option("--force", is_flag=True, help="Remove also what is newer than the given version.")
+@click.option("--ignore-not-found", is_flag=True, help="Absent objects are no mistake.")
+@server_options
+@output_option
+@pass_options
+def command(
+    options: ClientOptions,
+    kind: str | None,
+    names: Sequence[str],
+    paths: Sequence[str],
+    recursive: bool,
+    namespace: str | None,
+    force: bool,
+    ignore_not_found: bool,
+) -> int:
+    """Remove objects that are named, or that stand in files, from the cluster's state.
+
+    Either KIND NAME... or -f PATH. Objects that are not there make the exit code 2.
+    """
+    if bool(kind) == bool(paths) or (kind and not names):
+        raise click.UsageError("say what to delete: either KIND NAME... or -f PATH")
+    if kind:
+        references = [
+            ObjectReference(each, name, None if each is Kind.NODE else namespace)
+            for each in kinds_named(kind)
+            for name in names
+        ]
+    else:
+        found = storable_objects(manifest_files.read(paths, recursive=recursive), namespace)
+        warn_skipped(found.skipped, _SKIPPED_KINDS)
+        references = [_reference(each) for _, each in found.objects]
+    with options.client() as client, writes.write_progress("deleting", "deleted") as progress:
+        deleted = client.delete_objects(references, force=force, progress=progress)
+    writes.print_deleted(deleted, options)
+    missing = any(each.outcome is ObjectOutcome.NOT_FOUND for each in deleted.results)
+    return BAD_INPUT if missing and not ignore_not_found else DONE
+
+
+def _reference(stored: ClusterObject) -> ObjectReference:
+    kind = kind_of(stored)
+    if kind is None:
+        raise AssertionError("manifests give no empty objects")
+    metadata = getattr(stored, kind.field).metadata
+    return ObjectReference(kind, metadata.name, metadata.namespace)

@@ -1,0 +1,202 @@
+"""`topospread sync`: sync a server's state from a cluster's API server."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+import topospread_client as client_errors
+from topospread import errors
+from topospread.cli.errors import DONE, BadInput, Unreachable
+from topospread.cli.options import ClientOptions, complete_files, pass_options, server_options
+from topospread.cli.output import allow_closed_stdout
+from topospread.config import values
+from topospread_client import Kind, ObjectReference, ResourceVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping, Sequence
+
+    from topospread.app.cluster_sync import SyncProcess
+    from topospread.store.model import Kind as StoredKind
+    from topospread.transports.kubernetes.objects import DeletedObject, ObservedObject
+    from topospread_client import Client
+
+
+def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address | None:
+    try:
+        return values.address_or_off().check(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}") from error
+
+
+@click.command("sync", short_help="Sync the state from a Kubernetes cluster.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Names the API server.",
+)
+@click.option("--context", default="", metavar="NAME", help="Of the kubeconfig.")
+@click.option(
+    "--exclude-namespace",
+    "excluded_namespaces",
+    multiple=True,
+    metavar="NAME",
+    help="Sync nothing of this namespace. May be repeated.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(1, 3600),
+    default=15.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the lease of a process that died lasts before another one syncs.",
+)
+@click.option("--once", is_flag=True, help="List everything once, within --timeout, and end.")
+@click.option(
+    "--http",
+    default="off",
+    show_default=True,
+    callback=_http,
+    metavar="HOST:PORT",
+    help="Where /metrics, /livez and /readyz are served.",
+)
+@server_options
+@pass_options
+def command(
+    options: ClientOptions,
+    kubeconfig: str,
+    context: str,
+    excluded_namespaces: tuple[str, ...],
+    lease: float,
+    once: bool,
+    http: values.Address | None,
+) -> int:
+    """List and watch nodes, pods and workloads, and write them to a server's state.
+
+    The API server is that of --kubeconfig, else of $KUBECONFIG or ~/.kube/config, else of the pod
+    that this runs in. It runs until SIGTERM or Ctrl-C. `topospread serve --sync` does the same
+    within a server.
+    """
+    from topospread.app.cluster_sync import SyncProcess, holder_identity, open_api_server
+    from topospread.telemetry.logs import start_logging
+    from topospread.transports.kubernetes.api_server import ClusterAccess
+
+    try:
+        api = open_api_server(ClusterAccess(kubeconfig, context))
+        with options.client() as client:
+            sink = ClientSink(client, holder_identity())
+            syncing = SyncProcess(options.cluster, api, sink, lease, excluded_namespaces, http)
+            logs = start_logging("info", "auto")
+            try:
+                listed = syncing.run(_announce, once_within=options.timeout if once else None)
+            finally:
+                logs.close()
+    except errors.ConfigError as error:
+        raise BadInput(*str(error).splitlines()) from error
+    if once and not listed:
+        raise Unreachable(
+            f"not everything was listed within {options.timeout:g} s: the lines above say why;"
+            " give more with --timeout"
+        )
+    return DONE
+
+
+def _announce(syncing: SyncProcess) -> None:
+    allow_closed_stdout()
+    click.echo(f"topospread syncs {syncing.cluster} from {syncing.api_address}")
+    if syncing.http_address:
+        click.echo(f"metrics and health on http://{syncing.http_address}")
+
+
+class ClientSink:
+    """A :class:`~topospread.transports.kubernetes.sink.Sink` over gRPC.
+
+    Args:
+        client: for the cluster that is synced.
+        holder: identity of this process in the lease.
+    """
+
+    def __init__(self, client: Client, holder: str) -> None:
+        self._client = client
+        self._holder = holder
+
+    def acquire(self, seconds: float) -> int:
+        """See Sink."""
+        with _server_errors():
+            answer = self._client.acquire_lease(self._holder, seconds)
+        return answer.lease.fencing_token or 0  # the lease of another holder has none
+
+    def release(self, fence: int) -> None:
+        """See Sink."""
+        with _server_errors():
+            self._client.release_lease(self._holder, fence)
+
+    def replace(
+        self,
+        kind: StoredKind,
+        objects: Sequence[ObservedObject],
+        version: str,
+        *,
+        force: bool,
+        fence: int,
+    ) -> int:
+        """See Sink."""
+        with _server_errors():
+            replaced = self._client.replace_objects(
+                Kind[kind.name],
+                [one.message for one in objects],
+                resource_version=version,
+                force=force,
+                fencing_token=fence,
+            )
+        return replaced.ignored_stale_count
+
+    def write(
+        self,
+        objects: Sequence[ObservedObject],
+        deleted: Sequence[DeletedObject],
+        *,
+        observed: Mapping[StoredKind, str],
+        fence: int,
+    ) -> None:
+        """See Sink."""
+        read = [ResourceVersion(Kind[kind.name], version) for kind, version in observed.items()]
+        with _server_errors():
+            if objects or not deleted:
+                self._client.apply_objects(
+                    [one.message for one in objects],
+                    fencing_token=fence,
+                    observed=() if deleted else read,
+                )
+            if deleted:
+                self._client.delete_objects(
+                    [_reference(gone) for gone in deleted], fencing_token=fence, observed=read
+                )
+
+
+def _reference(gone: DeletedObject) -> ObjectReference:
+    key = gone.key
+    return ObjectReference(
+        Kind[key.kind.name], key.name, key.namespace, resource_version=gone.version
+    )
+
+
+@contextmanager
+def _server_errors() -> Generator[None]:
+    """Raise errors of calls as the server's own errors, which the sync handles."""
+    try:
+        yield
+    except client_errors.InvalidRequest as error:
+        raise errors.InvalidRequest(str(error)) from error
+    except client_errors.Fenced as error:
+        raise errors.Fenced(str(error)) from error
+    except client_errors.StoreIdentityChanged as error:
+        raise errors.IdentityChanged(str(error)) from error
+    except client_errors.TopospreadClientError as error:
+        # All others may pass while this runs: the server is down, is full, or does not know this
+        # caller yet.
+        raise errors.Unavailable(f"the server: {error}") from error

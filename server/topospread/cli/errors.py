@@ -1,0 +1,214 @@
+"""Errors of the command line, their exit codes, and the lines on stderr that describe them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topospread_client import (
+    BadConnection,
+    DeadlineExceeded,
+    InvalidRequest,
+    NotFound,
+    NotSupported,
+    PermissionDenied,
+    PreconditionFailed,
+    RevisionUnavailable,
+    ServerFault,
+    TopospreadClientError,
+    Unauthenticated,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topospread_client import PodReference
+
+DONE: Final = 0
+NO_NODE_FITS: Final = 1
+BAD_INPUT: Final = 2
+OUT_OF_REACH: Final = 3
+INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+
+MAX_LINES: Final = 20
+"""Messages of one kind that are printed; the rest is counted."""
+
+MAX_CHARACTERS: Final = 4096
+"""Length at which a message is cut; servers cut theirs at the same."""
+
+# Control characters, those that turn the direction of text, ends of lines, halves of pairs.
+_HIDDEN: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNPRINTABLE: Final = re.compile(rf"[\x00-\x1f{_HIDDEN}]")
+UNPRINTABLE_IN_LINES: Final = re.compile(rf"[\x00-\x09\x0b-\x1f{_HIDDEN}]")
+
+_SYSTEM_ERROR: Final = re.compile(r"(?:connect|getsockopt)[^:]{0,100}: ([^:()]{1,100}) \(")
+
+_CALLER_ERRORS: Final = (
+    BadConnection,
+    InvalidRequest,
+    NotFound,
+    Unauthenticated,
+    PermissionDenied,
+    NotSupported,
+    PreconditionFailed,
+    RevisionUnavailable,
+)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command that writes as Ctrl-C does."""
+
+
+class BadInput(click.ClickException):
+    """Input that cannot be used. Several messages become several lines."""
+
+    def __init__(self, *messages: str) -> None:
+        super().__init__("\n".join(_at_most(messages)))
+
+
+class Unreachable(click.ClickException):
+    """Something that this command needs is out of reach."""
+
+    code = OUT_OF_REACH
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The pod that an answer or an error is about.
+
+    Attributes:
+        pod: its name; of a workload's pod, the workload's.
+        kind: Pod, or that of the workload that makes it.
+        source: where the manifest stood; empty for a pod of the state.
+    """
+
+    pod: PodReference
+    kind: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A call that did not succeed.
+
+    Attributes:
+        error: of the call.
+        title: what it was about, for people; empty for the command as a whole.
+        subject: the same for programs.
+    """
+
+    error: TopospreadClientError
+    title: str = ""
+    subject: Subject | None = None
+
+
+class CallsFailed(click.ClickException):
+    """Calls that did not succeed, each about one thing.
+
+    Args:
+        failed: at least one.
+        address: that was called.
+    """
+
+    def __init__(self, failed: Sequence[FailedCall], address: str = "") -> None:
+        self.failed = failed
+        self.code = max(exit_code_of(each.error) for each in failed)
+        # The title names the pod, so that paths begin at its manifest.
+        lines = [
+            f"{each.title}: {text.removeprefix('pod.object.')}" if each.title else text
+            for each in failed
+            for text in messages_of(each.error, address)
+        ]
+        super().__init__("\n".join(lines))
+
+
+class CallErrors:
+    """Collects the errors of calls about several pods, so that one does not stop the others."""
+
+    def __init__(self) -> None:
+        self._failed: list[FailedCall] = []
+
+    def add(self, error: TopospreadClientError, title: str, subject: Subject) -> None:
+        """Keep the error of a call about one pod."""
+        self._failed.append(FailedCall(error, title, subject))
+
+    def raise_all(self) -> None:
+        """Raise what was collected.
+
+        Raises:
+            CallsFailed: with all errors; nothing is raised where there are none.
+        """
+        if self._failed:
+            raise CallsFailed(self._failed)
+
+
+def as_click_exception(
+    error: click.ClickException | TopospreadClientError,
+) -> click.ClickException:
+    """An error of a command as click raises it: with a message and an exit code."""
+    return error if isinstance(error, click.ClickException) else CallsFailed([FailedCall(error)])
+
+
+def error_line(error: click.ClickException) -> str:
+    """The lines on stderr for an error of this command or of click's."""
+    text = error.format_message().rstrip()
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "topospread"
+        text = f"{text.rstrip('.')} (see `{path} --help`)"
+    return prefixed(text)
+
+
+def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str]:
+    """Messages for an error of a call: one, or one for each violation."""
+    at = f" at {address}" if address else ""
+    if isinstance(error, InvalidRequest) and error.violations:
+        return _at_most([violation.text for violation in error.violations])
+    if isinstance(error, Unavailable) and not error.reached:
+        reason = _network_reason(str(error))
+        advice = "start one with `topospread serve`, or name another with --address"
+        return [f"no server answers{at} ({reason}): {advice}"]
+    if isinstance(error, Unavailable):
+        return [f"the server{at} cannot answer now: {error}"]
+    if isinstance(error, DeadlineExceeded):
+        return [f"the server{at} did not answer in time: try again, or give more with --timeout"]
+    if isinstance(error, ServerFault):
+        trace = f" (trace {error.traceparent.split('-')[1]})" if error.traceparent else ""
+        return [f"the server{at} failed: {error}{trace}: its log says more"]
+    if isinstance(error, NotSupported):
+        return [f"the server{at} does not have this call: is it an older version?"]
+    return [str(error)]
+
+
+def exit_code_of(error: TopospreadClientError) -> int:
+    """Exit code for an error of a call."""
+    return BAD_INPUT if isinstance(error, _CALLER_ERRORS) else OUT_OF_REACH
+
+
+def prefixed(text: str) -> str:
+    """Lines with the name of this command before each, as they are printed on stderr."""
+    return "\n".join(f"topospread: {printable(part)}" for part in text.split("\n"))
+
+
+def printable(text: str) -> str:
+    """Text of an input, cut and escaped: it neither fills a terminal nor moves its cursor."""
+    short = text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
+    return _UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], short)
+
+
+def _at_most(messages: Sequence[str]) -> Sequence[str]:
+    if len(messages) <= MAX_LINES:
+        return messages
+    return [*messages[:MAX_LINES], f"… and {len(messages) - MAX_LINES} more"]
+
+
+def _network_reason(text: str) -> str:
+    """The system's error message out of gRPC's chain of errors: ``Connection refused``."""
+    found = _SYSTEM_ERROR.search(text)
+    if found:
+        return found.group(1).strip()
+    return text.rsplit(": ", 1)[-1].strip(" ()[]{}") or "unreachable"

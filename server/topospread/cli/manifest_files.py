@@ -1,0 +1,329 @@
+"""Files of YAML or JSON → Kubernetes manifests with their positions.
+
+They are read as kubectl prints them and people write them: several documents, List kinds,
+directories, and standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import orjson
+
+from topospread.cli.errors import BadInput, printable
+from topospread.cli.yaml_reader import yaml_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+STDIN: Final = "-"
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+MAX_BYTES: Final = 512 << 20
+"""Bytes of JSON that one command reads: some 50,000 pods, which take some gigabytes of memory."""
+
+YAML_WEIGHT: Final = 8
+"""Bytes of JSON that a byte of YAML counts as, because it takes about that much memory."""
+
+MAX_NESTED_LISTS: Final = 8
+"""Depth of lists within lists; kubectl makes none."""
+
+_BEGIN: Final = 64 << 10
+_BLANKS: Final = re.compile(r"\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a file.
+
+    Attributes:
+        content: the object.
+        source: file and line, for example ``pods.yaml:12``.
+    """
+
+    content: dict[str, Any]
+    source: str
+
+    @property
+    def kind(self) -> str:
+        """Kind of the object."""
+        return str(self.content["kind"])
+
+    @property
+    def label(self) -> str:
+        """Kind and name for a person, for example ``Pod prod/web-0``."""
+        metadata = self.content.get("metadata")
+        metadata = metadata if isinstance(metadata, dict) else {}
+        name = metadata.get("name") or metadata.get("generateName") or "without a name"
+        namespace = metadata.get("namespace")
+        full_name = f"{namespace}/{name}" if namespace else name
+        return printable(f"{self.kind} {full_name}")
+
+    @property
+    def title(self) -> str:
+        """Source and label, which begin error messages about the object."""
+        return f"{self.source}: {self.label}"
+
+
+def read(paths: Sequence[str], *, recursive: bool = False, whole: bool = False) -> list[Manifest]:
+    """Objects of all files, in order.
+
+    Args:
+        paths: files, directories (their .yaml, .yml and .json files, sorted), or ``-`` for stdin.
+        recursive: look into subdirectories, too.
+        whole: refuse what may be a part of something longer.
+
+    Raises:
+        BadInput: a file that is missing, or that is neither YAML nor JSON, with the line; or more
+            than is read at once.
+    """
+    found: list[Manifest] = []
+    budget = ReadBudget()
+    for path in paths:
+        for file in _files(path, recursive=recursive):
+            content, source, regular = _content(file, budget)
+            documents = list(_documents(content, source))
+            if whole:
+                _check_complete(content, source, documents, regular=regular)
+            found.extend(_manifests(documents, source))
+    return found
+
+
+def read_value(path: str) -> Any:
+    """Read a file of one document that is no Kubernetes object.
+
+    Raises:
+        BadInput: as for :func:`read`, or more or less than one document.
+    """
+    content, source, _ = _content(path, ReadBudget())
+    documents = list(_documents(content, source))
+    if len(documents) != 1:
+        raise BadInput(f"{source}: expected one document, found {len(documents)}")
+    return documents[0][0]
+
+
+def _files(path: str, *, recursive: bool) -> list[str]:
+    try:
+        if path == STDIN or not Path(path).is_dir():
+            return [path]
+        entries = _entries(path, recursive=recursive)
+        files = sorted(
+            str(entry) for entry in entries if entry.suffix in SUFFIXES and entry.is_file()
+        )
+    except OSError as error:
+        raise BadInput(f"{error.filename or path}: cannot be read: {error.strerror}") from error
+    if not files:
+        raise BadInput(f"{path}: this directory has no .yaml, .yml or .json file")
+    return files
+
+
+def _entries(path: str, *, recursive: bool) -> Iterator[Path]:
+    """Files of a directory; one that cannot be read is an error, not an empty directory."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for directory, _, names in os.walk(path, onerror=fail):
+        yield from (Path(directory, name) for name in names)
+        if not recursive:
+            return
+
+
+class ReadBudget:
+    """Bytes that a command may still read; its files share them, because all are in memory."""
+
+    def __init__(self) -> None:
+        self._left = MAX_BYTES
+
+    def read(self, file: BinaryIO, source: str) -> bytes:
+        """Read a file's content.
+
+        Raises:
+            BadInput: the file is too long; it is not read where its size shows that.
+        """
+        begin = file.read(_BEGIN)
+        weight = 1 if _looks_like_json(begin) else YAML_WEIGHT
+        most = self._left // weight
+        size = _size(file)
+        content = begin if size > most else begin + file.read(max(0, most + 1 - len(begin)))
+        if max(size, len(content)) > most:
+            raise BadInput(
+                f"{source}: too much to read at once: at most {MAX_BYTES >> 20} MiB of JSON, or "
+                f"{(MAX_BYTES // YAML_WEIGHT) >> 20} MiB of YAML, in all files together: give "
+                "fewer objects at a time, or sync a whole cluster with `topospread sync`"
+            )
+        self._left -= len(content) * weight
+        return content
+
+
+def _regular(file: BinaryIO) -> bool:
+    """Whether a file is a regular one: no pipe or terminal."""
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except OSError:
+        return False
+
+
+def _size(file: BinaryIO) -> int:
+    """Size of a regular file; 0 of a pipe or terminal."""
+    return os.fstat(file.fileno()).st_size if _regular(file) else 0
+
+
+def _content(path: str, budget: ReadBudget) -> tuple[bytes, str, bool]:
+    """Content of a file, its name for error messages, and whether it is a regular file."""
+    if path == STDIN:
+        source, file = "standard input", sys.stdin.buffer
+        return budget.read(file, source), source, _regular(file)
+    try:
+        with Path(path).open("rb") as file:
+            return budget.read(file, path), path, _regular(file)
+    except FileNotFoundError:
+        raise BadInput(f"{path}: no such file: check the path") from None
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _check_complete(
+    content: bytes, source: str, documents: Sequence[tuple[Any, int]], *, regular: bool
+) -> None:
+    """Refuse content that may be a part of something longer.
+
+    A pipe ends in the same way whether its writer is done or has died, so what comes through one
+    must show its own end: a single value of JSON does, a List of kubectl does (`kind` comes after
+    `items`), and so does YAML's mark for the end of a document.
+
+    Raises:
+        BadInput: the content is a page of a list, or may have been cut.
+    """
+    for document, line in documents:
+        metadata = document.get("metadata") if isinstance(document, dict) else None
+        if isinstance(metadata, dict) and metadata.get("continue"):
+            raise BadInput(
+                f"{source}:{line}: this is one page of a longer list (metadata.continue), and"
+                " --replace would remove the rest: give all of it"
+            )
+    if not documents or _has_end(content, [document for document, _ in documents]):
+        return
+    if regular and content.endswith(b"\n"):
+        return
+    raise BadInput(
+        f"{source}: --replace removes what the input lacks, and this may have been cut: "
+        + (
+            "its last line does not end"
+            if regular
+            else "give one JSON value or List as kubectl prints it, or a last line of `...` that is"
+            " only written when all is there: (command && echo ...) | topospread apply --replace"
+            " -f -"
+        )
+    )
+
+
+def _has_end(content: bytes, documents: Sequence[Any]) -> bool:
+    if content.rstrip().endswith((b"\n...", b"\r...")):
+        return True
+    if _looks_like_json(content):
+        return len(documents) == 1
+    last = documents[-1]
+    return len(documents) == 1 and isinstance(last, dict) and _has_kind_after_items(last)
+
+
+def _has_kind_after_items(document: dict[str, Any]) -> bool:
+    kind, names = document.get("kind"), list(document)
+    listed = isinstance(kind, str) and kind.endswith("List") and "items" in names
+    return listed and names[-1] != "items"
+
+
+def _manifests(documents: Sequence[tuple[Any, int]], source: str) -> Iterator[Manifest]:
+    for document, line in documents:
+        if document is None:
+            continue
+        yield from _objects(document, f"{source}:{line}")
+
+
+def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
+    """Manifests of a document: the object itself, or the items of a List."""
+    if not isinstance(document, dict):
+        raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
+    kind = document.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise BadInput(f"{source}: this object has no `kind`: is it a Kubernetes manifest?")
+    if not kind.endswith("List") or "items" not in document:
+        yield Manifest(document, source)
+        return
+    items = document["items"]
+    if items is None:
+        return
+    if depth == MAX_NESTED_LISTS:
+        raise BadInput(f"{source}: lists within lists, more than {MAX_NESTED_LISTS} deep")
+    if not isinstance(items, list):
+        raise BadInput(f"{source}: the items of a {kind} must be a list, found {_described(items)}")
+    for position, item in enumerate(items):
+        where = f"{source} items[{position}]"
+        if isinstance(item, dict) and "kind" not in item and kind != "List":
+            # The API itself leaves kind and apiVersion out of a typed list's items.
+            version, singular = document.get("apiVersion"), kind.removesuffix("List")
+            item = {"apiVersion": version, "kind": singular, **item}
+        yield from _objects(item, where, depth + 1)
+
+
+def _looks_like_json(content: bytes) -> bool:
+    return content.lstrip()[:1] in (b"{", b"[")
+
+
+def _documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
+    """Documents, each with the line at which it begins."""
+    if not _looks_like_json(content):
+        yield from yaml_documents(content, source)
+        return
+    try:
+        yield orjson.loads(content), 1
+    except orjson.JSONDecodeError as error:
+        yield from _json_stream(content, source, error)
+
+
+def _json_stream(
+    content: bytes, source: str, error: orjson.JSONDecodeError
+) -> Iterator[tuple[Any, int]]:
+    """Documents of several JSON values after one another, or of YAML that looks like JSON."""
+    read = 0
+    try:
+        text = content.decode("utf-8").rstrip()
+        # The mark that ends YAML may end a row of JSON values, too.
+        text = text.removesuffix("\n...")
+        decoder, begin, line = json.JSONDecoder(), _after_blanks(text, 0), 1
+        line += text.count("\n", 0, begin)
+        while begin < len(text):
+            document, end = decoder.raw_decode(text, begin)
+            yield document, line
+            read += 1
+            end = _after_blanks(text, end)
+            line += text.count("\n", begin, end)
+            begin = end
+    except (ValueError, RecursionError):
+        not_json = BadInput(f"{source}:{error.lineno}: not JSON: {error.msg}")
+        if len(content) * YAML_WEIGHT > MAX_BYTES:
+            raise not_json from error
+        try:
+            documents = list(yaml_documents(content, source))
+        except BadInput:
+            raise not_json from error
+        yield from documents[read:]
+
+
+def _after_blanks(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
+def _described(value: object) -> str:
+    if value is None:
+        return "nothing"
+    names = {list: "a list", str: "a text", bool: "a truth value"}
+    return names.get(type(value), "a number")

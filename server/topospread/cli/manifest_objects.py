@@ -1,0 +1,239 @@
+"""Manifests → the content of requests: objects to store, and pods to judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topospread.cli import manifest_files, output
+from topospread.cli.errors import BadInput, Subject
+from topospread_client import (
+    ConstraintValidation,
+    Kind,
+    ManifestError,
+    PodReference,
+    object_from_manifest,
+    pod_from_manifest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from topospread.cli.manifest_files import Manifest
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+POD_KINDS: Final = (
+    "Pod",
+    "Deployment",
+    "CloneSet",
+    "Job",
+    "CronJob",
+    "DaemonSet",
+    "StatefulSet",
+    "ReplicaSet",
+    "ReplicationController",
+)
+"""Kinds that can be judged: pods, and workloads for the pod that they would make."""
+
+_NODE: Final = Kind.NODE.label
+_NO_POD_KINDS: Final = "no pod, and nothing that makes pods"
+
+
+@dataclass(frozen=True, slots=True)
+class StorableObjects:
+    """Objects of the kinds that a server stores, and the number of objects of other kinds."""
+
+    objects: list[tuple[Manifest, ClusterObject]] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestPod:
+    """Pod of a manifest, or the pod that its workload would make."""
+
+    manifest: Manifest
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """Pod that a server is asked about.
+
+    Attributes:
+        pod: in full, or by its name in the state.
+        subject: the pod as answers and errors show it.
+        label: kind and name, for people.
+        validation: how strictly its constraints are checked.
+        replicas: how many a workload makes; None for a pod.
+    """
+
+    pod: Pod | PodReference
+    subject: Subject
+    label: str
+    validation: ConstraintValidation
+    replicas: int | None = None
+
+    @property
+    def title(self) -> str:
+        """Source and label, which begin error messages about the pod."""
+        return f"{self.subject.source}: {self.label}".removeprefix(": ")
+
+
+def storable_objects(
+    manifests: Iterable[Manifest], namespace: str | None = None
+) -> StorableObjects:
+    """Convert the manifests of kinds that a server stores.
+
+    Args:
+        manifests: of any kind.
+        namespace: for namespaced objects that name none.
+
+    Raises:
+        BadInput: manifests that cannot be read, all at once.
+    """
+    found, messages = StorableObjects(), []
+    for manifest in manifests:
+        _set_namespace(manifest, namespace)
+        try:
+            converted = object_from_manifest(manifest.content)
+        except ManifestError as error:
+            messages.append(f"{manifest.title}: {error}")
+            continue
+        if converted is None:
+            found.skipped[manifest.kind] += 1
+        else:
+            found.objects.append((manifest, converted))
+    if messages:
+        raise BadInput(*messages)
+    return found
+
+
+def manifest_pods(
+    manifests: Sequence[Manifest], namespace: str | None = None
+) -> tuple[list[ManifestPod], Counter[str]]:
+    """Convert the manifests of pods and of workloads that make pods.
+
+    Returns:
+        The pods, and the number of objects of each other kind.
+
+    Raises:
+        BadInput: manifests that cannot be read, all at once; or none is a pod or makes one.
+    """
+    pods: list[ManifestPod] = []
+    skipped: Counter[str] = Counter()
+    messages = []
+    for manifest in manifests:
+        if manifest.kind not in POD_KINDS:
+            skipped[manifest.kind] += 1
+            continue
+        _set_namespace(manifest, namespace)
+        try:
+            pods.append(ManifestPod(manifest, pod_from_manifest(manifest.content)))
+        except ManifestError as error:
+            messages.append(f"{manifest.title}: {error}")
+    if messages:
+        raise BadInput(*messages)
+    if not pods:
+        raise BadInput(f"no pod to evaluate in the input: give one of {', '.join(POD_KINDS)}")
+    return pods, skipped
+
+
+def pod_requests(
+    stored: Sequence[str],
+    paths: Sequence[str],
+    *,
+    recursive: bool,
+    namespace: str | None,
+    validate: bool,
+) -> list[PodRequest]:
+    """Pods that are named on the command line, then those of files.
+
+    Raises:
+        UsageError: neither names nor files are given.
+        BadInput: files that cannot be read.
+    """
+    if not stored and not paths:
+        raise click.UsageError("say which pods: -f PATH, or NAMESPACE/NAME of pods in the state")
+    requests = [_stored_pod(name, namespace) for name in stored]
+    if paths:
+        manifests = manifest_files.read(paths, recursive=recursive)
+        pods, skipped = manifest_pods(manifests, namespace)
+        warn_skipped(skipped, _NO_POD_KINDS)
+        validation = ConstraintValidation.STRICT if validate else ConstraintValidation.IGNORE
+        requests += [
+            PodRequest(
+                each.pod,
+                _subject(each.manifest),
+                each.manifest.label,
+                validation,
+                _replicas(each.manifest),
+            )
+            for each in pods
+        ]
+    return requests
+
+
+def refuse_workloads(requests: Sequence[PodRequest]) -> None:
+    """Refuse pods that a workload would make: they have no name to reserve a node for.
+
+    Raises:
+        BadInput: with each workload.
+    """
+    workloads = [each for each in requests if each.replicas is not None]
+    if workloads:
+        raise BadInput(
+            *(
+                f"{each.title}: a place is held for a pod, by its name: give pods; "
+                "`simulate` places what a workload would make, and holds nothing"
+                for each in workloads
+            )
+        )
+
+
+def warn_skipped(skipped: Counter[str], reason: str) -> None:
+    """Name on stderr the kinds of objects that were skipped."""
+    if skipped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+        output.warn(f"skipped: {kinds} ({reason})")
+
+
+def _stored_pod(text: str, namespace: str | None) -> PodRequest:
+    space, _, name = text.rpartition("/")
+    reference = PodReference(name, space or namespace or "default")
+    # Pods of the state are taken as they are: validating them again could refuse them.
+    return PodRequest(
+        reference,
+        Subject(reference, "Pod"),
+        f"Pod {reference.full_name}",
+        ConstraintValidation.IGNORE,
+    )
+
+
+def _subject(manifest: Manifest) -> Subject:
+    metadata = manifest.content.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    namespace, name = metadata.get("namespace") or "default", metadata.get("name") or ""
+    uid = metadata.get("uid") if manifest.kind == "Pod" else None
+    pod = PodReference(str(name), str(namespace), str(uid) if uid else None)
+    return Subject(pod, manifest.kind, manifest.source)
+
+
+def _replicas(manifest: Manifest) -> int | None:
+    """Number of pods that a workload makes, by default one as in the API server; None for a pod."""
+    if manifest.kind == "Pod":
+        return None
+    spec = manifest.content.get("spec")
+    given = spec.get("replicas", spec.get("parallelism")) if isinstance(spec, dict) else None
+    return given if isinstance(given, int) and given >= 0 else 1
+
+
+def _set_namespace(manifest: Manifest, namespace: str | None) -> None:
+    metadata = manifest.content.get("metadata")
+    if namespace is None or manifest.kind == _NODE or not isinstance(metadata, dict):
+        return
+    if not metadata.get("namespace"):
+        metadata["namespace"] = namespace

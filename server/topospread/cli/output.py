@@ -1,0 +1,169 @@
+"""Printing: tables for people, JSON and YAML for programs, progress bars for terminals.
+
+Answers go to stdout, everything else to stderr. Colour and progress show on a terminal only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topospread.cli.errors import UNPRINTABLE_IN_LINES, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+NONE: Final = "<none>"
+"""Cell of a table where there is no value."""
+
+_NOT_ASCII: Final = re.compile(r"[^\n -~]")
+
+NO_STYLES: Final[Mapping[str, str]] = {}
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: str = "",
+    styles: Mapping[str, str] = NO_STYLES,
+) -> None:
+    """Print rows under their headings.
+
+    Args:
+        columns: headings; those that begin with ``#`` hold numbers and are set to the right.
+        rows: cells, one for each column; None and "" show as ``<none>``.
+        title: a line above.
+        styles: on a terminal, rich's styles of cells with this text.
+    """
+    cells = [[NONE if cell in (None, "") else printable(str(cell)) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(columns, cells, title, styles)
+        return
+    if title:
+        click.echo(title)
+    for line in _plain_lines(columns, cells):
+        click.echo(line)
+
+
+def _print_rich(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str, styles: Mapping[str, str]
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column.removeprefix("#"), justify="right" if column[0] == "#" else "left")
+    for row in rows:
+        made.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
+    console = Console(highlight=False)
+    if title:
+        console.print(Text(title, style="bold"))
+    console.print(made)
+
+
+def _plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table without colour, as wide as its cells: nothing is cut in a pipe."""
+    headings = [column.removeprefix("#") for column in columns]
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    pads = [str.rjust if column[0] == "#" else str.ljust for column in columns]
+    for row in (headings, *rows):
+        padded = [pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)]
+        yield "  ".join(padded).rstrip()
+
+
+def dump(value: Any, form: str) -> None:
+    """Print a value as ``json`` or ``yaml``."""
+    if form == "json":
+        import orjson
+
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+        # JSON allows characters that a terminal acts on; escaped, they are read as the same.
+        escaped = UNPRINTABLE_IN_LINES if _encodable(text) else _NOT_ASCII
+        click.echo(escaped.sub(lambda match: json.dumps(match[0])[1:-1], text))
+        return
+    import yaml
+
+    def dumped(*, allow_unicode: bool) -> str:
+        written: str = yaml.dump(
+            value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=allow_unicode
+        )
+        return written
+
+    text = dumped(allow_unicode=True)
+    if UNPRINTABLE_IN_LINES.search(text) or not _encodable(text):
+        text = dumped(allow_unicode=False)
+    click.echo(text, nl=False)
+
+
+def _encodable(text: str) -> bool:
+    """Whether stdout's encoding has all characters of a text."""
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def fields(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print names with their values, aligned; pairs without a value are left out."""
+    shown = [(name, value) for name, value in pairs if value not in (None, "")]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        click.echo(f"{name + ':':<{width + 1}} {printable(str(value))}")
+
+
+def seconds(duration: float | None) -> str:
+    """A duration for a person; "" for none."""
+    return "" if duration is None else f"{duration:.1f} s"
+
+
+def echo(text: str) -> None:
+    """Print a line of the answer on stdout."""
+    click.echo(printable(text))
+
+
+def allow_closed_stdout() -> None:
+    """Let a server print into a stdout that is closed: it has other ways to answer."""
+    with suppress(OSError):
+        number = sys.stdout.fileno()
+        if fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), number)
+
+
+def warn(text: str) -> None:
+    """Print lines beside the answer, on stderr."""
+    for line in text.split("\n"):
+        click.echo(printable(line), err=True)
+
+
+@contextmanager
+def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """Progress bar for long work, on a terminal; yields a function that takes done and total."""
+    if not sys.stderr.isatty():
+        yield _no_progress
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+def _no_progress(done: int, total: int) -> None:
+    """Progress where stderr is no terminal."""

@@ -1,0 +1,1 @@
+"""Rendering of answers that is too long to stand beside its verb."""

@@ -1,0 +1,229 @@
+"""Rendering of the answers of `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from topospread.cli import documents, output
+from topospread_client import MinimumReason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread.cli.manifest_objects import PodRequest
+    from topospread_client import (
+        ConstraintExplanation,
+        DomainExplanation,
+        ExcludedNodes,
+        ExplainPodResponse,
+        Explanation,
+        NodeReason,
+    )
+
+_COLUMNS: Final = ("DOMAIN", "#PODS", "#NODES", "#ELIGIBLE", "#USABLE", "#SKEW", "VERDICT", "WHY")
+_STYLES: Final = {"open": "green", "closed": "red"}
+
+_NAMED: Final = 3
+"""Number of domains that are named as holding the minimum."""
+
+_EXCLUDED: Final = {
+    "missing_key_count": "lacking another key",
+    "affinity_count": "outside the node affinity",
+    "cordoned_count": "cordoned",
+    "tainted_count": "tainted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPod:
+    """Pod and its explanation."""
+
+    request: PodRequest
+    answer: ExplainPodResponse
+
+    @property
+    def fits(self) -> bool:
+        """Whether a node fits, by the filters that the request names."""
+        return self.answer.explanation.fitting_node_count > 0
+
+
+def show(found: Sequence[ExplainedPod], form: str, cluster: str) -> None:
+    """Print explanations in the form of `--output`."""
+    if form == "table":
+        for position, each in enumerate(found):
+            if position:
+                click.echo()
+            _print(each)
+        return
+    items = [
+        {**documents.plain(each.request.subject), "fits": each.fits, **documents.plain(each.answer)}
+        for each in found
+    ]
+    documents.show("ExplanationList", form, cluster=cluster, items=items)
+
+
+def _print(pod: ExplainedPod) -> None:
+    found = pod.answer.explanation
+    source = pod.request.subject.source
+    click.secho(f"{pod.request.label}{f'  ({source})' if source else ''}", bold=True)
+    if not found.constraints:
+        output.echo("no constraint holds for it")
+    for constraint in found.constraints:
+        click.echo()
+        _print_constraint(constraint, defaulted=found.defaulted)
+    for title, lines in (
+        ("Warnings", list(_warnings(found))),
+        ("What would let it in (each was tried out)", list(_suggestions(found))),
+    ):
+        if lines:
+            click.echo()
+            click.secho(title, bold=True)
+            for line in lines:
+                output.echo(f"  - {line}")
+    click.echo()
+    output.fields(
+        [
+            ("fits", _fits_text(found)),
+            ("refused by other filters", _reason_counts(found.node_reasons)),
+            ("not looked at", ", ".join(found.not_modelled)),
+            ("message", found.message),
+            ("revision", pod.answer.revision),
+            ("store unreachable for", output.seconds(pod.answer.meta.store_unreachable_for)),
+            ("trace", pod.answer.trace_id),
+        ]
+    )
+
+
+def _print_constraint(constraint: ConstraintExplanation, *, defaulted: bool) -> None:
+    spread = constraint.constraint
+    whose = "default " if defaulted else ""
+    terms = [spread.when_unsatisfiable, f"maxSkew {spread.max_skew}"]
+    if spread.min_domains > 1:
+        terms.append(f"minDomains {spread.min_domains}")
+    title = f"{whose}constraint {constraint.index}: {spread.topology_key}"
+    click.secho(f"{title} ({', '.join(terms)})", bold=True)
+    output.fields(
+        [
+            ("counts", _counts_text(constraint)),
+            ("minimum", _minimum_text(constraint)),
+            ("closed", _closed_text(constraint)),
+            ("weight", f"{constraint.weight:.3f} a pod" if constraint.weight else ""),
+        ]
+    )
+    columns = list(_COLUMNS)
+    if not _is_hard(constraint):
+        columns[-2:] = ["SCORE", "WHY"]
+    rows = [_cells(constraint, domain) for domain in constraint.domains]
+    if constraint.unlisted_domain_count:
+        gap: list[object] = [
+            f"… and {constraint.unlisted_domain_count:,} more",
+            *[" "] * (len(columns) - 1),
+        ]
+        rows.insert(constraint.leading_domain_count, gap)
+    if rows:
+        output.table(columns, rows, styles=_STYLES)
+
+
+def _is_hard(constraint: ConstraintExplanation) -> bool:
+    return constraint.constraint.when_unsatisfiable == "DoNotSchedule"
+
+
+def _counts_text(constraint: ConstraintExplanation) -> str:
+    text = (
+        f"pods {constraint.constraint.selector_text} on {constraint.eligible_node_count} eligible "
+        f"nodes, in {constraint.eligible_domain_count} of {constraint.domain_count} domains"
+    )
+    excluded = _excluded(constraint.excluded)
+    if constraint.keyless_node_count:
+        excluded.append(f"{constraint.keyless_node_count} without the key")
+    return f"{text}; not {', '.join(excluded)}" if excluded else text
+
+
+def _minimum_text(constraint: ConstraintExplanation) -> str:
+    minimum = constraint.minimum
+    if minimum.note:
+        return f"{minimum.value}, {minimum.note}"
+    leading = constraint.domains[: constraint.leading_domain_count]
+    named = [each.value or '""' for each in leading if each.holds_minimum][:_NAMED]
+    more = minimum.lowest_domain_count - len(named)
+    who = ", ".join(named) + f" and {more:,} more" * bool(more)
+    of = constraint.eligible_domain_count
+    return f"{minimum.value}, held by {who}: the fewest of {of:,} eligible domain{'s' * (of != 1)}"
+
+
+def _closed_text(constraint: ConstraintExplanation) -> str:
+    domains, nodes = constraint.rejected_domain_count, constraint.rejected_node_count
+    if not _is_hard(constraint) or not (nodes or domains):
+        return ""
+    return (
+        f"{domains:,} domain{'s' * (domains != 1)}; it refuses {nodes:,} nodes that pass the "
+        f"constraints before it, {constraint.rejected_alone_node_count:,} of them alone"
+    )
+
+
+def _cells(constraint: ConstraintExplanation, domain: DomainExplanation) -> list[object]:
+    pods: object = domain.pod_count
+    if domain.reserved_pod_count:
+        pods = f"{pods} ({domain.reserved_pod_count} reserved)"
+    if _is_hard(constraint):
+        verdict = "open" if domain.allowed else "closed"
+    elif domain.scores is None:
+        verdict = "-"
+    else:
+        low, high = domain.scores.lowest, domain.scores.highest
+        verdict = f"{low}" if low == high else f"{low} - {high}"
+    return [
+        domain.value or '""',
+        pods,
+        domain.node_count,
+        domain.eligible_node_count,
+        domain.usable_node_count,
+        domain.skew,
+        verdict,
+        "; ".join(_reasons(constraint, domain)) or "-",
+    ]
+
+
+def _reasons(constraint: ConstraintExplanation, domain: DomainExplanation) -> Iterator[str]:
+    if not domain.allowed:
+        yield f"skew {domain.skew} > maxSkew {constraint.constraint.max_skew}"
+    if domain.holds_minimum and constraint.minimum.reason is MinimumReason.LOWEST:
+        yield "holds the minimum"
+    if excluded := _excluded(domain.excluded):
+        yield f"not counted: {', '.join(excluded)}"
+    if domain.uncounted_pod_count:
+        yield f"{domain.uncounted_pod_count} pods not counted"
+    if domain.node_reasons:
+        yield _reason_counts(domain.node_reasons)
+
+
+def _excluded(excluded: ExcludedNodes) -> list[str]:
+    counts = ((getattr(excluded, name), why) for name, why in _EXCLUDED.items())
+    return [f"{nodes} {why}" for nodes, why in counts if nodes]
+
+
+def _warnings(found: Explanation) -> Iterator[str]:
+    for warning in found.warnings:
+        index = warning.constraint_index
+        where = "" if index is None else f"constraint {index}: "
+        yield f"{where}{warning.text}"
+
+
+def _suggestions(found: Explanation) -> Iterator[str]:
+    for each in found.suggestions:
+        nodes = each.fitting_node_count
+        yield f"{each.text}: {nodes} node{'s' * (nodes != 1)} would take it"
+
+
+def _fits_text(found: Explanation) -> str:
+    text = f"{found.fitting_node_count} of {found.node_count} nodes"
+    if found.feasible_node_count != found.fitting_node_count:
+        text += f" (spreading alone leaves {found.feasible_node_count})"
+    return text
+
+
+def _reason_counts(reasons: Sequence[NodeReason]) -> str:
+    return ", ".join(f"{each.node_count} {each.reason}" for each in reasons)

@@ -1,0 +1,260 @@
+"""Stored pods for ranking, rebalancing and draining: only the fields that each of these needs.
+
+Most of a namespace's pods are of other workloads, so for ranking each is read first as a message
+that declares only the fields by which pods are selected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from topospread.codec.demands import lenient_demand
+from topospread.codec.parsing import parse_stored
+from topospread.codec.pods import pod_from_proto
+from topospread.codec.rows import ChangeDecoder
+from topospread.codec.stored import object_from_stored
+from topospread.generated.internal.v1 import stored_pb2
+from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
+from topospread.spread.deletion import DeletionCandidate, deletion_cost
+from topospread_proto.kubernetes.v1 import kubernetes_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from topospread.kube.demands import Demand
+    from topospread.kube.objects import Pod
+    from topospread.store.model import StoredObject
+
+
+ALWAYS: Final = "Always"
+READY: Final = "Ready"
+TRUE: Final = "True"
+
+NOT_RESCHEDULED_KINDS: Final = frozenset({"DaemonSet", "Node"})
+"""Controllers whose pods are not recreated elsewhere: a DaemonSet's, and static pods' mirrors."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPod:
+    """An unparsed pod: a stored payload, or a v1.Pod of a request.
+
+    Attributes:
+        uid: empty when it stands in the payload.
+    """
+
+    payload: bytes
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPod:
+    """The fields by which pods are selected for ranking.
+
+    Attributes:
+        active: neither terminating nor ended.
+        owner_key: see DeletionCandidate.
+        constraints: its spread constraints, encoded; equal bytes are equal constraints.
+    """
+
+    namespace: str
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    active: bool
+    node: str
+    owner_key: str
+    constraints: tuple[bytes, ...]
+
+
+class StoredPodReader:
+    """Reads pods; equal label sets are read once.
+
+    Args:
+        owner_keys: results of :func:`owner_key_of` for the ReplicaSets, by namespace and name.
+    """
+
+    def __init__(self, owner_keys: Mapping[tuple[str, str], str]) -> None:
+        self._owner_keys = owner_keys
+        self._labels = ChangeDecoder()
+
+    def listed(self, encoded: EncodedPod) -> ListedPod:
+        """Read the fields by which a pod is selected.
+
+        Raises:
+            CorruptValue: the payload cannot be read.
+        """
+        pod = parse_stored(stored_pb2.ListedPod, encoded.payload)
+        meta = pod.metadata
+        namespace = meta.namespace or DEFAULT_NAMESPACE
+        ended = pod.status.phase in TERMINAL_PHASES
+        return ListedPod(
+            namespace=namespace,
+            name=meta.name,
+            labels=self._labels.labels(tuple(meta.labels)),
+            active=not ended and not meta.HasField("deletion_timestamp"),
+            node=pod.spec.node_name,
+            owner_key=self._owner_key(namespace, meta.owner_references),
+            constraints=tuple(pod.spec.topology_spread_constraints),
+        )
+
+    def _owner_key(self, namespace: str, owners: Iterable[stored_pb2.StoredOwner]) -> str:
+        for owner in owners:
+            if owner.controller:
+                known = None
+                if owner.kind == "ReplicaSet":
+                    known = self._owner_keys.get((namespace, owner.name))
+                return known or _owner_key(namespace, owner)
+        return f"{namespace}/"
+
+
+def owner_key_of(payload: bytes) -> tuple[tuple[str, str], str]:
+    """Namespace and name of a ReplicaSet, and the owner key of its pods: that of its own owner.
+
+    Raises:
+        CorruptValue: the payload cannot be read.
+    """
+    meta = parse_stored(stored_pb2.StoredReplicaSet, payload).metadata
+    namespace = meta.namespace or DEFAULT_NAMESPACE
+    for owner in meta.owner_references:
+        if owner.controller:
+            return (namespace, meta.name), _owner_key(namespace, owner)
+    return (namespace, meta.name), ""
+
+
+def deletion_candidate(encoded: EncodedPod, owner_key: str) -> DeletionCandidate:
+    """A pod with the fields that decide about its place in the order of deletion.
+
+    Raises:
+        CorruptValue: the payload cannot be read.
+    """
+    pod = parse_stored(pb.Pod, encoded.payload)
+    meta, status = pod.metadata, pod.status
+    ready = next((c for c in status.conditions if c.type == READY), None)
+    is_ready = ready is not None and ready.status == TRUE
+    sidecars = {c.name for c in pod.spec.init_containers if c.restart_policy == ALWAYS}
+    inits = (c for c in status.init_container_statuses if c.name in sidecars)
+    return DeletionCandidate(
+        namespace=meta.namespace or DEFAULT_NAMESPACE,
+        name=meta.name,
+        uid=encoded.uid or meta.uid,
+        node=pod.spec.node_name,
+        phase=status.phase,
+        ready=is_ready,
+        ready_since=_seconds(ready.last_transition_time) if ready and is_ready else None,
+        deletion_cost=deletion_cost(meta.annotations),
+        restarts=_most_restarts(status.container_statuses),
+        sidecar_restarts=_most_restarts(inits),
+        created=_seconds(meta.creation_timestamp),
+        owner_key=owner_key,
+    )
+
+
+def pod_of(encoded: EncodedPod) -> Pod:
+    """Parse the fields of a pod that spreading looks at.
+
+    Raises:
+        CorruptValue: the payload cannot be read.
+    """
+    return pod_from_proto(parse_stored(pb.Pod, encoded.payload))
+
+
+def _owner_key(namespace: str, owner: stored_pb2.StoredOwner) -> str:
+    return f"{namespace}/{owner.kind}/{owner.uid or owner.name}"
+
+
+def _seconds(time: pb.Time) -> int | None:
+    """Seconds since 1970; None for the zero time, which is an absent or an empty message."""
+    return time.seconds or None
+
+
+def _most_restarts(statuses: Iterable[pb.ContainerStatus]) -> int:
+    return max((status.restart_count for status in statuses), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPod:
+    """The fields of a pod that decide whether it is counted.
+
+    Attributes:
+        node: that it is bound to; empty while it waits.
+        counted: bound, neither terminating nor ended.
+    """
+
+    node: str
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionFacts:
+    """The other fields that an eviction depends on.
+
+    Attributes:
+        owner: kind of its controller; empty when it has none.
+        claims: whether it mounts a persistent volume claim.
+        created: seconds since 1970; 0 when unknown.
+    """
+
+    owner: str
+    priority: int
+    deletion_cost: int
+    claims: bool
+    created: int
+    demand: Demand
+
+
+def bound_pod(payload: bytes, terminal: frozenset[str]) -> BoundPod:
+    """Read where a stored pod is bound.
+
+    Raises:
+        CorruptValue: the payload cannot be read.
+    """
+    pod = parse_stored(stored_pb2.ListedPod, payload)
+    node = pod.spec.node_name
+    ended = pod.status.phase in terminal
+    return BoundPod(
+        node, bool(node) and not ended and not pod.metadata.HasField("deletion_timestamp")
+    )
+
+
+def eviction_facts(payload: bytes) -> EvictionFacts:
+    """Read what an eviction of a stored pod depends on.
+
+    Raises:
+        CorruptValue: the payload cannot be read.
+    """
+    pod = parse_stored(pb.Pod, payload)
+    owner = next((each.kind for each in pod.metadata.owner_references if each.controller), "")
+    volumes = pod.spec.volumes
+    return EvictionFacts(
+        owner=owner,
+        priority=pod.spec.priority,
+        deletion_cost=deletion_cost(pod.metadata.annotations),
+        claims=any(v.volume_source.HasField("persistent_volume_claim") for v in volumes),
+        created=pod.metadata.creation_timestamp.seconds,
+        demand=lenient_demand(pod.spec),
+    )
+
+
+def recreated_pod(stored: StoredObject, drained: Collection[str]) -> bytes | None:
+    """The v1.Pod that would replace a stored pod, without its node and status.
+
+    None for one that is on no drained node, has ended or is about to, or belongs to its node.
+
+    Args:
+        stored: a pod.
+        drained: names of nodes.
+
+    Raises:
+        CorruptValue: the payload cannot be read.
+    """
+    listed = parse_stored(stored_pb2.ListedPod, stored.payload)
+    meta = listed.metadata
+    if listed.spec.node_name not in drained or meta.HasField("deletion_timestamp"):
+        return None
+    owners = {owner.kind for owner in meta.owner_references if owner.controller}
+    if listed.status.phase in TERMINAL_PHASES or owners & NOT_RESCHEDULED_KINDS:
+        return None
+    pod = object_from_stored(stored).pod
+    pod.spec.node_name = ""
+    pod.ClearField("status")
+    return pod.SerializeToString()

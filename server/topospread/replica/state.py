@@ -1,0 +1,359 @@
+"""The state of one replica: its index, the view that readers see, and the threads that wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from topospread.bounded import USUAL
+from topospread.errors import ClusterLoading, DeadlineExceeded, RevisionOfOtherHistory
+from topospread.index.builder import Builder
+from topospread.replica.decoding import Decoder
+from topospread.replica.history import HistoryArbiter, RevisionTags
+from topospread.replica.timers import StoreHealth
+from topospread.replica.view import Token, View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from topospread.bounded import Budgets
+    from topospread.errors import TopospreadError
+    from topospread.index.changes import IndexChange
+    from topospread.index.snapshot import Snapshot
+    from topospread.replica.history import HistoryStatus
+    from topospread.spread.topology import GroupKey
+    from topospread.store.api import Reader
+    from topospread.store.model import Head, Revision, Transaction
+
+LOCAL_WRITES: Final = 1024
+"""Writes of this process that are kept until the view reaches up to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """Options of a replica.
+
+    Attributes:
+        coalesce: seconds for which changes are gathered while no caller waits for a revision.
+        max_groups: distinct (namespace, selector) pairs that are kept.
+        max_group_idle: seconds without a use after which a group is dropped.
+        budgets: bytes of what each cluster keeps.
+    """
+
+    coalesce: float = 0.015
+    max_groups: int = 4096
+    max_group_idle: float = 600.0
+    budgets: Budgets = field(default_factory=lambda: USUAL)
+
+
+class ReplicaState:
+    """The index and the published view of one cluster.
+
+    Methods that change what is published hold the condition, so that the view's revision and the
+    builder's content belong together.
+
+    Attributes:
+        cluster: its name.
+        view: the newest published state; None until the first load is done.
+        identity_changed: whether the store has another history than the one in the view.
+        gone: whether the cluster was deleted; nothing follows it any more.
+        loaded: whether the builder holds the history that is followed.
+        failure: why the first load failed last.
+        stopping: set when the replica is to end.
+        waiter_present: set by a caller that begins to wait.
+        health: when the store last answered.
+        decoder: of the history that is followed.
+        revision_tags: of the last transactions that were folded, of the view or of its successor.
+    """
+
+    def __init__(self, cluster: str, reader: Reader, options: ReplicaOptions) -> None:
+        self.cluster = cluster
+        self.view: View | None = None
+        self.identity_changed = False
+        self.gone = False
+        self.loaded = False
+        self.failure: TopospreadError | None = None
+        self.stopping = threading.Event()
+        self.waiter_present = threading.Event()
+        self.health = StoreHealth()
+        self._reader = reader
+        self._options = options
+        self._arbiter: HistoryArbiter | None = None
+        self._classifying = threading.Lock()
+        self.decoder = Decoder(cluster, options.budgets)
+        self.revision_tags = RevisionTags(cluster, reader)
+        self._checked: tuple[View, RevisionTags] | None = None
+        self._builder = self.new_builder()
+        self._local_writes: dict[int, Transaction] = {}
+        self._rebuilds = 0
+        self._changed = threading.Condition()
+        self._waiting = 0
+
+    # ------------------------------ reading
+
+    @property
+    def corrupt(self) -> int:
+        """Number of stored values that could not be read and were left out."""
+        return len(self.decoder.corrupt)
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a caller waits for a change of what is published."""
+        return self._waiting > 0
+
+    def is_counted(self, namespace: str, name: str) -> bool:
+        """Whether a pod is bound and counts; may be a little newer than the view."""
+        return self._builder.is_counted(namespace, name)
+
+    def current_view(self) -> View:
+        """The newest view.
+
+        Raises:
+            Unavailable: nothing was loaded yet.
+        """
+        view = self.view
+        if view is None:
+            raise ClusterLoading(f"cluster {self.cluster!r} is still being loaded: try again")
+        return view
+
+    def checked_view(self) -> tuple[View, RevisionTags]:
+        """The newest view, and the tags that its own history's revisions are checked by.
+
+        Raises:
+            Unavailable: nothing was loaded yet.
+        """
+        checked = self._checked
+        return (self.current_view(), self.revision_tags) if checked is None else checked
+
+    def next_due(self) -> int:
+        """The time the next reservation is due at, in milliseconds since 1970; 0 when none is."""
+        with self._changed:
+            return self.decoder.expiries.next_due()
+
+    # ------------------------------ other histories
+
+    def classify_history(self) -> tuple[HistoryStatus, Head]:
+        """The status of the history that is followed, and the store's head now.
+
+        Raises:
+            StoreUnavailable: the store cannot be read.
+        """
+        # One at a time, so that heads are classified in the order in which they were.
+        with self._classifying:
+            head = self._reader.head(self.cluster)
+            return self._history_arbiter().classify(head), head
+
+    def intend_history(self, identity: str) -> None:
+        """Take the store's history with this identity (empty: that there is none) as intended."""
+        with self._classifying:
+            self._history_arbiter().accept(identity)
+
+    def _history_arbiter(self) -> HistoryArbiter:
+        if self._arbiter is None:
+            self._arbiter = HistoryArbiter(self.current_view().identity)
+        return self._arbiter
+
+    # ------------------------------ groups
+
+    def ensure_counted(self, groups: Iterable[GroupKey]) -> View:
+        """Count groups that the view lacks; returns a view that has them."""
+        with self._changed:
+            return self._show_groups(self._builder.ensure_counted(groups))
+
+    def drop_idle(self, idle_before: Callable[[int], int]) -> None:
+        """Drop groups that were not asked for lately.
+
+        Args:
+            idle_before: maps the newest snapshot's sequence to the one before which the last use
+                of a group is too long ago.
+        """
+        with self._changed:
+            builder = self._builder
+            self._show_groups(builder.drop_idle(idle_before(builder.snapshot.sequence)))
+
+    def _show_groups(self, snapshot: Snapshot) -> View:
+        """Publish other groups of the same state; the condition is held."""
+        view = replace(self.current_view(), snapshot=snapshot)
+        self._show(view)
+        return view
+
+    def _show(self, view: View) -> None:
+        self.view = view
+        if self._checked is None or self.loaded:
+            self._checked = view, self.revision_tags
+        else:  # the tags are of the history that is being loaded
+            self._checked = view, self._checked[1]
+
+    # ------------------------------ folding
+
+    def new_builder(self) -> Builder:
+        """An empty index."""
+        options = self._options
+        return Builder(
+            max_groups=options.max_groups, budgets=options.budgets, yield_control=yield_gil
+        )
+
+    def start_decoding_anew(self, revision: Revision) -> None:
+        """Forget what was decoded, for a load that begins at a revision."""
+        self.decoder = Decoder(self.cluster, self._options.budgets)
+        # Others than the view's, whose revisions are still checked while the next one is loaded.
+        self.revision_tags = RevisionTags(self.cluster, self._reader)
+        self.revision_tags.begin(revision)
+
+    def fold(
+        self, builder: Builder, transactions: Iterable[Transaction], revision: Revision
+    ) -> Revision:
+        """Fold transactions into a builder that has come up to a revision; returns the last one."""
+        changes: list[IndexChange] = []
+        for transaction in transactions:
+            changes.extend(self.decoder.entries(transaction.entries))
+            revision = transaction.revision
+            self.revision_tags.add(revision)
+        if changes:
+            builder.fold(changes)
+        return revision
+
+    def fold_and_publish(
+        self, transactions: Iterable[Transaction], *, of: str | None = None
+    ) -> None:
+        """Publish the state after these transactions and after local writes that follow them.
+
+        Transactions that the view has already are passed over.
+
+        Args:
+            transactions: in the order of the log.
+            of: identity of their history; nothing happens when the view's is another one by now.
+
+        Raises:
+            RevisionUnavailable: they do not continue what is loaded.
+        """
+        with self._changed:
+            view = self.current_view()
+            if of is not None and not (self.loaded and view.identity == of):
+                return
+            revision, lacking = view.revision, []
+            for transaction in transactions:
+                if transaction.revision.number > revision.number:
+                    if transaction.previous_tag != revision.tag:
+                        raise RevisionOfOtherHistory("the log does not continue what is loaded")
+                    lacking.append(transaction)
+                    revision = transaction.revision
+            local = self._local_writes
+            while (own := local.get(revision.number + 1)) and own.previous_tag == revision.tag:
+                lacking.append(own)
+                revision = own.revision
+            self._local_writes = {n: own for n, own in local.items() if n > revision.number}
+            if lacking:
+                self.fold(self._builder, lacking, view.revision)
+                self.publish(self._builder, view.identity, revision)
+
+    def apply_local(self, identity: str, transaction: Transaction) -> bool:
+        """Publish a write of this process at once, if the view reaches up to it.
+
+        Otherwise it is kept until what came between is there.
+
+        Args:
+            identity: of the history that it was written to.
+            transaction: the whole of it, in the order of the log.
+
+        Returns:
+            Whether the view has it now.
+        """
+        with self._changed:
+            view = self.view
+            if not self.loaded or view is None or view.identity != identity:
+                return False
+            if len(self._local_writes) >= LOCAL_WRITES:
+                self._local_writes.clear()
+            self._local_writes[transaction.revision.number] = transaction
+            self.fold_and_publish(())
+            return self.current_view().revision.number >= transaction.revision.number
+
+    # ------------------------------ publishing
+
+    def publish(self, builder: Builder, identity: str, revision: Revision) -> None:
+        """Show readers what a builder holds, as the state at a revision."""
+        with self._changed:
+            token = Token(identity, revision).encode()
+            self._builder = builder
+            self.loaded = True
+            observed = self.decoder.observed
+            now = time.monotonic()
+            self._show(View(builder.snapshot, identity, revision, token, now, observed))
+            self.failure = None
+            self.identity_changed = False
+            self._arbiter = None
+            self._changed.notify_all()
+
+    def begin_rebuild(self) -> None:
+        """Have the index built anew, aside; callers that wait for a revision get an error."""
+        with self._changed:
+            self.loaded = False
+            self._rebuilds += 1
+            self._changed.notify_all()
+
+    def fail(self, cause: TopospreadError) -> None:
+        """Note why nothing could be loaded."""
+        with self._changed:
+            self.failure = cause.again()
+            self._changed.notify_all()
+
+    def end(self, cause: TopospreadError) -> None:
+        """Note that there is nothing to follow any more."""
+        with self._changed:
+            # At once, or callers that wait would see a replica that stopped for no reason.
+            self.gone = True
+            self.stopping.set()
+            self.fail(cause)
+
+    def wake_waiters(self) -> None:
+        """Let callers that wait look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # ------------------------------ waiting
+
+    def wait_until(
+        self, reached: Callable[[], bool], deadline: float, what: str = "the wanted revision"
+    ) -> None:
+        """Wait for a change of what is published.
+
+        Args:
+            reached: looked at after each change, under the condition.
+            deadline: on the monotonic clock.
+            what: is waited for, for the error's text.
+
+        Raises:
+            DeadlineExceeded: it was not reached in time.
+            RevisionUnavailable: the cluster was deleted.
+            Unavailable: the index is being built anew, or the replica stopped.
+        """
+        with self._changed:
+            self._waiting += 1
+            rebuilds = self._rebuilds
+            try:
+                self.waiter_present.set()
+                while not reached():
+                    if self.gone:
+                        raise RevisionOfOtherHistory(
+                            "the cluster was deleted: read again without it"
+                        )
+                    if self.stopping.is_set():
+                        raise ClusterLoading("the server stopped following the cluster: try again")
+                    if rebuilds != self._rebuilds:
+                        raise ClusterLoading("the state is being loaded anew: try again")
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        raise DeadlineExceeded(
+                            f"cluster {self.cluster!r} did not reach {what} in time"
+                        )
+                    self._changed.wait(left)
+            finally:
+                self._waiting -= 1
+
+
+def yield_gil() -> None:
+    """Give other threads the interpreter."""
+    time.sleep(0)

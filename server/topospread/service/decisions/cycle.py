@@ -1,0 +1,310 @@
+"""A scheduling cycle: one pod judged at one frozen state.
+
+The answers of PreFilter, Filter and Score follow from here; each part is worked out
+once, when it is first asked for. Snapshots are immutable, so a cycle costs only references.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
+
+import numpy as np
+
+from topospread.bounded import Budget
+from topospread.errors import CycleExpired
+from topospread.service.decisions.pods import plan_of, pod_size
+from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
+from topospread.spread.per_node import CellScores, scores_of_each, verdicts_of_each
+from topospread.spread.scoring import Scores, score
+from topospread.spread.verdicts import FITS, SKIP, Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from topospread.index.groups import Group
+    from topospread.kube.objects import Pod
+    from topospread.replica.view import View
+    from topospread.service.decisions.pods import EffectiveConstraints
+    from topospread.spread.constraints import PodConstraints
+    from topospread.spread.plans import Plan
+    from topospread.spread.settings import Rules
+    from topospread.spread.topology import Bools
+
+
+_Value = TypeVar("_Value")
+
+MOST_OFTEN: Final = 1.0
+"""Seconds between two checks for expired cycles, at least."""
+
+
+class computed_once(Generic[_Value]):  # noqa: N801 - a decorator, as functools.cached_property
+    """A property whose value is computed at its first use and kept with the instance, lock-free.
+
+    functools.cached_property of Python 3.11 holds one lock for all instances of a class while it
+    computes, so that a short decision would wait for all long ones. Threads that compute a value at
+    once get equal ones.
+    """
+
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> _Value: ...
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Self | _Value:
+        if instance is None:
+            return self
+        computed: _Value
+        computed = instance.__dict__[self._name] = self._compute(instance)
+        return computed
+
+
+@dataclass(eq=False)
+class Cycle:
+    """A pod, the rules, and the state that it is judged at; immutable but for what it caches.
+
+    Attributes:
+        name, uid: the pod's own; `pod` is any pod of its shape.
+        moves: what-ifs that PreFilter's counts include; scores do not (upstream fact 33).
+        by_node: nodes are judged one by one in any case.
+    """
+
+    cluster: str
+    pod: Pod
+    rules: Rules
+    effective: EffectiveConstraints
+    view: View
+    name: str = ""
+    uid: str = ""
+    moves: tuple[PodMove, ...] = ()
+    by_node: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes, about, of a cycle that is kept, with what Filter and Score will work out.
+
+        Without the counts and the nodes, which others may keep, too.
+        """
+        # Verdicts by slot and by name, and who passes.
+        return 3072 + pod_size(self.pod) + 3 * self.view.snapshot.nodes.capacity
+
+    @property
+    def growth(self) -> int:
+        """Bytes, about, that Filter and Score will add to the counts, once for all cycles."""
+        return 0 if self.by_node else 16 * self.view.snapshot.node_count
+
+    def alone(self) -> Cycle:
+        """The cycle as it is kept for Filter and Score: it holds what they need, and no more."""
+        snapshot, groups = self.view.snapshot, self.effective.groups
+        # Where nodes are judged one by one, verdicts are shorter than what they follow from.
+        by_node = self.pre_filter_status.code is not Code.ERROR and self.plan is None
+        if by_node:
+            soft = {constraint.group for constraint in self.constraints.soft.constraints}
+            groups = tuple([group for group in groups if group in soft])
+        view = replace(self.view, snapshot=snapshot.only(groups))
+        kept = replace(self, view=view, moves=(), by_node=by_node)
+        if by_node:
+            kept.__dict__["verdicts"] = self.verdicts
+        return kept
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The versions of the groups that it holds."""
+        return tuple(self.view.snapshot.groups.values())
+
+    @property
+    def constraints(self) -> PodConstraints:
+        """The pod's effective constraints."""
+        return self.effective.constraints
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan to judge node classes by; None when nodes must be judged one by one."""
+        return None if self.moves or self.by_node else plan_of(self.effective, self.view.snapshot)
+
+    @property
+    def pre_filter_status(self) -> Status:
+        """Success; Skip without hard constraints; Error when one does not parse."""
+        return self.effective.pre_filter
+
+    @computed_once
+    def states(self) -> tuple[DomainState, ...]:
+        """The counts behind the hard constraints; none when PreFilter skips."""
+        return pre_filter(self.constraints.hard.constraints, self.view.snapshot, self.moves)
+
+    @computed_once
+    def verdicts(self) -> Verdicts:
+        """[slots] the verdict on each node; all fit when PreFilter skips."""
+        return filter_nodes(self.states, self.view.snapshot)
+
+    @computed_once
+    def verdicts_in_order(self) -> Verdicts:
+        """[nodes] the verdict on each node, in the node table's order."""
+        plan = self.plan
+        if plan is None:
+            return self.verdicts[self.view.snapshot.nodes.order]
+        return verdicts_of_each(plan, self.view.snapshot)
+
+    @computed_once
+    def feasible(self) -> Bools:
+        """[slots] the nodes that pass; none after an Error."""
+        alive = self.view.snapshot.alive
+        if self.pre_filter_status.code is Code.ERROR:
+            return np.zeros_like(alive)
+        fits: Bools = alive & (self.verdicts == FITS)
+        return fits
+
+    @property
+    def pre_score_status(self) -> Status:
+        """Success; Skip without soft constraints or nodes; Error when one does not parse."""
+        return self.effective.pre_score if self.view.snapshot.node_count else SKIP
+
+    def feasible_and_scores(self) -> tuple[NDArray[np.intp], Scores | CellScores | None]:
+        """[feasible] positions in the node table of the nodes that pass, and their scores.
+
+        No scores where there are no such nodes, or where PreScore is not Success.
+        """
+        order = self.view.snapshot.nodes.order
+        scored = self.pre_score_status.code is Code.SUCCESS
+        failed = Code.ERROR in (self.pre_filter_status.code, self.pre_score_status.code)
+        plan = None if failed else self.plan
+        quick = None if plan is None else scores_of_each(plan, self.view.snapshot)
+        if quick is not None:
+            return quick
+        positions = np.flatnonzero(self.feasible[order])
+        return positions, self.scores(order[positions]) if scored and positions.size else None
+
+    def scores(self, candidates: NDArray[np.intp]) -> Scores:
+        """Scores of some nodes, by slot; only when PreScore is Success and there are candidates."""
+        return score(
+            self.constraints.soft.constraints,
+            self.view.snapshot,
+            candidates,
+            require_all_keys=self.constraints.require_all_keys,
+        )
+
+
+class CycleCache:
+    """Keeps cycles by identifier.
+
+    Args:
+        ttl: seconds that a cycle lives.
+        capacity: how many are kept; the oldest go first.
+        clock: seconds that only grow.
+        budget: bytes of what they keep, with the counts that they rest on.
+    """
+
+    def __init__(
+        self,
+        ttl: float = 60.0,
+        capacity: int = 10_000,
+        clock: Callable[[], float] = time.monotonic,
+        budget: Budget | None = None,
+    ) -> None:
+        self._budget = budget or Budget.usual("cycles")
+        self._budget.add(self)
+        self._ttl = ttl
+        self._capacity = capacity
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[float, Cycle, int]] = OrderedDict()
+        self._groups: dict[Group, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._closed = False
+        self.size = 0
+
+    def close(self) -> None:
+        """Stop looking for expired cycles."""
+        with self._lock:
+            self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def put(self, cycle: Cycle) -> str:
+        """Keep a cycle; returns its identifier, which no other process has."""
+        identifier = secrets.token_urlsafe(12)
+        now = self._clock()
+        size = cycle.size
+        with self._lock:
+            self._kept[identifier] = (now + self._ttl, cycle, size)
+            self.size += size
+            for group in cycle.groups:
+                self._hold(group, cycle.growth)
+            self._drop(now)
+            # The oldest is worth the least: its Filter and Score have most likely been asked.
+            while self._kept and (
+                len(self._kept) > self._capacity or self.size > self._budget.most
+            ):
+                self._drop_oldest()
+                self._budget.evicted += 1
+            if self._timer is None and self._kept:
+                self._look_later()
+        return identifier
+
+    def drop_expired(self) -> None:
+        """Drop the cycles that have expired; called by a timer as long as there are any."""
+        with self._lock:
+            self._drop(self._clock())
+            self._timer = None
+            if self._kept:
+                self._look_later()
+
+    def _drop(self, now: float) -> None:
+        while self._kept and next(iter(self._kept.values()))[0] <= now:
+            self._drop_oldest()
+
+    def _look_later(self) -> None:
+        if self._closed:
+            return
+        left = next(iter(self._kept.values()))[0] - self._clock()
+        self._timer = threading.Timer(max(MOST_OFTEN, left), self.drop_expired)
+        self._timer.name, self._timer.daemon = "expired-cycles", True
+        self._timer.start()
+
+    def _drop_oldest(self) -> None:
+        _, (_, gone, freed) = self._kept.popitem(last=False)
+        self.size -= freed
+        for group in gone.groups:
+            self._let_go(group)
+
+    def _hold(self, group: Group, growth: int) -> None:
+        """Count a group once, however many cycles rest on it, with what it holds by now."""
+        cycles, size = self._groups.get(group, (0, 0))
+        now = group.size + growth
+        self.size += now - size
+        self._groups[group] = (cycles + 1, now)
+
+    def _let_go(self, group: Group) -> None:
+        cycles, size = self._groups.pop(group)
+        if cycles > 1:
+            self._groups[group] = (cycles - 1, size)
+        else:
+            self.size -= size
+
+    def get(self, identifier: str) -> Cycle | None:
+        """The cycle, or None when it is unknown here or too old."""
+        kept = self._kept.get(identifier)
+        if kept is None or kept[0] <= self._clock():
+            return None
+        return kept[1]
+
+    def expired(self, identifier: str) -> CycleExpired:
+        """The error for a cycle that cannot be resumed."""
+        return CycleExpired(
+            f"cycle {identifier!r} is not known to this process: it expired after {self._ttl:g} s, "
+            "or another process made it. Call PreFilter again, or send the pod along"
+        )

@@ -1,0 +1,480 @@
+"""The engine of all decisions: turns a request into a scheduling cycle."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from topospread.bounded import USUAL
+from topospread.checkpoints import checkpoint
+from topospread.codec.demands import DemandReader
+from topospread.codec.frames import FramedPod, framed
+from topospread.codec.pods import pod_from_proto
+from topospread.codec.stored import object_from_stored
+from topospread.errors import (
+    FieldViolation,
+    InvalidPod,
+    InvalidRequest,
+    NotFound,
+    PodNotFound,
+    TopospreadError,
+)
+from topospread.kube.objects import Pod
+from topospread.kube.validation import drop_disabled_fields, validate_pod
+from topospread.kube.violations import violations_text
+from topospread.service.decisions.cycle import Cycle
+from topospread.service.decisions.pods import (
+    Limits,
+    PodShape,
+    PodShapes,
+    ShapedPod,
+    check_size,
+    read_pod,
+)
+from topospread.service.decisions.request import PodRef, StageTimings
+from topospread.spread.filtering import PodMove
+from topospread.store.model import Key, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from topospread.bounded import Budgets
+    from topospread.codec.frames import UnreadPod
+    from topospread.index.groups import Group
+    from topospread.index.snapshot import Snapshot
+    from topospread.kube.demands import Demand
+    from topospread.replica.replica import Replica
+    from topospread.replica.replicas import Replicas
+    from topospread.replica.view import View
+    from topospread.service.decisions.cycle import CycleCache
+    from topospread.service.decisions.pods import EffectiveConstraints
+    from topospread.service.decisions.request import (
+        DecisionRequest,
+        PodOnNode,
+        ProfileRegistry,
+        SettingsOverride,
+    )
+    from topospread.spread.settings import Rules
+    from topospread.spread.topology import GroupKey
+    from topospread.store.api import Reader
+    from topospread.store.model import StoredObject
+
+
+COUNTED_AT_ONCE: Final = 16
+"""Selectors: one takes some 0.2 ms at 50,000 pods, and nothing else changes meanwhile."""
+
+FEW_NODES: Final = 1250
+"""Nodes below which a constraint costs the same however few they are."""
+
+
+class Clock(Protocol):
+    """Seconds that only grow."""
+
+    def __call__(self) -> float:
+        """Now."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class ResolvedCycle:
+    """A cycle, and how it was made for a request.
+
+    Attributes:
+        replica: follows the cluster whose state it is judged at.
+        timings: how long the stages of the decision took; each is filled in when it is done.
+        cycle_id: names the cycle for later calls of this process; empty when it is not kept.
+        remade: the caller's cycle was unknown here.
+    """
+
+    cycle: Cycle
+    replica: Replica
+    timings: StageTimings
+    cycle_id: str = ""
+    remade: bool = False
+
+
+class PodWithRequests(NamedTuple):
+    """A pod, the resources it requests, and the node it is bound to; empty while it is pending."""
+
+    pod: ShapedPod
+    demand: Demand
+    node: str
+
+
+class Engine:
+    """Turns requests into cycles: the pod, its rules, a fresh enough view, the groups it needs."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        reader: Reader,
+        rules: ProfileRegistry,
+        cycles: CycleCache,
+        limits: Limits | None = None,
+        clock: Clock = time.perf_counter,
+        *,
+        remembers: bool = True,
+        budgets: Budgets = USUAL,
+    ) -> None:
+        self.budgets = budgets
+        self.replicas = replicas
+        self.rules = rules
+        self.cycles = cycles
+        self.limits = limits or Limits()
+        self.clock = clock
+        self.remembers = remembers
+        self._reader = reader
+        self._shapes = PodShapes(budgets["shapes"])
+        self._demands = DemandReader(budgets["demands"])
+
+    def new_cycle(self, request: DecisionRequest) -> ResolvedCycle:
+        """A new cycle for the request's pod.
+
+        Raises:
+            InvalidRequest: no pod, too much, unknown settings, or (with `validate`) constraints
+                that the API server would refuse.
+            NotFound: the cluster or the pod is not known.
+            Unavailable, DeadlineExceeded, RevisionUnavailable: see Replicas.resolve.
+        """
+        given = request.pod
+        if given is None:
+            text = "give a pod, or its name in the state"
+            raise InvalidRequest.at("pod", text, "Required value")
+        if request.add_pods or request.remove_pods:
+            self._check_what_ifs(request)
+        # Before the cluster is looked up: a pod that does not parse is wrong wherever it is judged.
+        if not isinstance(given, (Pod, PodRef)):
+            given = self.intern(given)
+        started = self.clock()
+        replica, view = self.replicas.resolve(
+            request.cluster, request.consistency, request.deadline
+        )
+        pod = given if isinstance(given, ShapedPod) else self._shaped(request.cluster, given)
+        rules = self.rules_of(pod.shape, request)
+        effective = pod.shape.effective_constraints(rules, view.snapshot)
+        groups = effective.counted_in(view.snapshot)
+        if groups is None:
+            view = self.with_groups_counted(((pod, rules),), replica, view)
+            effective = pod.shape.effective_constraints(rules, view.snapshot)
+        else:
+            sequence = view.snapshot.sequence
+            for group in groups:
+                group.use.last_used = sequence
+        cycle = self._cycle(pod, rules, effective, request, view)
+        return ResolvedCycle(cycle, replica, StageTimings(self.clock() - started))
+
+    def new_cycles(
+        self, request: DecisionRequest, pods: Sequence[Pod | bytes | PodRef | InvalidRequest]
+    ) -> tuple[Replica, View, Sequence[ResolvedCycle | InvalidRequest | NotFound]]:
+        """A state, and for each pod a new cycle at it or the error that concerns this pod alone.
+
+        Args:
+            request: applies to all of the pods; has none itself.
+            pods: each parsed, as the bytes of v1.Pod, named, or the error of one that is not valid.
+
+        Raises:
+            As :meth:`new_cycle`, for what concerns all pods.
+        """
+        replica, view = self.replicas.resolve(
+            request.cluster, request.consistency, request.deadline
+        )
+        read = self._read(request.cluster, pods, view.snapshot.node_count)
+        asked: list[tuple[ShapedPod, Rules] | InvalidRequest | NotFound] = []
+        for given in read:
+            checkpoint()
+            try:
+                if isinstance(given, TopospreadError):
+                    raise given
+                if isinstance(given, Pod):
+                    pod = self._shaped(request.cluster, given)
+                else:
+                    pod = self.intern(given)
+                asked.append((pod, self.rules_of(pod.shape, request)))
+            except (InvalidRequest, NotFound) as refused:
+                asked.append(refused)
+        readable = [each for each in asked if not isinstance(each, TopospreadError)]
+        self._check_groups(readable, view.snapshot)
+        view = self.with_groups_counted(readable, replica, view)
+        snapshot = view.snapshot
+        cycles: list[ResolvedCycle | InvalidRequest | NotFound] = []
+        for each in asked:
+            if isinstance(each, TopospreadError):
+                cycles.append(each)
+                continue
+            pod, rules = each
+            effective = pod.shape.effective_constraints(rules, snapshot)
+            cycle = self._cycle(pod, rules, effective, request, view)
+            cycles.append(ResolvedCycle(cycle, replica, StageTimings()))
+        return replica, view, cycles
+
+    def _read(
+        self, cluster: str, pods: Sequence[Pod | bytes | PodRef | InvalidRequest], node_count: int
+    ) -> Sequence[FramedPod | Pod | InvalidRequest | NotFound]:
+        """The pods of a batch as far as their shapes, which are few and small enough.
+
+        Raises:
+            InvalidRequest: it would take long as a whole, though each of its pods would not.
+        """
+        most = max(1, self.limits.batch_cells // max(node_count, FEW_NODES))
+        shapes: set[Hashable] = set()
+        judged = size = conditions = 0
+        read: list[FramedPod | Pod | InvalidRequest | NotFound] = []
+        for position, given in enumerate(pods):
+            checkpoint()
+            try:
+                if isinstance(given, InvalidRequest):
+                    raise given
+                pod = given if isinstance(given, Pod) else read_pod(self.encoded(cluster, given))
+            except (InvalidRequest, NotFound) as refused:
+                read.append(refused)
+                continue
+            read.append(pod)
+            if isinstance(pod, Pod) or pod.key in shapes:
+                continue
+            shapes.add(pod.key)
+            judged += 1 + pod.constraints
+            size += pod.size
+            if len(pods) > 1 and self._shapes.get(pod.key) is None:
+                conditions += pod.conditions(self.limits.batch_conditions - conditions)
+            if len(shapes) == 1:
+                continue  # one pod is bounded by the limits for a pod
+            if judged > most:
+                raise _to_be_split(
+                    f"different pods and their constraints are more than {most}, the most of one "
+                    f"batch for {node_count} nodes",
+                    position,
+                )
+            if size > self.limits.batch_bytes:
+                raise _to_be_split(
+                    "labels, tolerations, affinity and constraints of different pods are more "
+                    f"than {self.limits.batch_bytes} bytes in one batch",
+                    position,
+                )
+            if conditions > self.limits.batch_conditions:
+                raise _to_be_split(
+                    "expressions of different pods (each as 5), their values, selected labels and "
+                    f"tolerations are more than {self.limits.batch_conditions} in one batch",
+                    position,
+                )
+        return read
+
+    def _check_groups(self, asked: Sequence[tuple[ShapedPod, Rules]], snapshot: Snapshot) -> None:
+        """Refuse a batch that has more counted at once than may be kept.
+
+        Raises:
+            InvalidRequest: to be split.
+        """
+        if len(asked) <= 1:
+            return
+        all_effective = {pod.shape.effective_constraints(rules, snapshot) for pod, rules in asked}
+        groups = {group for effective in all_effective for group in effective.groups}
+        if len(groups) > self.limits.groups:
+            raise _to_be_split(
+                f"the constraints of one batch have {len(groups)} different selectors, at most "
+                f"{self.limits.groups} are counted (--max-groups)"
+            )
+
+    def intern(self, pod: UnreadPod | ShapedPod) -> ShapedPod:
+        """A pod with its shape, which is parsed and kept when it is new.
+
+        Raises:
+            InvalidRequest: the pod does not parse, or costs far more than any real one.
+        """
+        if isinstance(pod, ShapedPod):
+            return pod
+        shape = self._shapes.get(pod.key)
+        if shape is None:
+            try:
+                parsed = pod.parse(self.limits.terms)
+            except InvalidRequest as wrong:
+                raise wrong.of_pod() from wrong
+            checkpoint()
+            check_size(parsed, self.limits)
+            shape = PodShape(parsed, pod.size)
+            self._shapes.put(pod.key, shape)
+        return ShapedPod(shape, pod.name, pod.uid)
+
+    def with_requests(self, cluster: str, pod: bytes | PodRef) -> PodWithRequests:
+        """A pod with the resources that it requests.
+
+        Args:
+            cluster: of a pod that is named.
+            pod: the bytes of a v1.Pod, or a pod of the state.
+
+        Raises:
+            InvalidRequest: the bytes are no pod, or a quantity in it is none.
+            NotFound: the pod is not in the state.
+        """
+        encoded = self.encoded(cluster, pod)
+        try:
+            return PodWithRequests(self.intern(framed(encoded)), *self._demands.of(encoded))
+        except InvalidRequest as wrong:
+            raise wrong.of_pod() from wrong
+
+    def resume_cycle(self, request: DecisionRequest) -> ResolvedCycle:
+        """The cycle that a request names, made again from its pod when it is unknown here.
+
+        Raises:
+            CycleExpired: it is unknown and there is no pod.
+            And what :meth:`new_cycle` raises.
+        """
+        if not request.cycle:
+            return self.new_cycle(request)
+        if request.pod is not None and not isinstance(request.pod, (Pod, PodRef)):
+            request = request._replace(pod=self.intern(request.pod))
+        known = self.cycles.get(request.cycle)
+        if known is not None and known.cluster == request.cluster:
+            replica, _ = self.replicas.resolve(
+                request.cluster, request.consistency, request.deadline
+            )
+            return ResolvedCycle(known, replica, StageTimings(), request.cycle)
+        if request.pod is None:
+            raise self.cycles.expired(request.cycle)
+        made = self.new_cycle(request)
+        cycle = made.cycle.alone()
+        identifier = self.cycles.put(cycle)
+        return ResolvedCycle(cycle, made.replica, made.timings, identifier, remade=True)
+
+    def _shaped(self, cluster: str, given: Pod | PodRef) -> ShapedPod:
+        """A pod that was given parsed or by name, with a shape of its own that is not kept."""
+        pod = given if isinstance(given, Pod) else self._stored_pod(cluster, given)
+        check_size(pod, self.limits)
+        return ShapedPod(PodShape(pod), pod.name, pod.uid)
+
+    def encoded(self, cluster: str, pod: bytes | PodRef) -> bytes:
+        """The bytes of a pod."""
+        if isinstance(pod, bytes):
+            return pod
+        return object_from_stored(self.stored(cluster, pod)).pod.SerializeToString()
+
+    def _stored_pod(self, cluster: str, named: PodRef) -> Pod:
+        return pod_from_proto(object_from_stored(self.stored(cluster, named)).pod)
+
+    def stored(self, cluster: str, named: PodRef) -> StoredObject:
+        """A pod of the state.
+
+        Raises:
+            NotFound: there is none of the name, or it has another uid.
+        """
+        stored = self._reader.get(cluster, Key(Kind.POD, named.namespace, named.name))
+        if stored is None or (named.uid and stored.uid != named.uid):
+            uid = f" (uid {named.uid})" if named.uid else ""
+            name = f"{named.namespace}/{named.name}"
+            text = f"pod {name}{uid} is not in cluster {cluster!r}"
+            raise PodNotFound(text, "Pod", name, cluster)
+        return stored
+
+    def rules_of(self, shape: PodShape, request: DecisionRequest) -> Rules:
+        """The rules by which pods of a shape are judged.
+
+        Raises:
+            InvalidRequest: unknown settings, or (with `validate`) constraints that the API server
+                would refuse.
+        """
+        pod = shape.pod
+        rules = self.rules_for(request.settings, pod.scheduler_name)
+        if request.validate:
+            # As on creation: fields whose gate is off are dropped before anything is looked at.
+            created = drop_disabled_fields(pod.constraints, None, rules.gates)
+            violations = validate_pod(replace(pod, constraints=created))
+            if violations:
+                raise InvalidPod(violations_text(violations), violations)
+        return rules
+
+    def rules_for(self, settings: SettingsOverride, scheduler_name: str) -> Rules:
+        """The rules by which the pods of a scheduler are judged.
+
+        Raises:
+            InvalidRequest: unknown settings, or too many default constraints.
+        """
+        rules = self.rules.rules_for(settings, scheduler_name)
+        defaults, most = len(rules.profile.default_constraints), self.limits.constraints
+        # Those of the configuration are the operator's own business.
+        if defaults > most and settings.profile is rules.profile:
+            text = f"{defaults} constraints, at most {most} are judged"
+            path = "settings.args.defaultConstraints"
+            raise InvalidRequest.of([FieldViolation(path, text, "Too many")])
+        return rules
+
+    @staticmethod
+    def with_groups_counted(
+        asked: Sequence[tuple[ShapedPod, Rules]], replica: Replica, view: View
+    ) -> View:
+        """A view that counts all groups the pods need; it may be newer than the one given."""
+        kept = False
+        while True:
+            snapshot = view.snapshot
+            all_effective = [
+                pod.shape.effective_constraints(rules, snapshot) for pod, rules in asked
+            ]
+            groups = {group for effective in all_effective for group in effective.groups}
+            counted = [effective.counted_in(snapshot) for effective in all_effective]
+            if None not in counted:
+                for each in counted:
+                    _note_use(each or (), snapshot)
+                # It has no others: a long computation would keep the counts of other callers.
+                return replace(view, snapshot=snapshot.only(groups)) if kept else view
+            # Workloads of the newer view may select other pods, so look again.
+            view = _kept(groups, replica)
+            kept = True
+
+    def _cycle(
+        self,
+        pod: ShapedPod,
+        rules: Rules,
+        effective: EffectiveConstraints,
+        request: DecisionRequest,
+        view: View,
+    ) -> Cycle:
+        moves = self._moves(request, view) if request.add_pods or request.remove_pods else ()
+        parsed = pod.shape.pod
+        reservations = view.snapshot.reservations
+        if reservations.size:
+            held = reservations.of(parsed.namespace, pod.name, pod.uid)
+            if held is not None:
+                others = view.snapshot.without(parsed.namespace, held, effective.groups)
+                view = replace(view, snapshot=others)
+        return Cycle(request.cluster, parsed, rules, effective, view, pod.name, pod.uid, moves)
+
+    def _check_what_ifs(self, request: DecisionRequest) -> None:
+        if len(request.add_pods) + len(request.remove_pods) > self.limits.what_ifs:
+            text = f"at most {self.limits.what_ifs} together with removePods"
+            raise InvalidRequest.at("addPods", text, "Too many")
+
+    def _moves(self, request: DecisionRequest, view: View) -> tuple[PodMove, ...]:
+        def placed(moves: Sequence[PodOnNode], delta: int) -> Iterable[PodMove]:
+            for move in moves:
+                pod = move.pod
+                if not isinstance(pod, Pod):
+                    checkpoint()
+                    pod = self._stored_pod(request.cluster, pod)
+                yield PodMove(pod, view.snapshot.slot(move.node or pod.node_name), delta)
+
+        return (*placed(request.add_pods, +1), *placed(request.remove_pods, -1))
+
+
+def _kept(groups: set[GroupKey], replica: Replica) -> View:
+    """A view that counts all of them: new ones take time, so they are counted some at a time.
+
+    Each step asks for those before it, too, lest they are evicted.
+    """
+    new = replica.current_view().snapshot.missing(groups)
+    known = groups.difference(new)
+    for end in range(COUNTED_AT_ONCE, len(new), COUNTED_AT_ONCE):
+        checkpoint()
+        replica.ensure_counted((*known, *new[:end]))
+    checkpoint()
+    return replica.ensure_counted(groups)
+
+
+def _to_be_split(why: str, first: int = 0) -> InvalidRequest:
+    """The reason why a batch is too much, and how many of its first pods are not, if known."""
+    advice = f"split it, the first {first} are not too many" if first else "split it"
+    return InvalidRequest.of([FieldViolation("pods", f"{why}: {advice}", "Too many")])
+
+
+def _note_use(groups: Sequence[Group], snapshot: Snapshot) -> None:
+    """Note that groups were used at a snapshot: those unused for longest are dropped first."""
+    for group in groups:
+        group.use.last_used = snapshot.sequence

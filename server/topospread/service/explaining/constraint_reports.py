@@ -1,0 +1,363 @@
+"""The findings on each constraint: its domains, their pods and nodes, and the global minimum."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from topospread.checkpoints import checkpoint
+from topospread.kube.objects import Toleration
+from topospread.service.decisions.node_fit import CORDONED_TAINT
+from topospread.service.explaining.context import plural
+from topospread.service.explaining.findings import (
+    ConstraintFinding,
+    DomainFinding,
+    ExclusionReason,
+    MinimumRule,
+)
+from topospread.spread.scoring import ignored_nodes, soft_counts, weight_of
+from topospread.spread.topology import Eligibility
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread.kube.objects import SpreadConstraint
+    from topospread.service.explaining.context import EvaluationContext
+    from topospread.spread.constraints import Constraint
+    from topospread.spread.topology import Bools, Domains, Ints, Membership
+
+
+CORDON_TOLERATED: Final = Toleration(
+    key=CORDONED_TAINT.key, operator="Exists", effect=CORDONED_TAINT.effect
+)
+
+
+def constraint_findings(context: EvaluationContext, limit: int) -> tuple[ConstraintFinding, ...]:
+    """The findings on every constraint, ordered by its index in the pod's list.
+
+    Args:
+        context: the pod, judged.
+        limit: domains to list of each constraint.
+    """
+    explained = [
+        ExplainedConstraint(constraint, spec, index, position)
+        for position, (constraint, (index, spec)) in enumerate(
+            zip(context.hard, context.specs(hard=True), strict=False)
+        )
+    ]
+    explained += [
+        ExplainedConstraint(constraint, spec, index, None)
+        for constraint, (index, spec) in zip(context.soft, context.specs(hard=False), strict=False)
+    ]
+    explained.sort(key=lambda each: each.index)
+    return tuple(_constraint_finding(context, each, limit) for each in explained)
+
+
+def _constraint_finding(
+    context: EvaluationContext, explained: ExplainedConstraint, limit: int
+) -> ConstraintFinding:
+    checkpoint()
+    constraint, position, columns = (
+        explained.constraint,
+        explained.position,
+        domain_columns(context, explained),
+    )
+    there = np.flatnonzero(columns.nodes)
+    first, last = _ends(columns, there.tolist(), limit)
+    eligible_domains = int(np.count_nonzero(columns.eligible))
+    refused, alone = (0, 0) if position is None else _refused_nodes(context, position)
+    return ConstraintFinding(
+        index=explained.index,
+        constraint=constraint,
+        self_match=constraint.self_match,
+        nodes_without_key=context.snapshot.node_count - int(columns.nodes.sum()),
+        eligible=int(columns.eligible.sum()),
+        excluded=tuple((why, n) for why, by in columns.excluded if (n := int(by.sum()))),
+        domains=int(there.size),
+        eligible_domains=eligible_domains,
+        minimum=columns.minimum,
+        minimum_because=columns.because,
+        lowest=columns.least,
+        lowest_domains=_size(columns.lowest),
+        note=_note(constraint, columns, eligible_domains),
+        rejected_domains=_size(~columns.allowed & (columns.nodes > 0)),
+        rejected_nodes=refused,
+        rejected_alone=alone,
+        weight=0.0 if position is not None else _weight(context, constraint),
+        listed=tuple(_domain(columns, domain) for domain in (*first, *last)),
+        unlisted=int(there.size) - len(first) - len(last),
+        shown_first=len(first),
+    )
+
+
+def _weight(context: EvaluationContext, constraint: Constraint) -> float:
+    scored = context.normalized
+    if scored is None:
+        return 0.0
+    candidates, snapshot = scored[0], context.snapshot
+    ignored = ignored_nodes(
+        context.soft, snapshot, candidates, require_all_keys=context.constraints.require_all_keys
+    )
+    return weight_of(constraint, snapshot, candidates, ignored)
+
+
+def _refused_nodes(context: EvaluationContext, position: int) -> tuple[int, int]:
+    """Nodes that this constraint is the first to refuse, and usable ones that it alone refuses."""
+    first = context.snapshot.alive & ~context.allowing[position]
+    for allowed in context.allowing[:position]:
+        first = first & allowed
+    return _size(first), _size(context.only_blocked_by(position) & ~context.allowing[position])
+
+
+def _size(mask: Bools) -> int:
+    return int(np.count_nonzero(mask))
+
+
+def _ends(columns: DomainColumns, there: list[int], limit: int) -> tuple[list[int], list[int]]:
+    """The domains with the fewest pods and those with the most, ascending by pods and value."""
+    pods, values = columns.pods.tolist(), columns.values
+
+    def place(domain: int) -> tuple[int, str]:
+        return pods[domain], values[domain]
+
+    if len(there) <= limit:
+        return sorted(there, key=place), []
+    few = math.ceil(limit / 2)
+    first = heapq.nsmallest(few, there, key=place)
+    last = heapq.nlargest(limit - few, there, key=place)
+    return first, last[::-1]
+
+
+def _domain(columns: DomainColumns, domain: int) -> DomainFinding:
+    scores = None
+    if columns.scores is not None and columns.scores[0][domain]:
+        scores = int(columns.scores[1][domain]), int(columns.scores[2][domain])
+    return DomainFinding(
+        value=columns.values[domain],
+        pods=int(columns.pods[domain]),
+        reserved=int(columns.reserved[domain]),
+        not_counted=int(columns.not_counted[domain]),
+        nodes=int(columns.nodes[domain]),
+        eligible=int(columns.eligible[domain]),
+        excluded=tuple((r, n) for r, by in columns.excluded if (n := int(by[domain]))),
+        refused=_most_frequent((r, int(by[domain])) for r, by in columns.refused),
+        usable=int(columns.usable[domain]),
+        fitting=int(columns.fitting[domain]),
+        skew=int(columns.skew[domain]),
+        holds_minimum=bool(columns.lowest[domain]),
+        allowed=bool(columns.allowed[domain]),
+        scores=scores,
+    )
+
+
+def _most_frequent(counted: Iterator[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(((r, n) for r, n in counted if n), key=lambda each: (-each[1], each[0])))
+
+
+def _note(constraint: Constraint, columns: DomainColumns, eligible: int) -> str:
+    """The reason for the global minimum, or why no domain at it can take the pod."""
+    if columns.because is MinimumRule.NO_DOMAINS:
+        return f"set so because no node with {constraint.topology_key} counts"
+    if columns.because is MinimumRule.FEW_DOMAINS:
+        return (
+            f"set so because minDomains is {constraint.min_domains} and there "
+            f"{'is' if eligible == 1 else 'are'} {plural(eligible, 'eligible domain')}"
+        )
+    holders = np.flatnonzero(columns.lowest)
+    if int(columns.usable[holders].sum()):
+        return ""
+    who = min(columns.values[d] for d in holders.tolist()) or '""'
+    if holders.size > 1:
+        who += f" and {holders.size - 1} more"
+    nodes = int(columns.nodes[holders].sum())
+    those = "whose only node cannot" if nodes == 1 else f"none of whose {nodes} nodes can"
+    whys = _most_frequent((why, int(by[holders].sum())) for why, by in columns.refused)
+    reasons = ", ".join(f"{number} {why}" for why, number in whys)
+    return f"held by {who}, {those} take the pod: {reasons}"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedConstraint:
+    """A constraint to be explained.
+
+    Attributes:
+        constraint: as it is judged.
+        spec: as it was written.
+        index: its place in the pod's list.
+        position: its place among the hard ones; None for a soft one.
+    """
+
+    constraint: Constraint
+    spec: SpreadConstraint
+    index: int
+    position: int | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainColumns:
+    """The fields of DomainFinding as arrays, each [domains].
+
+    Attributes:
+        values: of the topology key; no node may have some of them any more.
+        excluded, refused: by reason.
+        lowest: whether an eligible domain has the fewest pods.
+        scores: nodes with a score, their lowest and their highest; None without any.
+        least: the fewest pods of an eligible domain; 0 without one.
+        minimum: the global minimum.
+        because: why it is that.
+    """
+
+    values: Sequence[str]
+    pods: Ints
+    reserved: Ints
+    not_counted: Ints
+    nodes: Ints
+    eligible: Ints
+    excluded: Sequence[tuple[ExclusionReason, Ints]]
+    refused: Sequence[tuple[str, Ints]]
+    usable: Ints
+    fitting: Ints
+    skew: Ints
+    lowest: Bools
+    allowed: Bools
+    scores: tuple[Ints, Ints, Ints] | None
+    least: int
+    minimum: int
+    because: MinimumRule
+
+
+def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -> DomainColumns:
+    """The columns of a constraint."""
+    constraint, snapshot = explained.constraint, context.snapshot
+    by_domain = _ByDomain(snapshot.domains(constraint.topology_key))
+    membership = snapshot.membership(constraint.eligibility, constraint.topology_key)
+    pods, reserved, not_counted = _pods(context, explained, by_domain)
+    refused = {id(mask): by_domain.nodes(mask) for _, mask in context.refusals}
+    least, because = _minimum(explained, membership, pods)
+    minimum = least if because is MinimumRule.LOWEST else 0
+    hard = explained.position is not None
+    return DomainColumns(
+        values=by_domain.domains.values,
+        pods=pods,
+        reserved=reserved,
+        not_counted=not_counted,
+        nodes=by_domain.nodes(snapshot.alive),
+        eligible=membership.nodes,
+        excluded=[(why, by_domain.nodes(mask)) for why, mask in _excluded(context, constraint)],
+        refused=[(why, refused[id(mask)]) for why, mask in context.refusals],
+        usable=by_domain.nodes(context.usable),
+        fitting=by_domain.nodes(context.fitting),
+        skew=pods + int(constraint.self_match) - minimum,
+        lowest=membership.present & (pods == least),
+        allowed=_allowed(context, explained, pods),
+        scores=None if hard else _scores(context, by_domain),
+        least=least,
+        minimum=minimum,
+        because=because,
+    )
+
+
+class _ByDomain:
+    """Sums over the nodes of each domain."""
+
+    def __init__(self, domains: Domains) -> None:
+        self.domains = domains
+        self.size = len(domains.values)
+        self._there = domains.ids >= 0
+
+    def nodes(self, mask: Bools) -> Ints:
+        """[domains] how many nodes are in the mask."""
+        ids = self.domains.ids[mask & self._there]
+        return np.bincount(ids, minlength=self.size).astype(np.int64)
+
+    def sum(self, values: Ints, mask: Bools) -> Ints:
+        """[domains] the sum over the nodes in the mask."""
+        chosen = mask & self._there
+        ids = self.domains.ids[chosen]
+        return np.bincount(ids, weights=values[chosen], minlength=self.size).astype(np.int64)
+
+
+def _minimum(
+    explained: ExplainedConstraint, membership: Membership, pods: Ints
+) -> tuple[int, MinimumRule]:
+    """The fewest pods of an eligible domain, and whether that is the global minimum."""
+    if not membership.size:
+        return 0, MinimumRule.NO_DOMAINS
+    least = int(pods[membership.present].min())
+    if explained.position is not None and membership.size < explained.constraint.min_domains:
+        return least, MinimumRule.FEW_DOMAINS
+    return least, MinimumRule.LOWEST
+
+
+def _allowed(context: EvaluationContext, explained: ExplainedConstraint, pods: Ints) -> Bools:
+    if explained.position is None:
+        return np.ones(pods.size, dtype=np.bool_)
+    return ~context.states[explained.position].rejected
+
+
+def _pods(
+    context: EvaluationContext, explained: ExplainedConstraint, by_domain: _ByDomain
+) -> tuple[Ints, Ints, Ints]:
+    """Matching pods of each domain: counted, reserved of those, and on nodes not counted."""
+    constraint, position, snapshot = explained.constraint, explained.position, context.snapshot
+    nothing = np.zeros(by_domain.size, dtype=np.int64)
+    if constraint.group.counts_nothing:
+        return (nothing if position is None else context.states[position].counts), nothing, nothing
+    everywhere = snapshot.node_counts(constraint.group).astype(np.int64)
+    total = by_domain.sum(everywhere, snapshot.alive)
+    counted_on = snapshot.mask(constraint.eligibility)
+    if position is not None:
+        key = constraint.topology_key
+        counted = snapshot.domain_counts(constraint.group, constraint.eligibility, key)
+        pods = context.states[position].counts
+    elif constraint.is_hostname:
+        counted = pods = total  # whatever the policies say (upstream fact 29)
+        counted_on = snapshot.alive
+    else:
+        pods = soft_counts(constraint, snapshot, context.constraints.require_all_keys)
+        counted = np.minimum(pods, total)
+    held = by_domain.sum(context.reserved(constraint.group), counted_on)
+    return pods, held, total - counted
+
+
+def _excluded(
+    context: EvaluationContext, constraint: Constraint
+) -> Iterator[tuple[ExclusionReason, Bools]]:
+    """[slots] nodes that have the key and are not counted, by the first reason."""
+    snapshot, eligibility = context.snapshot, constraint.eligibility
+    left = snapshot.alive & (snapshot.domains(constraint.topology_key).ids >= 0)
+    parts = [(ExclusionReason.KEY_MISSING, Eligibility(keys=eligibility.keys))]
+    if eligibility.requirements is not None:
+        parts.append((ExclusionReason.AFFINITY, Eligibility(requirements=eligibility.requirements)))
+    for reason, part in parts:
+        mask = snapshot.mask(part)
+        yield reason, left & ~mask
+        left = left & mask
+    if eligibility.tolerations is None:
+        return
+    compares = eligibility.comparison_operators
+    tolerant = Eligibility(
+        tolerations=(*eligibility.tolerations, CORDON_TOLERATED), comparison_operators=compares
+    )
+    strict = Eligibility(tolerations=eligibility.tolerations, comparison_operators=compares)
+    yield ExclusionReason.CORDONED, left & snapshot.mask(tolerant) & ~snapshot.mask(strict)
+    yield ExclusionReason.TAINTED, left & ~snapshot.mask(tolerant)
+
+
+def _scores(context: EvaluationContext, by_domain: _ByDomain) -> tuple[Ints, Ints, Ints] | None:
+    """[domains] nodes with a score, their lowest and their highest."""
+    scored = context.normalized
+    if scored is None:
+        return None
+    slots, scores = scored
+    ids = by_domain.domains.ids[slots]
+    there = ids >= 0
+    size = by_domain.size
+    low, high = np.full(size, 101, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+    np.minimum.at(low, ids[there], scores[there])
+    np.maximum.at(high, ids[there], scores[there])
+    return np.bincount(ids[there], minlength=size), low, high

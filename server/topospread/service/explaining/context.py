@@ -1,0 +1,228 @@
+"""The judgement of a pod at a snapshot, which may be the real one or a changed one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from topospread.index.overlay import apply_overlay
+from topospread.kube.demands import NO_DEMAND, Demand
+from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
+from topospread.service.decisions.cycle import computed_once
+from topospread.service.decisions.node_fit import Fit, suited
+from topospread.spread.filtering import DomainState, filter_nodes, pre_filter
+from topospread.spread.scoring import score
+from topospread.spread.verdicts import FITS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.index.overlay import Overlay
+    from topospread.index.snapshot import Snapshot
+    from topospread.kube.objects import Pod, SpreadConstraint
+    from topospread.service.decisions.node_fit import Suited
+    from topospread.service.explaining.findings import Change
+    from topospread.spread.constraints import Constraint, PodConstraints
+    from topospread.spread.filtering import Verdicts
+    from topospread.spread.settings import Rules
+    from topospread.spread.topology import Bools, GroupKey, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationContext:
+    """A pod and the snapshot of its judgement; `with_hard`, `with_overlay` and `replace` vary it.
+
+    Attributes:
+        snapshot: the state; it counts all groups of the constraints.
+        pod: any pod of its shape.
+        constraints: the effective ones, made by the rules.
+        demand: what the pod takes from its node.
+        fit: how much is asked beside spreading.
+        name, uid: the pod's own, so that what is reserved for itself is not counted against it.
+        bound_to: the node that the pod runs on already.
+    """
+
+    snapshot: Snapshot
+    pod: Pod
+    rules: Rules
+    constraints: PodConstraints
+    demand: Demand = NO_DEMAND
+    fit: Fit = Fit.NODE_AND_RESOURCES
+    name: str = ""
+    uid: str = ""
+    bound_to: str = ""
+
+    @property
+    def hard(self) -> tuple[Constraint, ...]:
+        """The constraints that Filter judges."""
+        return self.constraints.hard.constraints
+
+    @property
+    def soft(self) -> tuple[Constraint, ...]:
+        """The constraints that Score weighs."""
+        return self.constraints.soft.constraints
+
+    @computed_once
+    def states(self) -> tuple[DomainState, ...]:
+        """Counts by domain of each hard constraint."""
+        return pre_filter(self.hard, self.snapshot)
+
+    @computed_once
+    def verdicts(self) -> Verdicts:
+        """[slots] Filter's verdicts."""
+        return filter_nodes(self.states, self.snapshot)
+
+    @computed_once
+    def suits(self) -> Suited:
+        """The verdicts of the scheduler's other filters."""
+        return suited(
+            self.snapshot,
+            self.pod,
+            self.constraints.requirements,
+            self.demand,
+            self.fit,
+            comparison_operators=self.rules.gates.taint_comparison_operators,
+        )
+
+    @computed_once
+    def usable(self) -> Bools:
+        """[slots] nodes that the other filters leave."""
+        usable: Bools = self.suits.nodes & self.snapshot.alive
+        return usable
+
+    @computed_once
+    def passing(self) -> Bools:
+        """[slots] nodes that pass Filter; none when a hard constraint does not parse."""
+        if self.constraints.hard.error:
+            return np.zeros_like(self.snapshot.alive)
+        passing: Bools = self.snapshot.alive & (self.verdicts == FITS)
+        return passing
+
+    @computed_once
+    def fitting(self) -> Bools:
+        """[slots] nodes that pass Filter and the other filters."""
+        fitting: Bools = self.passing & self.usable
+        return fitting
+
+    @property
+    def fits(self) -> int:
+        """The number of nodes that the pod fits."""
+        return int(np.count_nonzero(self.fitting))
+
+    @computed_once
+    def refusals(self) -> tuple[tuple[str, Bools], ...]:
+        """(reason, [slots] nodes that the other filters refuse for it), by the first that does."""
+        left = self.snapshot.alive
+        found: list[tuple[str, Bools]] = []
+        for rule in self.suits.rules():
+            # Reasons that refuse the same nodes share an array.
+            here = {id(refused): refused & left for _, refused in rule.refusals}
+            found.extend((reason, here[id(refused)]) for reason, refused in rule.refusals)
+            left = left & ~rule.refused
+        return tuple(found)
+
+    @computed_once
+    def allowing(self) -> tuple[Bools, ...]:
+        """Masks by slot, for each hard constraint, of nodes that it does not refuse."""
+        return tuple(
+            self.snapshot.alive & (filter_nodes((state,), self.snapshot) == FITS)
+            for state in self.states
+        )
+
+    def only_blocked_by(self, position: int) -> Bools:
+        """[slots] usable nodes that no other hard constraint refuses."""
+        found = self.usable
+        for other, allowed in enumerate(self.allowing):
+            if other != position:
+                found = found & allowed
+        return found
+
+    @computed_once
+    def normalized(self) -> tuple[NDArray[np.intp], Ints] | None:
+        """(slots, scores) of the fitting nodes; None without any, or without soft constraints."""
+        candidates = np.flatnonzero(self.fitting)
+        if not self.soft or not candidates.size:
+            return None
+        scores = score(
+            self.soft,
+            self.snapshot,
+            candidates,
+            require_all_keys=self.constraints.require_all_keys,
+        )
+        return candidates, scores.normalized
+
+    @computed_once
+    def _held(self) -> Sequence[tuple[Mapping[str, str], int]]:
+        """(labels, slot) of each reservation for others in the pod's namespace."""
+        reservations = self.snapshot.reservations
+        own = reservations.of(self.pod.namespace, self.name, self.uid)
+        prefix = f"{self.pod.namespace}/"
+        return [
+            (dict(row.labels), slot)
+            for key, row in reservations
+            if key.startswith(prefix)
+            and row is not own
+            and (slot := self.snapshot.slot(row.node_name)) >= 0
+        ]
+
+    def reserved(self, group: GroupKey) -> Ints:
+        """[slots] places held for pods that the group counts."""
+        held: Ints = np.zeros(self.snapshot.alive.size, dtype=np.int64)
+        if not group.counts_nothing:
+            for labels, slot in self._held:
+                held[slot] += group.selector.matches(labels)
+        return held
+
+    def specs(self, *, hard: bool) -> list[tuple[int, SpreadConstraint]]:
+        """The constraints of one phase as they were written, with their places in the list."""
+        given = self.pod.constraints or self.rules.profile.defaults
+        action = DO_NOT_SCHEDULE if hard else SCHEDULE_ANYWAY
+        return [(i, spec) for i, spec in enumerate(given) if spec.when_unsatisfiable == action]
+
+    def with_hard(self, constraints: Sequence[Constraint]) -> EvaluationContext:
+        """The context with other hard constraints."""
+        hard = replace(self.constraints.hard, constraints=tuple(constraints))
+        return replace(self, constraints=replace(self.constraints, hard=hard))
+
+    def with_overlay(self, changes: Overlay) -> EvaluationContext:
+        """The context at a snapshot with changes applied."""
+        groups = {c.group for c in (*self.hard, *self.soft) if not c.group.counts_nothing}
+        return replace(self, snapshot=apply_overlay(self.snapshot, changes, groups)[0])
+
+    def refused_by(self, nodes: Bools) -> Counter[str]:
+        """The number of nodes by the reasons for which the other filters refuse them."""
+        found = Counter({r: int(np.count_nonzero(refused & nodes)) for r, refused in self.refusals})
+        return +found
+
+
+class ProposedChange(NamedTuple):
+    """A variant to try, the changes that lead to it, and their description."""
+
+    context: EvaluationContext
+    changes: tuple[Change, ...]
+    text: str
+
+
+def constraint_label(context: EvaluationContext, position: int) -> tuple[int, str]:
+    """The index of a hard constraint, and its name in texts."""
+    index = context.specs(hard=True)[position][0]
+    return index, f"constraint {index} ({context.hard[position].topology_key})"
+
+
+def with_constraint(
+    context: EvaluationContext, position: int, constraint: Constraint
+) -> EvaluationContext:
+    """The context with one constraint replaced."""
+    constraints = list(context.hard)
+    constraints[position] = constraint
+    return context.with_hard(constraints)
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 node``, ``2 nodes``."""
+    return f"{number} {noun}{'s' * (number != 1)}"

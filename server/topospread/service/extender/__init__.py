@@ -1,0 +1,1 @@
+"""The verbs of kube-scheduler's extender: filter, prioritize, preempt, and unschedulable pods."""

@@ -1,0 +1,1 @@
+"""PlacePod and ReserveNode: choose a node and hold it, without breaking maxSkew."""

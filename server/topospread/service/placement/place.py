@@ -1,0 +1,369 @@
+"""PlacePod, ReserveNode and what concerns reservations: choose a node, hold it, release it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from topospread.errors import ClusterNotFound, ObjectNotFound
+from topospread.replica.view import Token
+from topospread.service.decisions.evaluate import matching
+from topospread.service.decisions.extension_points import select_distinct
+from topospread.service.decisions.node_fit import Fit, Refused, suited
+from topospread.service.placement.requests import PlacementRequest, PlacementResult, Rejection
+from topospread.service.state.write import failure_deadline
+from topospread.spread.filtering import verdict_of
+from topospread.spread.verdicts import (
+    FITS,
+    LABEL_MISSING,
+    TOO_SKEWED,
+    UNKNOWN_NODE,
+    VERDICTS,
+    Code,
+    Status,
+    error_message,
+    fit_message,
+)
+from topospread.store.model import Key, Kind, LogEntry, Remove, WriteOutcome
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.index.changes import ReservationRow
+    from topospread.kube.demands import Demand
+    from topospread.replica.replica import Replica
+    from topospread.replica.replicas import Replicas
+    from topospread.replica.view import Consistency, View
+    from topospread.service.decisions.cycle import Cycle
+    from topospread.service.decisions.request import NodeSelection, PodRef
+    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.state.read import PageRequest
+    from topospread.service.state.write import Traced
+    from topospread.spread.topology import Ints
+
+
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT: Final = np.uint64(29)
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """The caller's part of the choice between nodes.
+
+    Attributes:
+        fit: how much is asked beside spreading; None for what suits the candidates.
+        seed: orders equal nodes, so that callers spread apart.
+    """
+
+    fit: Fit | None = None
+    seed: str = ""
+
+
+def place(
+    coordinator: PlacementCoordinator,
+    placement: PlacementRequest,
+    preference: Preference,
+    traced: Traced,
+) -> PlacementResult:
+    """Hold the best node for a pod; the one that is held for it already, if that still fits.
+
+    Raises:
+        As PlacementCoordinator.hold; InvalidRequest and NodeTableChanged for the candidates.
+    """
+    fit = preference.fit
+    if fit is None:
+        # Whoever names candidates has filtered them.
+        fit = Fit.NODE_AND_RESOURCES if placement.decision.nodes is None else Fit.SPREAD_ONLY
+
+    def choice(cycle: Cycle, held: ReservationRow | None) -> str | Rejection:
+        return choose(
+            cycle,
+            placement.demand,
+            Preference(fit, preference.seed),
+            held,
+            placement.decision.nodes,
+        )
+
+    return coordinator.hold(placement, choice, traced)
+
+
+def choose(
+    cycle: Cycle,
+    demand: Demand,
+    preference: Preference,
+    held: ReservationRow | None = None,
+    choice: NodeSelection | None = None,
+) -> str | Rejection:
+    """The best node for a pod, or why none; the one that is held for it, if that still fits.
+
+    It follows from the arguments alone, so that simulations use it, too.
+
+    Args:
+        cycle: the pod, judged at a state that does not count what is held for it.
+        demand: what it takes.
+        preference: fit and seed; without a fit all of it is asked.
+        held: what is held for the pod.
+        choice: the candidates; None for all nodes.
+
+    Raises:
+        InvalidRequest, NodeTableChanged: for the candidates.
+    """
+    status = cycle.pre_filter_status
+    if status.code is Code.ERROR:
+        return Rejection(status, error_message(status.reasons[0]))
+    nodes = cycle.view.snapshot.nodes
+    candidates = nodes.order if choice is None else select_distinct(nodes, choice).slots
+    suits = suited(
+        cycle.view.snapshot,
+        cycle.pod,
+        cycle.constraints.requirements,
+        demand,
+        preference.fit or Fit.NODE_AND_RESOURCES,
+        comparison_operators=cycle.rules.gates.taint_comparison_operators,
+    )
+    there = candidates[candidates >= 0]
+    suitable = there[suits.nodes[there]]
+    fits = suitable[cycle.verdicts[suitable] == FITS]
+    if held is not None and nodes.slot(held.node_name) in fits:
+        # That another node would be better by now does not take it away.
+        return held.node_name
+    if not fits.size:
+        refused = suits.reasons(there)
+        _count(refused, VERDICTS[UNKNOWN_NODE], candidates.size - there.size)
+        for verdict in (TOO_SKEWED, LABEL_MISSING):
+            same = cycle.verdicts[suitable] == verdict
+            _count(refused, VERDICTS[verdict], int(np.count_nonzero(same)))
+        return _refusal(candidates.size, *refused)
+    return nodes.names[int(fits[_best(cycle, fits, preference.seed)])]
+
+
+def _best(cycle: Cycle, fits: NDArray[np.intp], seed: str) -> int:
+    """Position of the best node.
+
+    By score; then by matching pods in the hard constraints' domains, the fewest first; then by
+    matching pods on the node; then by a hash of seed, pod and node.
+    """
+    left = np.arange(fits.size)
+    if cycle.pre_score_status.code is Code.SUCCESS:
+        left = _lowest(left, -cycle.scores(fits).normalized)
+    left = _lowest(left, matching(cycle, fits))
+    left = _lowest(left, _on_node(cycle, fits))
+    if left.size == 1:
+        return int(left[0])
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (seed, cycle.pod.namespace, cycle.name):
+        digest.update(part.encode() + b"\0")
+    key = np.uint64(int.from_bytes(digest.digest(), "big"))
+    mixed = (cycle.view.snapshot.nodes.hashes[fits[left]] ^ key) * _MIX
+    mixed = (mixed ^ (mixed >> _SHIFT)) * _MIX
+    return int(left[np.argmin(mixed)])
+
+
+def _lowest(left: NDArray[np.intp], values: Ints) -> NDArray[np.intp]:
+    here = values[left]
+    lowest: NDArray[np.intp] = left[here == here.min()]
+    return lowest
+
+
+def _on_node(cycle: Cycle, fits: NDArray[np.intp]) -> Ints:
+    """[fits] pods on each node that a constraint counts, once for each group."""
+    total: Ints = np.zeros(fits.size, dtype=np.int64)
+    for group in cycle.effective.groups:
+        total += cycle.view.snapshot.node_counts(group)[fits]
+    return total
+
+
+def _count(refused: Refused, status: Status, nodes: int) -> None:
+    if nodes:
+        reasons, codes = refused
+        reasons[status.reasons[0]] += nodes
+        codes[status.code] += nodes
+
+
+def _refusal(nodes: int, reasons: Counter[str], codes: Counter[Code]) -> Rejection:
+    # To wait may help the pod if it may help on one node.
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    if not codes or Code.UNSCHEDULABLE in codes:
+        code = Code.UNSCHEDULABLE
+    ordered = tuple(reason for reason, _ in reasons.most_common())
+    return Rejection(Status(code, ordered), fit_message(nodes, reasons))
+
+
+def reserve(
+    coordinator: PlacementCoordinator, placement: PlacementRequest, node: str, traced: Traced
+) -> PlacementResult:
+    """Hold one node for a pod, if the hard constraints allow it.
+
+    Raises:
+        As PlacementCoordinator.hold.
+    """
+
+    def choose(cycle: Cycle, held: ReservationRow | None) -> str | Rejection:
+        del held  # a renewal is judged like any other
+        return _judge(cycle, node)
+
+    return coordinator.hold(placement, choose, traced)
+
+
+def _judge(cycle: Cycle, node: str) -> str | Rejection:
+    status = cycle.pre_filter_status
+    if status.code is Code.ERROR:
+        return Rejection(status, error_message(status.reasons[0]))
+    snapshot = cycle.view.snapshot
+    slot = snapshot.slot(node)
+    if slot < 0:
+        return Rejection(VERDICTS[UNKNOWN_NODE])
+    verdict = verdict_of(cycle.states, snapshot, slot)
+    return node if verdict == FITS else Rejection(VERDICTS[verdict])
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseResult:
+    """The result of ReleaseReservation.
+
+    Attributes:
+        released: whether something was held.
+    """
+
+    token: str
+    released: bool
+
+
+def release(
+    coordinator: PlacementCoordinator,
+    cluster: str,
+    pod: tuple[str, str, str],
+    reservation_id: str = "",
+    *,
+    timeout: float,
+    traced: Traced,
+) -> ReleaseResult:
+    """End the reservation of a pod, if its uid is equal or unknown.
+
+    Args:
+        coordinator: holds it.
+        cluster: the pod's.
+        pod: namespace, name and uid, which may be empty.
+        reservation_id: when given, what was made or renewed after it stays.
+        timeout: seconds.
+        traced: wraps the write in a span.
+
+    Raises:
+        ClusterNotFound: there is no such cluster.
+        StoreUnavailable: the store did not answer.
+    """
+    namespace, name, uid = pod
+    key, store = Key(Kind.RESERVATION, namespace, name), coordinator.store
+    if uid or reservation_id:
+        held = store.get(cluster, key)
+        if reservation_id and (held is None or held.resource_version != reservation_id):
+            head = store.head(cluster, timeout=timeout)
+            if not head.identity:
+                raise ClusterNotFound.unknown(cluster)
+            return ReleaseResult(Token(head.identity, head.revision).encode(), False)
+        # One that was made without a uid is for any pod of the name.
+        uid = uid if held is None or held.uid else ""
+    with traced("release", 1):
+        removal = Remove(key, uid, reservation_id)
+        applied = store.apply(cluster, [removal], timeout=failure_deadline(timeout))
+    if not applied.identity:
+        raise ClusterNotFound.unknown(cluster)
+    released = applied.outcomes == (WriteOutcome.DELETED,)
+    if released:
+        coordinator.show(cluster, applied, [LogEntry(key, None)])
+    token = Token(applied.identity, applied.revision).encode()
+    return ReleaseResult(token, released)
+
+
+def get_reservation(
+    replicas: Replicas, cluster: str, pod: PodRef, demand: Consistency, deadline: float
+) -> tuple[Replica, View, ReservationRow]:
+    """The reservation of a pod, and the state that it was read from.
+
+    Args:
+        replicas: follow the cluster.
+        cluster: its name.
+        pod: for which it is held, whatever its uid if that is empty.
+        demand: how fresh the state must be.
+        deadline: of the call.
+
+    Raises:
+        NotFound: no such cluster, or nothing is held.
+        And what Replicas.resolve raises.
+    """
+    replica, view = replicas.resolve(cluster, demand, deadline)
+    row = view.snapshot.reservations.of(pod.namespace, pod.name, pod.uid)
+    if row is None:
+        name = f"{pod.namespace}/{pod.name}"
+        raise ObjectNotFound(f"no node is held for pod {name}", "Reservation", name, cluster)
+    return replica, view, row
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationPage:
+    """A page of reservations.
+
+    Attributes:
+        token: of the first page's revision.
+        held: (namespace, name, reservation), ordered by namespace and name as bytes.
+        next: token of the next page; empty on the last.
+        state: what the first page was read from; None for later ones.
+    """
+
+    token: str
+    held: Sequence[tuple[str, str, ReservationRow]]
+    next: str
+    state: tuple[Replica, View] | None
+
+
+def list_reservations(
+    replicas: Replicas,
+    cluster: str,
+    chosen: tuple[str, Callable[[Mapping[str, str]], bool]],
+    request: PageRequest,
+    demand: Consistency,
+    deadline: float,
+) -> ReservationPage:
+    """List the reservations of a namespace; of all with an empty name.
+
+    Args:
+        replicas: follow the cluster.
+        cluster: its name.
+        chosen: the pods: their namespace, and which labels they may have.
+        request: which page.
+        demand: how fresh the state must be.
+        deadline: of the call.
+
+    Raises:
+        InvalidRequest: a page size or token that cannot be.
+        NotFound: no such cluster.
+        And what Replicas.resolve raises.
+    """
+    most = request.most
+    token, after = request.place()
+    namespace, matches = chosen
+    replica, view = replicas.resolve(cluster, demand, deadline)
+    split = ((pod.partition("/"), row) for pod, row in view.snapshot.reservations)
+    rest = sorted(
+        (
+            ((space.encode(), name.encode()), space, name, row)
+            for (space, _, name), row in split
+            if not namespace or space == namespace
+        ),
+        key=lambda each: each[0],
+    )
+    found = [each for each in rest if each[0] > after and matches(dict(each[3].labels))]
+    here = [each[1:] for each in found[:most]]
+    state = None if token else (replica, view)
+    token = token or view.token
+    more = ""
+    if len(found) > most:
+        namespace, name, _ = here[-1]
+        more = request.next(token, namespace, name)
+    return ReservationPage(token, here, more, state)

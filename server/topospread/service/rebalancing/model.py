@@ -1,0 +1,332 @@
+"""The integer program of dependent constraints: types of pods, classes of nodes, rows."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from topospread.codec.stored_pods import EvictionFacts, eviction_facts
+from topospread.errors import CorruptValue
+from topospread.index.usage import PODS
+from topospread.kube.demands import NO_DEMAND
+from topospread.service.decisions.node_fit import Fit, suited
+from topospread.service.rebalancing.integer_program import (
+    ConstraintRow,
+    Counts,
+    DomainVariables,
+    IntegerProgram,
+)
+from topospread.service.rebalancing.inventory import skew
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from topospread.checkpoints import CooperativeYield
+    from topospread.index.snapshot import Snapshot
+    from topospread.service.rebalancing.inventory import (
+        ConstraintComponent,
+        EvictionFilters,
+        InventoryPod,
+        PodClass,
+        SkewLimit,
+    )
+    from topospread.spread.topology import Bools
+
+MAX_TIERS: Final = 8
+"""Steps of priority and deletion cost that a search distinguishes."""
+
+PLENTY: Final = 1_000_000
+
+
+class MovablePod(NamedTuple):
+    """A pod that may be moved.
+
+    Attributes:
+        stays: why it may not be evicted; empty when it may.
+        type, tier: in the program.
+    """
+
+    pod_class: PodClass
+    member: InventoryPod
+    facts: EvictionFacts
+    slot: int
+    stays: str
+    type: int
+    tier: int
+
+
+@dataclass(slots=True, eq=False)
+class RebalanceModel:
+    """The pod types and node classes that an integer program is made of.
+
+    Attributes:
+        movable_pods: pods of the component on nodes that are there, also those that stay.
+        classes: [slots] the class of each node; −1 where there is none.
+        suits: [types, slots] nodes that a pod of the type may go to, spreading apart.
+        requests: [types] what each takes of its node.
+        types: how many.
+        tiers: how many.
+    """
+
+    movable_pods: list[MovablePod]
+    classes: NDArray[np.int64]
+    suits: Sequence[Bools]
+    requests: Sequence[tuple[tuple[str, int], ...]]
+    rows: list[ConstraintRow]
+    types: int
+    tiers: int
+
+    @property
+    def size(self) -> int:
+        """The number of classes."""
+        return int(self.classes.max(initial=-1)) + 1
+
+    def program(
+        self,
+        *,
+        left: Mapping[int, int] | None = None,
+        everybody: bool = False,
+        anywhere: bool = False,
+        snapshot: Snapshot | None = None,
+    ) -> IntegerProgram:
+        """The integer program, with more or fewer of its bounds.
+
+        Args:
+            left: evictions that are left by slot; None: any number.
+            everybody: also pods that may not be evicted.
+            anywhere: also nodes that do not suit.
+            snapshot: bound what comes by the room there is; None: by nothing.
+        """
+        size = self.size
+        movable = np.zeros((self.types, self.tiers, size), dtype=np.int64)
+        by_slot: dict[tuple[int, int], int] = {}
+        for pod in self.movable_pods:
+            if everybody or not pod.stays:
+                movable[pod.type, pod.tier, self.classes[pod.slot]] += 1
+                here = (int(self.classes[pod.slot]), pod.slot)
+                by_slot[here] = by_slot.get(here, 0) + 1
+        headroom = np.zeros((self.types, size), dtype=np.int64)
+        for number, suits in enumerate(self.suits):
+            there = np.flatnonzero((self.classes >= 0) & (True if anywhere else suits))
+            amount = np.full(there.size, PLENTY, dtype=np.int64)
+            if snapshot is not None:
+                amount = _headroom(snapshot, self.requests[number])[there]
+            np.add.at(headroom[number], self.classes[there], amount)
+        leaving: Counts | None = None
+        if left is not None:
+            leaving = np.zeros(size, dtype=np.int64)
+            for (number, slot), pods in by_slot.items():
+                leaving[number] += min(pods, left.get(slot, 0))
+        return IntegerProgram(movable, np.minimum(headroom, PLENTY), self.rows, leaving)
+
+
+def build_model(
+    component: ConstraintComponent,
+    snapshot: Snapshot,
+    filters: EvictionFilters,
+    stuck: Counter[str],
+    turn: CooperativeYield,
+) -> RebalanceModel:
+    """Sort pods into types and nodes into classes.
+
+    Args:
+        component: the constraints and their pods.
+        snapshot: the state.
+        filters: which pods may be evicted.
+        stuck: why pods may not is counted here.
+        turn: called for each pod.
+    """
+    limits = list(component.limits)
+    movable_pods, suits, requests, tiers = _movable_pods(component, limits, snapshot, filters, turn)
+    for movable in movable_pods:
+        if movable.stays:
+            stuck[movable.stays] += 1
+    classes = _classes(limits, movable_pods, suits, snapshot)
+    types = len(suits)
+    # Pods of one type match the same selectors.
+    labels = {movable.type: movable.pod_class.shape.pod.labels for movable in movable_pods}
+    matches = [
+        [limit.group.selector.matches(labels[number]) for number in range(types)]
+        for limit in limits
+    ]
+    rows = [
+        _row(limit, meant, snapshot, classes, matches[number])
+        for number, (limit, meant) in enumerate(component.limits.items())
+    ]
+    return RebalanceModel(movable_pods, classes, suits, requests, rows, types, tiers)
+
+
+def _movable_pods(
+    component: ConstraintComponent,
+    limits: Sequence[SkewLimit],
+    snapshot: Snapshot,
+    filters: EvictionFilters,
+    turn: CooperativeYield,
+) -> tuple[list[MovablePod], list[Bools], list[tuple[tuple[str, int], ...]], int]:
+    found: list[tuple[PodClass, InventoryPod, EvictionFacts, int, str, int]] = []
+    types: dict[object, int] = {}
+    suits: list[Bools] = []
+    requests: list[tuple[tuple[str, int], ...]] = []
+    for pod_class in component.pod_classes:
+        labels = pod_class.shape.pod.labels
+        own = pod_class.effective.constraints.hard
+        alike = (
+            tuple(limit.group.selector.matches(labels) for limit in limits),
+            own.keys,
+            pod_class.effective.constraints.requirements,
+            pod_class.shape.pod.tolerations,
+        )
+        for member in pod_class.members:
+            turn()
+            slot = snapshot.slot(member.node)
+            if slot < 0:
+                continue
+            with suppress(CorruptValue):
+                facts = eviction_facts(member.payload)
+                key = (*alike, facts.demand.requests)
+                number = types.setdefault(key, len(types))
+                if number == len(suits):
+                    suits.append(_suits(pod_class, snapshot))
+                    requests.append(facts.demand.requests)
+                stays = _stays(pod_class, facts, filters)
+                found.append((pod_class, member, facts, slot, stays, number))
+    steps = sorted({(f.priority, f.deletion_cost) for _, _, f, _, _, _ in found})
+    tiers = min(len(steps), MAX_TIERS) or 1
+    tier = {step: place * tiers // len(steps) for place, step in enumerate(steps)}
+    movable_pods = [
+        MovablePod(k, m, f, slot, stays, number, tier[f.priority, f.deletion_cost])
+        for k, m, f, slot, stays, number in found
+    ]
+    return movable_pods, suits, requests, tiers
+
+
+def _stays(pod_class: PodClass, facts: EvictionFacts, filters: EvictionFilters) -> str:
+    if facts.owner == "DaemonSet":
+        return "of a DaemonSet"
+    if facts.owner == "Node":
+        return "static pods"
+    if not facts.owner and not filters.evict_bare_pods:
+        return "without a controller"
+    if facts.priority >= filters.priority_threshold:
+        return "of too high a priority"
+    if facts.claims and filters.protect_pods_with_pvc:
+        return "with a persistent volume claim"
+    protected = filters.protect_selector
+    if protected is not None and protected.matches(pod_class.shape.pod.labels):
+        return "with labels to keep"
+    return ""
+
+
+def _suits(pod_class: PodClass, snapshot: Snapshot) -> Bools:
+    """[slots] nodes that a replacement may go to, whatever the counts and the room."""
+    constraints = pod_class.effective.constraints
+    suits = suited(
+        snapshot,
+        pod_class.shape.pod,
+        constraints.requirements,
+        NO_DEMAND,
+        Fit.NODE,
+        comparison_operators=pod_class.rules.gates.taint_comparison_operators,
+    ).nodes
+    for key in constraints.hard.keys:
+        suits = suits & (snapshot.domains(key).ids >= 0)
+    there: Bools = suits & snapshot.alive
+    return there
+
+
+def _classes(
+    limits: Sequence[SkewLimit],
+    movable_pods: Sequence[MovablePod],
+    suits: Sequence[Bools],
+    snapshot: Snapshot,
+) -> NDArray[np.int64]:
+    """[slots] nodes that are equal for constraints and pods have one number.
+
+    Where each node is a domain of its own, nodes with different numbers of pods are not equal.
+    """
+    columns: list[NDArray[np.int64]] = [each.astype(np.int64) for each in suits]
+    alone = False
+    for limit in limits:
+        mask = snapshot.mask(limit.eligibility)
+        domains = snapshot.domains(limit.topology_key)
+        if domains.unique:
+            alone = True
+            counts = snapshot.node_counts(limit.group).astype(np.int64)
+            columns.append(np.where(mask & (domains.ids >= 0), counts, -1))
+        else:
+            columns.append(np.where(mask, domains.ids, -1).astype(np.int64))
+    if alone:
+        by_type: dict[tuple[int, int, bool], NDArray[np.int64]] = {}
+        for movable in movable_pods:
+            key = (movable.type, movable.tier, bool(movable.stays))
+            column = by_type.get(key)
+            if column is None:
+                column = by_type[key] = np.zeros(snapshot.alive.size, dtype=np.int64)
+            column[movable.slot] += 1
+        columns += by_type.values()
+    alive = np.flatnonzero(snapshot.alive)
+    classes = np.full(snapshot.alive.size, -1, dtype=np.int64)
+    if alive.size:
+        table = np.stack([column[alive] for column in columns], axis=1)
+        _, found = np.unique(table, axis=0, return_inverse=True)
+        classes[alive] = found.reshape(-1)
+        # Numbered by their first nodes' names: slots differ from one process to the next.
+        in_order = classes[snapshot.nodes.order]
+        _, first = np.unique(in_order, return_index=True)
+        number = np.empty(first.size, dtype=np.int64)
+        number[np.argsort(first)] = np.arange(first.size)
+        classes[alive] = number[classes[alive]]
+    return classes
+
+
+def _row(
+    limit: SkewLimit,
+    meant: bool,
+    snapshot: Snapshot,
+    classes: NDArray[np.int64],
+    matches: Sequence[bool],
+) -> ConstraintRow:
+    mask = snapshot.mask(limit.eligibility)
+    domains = snapshot.domains(limit.topology_key)
+    counts = snapshot.node_counts(limit.group)
+    size = int(classes.max(initial=-1)) + 1
+    counted = np.zeros(size, dtype=np.bool_)
+    eligible = np.flatnonzero(mask & (domains.ids >= 0))
+    counted[classes[eligible]] = True
+    # Nodes of one domain, or, where each is a domain, those of one class.
+    place = classes if domains.unique else domains.ids
+    parts: dict[int, list[int]] = {}
+    for slot in eligible.tolist():
+        parts.setdefault(int(place[slot]), []).append(slot)
+    membership = snapshot.membership(limit.eligibility, limit.topology_key)
+    return ConstraintRow(
+        # A constraint outside the request must not get worse.
+        max_skew=limit.max_skew if meant else max(limit.max_skew, skew(limit, snapshot)),
+        floats=membership.size >= limit.min_domains,
+        matches=matches,
+        counted=counted.tolist(),
+        domains=[
+            DomainVariables(
+                classes=np.unique(classes[slots]).tolist(),
+                domains=len(slots) if domains.unique else 1,
+                pods=int(counts[slots].sum()),
+            )
+            for slots in sorted(parts.values(), key=lambda slots: int(classes[slots].min()))
+        ],
+    )
+
+
+def _headroom(snapshot: Snapshot, requests: Sequence[tuple[str, int]]) -> NDArray[np.int64]:
+    """[slots] how many more such pods there is room for; nodes without allocatable have plenty."""
+    nodes, usage = snapshot.nodes, snapshot.usage
+    headroom = np.full(nodes.capacity, PLENTY, dtype=np.int64)
+    for name, amount in ((PODS, 1), *requests):
+        left = nodes.allocatable(name) - usage.taken(name, nodes.capacity)
+        headroom = np.minimum(headroom, np.maximum(left, 0) // amount)
+    return np.where(nodes.has_allocatable, headroom, PLENTY)

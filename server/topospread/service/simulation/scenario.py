@@ -1,0 +1,411 @@
+"""The scenario of a simulation: a request, checked and completed with the live state."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from topospread.checkpoints import checkpoint
+from topospread.codec.demands import DemandReader
+from topospread.codec.frames import framed
+from topospread.codec.rows import decode_pod
+from topospread.codec.stored import object_from_stored
+from topospread.codec.stored_pods import recreated_pod
+from topospread.errors import DeadlineExceeded, FieldViolation, InvalidRequest
+from topospread.index.changes import PodRow
+from topospread.index.overlay import Overlay, PodDelta
+from topospread.kube.objects import HOSTNAME_LABEL, TERMINAL_PHASES
+from topospread.kube.violations import duplicate, invalid, required
+from topospread.replica.view import Consistency, Freshness
+from topospread.service.decisions.extension_points import all_constraints
+from topospread.service.decisions.pods import PodShape, check_size
+from topospread.service.decisions.request import NO_OVERRIDE, PodRef
+from topospread.service.simulation.request import changed_constraints, unused_changes
+from topospread.service.simulation.run import PodBatch
+from topospread.service.state.log import list_at_revision
+from topospread.store.model import Key, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from topospread.replica.replica import Replica
+    from topospread.replica.view import View
+    from topospread.service.decisions.engine import Engine
+    from topospread.service.decisions.request import DecisionRequest
+    from topospread.service.simulation.request import PodsToPlace, SimulationRequest
+    from topospread.store.api import Store
+
+UNNAMED: Final = "pod"
+
+TURN: Final = 8
+"""Pods between two pauses: to let go of the interpreter takes as long as half a pod, and to hold it
+for so many is far below its switch interval."""
+
+ADD_NODE_GROUPS: Final = "scenario.changes.addNodeGroups"
+
+MOST_GROUPS: Final = 64
+"""Node groups of which the fewest nodes are looked for."""
+
+
+@dataclass(slots=True, eq=False)
+class Scenario:
+    """A checked request with the state it applies to.
+
+    Attributes:
+        view: counts what the batches need.
+        batches: those that are placed anew first, each a pod; then those that were asked about.
+        changes: without nodes that join.
+        evicted: how many batches are pods that are placed anew.
+        not_modelled: fields of the pods that are not modelled.
+    """
+
+    request: SimulationRequest
+    replica: Replica
+    view: View
+    batches: Sequence[PodBatch]
+    changes: Overlay
+    not_modelled: Sequence[str] = ()
+    warnings: list[str] = field(default_factory=list)
+    evicted: int = 0
+
+
+class ScenarioBuilder:
+    """Builds scenarios of requests.
+
+    Args:
+        engine: knows shapes, rules and views.
+        store: has the pods of the state.
+    """
+
+    def __init__(self, engine: Engine, store: Store) -> None:
+        self._engine = engine
+        self._store = store
+        self._demands = DemandReader(engine.budgets["demands"])
+
+    def make(self, request: SimulationRequest) -> Scenario:
+        """Check a request and fetch what it needs.
+
+        Raises:
+            InvalidRequest: everything that is wrong with it.
+            NotFound: the cluster, or a pod to place, is not there.
+            Unavailable, DeadlineExceeded, RevisionUnavailable: see Replicas.resolve.
+        """
+        wrong: list[FieldViolation] = []
+        self._check_counts(request, wrong)
+        decision = request.decision
+        try:
+            self._engine.rules_for(decision.settings, "")
+        except InvalidRequest as refused:
+            wrong += refused.below("scenario")
+            decision = decision._replace(settings=NO_OVERRIDE)
+            request = replace(request, decision=decision)
+        if request.removed:
+            # What is taken away must be counted before.
+            newest = Consistency(
+                Freshness.FULLY_CONSISTENT, None, decision.consistency.max_staleness
+            )
+            decision = decision._replace(consistency=newest)
+        removed = self._removed(request, wrong)
+        added = self._added(request, wrong)
+        batches, demands = self._batches(request, wrong)
+        if wrong:
+            # The nodes can be looked at all the same; what is on them need not be read.
+            _, view = self._engine.replicas.resolve(
+                decision.cluster, decision.consistency, decision.deadline
+            )
+            self._check_nodes(request, view, added, wrong)
+            raise InvalidRequest.of(wrong)
+        replica, view, evicted = self._state(request, decision)
+        self._check_nodes(request, view, added, wrong)
+        batches = [*evicted, *batches]
+        warnings = self._check_templates(request, view, batches, wrong)
+        if wrong:
+            raise InvalidRequest.of(wrong)
+        view = self._engine.with_groups_counted(
+            [(each.pod, each.rules) for each in batches], replica, view
+        )
+        changes = Overlay(
+            gone=[each.node for each in request.drained if not each.stays],
+            emptied=[each.node for each in request.drained if each.stays],
+            moves=[*added.values(), *removed],
+        )
+        warnings += _idle_constraints(batches[len(evicted) :], view)
+        return Scenario(
+            request, replica, view, batches, changes, demands, warnings, evicted=len(evicted)
+        )
+
+    # ------------------------------ parts
+
+    def _check_counts(self, request: SimulationRequest, wrong: list[FieldViolation]) -> None:
+        limits = self._engine.limits
+        what_ifs = len(request.added) + len(request.removed)
+        if not request.pods and not (request.reschedule and request.drained):
+            wrong.append(required("pods", "say which pods to place"))
+        pods = sum(1 if each.replicas is None else each.replicas for each in request.pods)
+        if pods > limits.simulated_pods:
+            wrong.append(invalid("pods", pods, f"at most {limits.simulated_pods} pods are placed"))
+        nodes = sum(group.count or 0 for group in request.groups)
+        if nodes > limits.simulated_nodes:
+            text = f"at most {limits.simulated_nodes} nodes join"
+            wrong.append(invalid(ADD_NODE_GROUPS, nodes, text))
+        if what_ifs > limits.what_ifs:
+            text = f"at most {limits.what_ifs} pods are added and deleted"
+            wrong.append(invalid("scenario.changes.addPods", what_ifs, text))
+        if request.fewest and not request.groups:
+            wrong.append(required(ADD_NODE_GROUPS, "say which nodes may join"))
+        if request.fewest and len(request.groups) > MOST_GROUPS:
+            text = f"the fewest of at most {MOST_GROUPS} node groups are looked for"
+            wrong.append(invalid(ADD_NODE_GROUPS, len(request.groups), text))
+        if (
+            pods > limits.simulated_pods
+            or nodes > limits.simulated_nodes
+            or what_ifs > limits.what_ifs
+        ):
+            # What else may be wrong is not looked for: each of them would be named or looked up.
+            raise InvalidRequest.of(wrong)
+
+    def _state(
+        self, request: SimulationRequest, decision: DecisionRequest
+    ) -> tuple[Replica, View, list[PodBatch]]:
+        """The state, and the pods of it that are to be placed anew."""
+        if not request.reschedule or not request.drained:
+            resolve = self._engine.replicas.resolve
+            return *resolve(decision.cluster, decision.consistency, decision.deadline), []
+        listed = list_at_revision(
+            self._store,
+            self._engine.replicas,
+            decision.cluster,
+            decision.consistency,
+            decision.deadline,
+            lambda key: key.kind is Kind.POD,
+        )
+        drained = {each.node for each in request.drained}
+        removed = {(each.namespace, each.name) for each in request.removed}
+        batches: list[PodBatch] = []
+        for pod in sorted(listed.readable(), key=lambda each: _name_of(each.key)):
+            encoded = recreated_pod(pod, drained)
+            checkpoint()
+            if encoded is None or _name_of(pod.key) in removed:
+                continue
+            shaped = self._engine.intern(framed(encoded))
+            demand, _ = self._demands.of(encoded)
+            rules = self._engine.rules_of(shaped.shape, decision._replace(validate=False))
+            names = (pod.key.name,)
+            batches.append(PodBatch(shaped.shape, rules, demand, names, shaped.uid, of_crowd=True))
+        most = self._engine.limits.simulated_pods
+        if len(batches) > most:
+            text = f"at most {most} pods are placed anew: drain fewer nodes"
+            raise InvalidRequest.of([invalid("scenario.changes.drainNodes", len(batches), text)])
+        return listed.replica, listed.view, batches
+
+    def _batches(
+        self, request: SimulationRequest, wrong: list[FieldViolation]
+    ) -> tuple[list[PodBatch], tuple[str, ...]]:
+        batches: list[PodBatch] = []
+        not_modelled: dict[str, None] = {}
+        used: set[int] = set()
+        for given in request.pods:
+            checkpoint()
+            encoded = self._encoded(request, given, wrong)
+            if encoded is None:
+                continue
+            try:
+                batch = self._batch(request, given, encoded, used)
+            except InvalidRequest as refused:
+                wrong += _in_pod(refused, given.pod, given.path)
+                continue
+            not_modelled |= dict.fromkeys(batch.demand.not_modelled)
+            batches.append(batch)
+        if len(batches) == len(request.pods):
+            wrong += unused_changes(request.constraints, used)
+        return batches, tuple(not_modelled)
+
+    def _batch(
+        self, request: SimulationRequest, given: PodsToPlace, encoded: bytes, used: set[int]
+    ) -> PodBatch:
+        shaped = self._engine.intern(framed(encoded))
+        demand, _ = self._demands.of(encoded)
+        shape = shaped.shape
+        if request.constraints:
+            pod = changed_constraints(shape.pod, request.constraints, used)
+            check_size(pod, self._engine.limits)
+            shape = PodShape(pod)
+        rules = self._engine.rules_of(shape, request.decision)
+        names = _names(given, shaped.name)
+        uid = shaped.uid if len(names) == 1 else ""
+        return PodBatch(shape, rules, demand, names, uid)
+
+    def _encoded(
+        self, request: SimulationRequest, given: PodsToPlace, wrong: list[FieldViolation]
+    ) -> bytes | None:
+        """The bytes of a v1.Pod; None when it cannot be placed."""
+        if isinstance(given.pod, bytes):
+            return given.pod
+        reference = given.pod
+        pod = object_from_stored(self._engine.stored(request.decision.cluster, reference)).pod
+        if pod.spec.node_name and reference not in request.removed:
+            text = f"it runs on {pod.spec.node_name}: delete it in the same request to move it"
+            wrong.append(invalid(given.path, f"{reference.namespace}/{reference.name}", text))
+            return None
+        return pod.SerializeToString()
+
+    def _removed(self, request: SimulationRequest, wrong: list[FieldViolation]) -> list[PodDelta]:
+        moves: list[PodDelta] = []
+        for number, reference in enumerate(request.removed):
+            checkpoint()
+            path = f"scenario.changes.deletePods[{number}]"
+            name = f"{reference.namespace}/{reference.name}"
+            if reference in request.removed[:number]:
+                wrong.append(duplicate(path, name))
+                continue
+            key = Key(Kind.POD, reference.namespace, reference.name)
+            stored = self._store.get(request.decision.cluster, key)
+            if stored is None or reference.uid not in ("", stored.uid):
+                wrong.append(FieldViolation(path, "no such pod in the state", "Not found", name))
+                continue
+            moves.append(PodDelta(reference.namespace, decode_pod(stored.payload), -1))
+        return moves
+
+    def _added(
+        self, request: SimulationRequest, wrong: list[FieldViolation]
+    ) -> dict[int, PodDelta]:
+        """The added pods by position in the request; without those that have ended."""
+        moves: dict[int, PodDelta] = {}
+        seen: set[PodRef] = set()
+        for number, given in enumerate(request.added):
+            checkpoint()
+            path = f"scenario.changes.addPods[{number}]"
+            try:
+                encoded = self._engine.encoded(request.decision.cluster, given.pod)
+                demand, own = self._demands.of(encoded)
+                pod = framed(encoded).parse(self._engine.limits.terms)
+                check_size(pod, self._engine.limits)
+            except InvalidRequest as refused:
+                wrong += _in_pod(refused, given.pod, given.path)
+                continue
+            where = given.node or own
+            if not where:
+                wrong.append(required(f"{path}.node", "say where it runs"))
+                continue
+            reference = PodRef(pod.name, pod.namespace)
+            if pod.name and (reference in seen or self._is_there(request, reference)):
+                wrong.append(duplicate(path, f"{pod.namespace}/{pod.name}"))
+                continue
+            seen.add(reference)
+            if pod.phase in TERMINAL_PHASES:
+                continue  # as in the state, where it takes up nothing any more
+            labels = tuple(sorted(pod.labels.items()))
+            row = PodRow(labels, where, counted=not pod.terminating, requests=demand.requests)
+            moves[number] = PodDelta(pod.namespace, row, +1)
+        return moves
+
+    def _is_there(self, request: SimulationRequest, reference: PodRef) -> bool:
+        """Whether the state has a bound pod of this name that is not removed."""
+        if reference in request.removed:
+            return False
+        key = Key(Kind.POD, reference.namespace, reference.name)
+        stored = self._store.get(request.decision.cluster, key)
+        return stored is not None and bool(object_from_stored(stored).pod.spec.node_name)
+
+    @staticmethod
+    def _check_nodes(
+        request: SimulationRequest,
+        view: View,
+        added: Mapping[int, PodDelta],
+        wrong: list[FieldViolation],
+    ) -> None:
+        nodes = view.snapshot.nodes
+        seen: set[str] = set()
+        for number, drained in enumerate(request.drained):
+            path = f"scenario.changes.drainNodes[{number}].node"
+            if nodes.slot(drained.node) < 0:
+                wrong.append(_no_such_node(path, drained.node))
+            elif drained.node in seen:
+                wrong.append(duplicate(path, drained.node))
+            seen.add(drained.node)
+        for number, move in added.items():
+            if nodes.slot(move.row.node_name) < 0:
+                path = f"scenario.changes.addPods[{number}].node"
+                wrong.append(_no_such_node(path, move.row.node_name))
+
+    @staticmethod
+    def _check_templates(
+        request: SimulationRequest,
+        view: View,
+        batches: Sequence[PodBatch],
+        wrong: list[FieldViolation],
+    ) -> list[str]:
+        """Warn of templates that lack a key; those whose nodes no pod could go to are wrong."""
+        judged = [each.shape.effective_constraints(each.rules, view.snapshot) for each in batches]
+        wanted = [set(each.constraints.hard.keys) - {HOSTNAME_LABEL} for each in judged]
+        warnings: list[str] = []
+        for number, group in enumerate(request.groups):
+            has = set(group.template.labels)
+            if group.variants:
+                has |= set.intersection(*(set(each) for each in group.variants))
+            lacking = [keys - has for keys in wanted]
+            path = f"{ADD_NODE_GROUPS}[{number}].template.metadata.labels"
+            missing = sorted(set[str]().union(*lacking))
+            if lacking and all(lacking):
+                text = "the pods spread over it: no pod could go to these nodes"
+                wrong += [required(f"{path}[{key}]", text) for key in missing]
+            text = "is missing: pods that spread over it cannot go to these nodes"
+            warnings += [f"{path}[{key}] {text}" for key in missing]
+        return warnings
+
+
+def between_pods(request: SimulationRequest) -> Callable[[], None]:
+    """A function to call between pods: yields to other threads, and stops at the deadline."""
+    deadline, pause = request.decision.deadline, request.pause
+    turns = count()
+
+    def between() -> None:
+        if next(turns) % TURN:
+            return
+        if time.monotonic() > deadline:
+            raise DeadlineExceeded(
+                "the deadline passed before all pods were placed: allow more time, or ask for fewer"
+            )
+        pause()
+
+    return between
+
+
+def _idle_constraints(batches: Sequence[PodBatch], view: View) -> Iterator[str]:
+    """The constraints that cannot do what their author meant."""
+    for number, batch in enumerate(batches):
+        effective = batch.shape.effective_constraints(batch.rules, view.snapshot)
+        for constraint in all_constraints(effective.constraints):
+            where = (
+                f"pods[{number}]: the {constraint.when_unsatisfiable} constraint on "
+                f"{constraint.topology_key}"
+            )
+            if constraint.group.counts_nothing:
+                yield f"{where} limits nothing: its labelSelector matches no pod"
+            elif not constraint.self_match:
+                yield f"{where} does not count the pods placed: they lack the labels it selects"
+
+
+def _name_of(key: Key) -> tuple[str, str]:
+    return key.namespace, key.name
+
+
+def _names(given: PodsToPlace, name: str) -> list[str]:
+    begin = given.generate_name or UNNAMED + "-"
+    if given.replicas is None:
+        return [name or begin + "0"]
+    if name:
+        begin = name + "-"
+    return [f"{begin}{number}" for number in range(given.replicas)]
+
+
+def _in_pod(refused: InvalidRequest, pod: bytes | PodRef, path: str) -> Sequence[FieldViolation]:
+    """The violations of a pod that the request has, or names, at a path."""
+    moved = refused.named(path) if isinstance(pod, PodRef) else refused.under(path)
+    return moved.violations
+
+
+def _no_such_node(path: str, name: str) -> FieldViolation:
+    return FieldViolation(path, "no such node in the state", "Not found", name)

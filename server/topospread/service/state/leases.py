@@ -1,0 +1,104 @@
+"""The lease of a cluster: of many syncers, its holder alone writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import InvalidRequest, LeaseLost, ObjectNotFound
+from topospread.kube.violations import invalid, noted
+from topospread.store.checks import check_cluster, check_holder
+from topospread.store.model import MAX_LEASE
+
+if TYPE_CHECKING:
+    from topospread.errors import FieldViolation
+    from topospread.store.api import Leaser
+    from topospread.store.model import Lease
+
+
+SHORTEST: Final = 0.001
+"""Seconds that a lease lasts at least."""
+
+
+class Leases:
+    """The leases of the clusters of one store."""
+
+    def __init__(self, store: Leaser) -> None:
+        self._store = store
+
+    def acquire(self, cluster: str, holder: str, seconds: float, *, timeout: float) -> Lease:
+        """Take the lease if it is free or one's own; returns it as it is now.
+
+        Raises:
+            InvalidRequest: a holder or a time that no lease can have.
+            StoreUnavailable: the store did not answer.
+        """
+        lifetime = _checked(cluster, holder, seconds=seconds)
+        return self._store.lease(cluster, holder, lifetime, timeout=timeout)
+
+    def renew(
+        self, cluster: str, holder: str, fence: int, seconds: float, *, timeout: float
+    ) -> Lease:
+        """Have one's own lease last longer.
+
+        Raises:
+            LeaseLost: it is another's by now, or has ended.
+            InvalidRequest: a holder, token or time that no lease can have.
+            StoreUnavailable: the store did not answer.
+        """
+        lifetime = _checked(cluster, holder, seconds=seconds, fence=fence)
+        lease = self._store.lease(cluster, holder, lifetime, fence=fence, timeout=timeout)
+        if (lease.holder, lease.fence) != (holder, fence) or not lease.left:
+            raise LeaseLost(
+                f"the lease of cluster {cluster!r} ended or is another's: acquire it anew, and list"
+                " again",
+                lease.holder if lease.left else "",
+            )
+        return lease
+
+    def release(self, cluster: str, holder: str, fence: int, *, timeout: float) -> None:
+        """Give one's own lease back; nothing happens to another's.
+
+        Raises:
+            InvalidRequest: a holder or token that no lease can have.
+            StoreUnavailable: the store did not answer.
+        """
+        _checked(cluster, holder, fence=fence)
+        self._store.lease(cluster, holder, 0, fence=fence, timeout=timeout)
+
+    def get(self, cluster: str, *, timeout: float) -> Lease:
+        """The lease as it is now.
+
+        Raises:
+            ObjectNotFound: it is free.
+            StoreUnavailable: the store did not answer.
+        """
+        lease = self._store.leased(cluster, timeout=timeout)
+        if not lease.holder or not lease.left:
+            raise ObjectNotFound(
+                f"the lease of cluster {cluster!r} has no holder", "Lease", cluster
+            )
+        return lease
+
+
+def _checked(
+    cluster: str, holder: str, *, seconds: float | None = None, fence: int | None = None
+) -> int:
+    """The milliseconds of a lease; 0 without seconds.
+
+    Raises:
+        InvalidRequest: with everything that no lease can have.
+    """
+    wrong: list[FieldViolation] = []
+    with noted(wrong):
+        check_cluster(cluster)
+    with noted(wrong):
+        check_holder(holder)
+    if fence is not None and fence <= 0:
+        wrong.append(invalid("fencingToken", fence, "must be that of the lease"))
+    lifetime = 0 if seconds is None else round(seconds * 1000)
+    if seconds is not None and (seconds < SHORTEST or lifetime > MAX_LEASE):
+        text = "must be at least a millisecond and at most an hour"
+        wrong.append(invalid("leaseDuration", f"{seconds:g}s", text))
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    return lifetime

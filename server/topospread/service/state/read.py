@@ -1,0 +1,345 @@
+"""Reads of the state: objects, lists, watches, the node table and the clusters."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from bisect import insort
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from topospread.checkpoints import checkpoint
+from topospread.errors import (
+    ClusterNotFound,
+    FieldViolation,
+    InvalidRequest,
+    ObjectNotFound,
+    PageTokenMismatch,
+    StoreUnavailable,
+)
+from topospread.replica.view import Consistency, Freshness, Token, View
+from topospread.service.state.log import watch
+from topospread.store.checks import check_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from topospread.replica.replica import Replica
+    from topospread.replica.replicas import Replicas
+    from topospread.service.state.log import WatchEvent, WatchRequest
+    from topospread.store.api import Store
+    from topospread.store.model import Head, Key, Kind, StoredObject
+
+
+PAGE_BYTES: Final = 3 << 20
+"""Of the objects of a page as they are stored, if it has more than one. A page that is answered
+fits into the 4 MiB that gRPC clients take by default.
+"""
+
+DEFAULT_PAGE: Final = 500
+MAX_PAGE: Final = 5000
+
+_DIGEST_BYTES: Final = 8
+_DIGEST: Final = re.compile(f"[0-9a-f]{{{2 * _DIGEST_BYTES}}}")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPage:
+    """A page of objects.
+
+    Attributes:
+        next: token of the next page; empty on the last.
+    """
+
+    token: str
+    objects: Sequence[StoredObject]
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedCluster:
+    """A cluster that the store has, or this process follows.
+
+    Attributes:
+        head: None when the store is out of reach.
+        replica: None when this process does not follow it.
+    """
+
+    name: str
+    head: Head | None
+    replica: Replica | None
+
+
+class StateReader:
+    """Reads clusters: objects from the store, names from the index."""
+
+    def __init__(self, store: Store, replicas: Replicas) -> None:
+        self._store = store
+        self._replicas = replicas
+
+    def get(self, cluster: str, key: Key) -> tuple[str, StoredObject]:
+        """One object as it is now, and a revision that it is at least as old as.
+
+        Raises:
+            NotFound: no such cluster or object.
+            CorruptValue: its value cannot be read.
+        """
+        head = self._head(cluster)
+        stored = self._store.get(cluster, key)
+        if stored is None:
+            where = f"{key.namespace}/" if key.namespace else ""
+            kind, name = key.kind.name, f"{where}{key.name}"
+            text = f"{kind.lower()} {name} is not in cluster {cluster!r}"
+            raise ObjectNotFound(text, kind.title().replace("_", ""), name, cluster)
+        return _token(head), stored
+
+    def list(
+        self,
+        cluster: str,
+        kind: Kind,
+        namespace: str,
+        matches: Callable[[StoredObject], bool],
+        request: PageRequest,
+    ) -> ObjectPage:
+        """A page of the objects of one kind, ordered by namespace and name as bytes.
+
+        Args:
+            cluster: its name.
+            kind: of the objects.
+            namespace: empty for all.
+            matches: which objects to answer.
+            request: which page; it ends at PAGE_BYTES, too.
+
+        Raises:
+            InvalidRequest: a page token or size that cannot be.
+            NotFound: no such cluster.
+        """
+        first = _FirstPage(request.most)
+        token, after = request.place()
+        token = token or _token(self._head(cluster))
+        for page in self._store.scan(cluster, kind=kind):
+            for stored in page:
+                checkpoint()
+                if (
+                    stored.digest
+                    and (not namespace or stored.key.namespace == namespace)
+                    and _place(stored) > after
+                    and matches(stored)
+                ):
+                    first.see(stored)
+        objects = first.objects
+        last = objects[-1].key if first.more else None
+        more = "" if last is None else request.next(token, last.namespace, last.name)
+        return ObjectPage(token, objects, more)
+
+    def watch(self, asked: WatchRequest, active: Callable[[], bool]) -> Iterator[WatchEvent]:
+        """Changes as they happen, until the caller is gone; see :func:`~.log.watch`."""
+        return watch(self._store, asked, active)
+
+    def node_table(
+        self, cluster: str, consistency: Consistency, deadline: float
+    ) -> tuple[Replica, View]:
+        """The view whose node table is current."""
+        return self._replicas.resolve(cluster, consistency, deadline)
+
+    def fresh(self, cluster: str, consistency: Consistency, deadline: float) -> None:
+        """Wait until the store is known to have a revision: objects are read from it directly.
+
+        Raises:
+            As Replicas.resolve.
+        """
+        if consistency.freshness in (Freshness.AT_LEAST_AS_FRESH, Freshness.NOT_OLDER_THAN):
+            self._replicas.resolve(cluster, consistency, deadline)
+
+    def clusters(
+        self, shown: Callable[[str], bool], request: PageRequest
+    ) -> tuple[Sequence[FollowedCluster], str]:
+        """A page of the store's clusters, and of those that are followed although it lost them.
+
+        Args:
+            shown: which of them, by name.
+            request: which page.
+
+        Returns:
+            The clusters by name, and the token of the next page; empty on the last.
+
+        Raises:
+            InvalidRequest: a page token or size that cannot be.
+            StoreUnavailable: it is out of reach and nothing is followed.
+        """
+        most, after = request.most, "".join(request.words(1))
+        running = {replica.cluster: replica for replica in self._replicas.running()}
+
+        def page(names: Collection[str]) -> tuple[Sequence[str], str]:
+            rest = sorted(name for name in {*names, *running} if name > after and shown(name))
+            return rest[:most], request.next(rest[most - 1]) if len(rest) > most else ""
+
+        try:
+            names, more = page(self._store.clusters())
+            heads = [(name, self._store.head(name)) for name in names]
+            return [FollowedCluster(name, head, running.get(name)) for name, head in heads], more
+        except StoreUnavailable:
+            if not running:
+                raise
+            names, more = page(())
+            return [FollowedCluster(name, None, running[name]) for name in names], more
+
+    def cluster(self, name: str) -> FollowedCluster:
+        """One cluster of the store, or one that is followed although the store has lost it.
+
+        Raises:
+            NotFound: there is no such cluster.
+            StoreUnavailable: it is out of reach and the cluster is not followed.
+        """
+        check_cluster(name)
+        replica = self._replicas.get(name)
+        try:
+            head = self._store.head(name)
+        except StoreUnavailable:
+            if replica is None:
+                raise
+            return FollowedCluster(name, None, replica)
+        if replica is None and not head.identity:
+            raise ClusterNotFound(name)
+        return FollowedCluster(name, head, replica)
+
+    def _head(self, cluster: str) -> Head:
+        head = self._store.head(cluster)
+        if not head.identity:
+            raise ClusterNotFound(cluster)
+        return head
+
+
+def _place(stored: StoredObject) -> tuple[bytes, bytes]:
+    """The sort key of an object in the order of pages."""
+    return stored.key.namespace.encode(), stored.key.name.encode()
+
+
+class _FirstPage:
+    """The first of the objects that are seen, as many as one page has; no others are kept.
+
+    Args:
+        most: objects.
+
+    Attributes:
+        objects: in order.
+        more: whether others come after them.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.objects: list[StoredObject] = []
+        self.more = False
+        self._most = most
+        self._bytes = 0
+        # What comes from here on belongs to later pages.
+        self._end: tuple[bytes, bytes] | None = None
+
+    def see(self, stored: StoredObject) -> None:
+        """One more object, in any order."""
+        if self._end is not None and _place(stored) >= self._end:
+            return
+        insort(self.objects, stored, key=_place)
+        self._bytes += len(stored.payload)
+        while len(self.objects) > self._most or (
+            self._bytes > PAGE_BYTES and len(self.objects) > 1
+        ):
+            last = self.objects.pop()
+            self._bytes -= len(last.payload)
+            self._end = _place(last)
+            self.more = True
+
+
+def _token(head: Head) -> str:
+    return Token(head.identity, head.revision).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """The page of a list that is requested.
+
+    Attributes:
+        size: objects at most, as the caller gave it.
+        token: of the last page; empty for the first one.
+        arguments: of the list, in bytes; a token is good for the same ones only.
+    """
+
+    size: int = 0
+    token: str = ""
+    arguments: bytes = b""
+
+    @property
+    def most(self) -> int:
+        """Objects that the page has at most.
+
+        Raises:
+            InvalidRequest: a negative size.
+        """
+        if self.size < 0:
+            raise InvalidRequest.of(
+                [FieldViolation("pageSize", "must not be negative", bad_value=self.size)]
+            )
+        return min(self.size or DEFAULT_PAGE, MAX_PAGE)
+
+    def next(self, *words: str) -> str:
+        """The token of the next page.
+
+        Args:
+            words: where it begins, and what else is to be known there.
+        """
+        text = "\0".join((self._digest(), *words))
+        return base64.urlsafe_b64encode(text.encode()).decode()
+
+    def words(self, count: int) -> Sequence[str]:
+        """The words given to :meth:`next` for this page; none for the first one.
+
+        Args:
+            count: how many words there are.
+
+        Raises:
+            PageTokenMismatch: the token is of a call with other arguments.
+            InvalidRequest: it is none of ours.
+        """
+        if not self.token:
+            return ()
+        try:
+            raw = base64.b64decode(self.token.encode("ascii"), altchars=b"-_", validate=True)
+            digest, *words = raw.decode().split("\0")
+            if not _DIGEST.fullmatch(digest):
+                raise ValueError("no digest")
+            if digest != self._digest():
+                text = "is of a call with other arguments: send the first page's, or no token"
+                raise PageTokenMismatch(f"pageToken: {text}", [self._wrong(text)])
+            if len(words) != count:
+                raise ValueError("another number of words")
+        except (ValueError, binascii.Error) as cause:
+            raise self._none_of_ours() from cause
+        return words
+
+    def place(self) -> tuple[str, tuple[bytes, bytes]]:
+        """The continuation of a page: the first page's revision, and the last object's key.
+
+        That is what :meth:`next` was given: the revision, a namespace and a name.
+
+        Raises:
+            PageTokenMismatch, InvalidRequest: as :meth:`words`.
+        """
+        words = self.words(3)
+        if not words:
+            return "", (b"", b"")
+        revision, namespace, name = words
+        try:
+            Token.decode(revision)
+        except InvalidRequest as cause:
+            raise self._none_of_ours() from cause
+        return revision, (namespace.encode(), name.encode())
+
+    def _none_of_ours(self) -> InvalidRequest:
+        return InvalidRequest.of([self._wrong("must be the token of an earlier page")])
+
+    def _digest(self) -> str:
+        return blake2b(self.arguments, digest_size=_DIGEST_BYTES).hexdigest()
+
+    def _wrong(self, text: str) -> FieldViolation:
+        return FieldViolation("pageToken", text, bad_value=self.token[:512])

@@ -1,0 +1,485 @@
+"""Writes of objects to the store, only into the history that is followed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from topospread.errors import (
+    ClusterNotFound,
+    IdentityChanged,
+    InvalidRequest,
+    TooLarge,
+    TooManyClusters,
+)
+from topospread.replica.view import Token
+from topospread.store.model import (
+    MAX_APPLY_BYTES,
+    MAX_CHANGES,
+    Applied,
+    Change,
+    Key,
+    Kind,
+    Put,
+    Remove,
+    Revision,
+    StoredObject,
+    WriteOutcome,
+)
+from topospread.store.rules import fenced
+from topospread.store.values import progress
+
+if TYPE_CHECKING:
+    from topospread.store.api import Store
+
+WARNINGS_SHOWN: Final = 100
+
+LONGEST_WAIT: Final = 5.0
+"""Seconds that one write waits for the store, however patient its caller is: a store that hangs is
+answered as if it were out of reach, and calls do not pile up behind it.
+"""
+
+TELLING: Final = 0.25
+"""Seconds of a caller's time, at most, that are kept to answer why the store did not."""
+
+SUCCESSIONS: Final = 2
+"""Times that a cluster may be dropped under a write before it is refused."""
+
+_NOTHING: Final[Mapping[Kind, str]] = {}
+
+T = TypeVar("T")
+
+Traced = Callable[[str, int], AbstractContextManager[object]]
+"""Wraps a write to the store in a span: (operation, how many changes)."""
+
+
+def failure_deadline(left: float) -> float:
+    """Seconds to wait for the store on behalf of a caller who has so many left.
+
+    Fewer, so that the reason reaches it, and not only that its deadline passed.
+    """
+    return left - min(TELLING, left / 4)
+
+
+class HistoryGuard(Protocol):
+    """The history of each cluster that this server accepts writes into."""
+
+    def identity(self, cluster: str) -> str:
+        """Identity of the one that is followed, or else was written to; empty for none."""
+        ...
+
+    def note_written(self, cluster: str, identity: str) -> None:
+        """Remember what was written to, as long as it is not followed."""
+        ...
+
+    def reconcile(self, cluster: str) -> str:
+        """The identity that is meant, after the store showed another one; empty for none.
+
+        Raises:
+            IdentityChanged: the store's history was not accepted.
+        """
+        ...
+
+    def accept(self, cluster: str, identity: str, deadline: float) -> Token:
+        """Take the store's history, if it has this identity, as meant.
+
+        Raises:
+            IdentityChanged: it has another one.
+        """
+        ...
+
+    def forget(self, cluster: str) -> None:
+        """Follow a cluster no more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingObjects:
+    """An object as a caller gave it, in its stored form.
+
+    Attributes:
+        warnings: what was odd about it.
+        ends_reservation: it is a pod that needs no reservation any more.
+    """
+
+    object: StoredObject
+    warnings: tuple[str, ...] = ()
+    ends_reservation: bool = False
+
+    @property
+    def put(self) -> Put:
+        """The change that writes the object."""
+        return Put(self.object, ends_reservation=self.ends_reservation)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """The result of a write: a token that contains the write, and one outcome a change."""
+
+    token: str
+    outcomes: tuple[WriteOutcome, ...]
+
+
+@dataclass(slots=True)
+class ReplaceResult:
+    """The result of ReplaceObjects.
+
+    Attributes:
+        outcomes: how many objects had each outcome.
+        warnings: at most WARNINGS_SHOWN, and how many more there are.
+    """
+
+    token: str = ""
+    outcomes: Counter[WriteOutcome] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLimits:
+    """The limits of what one write may carry, and of the clusters that writes may make.
+
+    Attributes:
+        batch: objects in one ApplyObjects or DeleteObjects, or in a batch of ReplaceObjects.
+        replace: objects in one ReplaceObjects.
+        clusters: past which no write makes another one.
+    """
+
+    batch: int = MAX_CHANGES
+    replace: int = 500_000
+    clusters: int = 1024
+
+
+class StateWriter:
+    """Writes to clusters of one store.
+
+    Every write names the identity of the history that this server follows, and the store checks it
+    in the same step: what callers decided by one history never lands in another.
+    """
+
+    def __init__(
+        self, store: Store, histories: HistoryGuard, limits: WriteLimits = WriteLimits()
+    ) -> None:
+        self._store = store
+        self._histories = histories
+        self._limits = limits
+        self._known: set[str] = set()
+        self._unlooked = 0
+
+    @property
+    def most_at_once(self) -> int:
+        """Objects of one apply or delete, and of each batch of a replacement."""
+        return self._limits.batch
+
+    def apply(
+        self,
+        cluster: str,
+        objects: Sequence[IncomingObjects],
+        *,
+        force: bool,
+        timeout: float,
+        traced: Traced,
+        fence: int = 0,
+        observed: Mapping[Kind, str] = _NOTHING,
+    ) -> WriteResult:
+        """Write objects in one atomic step.
+
+        A fence that is given must be the token of the cluster's lease; so with every write here.
+        What is observed, of each kind the version of the API server that was read up to, is noted
+        in the same step; the highest is kept, with force the last one.
+
+        Raises:
+            InvalidRequest: more than the limit, or one object twice; nothing was written.
+            LimitExceeded: it would make one cluster too many.
+            Fenced: the fence is not the lease's.
+            IdentityChanged: the store has another history, which was not accepted yet.
+            StoreUnavailable: the store did not answer.
+        """
+        self._check_batch([incoming.object.key for incoming in objects])
+        self._check_known(cluster)
+        changes = [incoming.put for incoming in objects]
+        with traced("apply", len(changes)):
+            applied = self._write(
+                cluster,
+                [*changes, *progress(observed)],
+                force=force,
+                fence=fence,
+                timeout=timeout,
+            )
+        if applied.identity:
+            self._note(cluster)
+            self._histories.note_written(cluster, applied.identity)
+        return WriteResult(_token(applied), applied.outcomes[: len(changes)])
+
+    def delete(
+        self,
+        cluster: str,
+        removals: Sequence[Remove],
+        *,
+        force: bool = False,
+        timeout: float,
+        traced: Traced,
+        fence: int = 0,
+        observed: Mapping[Kind, str] = _NOTHING,
+    ) -> WriteResult:
+        """Remove objects in one atomic step; those that are not there are reported.
+
+        With force also those that are newer than the version given with them.
+
+        Raises:
+            ClusterNotFound: there is no such cluster to remove them from.
+            And as :meth:`apply`.
+        """
+        self._check_batch([removal.key for removal in removals])
+        if observed:  # that alone makes a cluster; removals do not
+            self._check_known(cluster)
+        with traced("delete", len(removals)):
+            applied = self._write(
+                cluster,
+                [*removals, *progress(observed)],
+                force=force,
+                fence=fence,
+                timeout=timeout,
+            )
+        if removals and not applied.identity:
+            raise ClusterNotFound(cluster, "is not known")
+        return WriteResult(_token(applied), applied.outcomes[: len(removals)])
+
+    def replace(
+        self,
+        cluster: str,
+        kind: Kind,
+        batches: Iterable[Sequence[IncomingObjects]],
+        *,
+        resource_version: str,
+        force: bool,
+        timeout: float,
+        traced: Traced,
+        fence: int = 0,
+    ) -> ReplaceResult:
+        """Make the stored content of one kind equal a list, in pieces: a diff that converges.
+
+        What the list lacks is deleted only if its stored version is at most the list's, so that an
+        object that was created after the list was made survives. The list's version is what the
+        sync has read up to from then on, also if it had read further: a list is the newest there
+        is, and what is newer comes from before the API server was restored from a backup.
+
+        It is the one write that goes into whatever history the store has: a list of each kind makes
+        any of them the truth.
+
+        Raises:
+            InvalidRequest: an object of another kind, or twice.
+            LimitExceeded: it has too many objects, or would make one cluster too many.
+            IdentityChanged: the store's history became another one while it was written.
+            StoreUnavailable: some pieces may have been written; the same call again converges.
+        """
+        replaced = ReplaceResult()
+        self._check_known(cluster)
+        wanted = self._of_one_kind(kind, batches)
+        for incoming in wanted.values():
+            replaced.warnings.extend(incoming.warnings)
+        changes: list[Change] = [incoming.put for incoming in wanted.values()]
+        identity = self._store.head(cluster).identity
+        # What is there is looked at before it is added to: only lists that come later count.
+        self._reconcile(cluster, identity)
+        surplus = self._surplus(cluster, kind, wanted)
+        changes.extend(Remove(key, up_to_version=resource_version) for key in surplus)
+
+        def write(piece: Sequence[Change], *, force: bool) -> Sequence[WriteOutcome]:
+            nonlocal identity
+            with traced("replace", len(piece)):
+                applied = self._store.apply(
+                    cluster,
+                    piece,
+                    identity=identity,
+                    force=force,
+                    fence=fence,
+                    timeout=min(failure_deadline(timeout), LONGEST_WAIT),
+                )
+            identity, replaced.token = applied.identity, _token(applied)
+            return applied.outcomes
+
+        for piece in _pieces(changes):
+            replaced.outcomes.update(write(piece, force=force))
+        if resource_version:
+            write(progress({kind: resource_version}), force=True)
+        self._note(cluster)
+        self._store.confirm_history(cluster, (kind,), identity=identity)
+        self._reconcile(cluster, identity)
+        self._histories.note_written(cluster, identity)
+        _shorten(replaced.warnings)
+        return replaced
+
+    def _reconcile(self, cluster: str, identity: str) -> None:
+        """Have it noted that the store's history is another one than is followed, if it is."""
+        if self._histories.identity(cluster) not in ("", identity):
+            with suppress(IdentityChanged):  # not all kinds were listed yet
+                self._histories.reconcile(cluster)
+
+    def _surplus(self, cluster: str, kind: Kind, wanted: Container[Key]) -> list[Key]:
+        return [
+            stored.key
+            for page in self._store.scan(cluster, kind=kind)
+            for stored in page
+            if stored.key not in wanted
+        ]
+
+    def drop(self, cluster: str) -> int:
+        """Forget a cluster; returns how many objects it had.
+
+        Raises:
+            ClusterNotFound: there is no such cluster.
+            IdentityChanged: the store has another history, which was not accepted yet.
+        """
+        count = self._within(cluster, lambda identity: self._store.drop(cluster, identity=identity))
+        self._histories.forget(cluster)
+        self._known.discard(cluster)
+        if count is None:
+            raise ClusterNotFound(cluster, "is not known")
+        return count
+
+    def accept(self, cluster: str, identity: str, deadline: float) -> str:
+        """Take the store's history of a cluster as meant; the revision that is followed from.
+
+        Args:
+            cluster: its name.
+            identity: of the history that somebody has looked at; empty for none.
+            deadline: of the call.
+
+        Raises:
+            ClusterNotFound: neither the store nor this server has the cluster.
+            IdentityChanged: the store has another one by now; nothing was accepted.
+            DeadlineExceeded: it is accepted, but not loaded yet.
+            StoreUnavailable: nothing was accepted.
+        """
+        return self._histories.accept(cluster, identity, deadline).encode()
+
+    def _of_one_kind(
+        self, kind: Kind, batches: Iterable[Sequence[IncomingObjects]]
+    ) -> dict[Key, IncomingObjects]:
+        """All objects by key; read to the end before anything is written."""
+        wanted: dict[Key, IncomingObjects] = {}
+        for number, batch in enumerate(batches, 1):
+            for position, incoming in enumerate(batch):
+                key, path = incoming.object.key, f"batch.objects[{position}]"
+                if key.kind is not kind:
+                    text = f"{_named(key)} is of another kind: replace one kind a call"
+                    raise InvalidRequest.at(path, f"{text} (batch {number})")
+                if key in wanted:
+                    text = f"{_named(key)} is given twice (batch {number})"
+                    raise InvalidRequest.at(path, text, "Duplicate value")
+                if len(wanted) >= self._limits.replace:
+                    text = f"more than {self._limits.replace} objects in one call"
+                    setting = "--max-replace-objects"
+                    raise TooLarge(f"{text} ({setting})", setting, self._limits.replace)
+                wanted[key] = incoming
+        return wanted
+
+    def _check_batch(self, keys: Sequence[Key]) -> None:
+        most = self._limits.batch
+        if len(keys) > most:
+            text = f"{len(keys)} in one call, at most {most}: split them, or use ReplaceObjects"
+            raise InvalidRequest.at("objects", text, "Too many")
+        seen: set[Key] = set()
+        for position, key in enumerate(keys):
+            if key in seen:
+                text = f"{_named(key)} is given twice"
+                raise InvalidRequest.at(f"objects[{position}]", text, "Duplicate value")
+            seen.add(key)
+
+    def _check_known(self, cluster: str) -> None:
+        """See whether a cluster is there, or may be made.
+
+        A write is one look at the store, so that the first few clusters that are new to this
+        process are not looked for; there may be that many too many, and others may make some.
+        """
+        most = self._limits.clusters
+        if cluster in self._known:
+            return
+        if self._unlooked < most // 64:
+            self._unlooked += 1
+            return
+        if self._histories.identity(cluster) or self._store.head(cluster).identity:
+            self._note(cluster)
+            return
+        there = len(self._store.clusters())
+        if there >= most:
+            raise TooManyClusters(
+                f"there are {there} clusters already, as many as --max-clusters and the server's"
+                " limit of open files allow",
+                most,
+            )
+        self._unlooked = 0
+
+    def _note(self, cluster: str) -> None:
+        """A cluster is there: looking for that at each write would cost a round trip."""
+        if len(self._known) < self._limits.clusters:
+            self._known.add(cluster)
+
+    def _write(
+        self, cluster: str, changes: Sequence[Change], *, force: bool, fence: int, timeout: float
+    ) -> Applied:
+        """Apply changes; none makes no cluster, which then has no identity in the result."""
+        patience = min(failure_deadline(timeout), LONGEST_WAIT)
+
+        def write(identity: str) -> Applied:
+            if not changes and not identity and not self._store.head(cluster).identity:
+                if fence:
+                    self._check_fence(cluster, fence, patience)
+                return Applied(Revision(), Revision(), ())
+            return self._store.apply(
+                cluster, changes, identity=identity, force=force, fence=fence, timeout=patience
+            )
+
+        return self._within(cluster, write)
+
+    def _check_fence(self, cluster: str, fence: int, timeout: float) -> None:
+        """Check the fence as the store does with each write."""
+        lease = self._store.leased(cluster, timeout=timeout)
+        if lease.fence != fence:
+            raise fenced(cluster, lease.holder)
+
+    def _within(self, cluster: str, write: Callable[[str], T]) -> T:
+        """Write into the history that is followed, or into the one that took its place."""
+        identity = self._histories.identity(cluster)
+        for _ in range(SUCCESSIONS):
+            try:
+                return write(identity)
+            except IdentityChanged:
+                identity = self._histories.reconcile(cluster)
+        return write(identity)
+
+
+def _pieces(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Changes in as many steps as the store wants them.
+
+    At least one, so that a cluster without anything exists afterwards.
+    """
+    piece: list[Change] = []
+    size = 0
+    for change in changes:
+        more = len(change.object.payload) if isinstance(change, Put) else 0
+        if len(piece) == MAX_CHANGES or size + more > MAX_APPLY_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(change)
+        size += more
+    yield piece
+
+
+def _token(applied: Applied) -> str:
+    return Token(applied.identity, applied.revision).encode()
+
+
+def _named(key: Key) -> str:
+    where = f"{key.namespace}/" if key.namespace else ""
+    return f"{key.kind.name.lower()} {where}{key.name}"
+
+
+def _shorten(warnings: list[str]) -> None:
+    if len(warnings) > WARNINGS_SHOWN:
+        more = len(warnings) - WARNINGS_SHOWN
+        del warnings[WARNINGS_SHOWN:]
+        warnings.append(f"… and {more} more")

@@ -1,1 +1,0 @@
-"""The gRPC way in that cluster-autoscaler's expander protocol describes."""

@@ -1,0 +1,377 @@
+"""The calls of the scheduler extender: their URLs, and a handler for each verb.
+
+A handler decodes, calls the use case and encodes. URLs are ``/extender/v1/VERB`` or
+``/extender/v1/CLUSTER/VERB``, with ``?cluster=`` and ``?mode=``. kube-scheduler joins its urlPrefix
+and a verb with a slash, so that a query goes with the verb.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import parse_qsl
+
+from topospread.errors import (
+    InvalidPod,
+    InvalidRequest,
+    MethodNotServed,
+    PermissionDenied,
+    TooLarge,
+    Unauthenticated,
+)
+from topospread.kube.objects import DEFAULT_NAMESPACE
+from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
+from topospread.service.extender.extend import (
+    CandidateVerdicts,
+    UnboundPods,
+    filter_candidates,
+    place_candidate,
+    prioritize,
+)
+from topospread.service.extender.preemption import PodsByUid, nodes_made_feasible
+from topospread.spread.verdicts import Code
+from topospread.transports.http import extender_json as messages
+from topospread.transports.http.extender_json import (
+    PreemptionArgs,
+    preemption_result,
+    read_preemption,
+)
+from topospread.transports.http.failures import HttpError, HttpFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from topospread.codec.json_pods import JsonPod
+    from topospread.service.decisions.engine import Engine
+    from topospread.service.decisions.pods import ShapedPod
+    from topospread.service.extender.unschedulable_pods import UnschedulablePods
+    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.placement.requests import PlacementRequest
+    from topospread.service.state.write import Traced
+    from topospread.telemetry.metrics import Metrics
+    from topospread.telemetry.tracing import Attribute, CallSpan
+
+
+LOG: Final = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+ROOT: Final = "/extender/v1/"
+
+PLACE: Final = "place"
+
+_STATUSES: Final = (HttpError, MethodNotServed, TooLarge, Unauthenticated, PermissionDenied)
+"""Errors that have a status of their own, whatever the verb."""
+
+PLACED_BY: Final = "Extender/filter"
+"""The call label of place mode in metrics of placements."""
+
+_KNOWN: Final = f"filter, {PLACE}, prioritize and preempt"
+
+
+class Verb(Enum):
+    """The calls of a scheduler. `place` is `filter` in the mode of that name."""
+
+    FILTER = "filter"
+    PRIORITIZE = "prioritize"
+    PREEMPT = "preempt"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderTarget:
+    """The verb, cluster and mode that a URL names.
+
+    Attributes:
+        places: filter reserves the node that it answers.
+    """
+
+    verb: Verb
+    cluster: str
+    places: bool = False
+
+
+def parse_target(path: str, query: bytes, places: bool) -> ExtenderTarget:
+    """The verb, cluster and mode of a URL.
+
+    Args:
+        path: of the request.
+        query: as it was sent.
+        places: filter's mode where the URL does not say.
+
+    Raises:
+        MethodNotServed: there is no such call.
+        HttpError: its query cannot be read.
+    """
+    parts = path.removeprefix(ROOT).split("/") if path.startswith(ROOT) else []
+    if len(parts) not in (1, 2) or not parts[-1]:
+        raise MethodNotServed(f"no such page: calls are {ROOT}[CLUSTER/]VERB with {_KNOWN}")
+    parameters = _parameters(query)
+    mode = parameters.get("mode", "")
+    if mode not in ("", "filter", PLACE):
+        raise HttpError(
+            400, InvalidRequest.at("mode", f"must be filter or {PLACE}, not {mode[:40]!r}")
+        )
+    cluster = _cluster(parts[0] if len(parts) == 2 else "", parameters.get("cluster", ""))
+    name = parts[-1]
+    if name == PLACE:
+        return ExtenderTarget(Verb.FILTER, cluster, places=True)
+    try:
+        verb = Verb(name)
+    except ValueError:
+        raise MethodNotServed(f"unknown verb {name[:40]!r}: this extender has {_KNOWN}") from None
+    return ExtenderTarget(
+        verb, cluster, (mode == PLACE if mode else places) and verb is Verb.FILTER
+    )
+
+
+def _parameters(query: bytes) -> dict[str, str]:
+    parameters = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True))
+    if unknown := parameters.keys() - {"cluster", "mode"}:
+        name = min(unknown)[:40]
+        text = "unknown parameter: there are cluster and mode"
+        raise HttpError(400, InvalidRequest.at(name, text, "Forbidden"))
+    return parameters
+
+
+def _cluster(in_path: str, in_query: str) -> str:
+    if in_path and in_query and in_path != in_query:
+        text = f"the path names cluster {in_path[:253]!r}, and the query {in_query[:253]!r}"
+        raise HttpError(400, InvalidRequest.at("cluster", text))
+    return in_path or in_query or DEFAULT_CLUSTER
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderCall:
+    """A call whose body was read.
+
+    Attributes:
+        body: of the request, decompressed.
+        deadline: on the monotonic clock.
+        span: of the call.
+        audit_fields: filled with what the audit log has of a placement.
+    """
+
+    target: ExtenderTarget
+    body: bytes
+    deadline: float
+    span: CallSpan
+    audit_fields: dict[str, object] = field(default_factory=dict)
+
+
+class ExtenderHandlers:
+    """A handler for each verb.
+
+    Args:
+        engine: judges pods.
+        placement: holds places.
+        metrics: counts calls and results.
+        lifetime: milliseconds that a place is held.
+        unschedulable: remembers pods that Filter refuses, to wake them when they fit.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        placement: PlacementCoordinator,
+        metrics: Metrics,
+        lifetime: int,
+        unschedulable: UnschedulablePods | None = None,
+    ) -> None:
+        self._engine = engine
+        self._placement = placement
+        self._pods = PodsByUid(placement.store)
+        self._metrics = metrics
+        self._lifetime = lifetime
+        self._unschedulable = unschedulable
+        self._bursts = UnboundPods(engine.budgets["bursts"])
+        self._warned = False
+
+    def is_loaded(self, cluster: str) -> bool:
+        """Whether a cluster is loaded, so that a decision need not wait."""
+        replica = self._engine.replicas.get(cluster)
+        return replica is not None and replica.view is not None and not replica.gone
+
+    def serve(self, call: ExtenderCall) -> bytes:
+        """The answer to a call, in JSON.
+
+        Raises:
+            HttpError: the body cannot be read.
+            And what the use cases raise.
+        """
+        try:
+            if call.target.verb is Verb.PREEMPT:
+                return self._preempt(_parsed(read_preemption, call.body), call)
+            args = _parsed(messages.read_args, call.body)
+            if call.target.verb is Verb.PRIORITIZE:
+                return self._prioritize(args, call)
+            return self._filter(args, call)
+        except InvalidPod as wrong:
+            raise wrong.under("Pod") from wrong
+
+    def _filter(self, args: messages.ExtenderArgs, call: ExtenderCall) -> bytes:
+        if call.target.places:
+            judged, pod = self._placed(args, call)
+        else:
+            pod = self._engine.intern(args.pod)
+            request = DecisionRequest(deadline=call.deadline, cluster=call.target.cluster, pod=pod)
+            judged = filter_candidates(self._engine, request, args.names, args.describe)
+            self._observe(judged)
+            self._notice_burst(judged, call, pod)
+        self._remember(args, call, pod, judged)
+        if judged.unknown:
+            self._metrics.unknown_nodes(call.target.cluster)
+        if call.span.recording:
+            _describe(call.span, judged, len(args.names))
+        if judged.status.code is Code.ERROR:
+            return messages.filter_error(judged.status.reasons[0])
+        return messages.filter_result(args, judged.fit, judged.refused, judged.unresolvable)
+
+    def _notice_burst(self, judged: CandidateVerdicts, call: ExtenderCall, pod: ShapedPod) -> None:
+        """Count, and log once, that pods come faster than the state has them."""
+        if not judged.fit or judged.status.code is not Code.SUCCESS:
+            return
+        cluster = call.target.cluster
+        if not self._bursts.outran(self._engine.replicas.get(cluster), pod):
+            return
+        self._metrics.stale_decision(cluster)
+        if not self._warned:
+            self._warned = True
+            LOG.warning(
+                "cluster %s: pod %s/%s was judged before the state had the pod before it: a burst"
+                " through mode filter may break maxSkew, mode place keeps it"
+                " (docs/kube-scheduler.md); further ones are counted in"
+                " topospread_extender_stale_decisions_total",
+                cluster[:63],
+                pod.shape.pod.namespace[:63],
+                pod.name[:253],
+            )
+
+    def _remember(
+        self,
+        args: messages.ExtenderArgs,
+        call: ExtenderCall,
+        pod: ShapedPod,
+        judged: CandidateVerdicts,
+    ) -> None:
+        """Remember the pod while it waits for the state to change."""
+        unschedulable = self._unschedulable
+        if unschedulable is None or call.target.cluster != unschedulable.cluster:
+            return
+        if judged.fit or judged.status.code is not Code.SUCCESS:
+            unschedulable.accepted(pod)
+        else:
+            unschedulable.refused(pod, args.names, args.pod.size)
+
+    def _placed(
+        self, args: messages.ExtenderArgs, call: ExtenderCall
+    ) -> tuple[CandidateVerdicts, ShapedPod]:
+        decision = DecisionRequest(deadline=call.deadline, cluster=call.target.cluster)
+        pod = args.pod.message()
+        encoded, meta = pod.SerializeToString(), pod.metadata
+        call.audit_fields["pod"] = f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"
+        request = self._placement.new_request(decision, encoded, self._lifetime)
+        with self._conflicts_counted(request):
+            judged = place_candidate(self._placement, request, args.names, _traced(call))
+        if (held := judged.held) is not None:
+            result = "bound" if held.already_bound else "held" if held.node else "refused"
+            self._metrics.placement(PLACED_BY, result)
+            call.audit_fields["revision"] = held.token
+            call.audit_fields["node"] = held.node
+            call.audit_fields["verdict"] = held.status.code.label
+            call.audit_fields["already_bound"] = held.already_bound
+        return judged, request.pod
+
+    @contextmanager
+    def _conflicts_counted(self, request: PlacementRequest) -> Iterator[None]:
+        """Count conflicts, also of calls that fail because of them."""
+        try:
+            yield
+        finally:
+            for _ in range(request.conflicts):
+                self._metrics.placement_conflict(PLACED_BY)
+
+    def _prioritize(self, args: messages.ExtenderArgs, call: ExtenderCall) -> bytes:
+        scores = prioritize(self._engine, self._request(args.pod, call), args.names, args.describe)
+        if call.span.recording:
+            call.span.set("topospread.nodes", len(scores.points))
+            call.span.stage("score", scores.seconds)
+        return messages.priority_list(args.names, scores.points)
+
+    def _preempt(self, args: PreemptionArgs, call: ExtenderCall) -> bytes:
+        candidates = {name: node.victims for name, node in args.nodes.items()}
+        kept = nodes_made_feasible(
+            self._engine, self._pods, self._request(args.pod, call), candidates
+        )
+        if call.span.recording:
+            call.span.set_many(
+                {"topospread.nodes": len(candidates), "topospread.feasible": len(kept)}
+            )
+        return preemption_result(args, kept)
+
+    def _request(self, pod: JsonPod, call: ExtenderCall) -> DecisionRequest:
+        subject = self._engine.intern(pod)
+        return DecisionRequest(deadline=call.deadline, cluster=call.target.cluster, pod=subject)
+
+    def _observe(self, judged: CandidateVerdicts) -> None:
+        """Observe a Filter for kube-scheduler's dashboards."""
+        if judged.status.code is Code.SUCCESS:
+            code = Code.SUCCESS if judged.fit else Code.UNSCHEDULABLE
+            profile = judged.cycle.rules.profile.name
+            self._metrics.extension_point("Filter", profile).observe(code.label, judged.seconds)
+
+
+def error_result(verb: Verb, failure: HttpFailure, error: Exception) -> tuple[int, bytes]:
+    """Status and body for a call that failed.
+
+    Filter's result has a place for what went wrong, and kube-scheduler shows it on the pod; of a
+    status other than 200 it shows the number alone. It takes both for an error of the extender.
+    What is wrong with the request or the caller as such keeps its status, for proxies and people
+    who look at those.
+    """
+    if verb is Verb.FILTER and not isinstance(error, _STATUSES):
+        return 200, messages.filter_error(failure.text)
+    return failure.status, failure.body
+
+
+def uses_store(target: ExtenderTarget) -> bool:
+    """Whether a call reads or writes the store."""
+    return target.places or target.verb is Verb.PREEMPT
+
+
+def _parsed(read: Callable[[bytes], _T], body: bytes) -> _T:
+    try:
+        return read(body)
+    except InvalidRequest as wrong:
+        raise HttpError(400, wrong) from wrong
+
+
+def _traced(call: ExtenderCall) -> Traced:
+    """Make writes to the store child spans of the call."""
+
+    def child(operation: str, changes: int) -> AbstractContextManager[object]:
+        attributes: dict[str, Attribute] = {
+            "topospread.cluster": call.target.cluster,
+            "topospread.store.operation": operation,
+            "topospread.store.changes": changes,
+        }
+        return call.span.child(f"store {operation}", attributes)
+
+    return child
+
+
+def _describe(span: CallSpan, judged: CandidateVerdicts, candidates: int) -> None:
+    span.set_many(
+        {
+            "topospread.revision": judged.cycle.view.token,
+            "topospread.profile": judged.cycle.rules.profile.name,
+            "topospread.status": judged.status.code.label,
+            "topospread.nodes": candidates,
+            "topospread.feasible": len(judged.fit),
+            "topospread.nodes.unknown": judged.unknown,
+        }
+    )
+    if judged.held is not None:
+        span.set("topospread.node", judged.held.node)

@@ -1,0 +1,140 @@
+"""The kinds that are synced, and their objects decoded from an API server's JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.codec.stored import stored
+from topospread.errors import InvalidRequest
+from topospread.store.checks import check_size
+from topospread.store.model import Key, Kind
+from topospread_client import ManifestError, object_from_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from topospread.store.model import StoredObject
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+
+# Pods that have ended count nowhere; kube-scheduler's own watch leaves them out in the same way,
+# and reports the end of one as a deletion.
+_ENDED: Final = ("status.phase!=Failed", "status.phase!=Succeeded")
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind that is synced.
+
+    Attributes:
+        kind: the store's name for it.
+        name: Kubernetes' name, which its lists do not repeat for each object.
+        api_version: for example ``apps/v1``.
+        path: of the collection over all namespaces.
+        selectors: field selectors that exclude objects that never count.
+    """
+
+    kind: Kind
+    name: str
+    api_version: str
+    path: str
+    selectors: tuple[str, ...] = ()
+
+    def query(self, excluded_namespaces: Collection[str]) -> dict[str, str]:
+        """The query of a list or watch without some namespaces."""
+        selectors = list(self.selectors)
+        if self.kind is not Kind.NODE:
+            selectors += [f"metadata.namespace!={name}" for name in sorted(excluded_namespaces)]
+        return {"fieldSelector": ",".join(selectors)} if selectors else {}
+
+
+RESOURCES: Final = (
+    Resource(Kind.NODE, "Node", "v1", "/api/v1/nodes"),
+    Resource(Kind.SERVICE, "Service", "v1", "/api/v1/services"),
+    Resource(
+        Kind.REPLICATION_CONTROLLER,
+        "ReplicationController",
+        "v1",
+        "/api/v1/replicationcontrollers",
+    ),
+    Resource(Kind.REPLICA_SET, "ReplicaSet", "apps/v1", "/apis/apps/v1/replicasets"),
+    Resource(Kind.STATEFUL_SET, "StatefulSet", "apps/v1", "/apis/apps/v1/statefulsets"),
+    Resource(Kind.POD, "Pod", "v1", "/api/v1/pods", _ENDED),
+)
+"""In the order in which they are listed: pods last, when their nodes and workloads are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedObject:
+    """An object that a list or an event has.
+
+    Attributes:
+        message: as it was given, without the fields that spreading never looks at.
+        stored: trimmed, as the store holds it.
+    """
+
+    message: ClusterObject
+    stored: StoredObject
+
+    @property
+    def key(self) -> Key:
+        """Identifies the object."""
+        return self.stored.key
+
+    @property
+    def content_hash(self) -> int:
+        """Equal where the stored content is equal, but for the resourceVersion."""
+        return hash((self.stored.uid, self.stored.payload))
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedObject:
+    """An object that was deleted, as of a resourceVersion."""
+
+    key: Key
+    version: str
+
+
+def decode_object(resource: Resource, manifest: Any) -> ObservedObject:
+    """An object of a list or an event.
+
+    Raises:
+        InvalidRequest: what the API server gave cannot be read as that kind, or not be stored.
+        LimitExceeded: it is too large to be stored.
+    """
+    if not isinstance(manifest, dict):
+        raise InvalidRequest(f"expected an object, got {type(manifest).__name__}")
+    # Lists do not repeat these two for each object.
+    manifest.setdefault("kind", resource.name)
+    manifest.setdefault("apiVersion", resource.api_version)
+    try:
+        message = object_from_manifest(manifest)
+    except ManifestError as error:
+        raise InvalidRequest(str(error)) from error
+    if message is None:
+        raise InvalidRequest(f"kind: expected {resource.name}, got {manifest['kind']!r}")
+    decoded = ObservedObject(message, stored(message))
+    # Here, where one object can be left out, and not where it would hold up five hundred.
+    check_size(decoded.stored)
+    return decoded
+
+
+def key_of(resource: Resource, manifest: dict[str, Any]) -> Key:
+    """The key of an event's object.
+
+    Raises:
+        InvalidRequest: it has no name.
+    """
+    metadata = manifest.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
+        raise InvalidRequest("metadata.name: required")
+    return Key(resource.kind, str(metadata.get("namespace") or ""), name)
+
+
+def version_of(manifest: dict[str, Any]) -> str:
+    """The resourceVersion of an object or list; empty when it has none."""
+    metadata = manifest.get("metadata")
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    return version if isinstance(version, str) else ""

@@ -1,0 +1,248 @@
+"""Every mistake: one clear line on stderr that says what to do, and the right exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
+
+from tests.cli.conftest import check_document
+from tests.cli.manifests import CLUSTER, POD
+from topospread.cli.main import VERBS, root
+
+DONE, NO_NODE, BAD_INPUT, OUT_OF_REACH = 0, 1, 2, 3
+
+USAGE = {
+    "unknown verb": (("aply",), "No such command 'aply'"),
+    "unknown option": (("status", "--fast"), "No such option"),
+    "no file": (("apply",), "Missing option '-f'"),
+    "no pod": (("evaluate",), "say which pods: -f PATH, or NAMESPACE/NAME"),
+    "nothing to delete": (("delete",), "either KIND NAME... or -f PATH"),
+    "two ways to delete": (("delete", "pod", "x", "-f", "y"), "either KIND NAME... or -f PATH"),
+    "kind without name": (("delete", "pod"), "either KIND NAME... or -f PATH"),
+    "names of several kinds": (("get", "workloads", "x"), "name the kind of what is wanted"),
+    "names and labels": (("get", "pods", "x", "-l", "a=b"), "give names or --selector"),
+    "form": (("status", "-o", "xml"), "'xml' is not one of"),
+    "top": (("evaluate", "-f", "-", "--top", "0"), "0 is not in the range"),
+    "rules": (("evaluate", "-f", "-", "--args", "x", "--profile", "y"), "give one of them"),
+    "store and address": (
+        ("conformance", "x", "--store", "memory:", "--address", "h:1"),
+        "or --ad",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), USAGE.values(), ids=USAGE)
+def test_usage_errors_advise_help(topospread, arguments, complaint):
+    said = topospread(*arguments, stdin=POD)
+    assert said.code == BAD_INPUT
+    assert complaint in said.err
+    assert said.err.startswith("topospread: ")
+    assert said.err.count("\n") == 1
+    assert "--help`)" in said.err
+
+
+UNREAD = {
+    "before": ("-o", "json", "get", "pods", "--bogus"),
+    "behind": ("get", "pods", "--bogus", "-o", "json"),
+    "in a word": ("get", "pods", "--bogus", "-ojson"),
+    "long": ("get", "pods", "--bogus", "--output", "json"),
+    "long in a word": ("get", "pods", "--bogus", "--output=json"),
+    "of a value": ("get", "pods", "--timeout", "soon", "-o", "json"),
+    "of a verb": ("gett", "pods", "-o", "json"),
+    "last": ("-o", "table", "get", "pods", "--bogus", "-o", "json"),
+}
+
+
+@pytest.mark.parametrize("arguments", UNREAD.values(), ids=UNREAD)
+def test_error_is_json_wherever_the_output_option_stands(topospread, arguments):
+    said = topospread(*arguments)
+    assert (said.code, said.out) == (BAD_INPUT, "")
+    document = json.loads(said.err)
+    check_document(document)
+    assert (document["kind"], document["error"]["reason"]) == ("Error", "BAD_USAGE")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "pods", "--bogus", "-o", "json", "-o", "table"),
+        ("get", "pods", "--bogus", "--", "-o", "json"),
+        ("get", "pods", "--bogus", "-o"),
+    ],
+)
+def test_error_is_text_otherwise(topospread, arguments):
+    assert topospread(*arguments).err.startswith("topospread: No such option '--bogus'")
+
+
+def test_error_in_a_query_names_its_option(topospread):
+    for option in ("--selector", "--protect-selector"):
+        said = topospread("plan-rebalance", option, "a=b=c", "-o", "json")
+        error = json.loads(said.err)["error"]
+        assert (said.code, error["reason"]) == (BAD_INPUT, "INVALID_FIELDS")
+        assert [each["field"] for each in error["violations"]] == [option]
+
+
+INPUT = {
+    "missing file": (("apply", "-f", "none.yaml"), "none.yaml: no such file: check the path"),
+    "bad yaml": (("apply", "-f", "-"), "standard input:2: not YAML: "),
+    "unknown kind to get": (("get", "ingresses"), "unknown kind 'ingresses': there are nodes"),
+    "unknown kind to delete": (("delete", "ingress", "x"), "unknown kind 'ingress'"),
+    "bad query": (("get", "pods", "-l", "a=b=c"), "'a=b=c' is no requirement: write key=value"),
+    "bad gate": (("evaluate", "-f", "-", "--gate", "X"), "--gate X: write NAME=true or NAME=false"),
+    "no freshness": (("evaluate", "-f", "-", "--consistency", ""), "write full, minimize-latency"),
+    "no such args": (("evaluate", "-f", "-", "--args", "no.yaml"), "no.yaml: no such file"),
+    "missing CA": (("status", "--tls-ca", "no.pem"), "'no.pem' does not exist"),
+    "half a pair": (("status", "--tls-cert", __file__), "a cert is given without its key"),
+    "not PEM": (("status", "--tls-ca", __file__), "is not a PEM file"),
+    "plain text afar": (("status", "--address", "10.9.8.7:1"), "no TLS is set up"),
+    "unknown cluster": (("get", "nodes", "--cluster", "missing"), "missing"),
+    "missing recording": (("conformance", "no.jsonl"), "no.jsonl: no such file"),
+    "missing configuration": (("config", "check", "no.yaml"), "no.yaml: cannot be read"),
+}
+STDIN = {"bad yaml": "kind: Pod\n metadata: x\n"}
+
+
+@pytest.mark.parametrize("name", INPUT)
+def test_bad_input_is_reported(topospread, name):
+    arguments, complaint = INPUT[name]
+    said = topospread(*arguments, stdin=STDIN.get(name, POD))
+    assert said.code == BAD_INPUT, said
+    assert complaint in said.err
+    assert said.err.startswith("topospread: ")
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_wrong_types_are_reported_at_once(topospread):
+    wrong = "kind: Pod\nmetadata: {name: p}\nspec: {nodeName: 5}\n---\nkind: Node\nmetadata: 7\n"
+    said = topospread("apply", "-f", "-", stdin=wrong)
+    assert said.code == BAD_INPUT
+    first, second = said.err.splitlines()
+    assert first.startswith("topospread: standard input:1: Pod p: spec.nodeName: ")
+    assert second.startswith("topospread: standard input:5: Node without a name: metadata: ")
+
+
+def test_long_lists_of_errors_are_cut(topospread):
+    wrong = "---\n".join(f"kind: Pod\nmetadata: {{name: p{n}}}\nspec: 1\n" for n in range(50))
+    said = topospread("apply", "-f", "-", stdin=wrong)
+    assert len(said.err.splitlines()) == 21
+    assert said.err.splitlines()[-1] == "topospread: … and 30 more"
+
+
+def test_input_without_pods_is_reported(topospread):
+    said = topospread("evaluate", "-f", "-", stdin="kind: Service\nmetadata: {name: s}\n")
+    assert said.code == BAD_INPUT
+    assert "no pod to evaluate in the input: give one of Pod, Deployment" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("apply", "-f", "-"),
+        ("evaluate", "-f", "-"),
+        ("get", "pods"),
+        ("delete", "pod", "x"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_unreachable_server_is_reported(bare, arguments):
+    said = bare(*arguments, "--address", "127.0.0.1:1", "--timeout", "30", stdin=POD)
+    assert said.code == OUT_OF_REACH
+    assert said.err == (
+        "topospread: no server answers at 127.0.0.1:1 (Connection refused): start one with "
+        "`topospread serve`, or name another with --address\n"
+    )
+
+
+def test_unknown_host_is_reported(bare):
+    said = bare("status", "--address", "no-such-host.invalid:1", "--insecure", "--timeout", "20")
+    assert said.code == OUT_OF_REACH
+    assert said.err.startswith("topospread: no server answers at no-such-host.invalid:1 (")
+    assert said.err.count("\n") == 1
+
+
+def test_a_process_ends_with_the_code_and_without_a_traceback(tmp_path):
+    path = tmp_path / "pod.yaml"
+    path.write_text("a: ]")
+    command = [sys.executable, "-m", "topospread", "apply", "-f", str(path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == BAD_INPUT
+    assert ended.stderr.startswith(f"topospread: {path}:1: not YAML: ")
+    assert "Traceback" not in ended.stderr
+
+
+def test_closed_pipe_is_no_error(address, cluster):
+    environment = {**os.environ, "TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
+    command = [sys.executable, "-m", "topospread", "apply", "-f", "-", "-o", "name"]
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        process.stdin.write(CLUSTER.encode())
+        process.stdin.close()
+        assert b"Traceback" not in process.stderr.read()
+    assert process.returncode == DONE
+
+
+def test_help_is_there_for_every_verb(bare):
+    listed = bare("--help")
+    assert listed.code == DONE
+    for verb in VERBS:
+        assert f"  {verb} " in listed.out
+        assert bare(verb, "--help").code == DONE
+
+
+def test_a_shell_completes_verbs_and_options():
+    completing = BashComplete(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
+    assert [each.value for each in completing.get_completions([], "re")] == ["reserve", "release"]
+    offered = completing.get_completions(["release", "web-0"], "--ignore")
+    assert [each.value for each in offered] == ["--ignore-not-found"]
+
+
+@pytest.mark.parametrize("shell", [BashComplete, ZshComplete, FishComplete])
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("apply", "-f"),
+        ("simulate", "--add-nodes"),
+        ("evaluate", "--args"),
+        ("serve", "--config"),
+        ("config", "check"),
+        ("sync", "--kubeconfig"),
+        ("conformance",),
+        ("status", "--tls-ca"),
+    ],
+    ids=" ".join,
+)
+def test_file_completion_is_left_to_the_shell(shell, before):
+    completing = shell(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
+    offered = completing.get_completions(list(before), "ex")
+    assert [(each.type, each.value) for each in offered] == [("file", "ex")]
+
+
+def test_bash_offers_files_where_nothing_else_is_offered():
+    command = [sys.executable, "-m", "topospread"]
+    asking = {**os.environ, "_TOPOSPREAD_COMPLETE": "bash_source"}
+    script = subprocess.run(command, env=asking, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"complete -o nosort -o bashdefault -o default -F", script)
+
+
+def test_kinds_are_completed():
+    completing = BashComplete(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
+    offered = [each.value for each in completing.get_completions(["get"], "re")]
+    assert offered == ["replicationcontrollers", "replicasets", "reservations"]
+    assert [each.value for each in completing.get_completions(["delete"], "n")] == ["nodes"]

@@ -1,0 +1,284 @@
+"""Files of every form that kubectl prints and people write."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import threading
+
+import pytest
+
+from topospread.cli import manifest_files
+from topospread.cli.errors import BadInput
+from topospread.cli.manifest_files import read, read_value
+
+POD = "kind: Pod\nmetadata: {name: p}\n"
+JSON_POD = json.dumps({"kind": "Pod", "metadata": {"name": "p"}})
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(content: str | bytes, name: str = "input.yaml") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    return write
+
+
+def labels(manifests):
+    return [manifest.label for manifest in manifests]
+
+
+FORMS = {
+    "one document": (POD, ["Pod p"]),
+    "several documents": (f"---\n{POD}---\n\n---\n# nothing\n---\n{POD}", ["Pod p", "Pod p"]),
+    "json": (JSON_POD, ["Pod p"]),
+    "json after blanks": (f"\n\n  {JSON_POD}\n", ["Pod p"]),
+    "json objects in a row": (f"{JSON_POD}\n{JSON_POD} {JSON_POD}", ["Pod p"] * 3),
+    "flow mapping of yaml": ("{kind: Pod, metadata: {name: p}}", ["Pod p"]),
+    "list": (f"kind: List\nitems:\n- {JSON_POD}\n- {JSON_POD}\n", ["Pod p", "Pod p"]),
+    "typed list without kinds": ("kind: PodList\nitems: [{metadata: {name: x}}]", ["Pod x"]),
+    "list within a list": (
+        f"kind: List\nitems: [{{kind: List, items: [{JSON_POD}]}}]",
+        ["Pod p"],
+    ),
+    "empty list": ("kind: List\nitems: []", []),
+    "list of null": ("kind: PodList\nitems:\n", []),
+    "empty file": ("", []),
+    "only comments": ("# nothing\n---\n", []),
+    "namespace": ("kind: Pod\nmetadata: {name: p, namespace: n}", ["Pod n/p"]),
+    "generated name": ("kind: Pod\nmetadata: {generateName: p-}", ["Pod p-"]),
+    "no metadata": ("kind: Pod\nmetadata: 5", ["Pod without a name"]),
+    "utf-16": (POD.encode("utf-16"), ["Pod p"]),
+}
+
+
+LIST = f"apiVersion: v1\nitems:\n- {JSON_POD}\nkind: List\n"
+PIPED = {
+    "one value of json": (JSON_POD, True),
+    "a list of kubectl": (LIST, True),
+    "a marked end": (f"{POD}---\n{POD}...\n", True),
+    "nothing": ("", True),
+    "one document": (POD, False),
+    "several documents": (f"{POD}---\n{POD}", False),
+    "several values of json": (f"{JSON_POD}\n{JSON_POD}\n", False),
+    "a list whose kind comes first": (f"kind: List\nitems:\n- {JSON_POD}\n", False),
+    "a list and a document": (f"{LIST}---\n{POD}", False),
+}
+
+
+@pytest.mark.parametrize(("content", "fine"), PIPED.values(), ids=PIPED)
+def test_piped_input_for_replace_must_show_its_end(content, fine, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(content,))
+    writer.start()
+    try:
+        if fine:
+            read([str(pipe)], whole=True)
+        else:
+            with pytest.raises(BadInput, match="may have been cut: give one JSON value"):
+                read([str(pipe)], whole=True)
+    finally:
+        writer.join()
+
+
+def test_file_for_replace_must_end_its_last_line(written):
+    assert labels(read([written(POD)], whole=True)) == ["Pod p"]
+    assert labels(read([written(f"{LIST}".rstrip())], whole=True)) == ["Pod p"]
+    cut = written(POD.rstrip())
+    assert labels(read([cut])) == ["Pod p"]
+    with pytest.raises(BadInput, match="may have been cut: its last line does not end"):
+        read([cut], whole=True)
+
+
+def test_a_page_of_a_list_is_not_the_whole_list(written):
+    page = written('{"kind": "PodList", "metadata": {"continue": "x"}, "items": []}')
+    assert read([page]) == []
+    with pytest.raises(BadInput, match="one page of a longer list"):
+        read([page], whole=True)
+
+
+@pytest.mark.parametrize(("content", "expected"), FORMS.values(), ids=FORMS)
+def test_forms_of_manifests_are_read(written, content, expected):
+    assert labels(read([written(content)])) == expected
+
+
+def test_manifest_has_its_file_and_line(written):
+    path = written(f"{POD}---\nkind: List\nitems: [{JSON_POD}, {JSON_POD}]\n")
+    assert [manifest.source for manifest in read([path])] == [
+        f"{path}:1",
+        f"{path}:4 items[0]",
+        f"{path}:4 items[1]",
+    ]
+
+
+def test_scalars_are_read_as_kubectl_reads_them(written):
+    text = "kind: X\ntime: 2026-01-02T03:04:05Z\nratio: 12:30\noctal: 0o17\nbig: 1e3\nno: on\n"
+    (manifest,) = read([written(text)])
+    assert manifest.content == {
+        "kind": "X",
+        "time": "2026-01-02T03:04:05Z",
+        "ratio": "12:30",
+        "octal": 15,
+        "big": 1000.0,
+        False: True,
+    }
+
+
+def test_directories_give_their_files_in_order(written, tmp_path):
+    written(POD.replace("p}", "second}"), "folder/b.yml")
+    written(JSON_POD.replace('"p"', '"first"'), "folder/a.json")
+    written("not read", "folder/readme.txt")
+    written(POD.replace("p}", "deep}"), "folder/below/c.yaml")
+    folder = str(tmp_path / "folder")
+    assert labels(read([folder])) == ["Pod first", "Pod second"]
+    assert labels(read([folder], recursive=True)) == ["Pod first", "Pod second", "Pod deep"]
+
+
+def test_standard_input_and_files_together(written, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(JSON_POD.encode())))
+    path = written(POD.replace("p}", "q}"))
+    assert labels(read([path, "-"])) == ["Pod q", "Pod p"]
+
+
+def ladder(step: str) -> str:
+    """Anchors a1 to a9, each of which stands for ten times the one before."""
+    return "".join(
+        f"a{number}: &a{number} " + step.format(",".join([f"*a{number - 1}"] * 10)) + "\n"
+        for number in range(1, 10)
+    )
+
+
+MISTAKES = {
+    "tabs": ("kind: Pod\nmetadata:\n\tname: p\n", ":3: not YAML: found character"),
+    "open bracket": ("kind: Pod\nlabels: [a\nb: c\n", ":3: not YAML: "),
+    "twice": ("kind: Pod\nspec: {}\nkind: Node\n", ":3: not YAML: the key 'kind' is given twice"),
+    "unknown alias": ("kind: *missing\n", ":1: not YAML: found undefined alias"),
+    "python tag": ("!!python/object:os.system {}\n", ":1: not YAML: could not determine"),
+    "no kind": ("metadata: {name: p}\n", ":1: this object has no `kind`"),
+    "kind of a wrong type": ("kind: [Pod]\n", ":1: this object has no `kind`"),
+    "a list": ("- kind: Pod\n", ":1: expected a Kubernetes object, found a list"),
+    "a text": ("hello\n", ":1: expected a Kubernetes object, found a text"),
+    "a number": ("5\n", ":1: expected a Kubernetes object, found a number"),
+    "second document": (f"{POD}---\nhello\n", ":4: expected a Kubernetes object, found a text"),
+    "items of a wrong type": ("kind: List\nitems: {}\n", ":1: the items of a List must be a list"),
+    "item of a wrong type": ("kind: List\nitems: [5]\n", ":1 items[0]: expected a Kubernetes"),
+    "null item": ("kind: List\nitems: [null]\n", ":1 items[0]: expected a Kubernetes object, fo"),
+    "cut json": ('{"kind": "Pod",\n "metadata": \n', ":3: not JSON: "),
+    "json with rubbish": (f"{JSON_POD}\n{JSON_POD[:-1]}", "not JSON: "),
+    "helm template": ("{{ .Values.pod }}\n", "not JSON: "),
+    "not text": (b"\x00\x01\x02", ": not YAML: "),
+    "not utf-8": (b"kind: \xff\xfe\n", ": not YAML: "),
+    "deep nesting": ("[" * 5000, "not JSON: "),
+    "deep nesting of yaml": ("a: " + "[" * 200_000, ":1: not YAML: nested more than 1000 deep"),
+    "deep nesting of lists": ("- " * 200_000, ":1: not YAML: nested more than 1000 deep"),
+    "deep nesting of keys": ("? " * 200_000, ":1: not YAML: nested more than 1000 deep"),
+    "deep nesting of both": ("? - " * 100_000, ":1: not YAML: nested more than 1000 deep"),
+    "deep nesting in UTF-16": (
+        ("? " * 200_000).encode("utf-16"),
+        ":1: not YAML: nested more than 1000 deep",
+    ),
+    "cut UTF-16": (b"\xff\xfea", ": not YAML: UTF-16 that cannot be read"),
+    "lists in lists": (
+        '{"kind":"List","items":[' * 400 + JSON_POD + "]}" * 400,
+        ": lists within lists, more than 8 deep",
+    ),
+    "aliases that multiply": (
+        "a0: &a0 [x]\n" + ladder("[{}]"),
+        ":1: not YAML: aliases stand for more than 1000000 values",
+    ),
+    "merges that multiply": (
+        "a0: &a0 {k: v}\n" + ladder("{{<<: [{}]}}"),
+        ":1: not YAML: aliases stand for more than 1000000 values",
+    ),
+    "aliases of a long text": (
+        f"a: &a {'x' * 10_000}\nb: [{','.join(['*a'] * 5000)}]\n",
+        ":1: not YAML: aliases stand for more than 1000000 values",
+    ),
+    "list of itself": (
+        "&l\nkind: List\nitems: [*l]\n",
+        ": not YAML: an alias stands for what it is a part of",
+    ),
+    "explicit number": ("kind: !!int ''\n", ":1: not YAML: '' is no int"),
+    "explicit fraction": ("kind: !!float ''\n", ":1: not YAML: '' is no float"),
+    "explicit truth": ("kind: !!bool perhaps\n", ":1: not YAML: 'perhaps' is no bool"),
+    "explicit time": ("kind: !!timestamp noon\n", ":1: not YAML: 'noon' is no timestamp"),
+    "too many digits": ("kind: " + "9" * 5000, ":1: not YAML: '99999999"),
+}
+
+
+@pytest.mark.parametrize(("content", "complaint"), MISTAKES.values(), ids=MISTAKES)
+def test_errors_name_file_and_line(written, content, complaint):
+    path = written(content)
+    with pytest.raises(BadInput) as refused:
+        read([path])
+    assert str(refused.value).startswith(path)
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_aliases_are_resolved(written):
+    labels = "labels: &l {app: web}"
+    text = f"kind: Pod\nmetadata: {{name: p, {labels}}}\nspec: {{nodeSelector: *l}}\n"
+    (manifest,) = read([written(text)])
+    assert manifest.content["spec"] == {"nodeSelector": {"app": "web"}}
+
+
+def test_json_and_yaml_may_follow_one_another(written):
+    assert labels(read([written(f"{JSON_POD}\n---\n{POD}")])) == ["Pod p", "Pod p"]
+
+
+@pytest.mark.parametrize(
+    ("content", "fits"),
+    [
+        ("x" * 101, False),
+        (JSON_POD + " " * 1000, False),
+        (JSON_POD + " " * 500, True),
+        (POD + "#" * 60, True),
+        (POD + "#" * 100, False),
+    ],
+)
+def test_input_over_the_limit_is_refused(written, monkeypatch, content, fits):
+    monkeypatch.setattr(manifest_files, "MAX_BYTES", 800)
+    path = written(content)
+    for one in (path, "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+        if fits:
+            assert labels(read([one])) == ["Pod p"]
+            continue
+        with pytest.raises(BadInput, match="too much to read at once: at most 0 MiB of JSON"):
+            read([one])
+
+
+def test_limit_holds_for_all_files_together(written, monkeypatch):
+    monkeypatch.setattr(manifest_files, "MAX_BYTES", 8 * len(POD) * 2)
+    path = written(POD)
+    assert labels(read([path, path])) == ["Pod p", "Pod p"]
+    with pytest.raises(BadInput, match="in all files together"):
+        read([path, path, path])
+
+
+def test_control_characters_of_a_file_name_are_escaped(written):
+    name = "\x1b[2J" + "x" * 10_000
+    (manifest,) = read([written(json.dumps({"kind": "Pod", "metadata": {"name": name}}))])
+    assert manifest.label.startswith("Pod \\x1b[2Jxxx")
+    assert len(manifest.label) < 5000
+
+
+def test_missing_files_are_reported(tmp_path):
+    with pytest.raises(BadInput, match="no such file: check the path"):
+        read([str(tmp_path / "nothing.yaml")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="empty: this directory has no"):
+        read([str(tmp_path / "empty")])
+
+
+def test_file_of_one_document_is_read(written):
+    assert read_value(written("a: 1")) == {"a": 1}
+    with pytest.raises(BadInput, match="expected one document, found 2"):
+        read_value(written("a: 1\n---\nb: 2\n"))

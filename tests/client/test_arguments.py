@@ -1,0 +1,403 @@
+"""What is given wrongly is refused before anything is sent, with the path of what is wrong."""
+
+# Wrong types are what these tests are about.
+# mypy: disable-error-code="arg-type, dict-item"
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from topospread_client import (
+    Connection,
+    Consistency,
+    ConstraintChange,
+    ConstraintMatch,
+    ErrorReason,
+    EvictionFilters,
+    EvictionLimits,
+    InvalidRequest,
+    Kind,
+    ManifestError,
+    NodeGroup,
+    ObjectReference,
+    PodsToPlace,
+    RankConstraint,
+    ResourceVersion,
+    Scenario,
+    Settings,
+    SupposedChanges,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.client.callers import Caller
+
+POD = {"metadata": {"name": "p"}}
+BAD_POD = {"spec": {"topologySpreadConstraints": [{"maxSkew": "1"}]}}
+NODE = {"kind": "Node", "metadata": {"name": "n"}}
+
+
+@pytest.fixture
+def client(connect: Callable[..., Caller]) -> Caller:
+    """A client without a server: what is sent ends in Unavailable."""
+    return connect(Connection("127.0.0.1:1", retries=False))
+
+
+def drained(made: Any) -> None:
+    """Begin an iteration."""
+    next(iter(made))
+
+
+def scenario_of(**changes: Any) -> Scenario:
+    return Scenario(SupposedChanges(**changes))
+
+
+# What is given, as a call; the path of what is wrong; and a part of what is said of it.
+MISTAKES: dict[str, tuple[Callable[[Any], object], str, str]] = {
+    # One thing where several are meant.
+    "candidates of a text": (
+        lambda c: c.evaluate_pod(POD, candidates="n0"),
+        "candidates",
+        'expected list, got string "n0"',
+    ),
+    "candidates of filter": (lambda c: c.filter(POD, candidates=b"n"), "candidates", "list"),
+    "candidates of score": (lambda c: c.score(POD, candidates={"n": 1}), "candidates", "object"),
+    "candidates to place": (lambda c: c.place_pod(POD, candidates="n"), "candidates", "list"),
+    "a number of candidates": (lambda c: c.filter(POD, candidates=5), "candidates", "number 5"),
+    "pods of a pod": (lambda c: c.batch_evaluate_pods(POD), "pods", "expected list, got object"),
+    "pods of a name": (lambda c: c.batch_evaluate_pods("a/b"), "pods", "expected list"),
+    "pods of bytes": (lambda c: c.batch_evaluate_pods(b"x"), "pods", "expected list"),
+    "pods to rank": (lambda c: c.rank_deletions(pods=POD), "pods", "expected list"),
+    "nodes to rank on": (lambda c: c.rank_deletions(nodes=NODE), "nodes", "expected list"),
+    "replica sets": (lambda c: c.rank_deletions(replica_sets="x"), "replicaSets", "expected list"),
+    "constraints of a key": (
+        lambda c: c.rank_deletions({}, constraints="zone"),
+        "constraints",
+        "expected list",
+    ),
+    "limited values": (
+        lambda c: c.rank_deletions({}, constraints=[RankConstraint("zone", "a")]),
+        "constraints[0].limitedValues",
+        "expected list",
+    ),
+    "excluded namespaces": (
+        lambda c: c.plan_rebalance(excluded_namespaces="shop"),
+        "excludedNamespaces",
+        "expected list",
+    ),
+    "objects of an object": (lambda c: c.apply_objects(NODE), "objects", "expected list"),
+    "objects of a text": (lambda c: c.replace_objects(Kind.POD, "abc"), "objects", "expected list"),
+    "references": (lambda c: c.delete_objects("pod/x"), "objects", "expected list"),
+    "versions": (lambda c: c.apply_objects([], observed="x"), "observed", "expected list"),
+    "kinds": (lambda c: drained(c.watch_objects(kinds="POD")), "kinds", "expected list"),
+    "what-if pods": (lambda c: c.filter(POD, add_pods=POD), "addPods", "expected list"),
+    "drained nodes": (
+        lambda c: c.simulate([], scenario=scenario_of(drain_nodes="n")),
+        "scenario.changes.drainNodes",
+        "expected list",
+    ),
+    "deleted pods": (
+        lambda c: c.simulate([], scenario=scenario_of(delete_pods="a/b")),
+        "scenario.changes.deletePods",
+        "expected list",
+    ),
+    "variants": (
+        lambda c: c.simulate(
+            [], scenario=scenario_of(add_node_groups=[NodeGroup(NODE, 1, variants={"zone": "a"})])
+        ),
+        "scenario.changes.addNodeGroups[0].variants",
+        "expected list",
+    ),
+    "versions to wait for": (
+        lambda c: c.evaluate_pod(POD, consistency=Consistency(not_older_than="1")),
+        "consistency.notOlderThan.versions",
+        "expected list",
+    ),
+    # None, or something else, among several.
+    "a candidate of nothing": (
+        lambda c: c.evaluate_pod(POD, candidates=["n0", None]),
+        "candidates.names.names[1]",
+        "Required value",
+    ),
+    "a candidate of a number": (
+        lambda c: c.evaluate_pod(POD, candidates=["n0", 5]),
+        "candidates.names.names[1]",
+        "expected string, got number 5",
+    ),
+    "a pod of nothing": (
+        lambda c: c.batch_evaluate_pods([POD, None]),
+        "pods[1]",
+        "Required value",
+    ),
+    "an object of nothing": (
+        lambda c: c.apply_objects([NODE, None]),
+        "objects[1]",
+        "expected object, got null",
+    ),
+    "an object without a kind": (lambda c: c.apply_objects([{}]), "objects[0].kind", "required"),
+    "an object of another kind": (
+        lambda c: c.apply_objects([{"kind": "ConfigMap"}]),
+        "objects[0]",
+        "'ConfigMap' is not kept",
+    ),
+    "an object's field": (
+        lambda c: c.apply_objects([{**NODE, "spec": {"unschedulable": 1}}]),
+        "objects[0].node.spec.unschedulable",
+        "expected boolean",
+    ),
+    "a reference of a text": (
+        lambda c: c.delete_objects(["pod/x"]),
+        "objects[0]",
+        "expected ObjectReference",
+    ),
+    "a reference of another kind": (
+        lambda c: c.delete_objects([ObjectReference("pod", "x")]),
+        "objects[0].kind",
+        "'pod' is no Kind: there are NODE, POD",
+    ),
+    "a version of a pair": (
+        lambda c: c.apply_objects([], observed=[("POD", "1")]),
+        "observed[0]",
+        "expected ResourceVersion, got array",
+    ),
+    "a version of a number": (
+        lambda c: c.apply_objects([], observed=[ResourceVersion(Kind.POD, 1)]),
+        "observed[0].resourceVersion",
+        "expected string, got number 1",
+    ),
+    "a what-if pod without a pair": (
+        lambda c: c.filter(POD, remove_pods=[POD]),
+        "removePods[0]",
+        "expected tuple, got object",
+    ),
+    "three of a pair": (lambda c: c.filter(POD, add_pods=[(1, 2, 3)]), "addPods[0]", "pair"),
+    "a what-if pod of nothing": (
+        lambda c: c.filter(POD, add_pods=[(None, "n")]),
+        "addPods[0].pod",
+        "Required value",
+    ),
+    "a constraint of a number": (
+        lambda c: c.rank_deletions({}, constraints=[5]),
+        "constraints[0]",
+        "expected RankConstraint",
+    ),
+    "a node that is a pod": (
+        lambda c: c.rank_deletions(nodes=[{**POD, "kind": "Pod"}]),
+        "nodes[0]",
+        "must be a Node",
+    ),
+    "a replica set that is a node": (
+        lambda c: c.rank_deletions(replica_sets=[NODE]),
+        "replicaSets[0]",
+        "must be a ReplicaSet",
+    ),
+    "a group of a text": (
+        lambda c: c.simulate([], scenario=scenario_of(add_node_groups=["n"])),
+        "scenario.changes.addNodeGroups[0]",
+        "expected NodeGroup",
+    ),
+    # Numbers that do not fit.
+    "too many best nodes": (
+        lambda c: c.evaluate_pod(POD, top_k=2**40),
+        "topK",
+        "expected integer of 32 bits, got number 1099511627776",
+    ),
+    "a text of best nodes": (lambda c: c.evaluate_pod(POD, top_k="5"), "topK", "integer"),
+    "a part of a node": (lambda c: c.evaluate_pod(POD, top_k=1.5), "topK", "got number 1.5"),
+    "a large page": (lambda c: drained(c.list_clusters(page_size=2**31)), "pageSize", "32 bits"),
+    "a large token": (lambda c: c.renew_lease("a", 2**70, 5), "fencingToken", "64 bits"),
+    "a token of a text": (lambda c: c.release_lease("a", "1"), "fencingToken", 'string "1"'),
+    "replicas": (
+        lambda c: c.simulate([PodsToPlace(POD, 2**31)]),
+        "pods[0].replicas",
+        "expected integer of 32 bits",
+    ),
+    "a skew": (
+        lambda c: c.rank_deletions({}, constraints=[RankConstraint("zone", max_skew=2**31)]),
+        "constraints[0].maxSkew",
+        "32 bits",
+    ),
+    "evictions": (
+        lambda c: c.plan_rebalance(eviction_limits=EvictionLimits(max_evictions=2**31)),
+        "evictionLimits.maxEvictions",
+        "32 bits",
+    ),
+    # Durations.
+    "no end": (lambda c: c.place_pod(POD, reservation_ttl=math.inf), "reservationTtl", "inf is"),
+    "no number": (lambda c: c.acquire_lease("a", math.nan), "leaseDuration", "nan is no duration"),
+    "too long": (lambda c: c.acquire_lease("a", 1e30), "leaseDuration", "no duration"),
+    "a duration of a text": (lambda c: c.plan_rebalance(search_timeout="5"), "searchTimeout", "5"),
+    "staleness": (
+        lambda c: c.evaluate_pod(POD, consistency=Consistency(max_staleness=math.inf)),
+        "consistency.maxStaleness",
+        "no duration",
+    ),
+    "a time-out of a text": (lambda c: c.evaluate_pod(POD, timeout="1"), "timeout", "'1'"),
+    "a time-out of no number": (lambda c: c.evaluate_pod(POD, timeout=math.nan), "timeout", "nan"),
+    # Other types.
+    "a pod of a number": (lambda c: c.evaluate_pod(5), "pod.object", "expected object"),
+    "a pod's field": (
+        lambda c: c.evaluate_pod(BAD_POD),
+        "pod.object.spec.topologySpreadConstraints[0].maxSkew",
+        'expected integer, got string "1"',
+    ),
+    "bytes to rank": (
+        lambda c: c.rank_deletions(pods=[b"\xff"]),
+        "pods[0]",
+        "no serialized v1.Pod",
+    ),
+    "a name of a number": (lambda c: c.get_reservation(5), "pod", "expected PodReference"),
+    "a name of a manifest": (lambda c: c.release_reservation(POD), "pod", "expected PodReference"),
+    "a cluster of a number": (lambda c: c.get_cluster(cluster=5), "cluster", "expected string"),
+    "a cluster of a list": (lambda c: c.filter(POD, cluster=["a"]), "cluster", "expected str"),
+    "half a character": (lambda c: c.get_cluster(cluster="\ud800"), "cluster", "surrogates"),
+    "a node of bytes": (lambda c: c.reserve_node(POD, b"\xff"), "node", "codec"),
+    "a flag of a text": (lambda c: c.pre_filter(POD, with_counts="yes"), "withCounts", "boolean"),
+    "freshness of a text": (
+        lambda c: c.evaluate_pod(POD, consistency="full"),
+        "consistency",
+        'expected Consistency, got string "full"',
+    ),
+    "freshness twice": (
+        lambda c: c.evaluate_pod(POD, consistency=Consistency("r", fully_consistent=True)),
+        "consistency",
+        "exclude each other",
+    ),
+    "settings of a text": (lambda c: c.filter(POD, settings="x"), "settings", "expected Settings"),
+    "settings twice": (
+        lambda c: c.filter(POD, settings=Settings("x", {})),
+        "settings",
+        "exclude each other",
+    ),
+    "args": (
+        lambda c: c.filter(POD, settings=Settings(args={"defaultingType": 5})),
+        "settings.args.defaultingType",
+        "expected string",
+    ),
+    "args of a number": (
+        lambda c: c.filter(POD, settings=Settings(args=5)),
+        "settings.args",
+        "expected PodTopologySpreadArgs, got number 5",
+    ),
+    "gates": (
+        lambda c: c.filter(POD, settings=Settings(feature_gates={"A": "x"})),
+        "settings.featureGates",
+        "expected map of string to boolean",
+    ),
+    "a scenario of changes": (
+        lambda c: c.simulate([], scenario=SupposedChanges()),
+        "scenario",
+        "expected Scenario",
+    ),
+    "changes of a list": (
+        lambda c: c.simulate([], scenario=Scenario([1])),
+        "scenario.changes",
+        "expected SupposedChanges",
+    ),
+    "what changes": (
+        lambda c: c.simulate([], scenario=scenario_of(constraint_changes=[ConstraintChange(5)])),
+        "scenario.changes.constraintChanges[0].match",
+        "expected ConstraintMatch",
+    ),
+    "which key": (
+        lambda c: c.simulate(
+            [], scenario=scenario_of(constraint_changes=[ConstraintChange(ConstraintMatch(5))])
+        ),
+        "scenario.changes.constraintChanges[0].match.topologyKey",
+        "expected string",
+    ),
+    "filters": (lambda c: c.plan_rebalance(filters={}), "filters", "expected EvictionFilters"),
+    "a time of a text": (
+        lambda c: c.rank_deletions({}, evaluation_time="now"),
+        "evaluationTime",
+        "expected datetime",
+    ),
+    "a window of a text": (lambda c: c.stream_evaluate_pods(window="5"), "window", "expected int"),
+    "no window": (lambda c: c.stream_evaluate_pods(window=0), "window", "at least one"),
+    "a trace of a number": (
+        lambda c: c.evaluate_pod(POD, traceparent=5),
+        "traceparent",
+        "expected str",
+    ),
+    "an odd trace": (lambda c: c.evaluate_pod(POD, traceparent="\n"), "traceparent", "no W3C"),
+    # Constants.
+    "validation": (
+        lambda c: c.evaluate_pod(POD, validation="x"),
+        "validation",
+        "Unsupported value: 'x' is no ConstraintValidation: there are IGNORE, STRICT",
+    ),
+    "validation of a truth": (lambda c: c.filter(POD, validation=True), "validation", "True"),
+    "a kind": (lambda c: drained(c.list_objects("pod")), "kind", "'pod' is no Kind"),
+    "a kind to watch": (lambda c: drained(c.watch_objects(kinds=[2])), "kinds[0]", "no Kind"),
+    "a fit": (lambda c: c.simulate([], scenario=Scenario(fit="x")), "scenario.fit", "no Fit"),
+    "a strategy": (lambda c: c.rank_deletions({}, strategy="x"), "strategy", "no RankStrategy"),
+    # Label selectors.
+    "a query": (
+        lambda c: drained(c.list_objects(Kind.POD, label_selector="app=(")),
+        "labelSelector",
+        "'app=(' is no requirement: write key=value",
+    ),
+    "labels of numbers": (
+        lambda c: c.rank_deletions({"app": 5}),
+        "labelSelector.matchLabels",
+        "expected map of string to string",
+    ),
+    "a selector of a list": (
+        lambda c: c.plan_rebalance(["app"]),
+        "labelSelector",
+        "expected LabelSelector",
+    ),
+    "who is protected": (
+        lambda c: c.plan_rebalance(filters=EvictionFilters(protect_selector="a=b=c")),
+        "filters.protectSelector",
+        "no requirement",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_wrong_arguments_are_invalid_requests(client: Caller, mistake: str):
+    call, path, said = MISTAKES[mistake]
+    with pytest.raises(InvalidRequest) as refused:
+        call(client)
+    assert refused.value.reason == ErrorReason.INVALID_FIELDS
+    assert [each.field for each in refused.value.violations] == [path]
+    assert said in refused.value.violations[0].text
+    assert str(refused.value) == refused.value.violations[0].text
+    assert refused.value.violations[0].reason.startswith("FIELD_VALUE_")
+
+
+def test_error_of_a_manifest_has_its_own_path(client: Caller):
+    with pytest.raises(ManifestError) as refused:
+        client.evaluate_pod(BAD_POD)
+    assert refused.value.path == "spec.topologySpreadConstraints[0].maxSkew"
+    assert refused.value.message == 'expected integer, got string "1"'
+
+
+def words() -> Iterator[str]:
+    yield from ("a", "b")
+
+
+FINE: dict[str, Callable[[Any], object]] = {
+    "an iterator": lambda c: c.filter(POD, candidates=words()),
+    "a set": lambda c: c.plan_rebalance(excluded_namespaces={"a", "b"}),
+    "pods one by one": lambda c: c.batch_evaluate_pods(iter([POD, "a/b"])),
+    "pods to simulate one by one": lambda c: c.simulate(iter([POD, PodsToPlace(POD, 2)])),
+    "one pod": lambda c: c.simulate(POD),
+    "nothing": lambda c: c.batch_evaluate_pods([]),
+    "a time": lambda c: c.rank_deletions({}, evaluation_time=datetime.now(UTC)),
+    "a query": lambda c: c.plan_rebalance("app=web,tier notin (a,b)"),
+    "a name of a constant": lambda c: drained(c.list_objects("POD")),
+}
+
+
+@pytest.mark.parametrize("call", FINE.values(), ids=FINE)
+def test_valid_arguments_are_sent(client: Caller, call: Callable[[Any], object]):
+    with pytest.raises(Unavailable):
+        call(client)

@@ -1,0 +1,165 @@
+"""What is kept of a pod's shape follows the state, and goes when it is of no more use."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+from tests.service.world import (
+    HOSTNAME,
+    ZONE,
+    Json,
+    World,
+    best,
+    constraint,
+    incoming,
+    node,
+    pod_of,
+    running,
+    soft,
+)
+from topospread.bounded import Budget
+from topospread.codec.frames import framed
+from topospread.index.nodes import NodeTable
+from topospread.service.decisions.evaluate import evaluate
+from topospread.service.decisions.extension_points import filter_
+from topospread.service.decisions.pods import PodShape, PodShapes, ShapedPod
+from topospread.spread.verdicts import Code
+from topospread_client import pod_from_manifest
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def shaped(world: World, pod: Json) -> ShapedPod:
+    """A pod as the bytes of a plain question are read."""
+    return world.engine.intern(framed(pod_from_manifest(pod).SerializeToString()))
+
+
+def test_pods_that_differ_in_what_matters_have_other_shapes(three_zones: World):
+    plain = incoming(constraint())
+    others = [
+        incoming(constraint(), app="db"),
+        incoming(constraint(maxSkew=2)),
+        incoming(constraint(), soft()),
+        incoming(constraint(), nodeSelector={"disk": "ssd"}),
+        incoming(constraint(), schedulerName="mine"),
+        incoming(constraint(), tolerations=[{"operator": "Exists"}]),
+        plain | {"metadata": plain["metadata"] | {"namespace": "other"}},
+        plain
+        | {
+            "metadata": plain["metadata"]
+            | {"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "y"}]}
+        },
+    ]
+    shapes = {shaped(three_zones, pod).shape for pod in (plain, *others, plain)}
+    assert len(shapes) == 1 + len(others)
+
+
+def test_shapes_do_not_keep_the_node_tables_of_their_last_use(empty_world: World):
+    """Pods that come once, in a cluster whose nodes change, kept one table each."""
+    empty_world.apply(node("n-a", "a"), node("n-b", "b"))
+    before = node_tables()
+    shapes = []
+    for number in range(30):
+        empty_world.apply(node("n-a", f"a-{number}"))
+        app = f"job-{number}"
+        shapes.append(shaped(empty_world, incoming(constraint(app=app), app=app)))
+        assert best(empty_world, shapes[-1]) == ["n-a", "n-b"]
+    assert node_tables() - before <= 2
+
+
+def node_tables() -> int:
+    """Node tables that somebody still refers to."""
+    gc.collect()
+    return sum(isinstance(kept, NodeTable) for kept in gc.get_objects())
+
+
+def test_plans_are_bounded(empty_world: World, monkeypatch: pytest.MonkeyPatch):
+    empty_world.apply(node("n-a", "a"), node("n-b", "b"), running("w", "n-a"))
+    asked = [shaped(empty_world, incoming(constraint(maxSkew=1 + n))) for n in range(40)]
+
+    def judged() -> NodeTable:
+        found = [best(empty_world, pod) for pod in asked]
+        assert found == [["n-b"], *[["n-b", "n-a"]] * 39]
+        resolved = evaluate(empty_world.engine, empty_world.ask(asked[0])).resolved
+        return resolved.cycle.view.snapshot.nodes
+
+    plans = judged().plans
+    assert len(plans) == 40
+    monkeypatch.setattr(plans._budget, "most", plans.size)
+    empty_world.apply(node("n-b", "b", disk="ssd"))
+    for _ in range(2):
+        plans = judged().plans
+        assert 0 < len(plans) < 40
+        assert plans.size <= plans._budget.most
+
+
+def test_cache_of_shapes_is_bounded_in_bytes():
+    made = {number: PodShape(pod_of(incoming())) for number in range(1000)}
+    budget = Budget(40 * made[0].size)
+    shapes = PodShapes(budget)
+    for number, shape in made.items():
+        shapes.put(number, shape)
+        assert shapes.get(number) is shape
+        assert shapes.get(0) is made[0]  # the one that is always asked for
+    kept = [number for number in made if shapes.get(number) is not None]
+    assert 20 <= len(kept) <= 30
+    assert kept[1:] == list(range(kept[1], 1000))
+    assert budget.size == len(kept) * made[0].size
+    assert budget.evicted == 1000 - len(kept)
+
+
+def test_siblings_of_a_pod_are_judged_by_the_state_of_their_time(three_zones: World):
+    """What is kept of a pod's shape follows nodes, pods, workloads and rules."""
+    pod = incoming(constraint())
+    names = iter("abcdef")
+    shapes = set()
+
+    def again() -> list[str]:
+        sibling = shaped(three_zones, pod | {"metadata": pod["metadata"] | {"name": next(names)}})
+        shapes.add(sibling.shape)
+        return best(three_zones, sibling)
+
+    assert again() == ["n-c"]
+    three_zones.apply(running("w4", "n-c"))
+    assert again() == ["n-b", "n-c"]
+    three_zones.apply(node("n-d", "d"))
+    assert again() == ["n-d"]
+    three_zones.apply(node("n-d", "a"))
+    assert again() == ["n-b", "n-c"]
+    three_zones.apply(node("n-d", **{ZONE: "c", "disk": "ssd"}))
+    assert again() == ["n-b", "n-c", "n-d"]
+    assert len(shapes) == 1
+
+
+def test_a_sibling_of_another_workload_gets_other_defaults(three_zones: World):
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"selector": {"app": "web"}},
+    }
+
+    def scored() -> Code:
+        pod = shaped(three_zones, incoming())
+        return evaluate(three_zones.engine, three_zones.ask(pod)).pre_score.code
+
+    assert scored() is Code.SKIP
+    three_zones.apply(service)
+    assert scored() is Code.SUCCESS
+    three_zones.apply(service | {"spec": {"selector": {"app": "db"}}})
+    assert scored() is Code.SKIP
+
+
+def test_evaluate_agrees_with_filter_on_judging_by_class_or_by_node(three_zones: World):
+    three_zones.apply(*(node(f"m{n}", f"z{n % 90}") for n in range(180)), node("keyless"))
+    for pod in (
+        incoming(constraint(), constraint(HOSTNAME)),
+        incoming(constraint(), constraint(HOSTNAME, "db")),
+        incoming(constraint(minDomains=99), soft(HOSTNAME)),
+    ):
+        filtered = filter_(three_zones.engine, three_zones.ask(pod)).verdicts.tolist()
+        answer = evaluate(three_zones.engine, three_zones.ask(pod))
+        assert answer.feasible == filtered.count(0)
+        assert answer.nodes == len(filtered) == 184

@@ -1,0 +1,120 @@
+"""Objects that plans read are those of exactly one revision, whatever is written meanwhile."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.service.world import CLUSTER, PATIENCE, World, node, running
+from topospread.checkpoints import Beneficiary, computing_for
+from topospread.errors import DeadlineExceeded, NotFound, Unavailable
+from topospread.replica.replicas import seconds_from_now
+from topospread.replica.view import Consistency, Freshness, Token
+from topospread.service.state.log import ListedObjects, list_at_revision
+from topospread.service.state.read import PageRequest, StateReader
+from topospread.store.model import Key, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Busy:
+    """A store that is written to while it is read."""
+
+    def __init__(self, world: World, meanwhile: Callable[[int], object]) -> None:
+        self._world = world
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.store, name)
+
+    def scan(self, cluster: str, page: int = 1) -> Iterator[Any]:
+        for number, found in enumerate(self._world.store.scan(cluster, 1)):
+            self._meanwhile(number)
+            yield found
+
+
+def pods_only(key: Key) -> bool:
+    return key.kind is Kind.POD
+
+
+def listed(world: World, store: Any, **others: Any) -> ListedObjects:
+    newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(world.revision))
+    asked = {"deadline": seconds_from_now(PATIENCE), "wanted": pods_only, **others}
+    return list_at_revision(store, world.process.replicas, CLUSTER, newest, **asked)
+
+
+def held(world: World) -> dict[str, bytes]:
+    return {
+        item.key.name: item.payload
+        for page in world.store.scan(CLUSTER)
+        for item in page
+        if pods_only(item.key)
+    }
+
+
+def contents(found: ListedObjects) -> dict[str, bytes]:
+    return {item.key.name: item.payload for item in found.readable()}
+
+
+def test_writes_during_the_scan_are_included(three_zones: World):
+    def write(number: int) -> None:
+        three_zones.apply(running(f"new-{number}", "n-a"), running("w1", "n-a", app=f"v{number}"))
+        if number == 1:
+            three_zones.delete(Kind.POD, "w2", "default")
+
+    found = listed(three_zones, Busy(three_zones, write))
+    assert contents(found) == held(three_zones)
+    assert "w2" not in contents(found)
+    assert found.view.snapshot.pods == len(contents(found))
+
+
+def test_list_advances_to_a_later_view_and_no_further(three_zones: World):
+    found = listed(three_zones, three_zones.store)
+    three_zones.apply(running("later", "n-a"))
+    then = held(three_zones)
+    newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(three_zones.revision))
+    _, view = three_zones.process.replicas.resolve(CLUSTER, newest, seconds_from_now(PATIENCE))
+    three_zones.apply(running("much-later", "n-a"))
+
+    assert "later" not in contents(found)
+    found.advance(view)
+    assert contents(found) == then
+    assert found.view is view
+
+
+def test_a_cluster_that_is_dropped_meanwhile_is_unavailable(three_zones: World):
+    def drop(number: int) -> None:
+        if number == 0:
+            three_zones.store.drop(CLUSTER)
+
+    with pytest.raises(Unavailable, match="try again"):
+        listed(three_zones, Busy(three_zones, drop))
+
+
+def test_an_unknown_cluster_is_not_found(empty_world: World):
+    with pytest.raises(NotFound):
+        list_at_revision(
+            empty_world.store,
+            empty_world.process.replicas,
+            "nobodys",
+            Consistency(),
+            seconds_from_now(PATIENCE),
+            pods_only,
+        )
+
+
+def test_reading_ends_with_the_deadline(three_zones: World):
+    three_zones.apply(*(node(f"m-{number}") for number in range(100)))
+    listed(three_zones, three_zones.store)
+    with pytest.raises(DeadlineExceeded, match="allow more time"):
+        listed(three_zones, three_zones.store, deadline=seconds_from_now(0))
+
+
+def test_a_list_ends_with_its_deadline(three_zones: World) -> None:
+    reads = StateReader(three_zones.store, three_zones.engine.replicas)
+    late = Beneficiary(time.monotonic() - 1.0, lambda: True)
+    with computing_for(late), pytest.raises(DeadlineExceeded):
+        reads.list(CLUSTER, Kind.NODE, "", lambda _: True, PageRequest())

@@ -1,0 +1,508 @@
+"""A cluster's state follows its API server, whatever happens to the connection between them."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.apiserver.objects import RESOURCES as REAL
+from tests.apiserver.objects import Objects
+from tests.apiserver.server import ApiServer, Asked, Fault
+from tests.transports.kubernetes.syncing import ZONE, node, pod, small_cluster, synced
+from tests.waiting import until
+from topospread.transports.kubernetes.objects import RESOURCES
+from topospread_client import Client, Consistency, Kind, NotFound, ResourceVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.transports.kubernetes.syncing import State
+
+
+@pytest.fixture
+def objects() -> Objects:
+    return small_cluster()
+
+
+@pytest.fixture
+def api(objects: Objects) -> Iterator[ApiServer]:
+    with ApiServer(objects) as server:
+        yield server
+
+
+@pytest.fixture
+def state(tmp_path: Path, api: ApiServer) -> Iterator[State]:
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        yield state
+
+
+def of(plural: str, *, watch: bool = True) -> Callable[[Asked], bool]:
+    """Matches lists or watches of a kind."""
+    return lambda asked: asked.watch is watch and asked.path.endswith(f"/{plural}")
+
+
+def metric(server: Any, name: str, **labels: str) -> float:
+    """The value of a sample of the server's metrics."""
+    for family in server.metrics.families():
+        for sample in family.samples:
+            if sample.name == name and labels.items() <= sample.labels.items():
+                return sample.value
+    return 0.0
+
+
+def test_every_kind_is_listed_and_decisions_rest_on_it(state: State) -> None:
+    assert state.names(Kind.NODE) == {"a1", "a2", "b1"}
+    assert state.pods() == {"web-0": "a1", "web-1": "b1"}
+    assert state.names(Kind.SERVICE) == {"web"}
+    assert state.names(Kind.REPLICATION_CONTROLLER) == {"old"}
+    assert state.names(Kind.REPLICA_SET) == {"web"}
+    assert state.names(Kind.STATEFUL_SET) == {"db"}
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    asked = pod("web-2", topologySpreadConstraints=[constraint])
+    newest = Consistency(fully_consistent=True)
+    assert state.client.evaluate_pod(asked, consistency=newest).feasible_node_count == 3
+
+
+def test_changes_are_followed(state: State, objects: Objects) -> None:
+    objects.put(node("b2", "b"), pod("web-2", "b2"))
+    until(lambda: state.pods().get("web-2") == "b2", "a new pod")
+    until(lambda: "b2" in state.names(Kind.NODE), "a new node")
+    objects.change("Pod", "default", "web-2", lambda made: made["spec"].update(nodeName="a2"))
+    until(lambda: state.pods()["web-2"] == "a2", "a changed pod")
+    objects.remove("Pod", "web-2", "default")
+    objects.remove("ReplicaSet", "web", "default")
+    until(lambda: "web-2" not in state.pods(), "a deleted pod")
+    until(lambda: not state.names(Kind.REPLICA_SET), "a deleted owner")
+
+
+def test_a_pod_that_ends_is_gone(state: State, objects: Objects) -> None:
+    objects.change("Pod", "default", "web-0", lambda made: made["status"].update(phase="Succeeded"))
+    until(lambda: set(state.pods()) == {"web-1"}, "the ended pod")
+
+
+def test_lists_come_in_pages(tmp_path: Path) -> None:
+    objects = Objects()
+    objects.put(*(node(f"n{number}") for number in range(25)))
+    with ApiServer(objects, page=10) as api, synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all pages")
+        assert len(state.names(Kind.NODE)) == 25
+        assert api.lists("nodes") == 3
+
+
+def test_a_page_asked_for_too_late_begins_the_list_anew(tmp_path: Path) -> None:
+    objects = Objects()
+    objects.put(*(node(f"n{number}") for number in range(25)))
+    with ApiServer(objects, page=10) as api:
+        api.faults.append(
+            Fault(lambda asked: "continue" in asked.query and of("nodes", watch=False)(asked), 410)
+        )
+        with synced(tmp_path, api) as (state, server):
+            until(lambda: server.ready()[0], "all pages")
+            assert len(state.names(Kind.NODE)) == 25
+            assert api.lists("nodes") == 2 + 3
+
+
+def of_list(plural: str, page: int) -> Callable[[Asked], bool]:
+    """Requests for the first page of a list, or for a later one."""
+    wanted = of(plural, watch=False)
+    return lambda asked: wanted(asked) and ("continue" in asked.query) == (page > 1)
+
+
+NO_LISTS: dict[str, dict[str, Any]] = {
+    "a short body": {"cut_after": 1000},
+    "no body": {"cut_after": 0},
+    "a status": {"body": b'{"kind":"Status","apiVersion":"v1","metadata":{"resourceVersion":"9"}}'},
+    "no items": {"body": b'{"kind":"NodeList","metadata":{"resourceVersion":"9"}}'},
+    "items of no list": {
+        "body": b'{"kind":"NodeList","metadata":{"resourceVersion":"9"},"items":{}}'
+    },
+    "no version": {"body": b'{"kind":"NodeList","metadata":{},"items":[]}'},
+    "no JSON": {"body": b""},
+    "an error": {"status": 500},
+}
+
+
+def test_an_incomplete_list_removes_nothing(tmp_path: Path) -> None:
+    objects = Objects()
+    objects.put(*(node(f"n{number}") for number in range(25)))
+    with ApiServer(objects, page=10) as api, synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "the first list")
+        before = state.client.get_object(Kind.NODE, "n0").meta.revision
+        marks: list[str] = []
+
+        def mark() -> str:
+            marks.append(f"mark-{len(marks)}")
+            objects.put(node(marks[-1]))
+            return marks[-1]
+
+        later = ("a short body", "no items")
+        for page, what in [(1, what) for what in NO_LISTS] + [(2, what) for what in later]:
+            # What comes by a watch ends the pauses that the faults before have made longer.
+            seen = mark()
+            until(partial(lambda name: name in state.names(Kind.NODE), seen), "a watch")
+            lists = api.lists("nodes")
+            api.faults.append(Fault(of_list("nodes", page), **NO_LISTS[what]))
+            with objects.changed:
+                # As if a compaction came while the connection was down.
+                seen = mark()
+                objects.forget()
+                api.hang_up()
+            until(
+                partial(lambda name: name in state.names(Kind.NODE), seen), f"a list after {what}"
+            )
+            assert not api.faults, what
+            assert api.lists("nodes") > lists + 3, what
+        reported: list[tuple[str, bool]] = []
+        for changes in state.client.watch_objects(revision=before, kinds=[Kind.NODE]):
+            reported += [
+                (change.ref.name, change.object is not None)
+                for change in changes.events
+                if change.ref
+            ]
+            if (marks[-1], True) in reported:
+                break
+        assert reported == [(mark, True) for mark in marks]
+
+
+def test_a_watch_that_breaks_off_goes_on_where_it_was(
+    state: State, objects: Objects, api: ApiServer
+) -> None:
+    until(lambda: api.watches("pods") == 1, "a watch")
+    api.hang_up()
+    objects.put(pod("web-2", "b1"))
+    until(lambda: "web-2" in state.pods(), "a change across the break")
+    assert api.lists("pods") == 1
+    resumed = [asked for asked in api.asked if of("pods")(asked)]
+    assert len(resumed) >= 2
+
+
+def test_half_an_object_is_not_taken_for_one(tmp_path: Path, api: ApiServer) -> None:
+    # Within the second event, so that the first one counts and the second one comes again.
+    api.faults.append(Fault(of("pods"), cut_after=1000))
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        until(lambda: api.watches("pods") == 1, "a watch")
+        for number in range(20):
+            api.objects.put(pod(f"late-{number}", "a1"))
+        until(lambda: len(state.pods()) == 22, "all pods in spite of the cut")
+        assert metric(server, "topospread_sync_failures_total", kind="Pod") >= 1
+        assert api.lists("pods") == 1
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"error": 410},
+        {"status": 410},
+        {"error": 504, "message": "Too large resource version: 99, current: 9"},
+    ],
+)
+def test_a_place_that_is_not_known_is_listed_again(
+    tmp_path: Path, api: ApiServer, fault: dict[str, Any], objects: Objects
+) -> None:
+    api.faults.append(Fault(of("pods"), **fault))
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: api.lists("pods") == 2, "a second list")
+        objects.put(pod("web-2", "b1"))
+        until(lambda: "web-2" in state.pods(), "a change after it")
+        assert metric(server, "topospread_sync_lists_total", kind="Pod", reason="expired") == 1
+
+
+def test_deletions_during_an_outage_are_found(
+    state: State, objects: Objects, api: ApiServer
+) -> None:
+    until(lambda: api.watches("pods") == 1, "a watch")
+    with objects.changed:
+        # As if a compaction came while the connection was down.
+        objects.remove("Pod", "web-0", "default")
+        objects.put(pod("web-9", "a2"))
+        objects.forget()
+        api.hang_up()
+    until(lambda: set(state.pods()) == {"web-1", "web-9"}, "the list")
+
+
+def test_other_errors_in_a_watch_are_tried_again(tmp_path: Path, api: ApiServer) -> None:
+    api.faults += [
+        Fault(of("pods", watch=False), status=500),
+        Fault(of("pods"), error=500),
+        Fault(of("pods"), status=429),
+    ]
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: api.watches("pods") == 3, "a watch that stays")
+        api.objects.put(pod("web-2", "b1"))
+        until(lambda: "web-2" in state.pods(), "a change after the errors")
+        assert api.lists("pods") == 2
+        assert metric(server, "topospread_sync_failures_total", kind="Pod") == 3
+
+
+def test_bookmarks_move_the_place_on(tmp_path: Path, objects: Objects) -> None:
+    with (
+        ApiServer(objects, bookmark_seconds=0.05) as api,
+        synced(tmp_path, api) as (state, server),
+    ):
+        until(lambda: server.ready()[0], "all kinds listed")
+        # Only pods change: without bookmarks, services would be asked for from a forgotten place.
+        objects.put(pod("web-2", "b1"))
+        until(lambda: "web-2" in state.pods(), "the change")
+        label = {"kind": "Service", "type": "bookmark"}
+        seen = metric(server, "topospread_sync_events_total", **label)
+        until(
+            lambda: metric(server, "topospread_sync_events_total", **label) >= seen + 2, "bookmarks"
+        )
+        objects.forget()
+        before = api.watches("services")
+        api.hang_up()
+        until(lambda: api.watches("services") > before, "the next watch")
+        objects.put({"kind": "Service", "metadata": {"name": "new"}})
+        until(lambda: "new" in state.names(Kind.SERVICE), "a change after it")
+        assert api.lists("services") == 1
+
+
+def test_heartbeats_are_not_written(tmp_path: Path, api: ApiServer, objects: Objects) -> None:
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        before = state.client.get_node_table().meta.revision
+
+        def beat(made: dict[str, Any]) -> None:
+            made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+
+        for name in ("a1", "a2", "b1"):
+            objects.change("Node", "", name, beat)
+        skipped = {"kind": "Node", "result": "skipped"}
+        until(lambda: metric(server, "topospread_sync_changes_total", **skipped) == 3, "beats")
+        objects.change("Node", "", "a1", lambda made: made.update(spec={"unschedulable": True}))
+        changes = state.client.watch_objects(revision=before, kinds=[Kind.NODE])
+        reported = next(
+            each for change in changes for each in change.events if each.object is not None
+        )
+        assert reported.object is not None
+        assert reported.object.node.spec.unschedulable, "the first change that matters"
+        changes.close()
+
+
+def read_up_to(state: State) -> dict[Kind, int]:
+    """How far the sync reports that it has read."""
+    observed = state.client.get_cluster().cluster.observed
+    return {each.kind: int(each.resource_version) for each in observed}
+
+
+def test_a_binder_need_not_know_how_the_state_is_synced(state: State, objects: Objects) -> None:
+    """It waits for the version that the API server told it, and the pod counts."""
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    asked = pod("next", topologySpreadConstraints=[constraint])
+    expected = {"a": 1, "b": 1}
+    for number in range(10):
+        zone, on = ("a", "a2") if number % 2 else ("b", "b1")
+        objects.put(pod(f"bound-{number}", on))
+        expected[zone] += 1
+        seen = ResourceVersion(Kind.POD, str(objects.version))
+        counted = state.client.pre_filter(
+            asked, with_counts=True, consistency=Consistency(not_older_than=[seen])
+        )
+        (constraint_state,) = counted.constraints
+        assert {each.value: each.pod_count for each in constraint_state.domain_counts} == expected
+        assert seen in counted.meta.observed
+
+
+def test_a_list_says_how_far_it_has_read(state: State, objects: Objects) -> None:
+    assert set(read_up_to(state)) == {kind for kind in Kind if kind is not Kind.RESERVATION}
+    assert max(read_up_to(state).values()) <= objects.version
+
+
+def test_heartbeats_that_are_not_written_are_read(state: State, objects: Objects) -> None:
+    """Who waits for a version that only a heartbeat reached would wait for a change to come."""
+
+    def beat(made: dict[str, Any]) -> None:
+        made["status"]["conditions"][0]["lastHeartbeatTime"] = "2026-01-01T00:00:00Z"
+
+    objects.change("Node", "", "a1", beat)
+    seen = ResourceVersion(Kind.NODE, str(objects.version))
+    newest = Consistency(not_older_than=[seen])
+    assert state.client.get_node_table(consistency=newest).meta.observed
+
+
+def test_bookmarks_are_read(tmp_path: Path, objects: Objects) -> None:
+    """Of a kind of which nothing changes nobody could wait for anything."""
+    with ApiServer(objects, bookmark_seconds=0.1) as api, synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        objects.put(pod("web-2", "a1"), pod("web-3", "a1"))
+        seen = ResourceVersion(Kind.SERVICE, str(objects.version))
+        newest = Consistency(not_older_than=[seen])
+        assert state.client.get_node_table(consistency=newest).meta.observed
+
+
+def test_namespaces_can_be_excluded(tmp_path: Path, objects: Objects) -> None:
+    objects.put(pod("system", "a1", namespace="kube-system"))
+    with (
+        ApiServer(objects) as api,
+        synced(tmp_path, api, sync_excluded_namespaces="kube-system,other") as (state, server),
+    ):
+        until(lambda: server.ready()[0], "all kinds listed")
+        objects.put(pod("more", "a1", namespace="kube-system"), pod("web-2", "a1"))
+        until(lambda: "web-2" in state.pods(), "a pod of another namespace")
+        assert set(state.pods()) == {"web-0", "web-1", "web-2"}
+        listed = next(asked for asked in api.asked if of("pods", watch=False)(asked))
+        assert "metadata.namespace!=kube-system" in listed.query["fieldSelector"]
+        nodes = next(asked for asked in api.asked if of("nodes", watch=False)(asked))
+        assert "fieldSelector" not in nodes.query
+
+
+def test_an_object_that_cannot_be_read_is_left_out_and_counted(
+    tmp_path: Path, api: ApiServer, objects: Objects
+) -> None:
+    odd = pod("odd", "a1")
+    odd["spec"]["priority"] = "very"
+    huge = pod("huge", "a1")
+    huge["metadata"]["labels"]["app"] = "x" * 1_600_000
+    objects.put(odd, huge)
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        assert set(state.pods()) == {"web-0", "web-1"}
+        assert metric(server, "topospread_sync_changes_total", kind="Pod", result="refused") == 2
+        objects.put(pod("spaced name"), pod("web-2", "a1"))
+        until(lambda: "web-2" in state.pods(), "what came with another that cannot be stored")
+        assert metric(server, "topospread_sync_changes_total", kind="Pod", result="refused") == 3
+
+
+def test_a_cluster_restored_from_a_backup_is_taken_as_it_is(
+    tmp_path: Path, api: ApiServer, objects: Objects
+) -> None:
+    with synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        until(lambda: api.watches("pods") == 1, "a watch")
+        backup = [
+            copy.deepcopy({"kind": kind, **stored.manifest})
+            for kind, plural in (("Node", "nodes"), ("Pod", "pods"))
+            for stored in objects.all(plural)
+        ]
+        backup[-1]["spec"]["nodeName"] = "a2"
+        # Versions go on from long before, and what came after the backup never happened.
+        objects.restore(10, backup)
+        api.hang_up()
+        api.faults += [Fault(of(plural), status=410) for plural in ("pods", "services")]
+        until(lambda: state.pods() == {"web-0": "a1", "web-1": "a2"}, "the backup's pods")
+        until(lambda: not state.names(Kind.SERVICE), "the backup's services")
+        # Else who waits for what comes after the backup would not wait at all.
+        read = read_up_to(state)
+        assert max(read[Kind.POD], read[Kind.SERVICE]) <= objects.version
+
+
+def test_a_cluster_that_was_dropped_is_filled_again(
+    tmp_path: Path, api: ApiServer, objects: Objects
+) -> None:
+    with synced(tmp_path, api, sync_lease_duration="1s") as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        state.client.delete_cluster("default")
+        objects.put(pod("web-2", "b1"))
+
+        def whole() -> bool:
+            try:
+                return len(state.pods()) == 3 and len(state.names(Kind.NODE)) == 3
+            except NotFound:
+                return False
+
+        until(whole, "all kinds again")
+
+
+def test_until_the_cluster_is_listed_the_server_is_not_ready(
+    tmp_path: Path, api: ApiServer
+) -> None:
+    api.faults += [Fault(of("pods", watch=False), status=503) for _ in range(4)]
+    with synced(tmp_path, api) as (_, server):
+        ready, reasons = server.ready()
+        assert not ready
+        assert "Pod of the cluster not listed yet" in reasons
+        until(lambda: server.ready()[0], "readiness")
+        assert api.lists("pods") == 5
+
+
+def test_a_token_is_shown_and_a_wrong_one_is_said(
+    tmp_path: Path, objects: Objects, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ApiServer(objects, token="secret") as api:
+        with synced(tmp_path, api, token="secret") as (_, server):
+            until(lambda: server.ready()[0], "all kinds listed")
+        with synced(tmp_path, api, token="guess") as (_, server):
+            until(
+                lambda: metric(server, "topospread_sync_failures_total", kind="Node") >= 1, "a no"
+            )
+    assert "401 Unauthorized" in caplog.text
+    assert "check the kubeconfig" in caplog.text
+    assert "guess" not in caplog.text
+
+
+def test_lag_grows_while_the_api_server_is_away(tmp_path: Path, objects: Objects) -> None:
+    with ApiServer(objects) as api:
+        config = synced(tmp_path, api)
+        state, server = config.__enter__()
+        until(lambda: server.ready()[0], "all kinds listed")
+        until(lambda: metric(server, "topospread_sync_watching", kind="Pod") == 1, "an open watch")
+        assert metric(server, "topospread_sync_objects", kind="Pod") == 2
+    try:
+        until(lambda: metric(server, "topospread_sync_lag_seconds", kind="Pod") > 0, "a lag")
+        assert metric(server, "topospread_sync_watching", kind="Pod") == 0
+        assert isinstance(state.client, Client)
+        assert len(state.pods()) == 2, "the state answers on"
+    finally:
+        config.__exit__(None, None, None)
+
+
+def test_an_outage_of_the_api_server_is_one_line_and_its_end_another(
+    tmp_path: Path, objects: Objects, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    kinds = [resource.name for resource in RESOURCES]
+
+    def failures(server: Any) -> list[float]:
+        return [metric(server, "topospread_sync_failures_total", kind=kind) for kind in kinds]
+
+    def said() -> list[str]:
+        names = ("topospread.transports.kubernetes", "urllib3")
+        return [one.getMessage() for one in caplog.records if one.name.startswith(names)]
+
+    with ExitStack() as first:
+        api = first.enter_context(ApiServer(objects))
+        with synced(tmp_path, api) as (state, server):
+            until(lambda: server.ready()[0], "all kinds listed")
+            until(lambda: all(api.watches(one.plural) for one in REAL), "all watches")
+            port = int(api.url.rpartition(":")[2])
+            caplog.clear()
+            first.close()
+            until(lambda: min(failures(server)) >= 4, "four attempts of each kind")
+            (line,) = said()
+            assert "is out of reach" in line
+            assert api.url in line
+            caplog.clear()
+            with ApiServer(objects, port=port) as again:
+                until(lambda: all(again.watches(one.plural) for one in REAL), "all watches again")
+                objects.put(pod("web-2", "b1"))
+                until(lambda: "web-2" in state.pods(), "a change after it")
+                (line,) = said()
+                assert "is reachable again after" in line
+
+
+def test_a_refusal_that_lasts_is_one_line(
+    tmp_path: Path, api: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.faults += [Fault(of("services", watch=False), status=403) for _ in range(5)]
+    with synced(tmp_path, api) as (_, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        assert metric(server, "topospread_sync_failures_total", kind="Service") == 5
+    assert caplog.text.count("the API server answers 403") == 1
