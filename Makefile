@@ -22,8 +22,11 @@ NEWEST := .tools/newest
 # Runs start hundreds of processes: their bytecode is kept, beside the sources rather than among them.
 KEEP := env -u PYTHONDONTWRITEBYTECODE PYTHONPYCACHEPREFIX=$(CURDIR)/.tools/bytecode
 PYTEST := $(KEEP) $(BIN)/python -m pytest
-# Two for each processor: about half of a run's time is spent waiting for servers, disks and timers.
+# Two for each processor: a test that waits for a server, a disk or a timer leaves its processor to another.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+# Of pytest's markers: not what bench-gate, test-lowest and test-faults run.
+WITH_FAULTS := not bench and not lowest
+USUAL := not faults and $(WITH_FAULTS)
 PARALLEL := -n $(WORKERS) --dist worksteal
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
@@ -45,38 +48,40 @@ serve: setup ## leave a server running (ARGS="--listen ... --store ...")
 
 check: setup ## lint, and the tests that a change usually needs (ARGS="tests/store" adds to them)
 	@tools/side-by-side '$(MAKE) --no-print-directory lint' \
-	  '$(KEEP) HYPOTHESIS_PROFILE=check $(BIN)/python -m pytest -q -m "not faults and not bench and not lowest" -n 2 --dist worksteal $(CHECK_TESTS) $(ARGS)'
+	  'HYPOTHESIS_PROFILE=check $(PYTEST) -q -m "$(USUAL)" -n 2 --dist worksteal $(CHECK_TESTS) $(ARGS)'
 
 # Each package of the core by itself, what its users call over one transport, and the command line.
 CHECK_TESTS = tests/kube tests/spread tests/index tests/codec tests/service tests/access tests/config tests/errors \
   tests/properties/test_cases.py tests/client/test_decisions.py tests/cli/test_verbs.py
 
 test: setup redis languages ## run the tests (ARGS="-k skew -x"; ARGS="-n 0" in one process; FAULTS=1 those of test-faults, too)
-	@$(PYTEST) -m '$(if $(FAULTS),,not faults and )not bench and not lowest' $(PARALLEL) $(ARGS)
+	@$(PYTEST) -m '$(if $(FAULTS),$(WITH_FAULTS),$(USUAL))' $(PARALLEL) $(ARGS)
 
 test-faults: setup redis ## run the tests that kill and pause servers for long
 	@$(PYTEST) -m faults $(PARALLEL) $(ARGS)
 
 test-lowest: setup redis $(LOWEST)/.stamp ## try what is built, with the oldest packages that it allows
-	@$(call build_wheels,$(LOWEST)/wheels)
+	@$(call build_both,$(LOWEST)/wheels,--wheel)
 	@$(LOWEST)/bin/python -m pip --quiet uninstall --yes topospread topospread-client
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps $(LOWEST)/wheels/*.whl
 	@$(KEEP) $(LOWEST)/bin/python -m pytest -m 'not faults and not bench' $(ARGS) $(VERSION_TESTS)
 
 test-newest: setup redis ## try what is built, with the newest packages that the index has today
 	@test -x $(NEWEST)/bin/python || $(PYTHON) -m venv --upgrade-deps $(NEWEST)
-	@$(call build_wheels,$(NEWEST)/wheels)
+	@$(call build_both,$(NEWEST)/wheels,--wheel)
 	@echo 'test-newest: installing the newest packages'
 	@$(NEWEST)/bin/python -m pip --quiet install --upgrade --upgrade-strategy eager --group test-lowest \
 	  $(NEWEST)/wheels/topospread_client-*.whl "$$(echo $(NEWEST)/wheels/topospread-*.whl)[sync]"
 	@$(NEWEST)/bin/python -m pip list --format freeze
-	@$(KEEP) $(NEWEST)/bin/python -m pytest -m 'not faults and not bench and not lowest' $(ARGS) $(VERSION_TESTS)
+	@$(KEEP) $(NEWEST)/bin/python -m pytest -m '$(USUAL)' $(ARGS) $(VERSION_TESTS)
 
-build_wheels = rm -rf $(1); for each in . server; do \
-  $(BUILD)/bin/python -m build --no-isolation --wheel --outdir $(1) $$each >/dev/null || exit 1; done
+# build_both FOLDER OPTIONS: the client's and the server's distributions, into a folder that is emptied first.
+build_both = rm -rf $(1); for each in . server; do \
+  $(BUILD)/bin/python -m build --no-isolation $(2) --outdir $(1) $$each >/dev/null || exit 1; done
 
 # What calls the packages whose versions matter, and does not take long.
-VERSION_TESTS = tests/lowest tests/cli/test_verbs.py tests/telemetry/test_tracing.py \
+VERSION_TESTS = tests/lowest tests/cli/test_verbs.py tests/telemetry/test_tracing.py tests/overload/test_admission.py \
+  $(patsubst %,tests/transports/grpc/test_%.py,self_check completion_queue stream_evaluate_pods) \
   $(patsubst %,tests/client/test_%.py,connection decisions explaining placement planning simulate state streams tracing) \
   tests/store/test_redis_topologies.py::test_sentinels_lead_to_the_master_and_to_the_next_one
 
@@ -98,12 +103,11 @@ lint-workflows: setup ## check .github/ (actionlint where there is a Go, zizmor,
 	@tools/lint-workflows
 
 coverage: setup redis languages ## run the tests and say which lines they reach (ARGS="tests/spread")
-	@$(PYTEST) -m 'not faults and not bench and not lowest' $(PARALLEL) \
+	@$(PYTEST) -m '$(USUAL)' $(PARALLEL) \
 	  --cov --cov-report=term:skip-covered --cov-report=xml $(ARGS)
 
 dist: setup ## build the wheels and source distributions (dist/)
-	@rm -rf dist
-	@for each in . server; do $(BUILD)/bin/python -m build --no-isolation --outdir dist $$each >/dev/null || exit 1; done
+	@$(call build_both,dist)
 	@ls dist
 
 bench: setup redis ## measure the targets and write docs/benchmarks.md

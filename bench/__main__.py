@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BENCHES: Final = {
     "decide": ("decide", "Decisions over gRPC: rate, latency and CPU, beside an empty echo."),
+    "client": ("client", "EvaluatePod by the Python client, beside a generated stub."),
     "tracing": ("decide", "Decisions with 0, 1 and 100 % of them traced."),
     "scale": ("in_process", "Decisions in process as pods and nodes grow."),
     "cold": ("in_process", "The first use of a selector that was never used before."),

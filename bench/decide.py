@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from bench import requests
 from bench.collector import collector, tracing_environment
-from bench.echo import DIRECT, GRPCIO, echo_server
+from bench.echo import COMPLETION_QUEUE, GRPCIO, echo_server
 from bench.figures import Figures
 from bench.load import (
     MAX_CONNECTIONS,
@@ -51,8 +51,8 @@ USUAL: Final = 10
 RATIOS: Final = ("evaluate", "evaluate_memo", "unconstrained")
 """Cases that are compared with the echoes of as many calls under way."""
 
-ECHOES: Final = ("echo", "direct_echo")
-"""The empty call on grpcio's own threads, and on the way that decisions take."""
+ECHOES: Final = ("echo", "queue_echo")
+"""The empty call on grpcio's own threads, and by the transport of decisions."""
 
 WARM_SECONDS: Final = 0.5
 
@@ -91,12 +91,12 @@ def measure_decide(options: BenchOptions) -> Figures:
         store = opened.enter_context(filled_store(options.size))
         sink = opened.enter_context(collector())
         echo = opened.enter_context(echo_server(store, GRPCIO))
-        direct = opened.enter_context(echo_server(store, DIRECT))
+        queue = opened.enter_context(echo_server(store, COMPLETION_QUEUE))
         traced = tracing_environment(sink, 0.01)
         forgetful = {**traced, "TOPOSPREAD_CACHE_RESULTS": "false"}
         bare = opened.enter_context(server(store, environ=forgetful))
         memo = opened.enter_context(server(store, environ=traced))
-        every = _load_cases((echo, direct), bare, memo)
+        every = _load_cases((echo, queue), bare, memo)
         cases = [c for c in every if not options.only or c.figure("") in options.only]
         for case in cases:
             case.run(WARM_SECONDS)
@@ -190,6 +190,8 @@ def _has(pod: k8s.Pod, when: str) -> bool:
 
 def _run_round(cases: Sequence[LoadCase], seconds: float, figures: Figures) -> None:
     rates: dict[str, float] = {}
+    costs: dict[str, float] = {}
+    medians: dict[str, float] = {}
     for case in cases:
         spent, everyone, own = case.server.cpu(), machine_cpu(), time.process_time()
         begun = time.monotonic()
@@ -198,12 +200,22 @@ def _run_round(cases: Sequence[LoadCase], seconds: float, figures: Figures) -> N
         others = machine_cpu() - everyone - spent - (time.process_time() - own)
         figures.add("others_cores", others / (time.monotonic() - begun))
         rates[case.figure("")] = done.rate
+        costs[case.figure("")] = spent / done.calls
+        medians[case.figure("")] = done.latency(0.5)
         figures.add(case.figure("rps"), done.rate)
         figures.add(case.figure("cpu_us"), spent / done.calls * 1e6)
         figures.add(case.figure("p50_ms"), done.latency(0.5) * 1e3)
         figures.add(case.figure("p99_ms"), done.latency(0.99) * 1e3)
+        if case.name == "batch":
+            decided = done.calls * len(requests.incoming_pods())
+            figures.add(case.figure("decisions_per_core_s"), decided / spent)
     for case in cases:
-        for name, ratio in zip(ECHOES, ("ratio", "direct_ratio"), strict=True):
+        echo_mark = f"{ECHOES[0]}{case.mark}"
+        if case.name not in ECHOES and echo_mark in costs:
+            named = case.figure("")
+            figures.add(case.figure("cpu_ratio"), costs[named] / costs[echo_mark])
+            figures.add(case.figure("p50_ratio"), medians[named] / medians[echo_mark])
+        for name, ratio in zip(ECHOES, ("ratio", "queue_ratio"), strict=True):
             echo = rates.get(f"{name}{case.mark}")
             if case.name in RATIOS and echo is not None:
                 figures.add(case.figure(ratio), rates[case.figure("")] / echo)

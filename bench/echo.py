@@ -9,37 +9,41 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from typing_extensions import override
 
 from bench.processes import started
-from topospread.access.callers import ANONYMOUS
 from topospread.app import factories
 from topospread.app.server import Server
 from topospread.app.stop_event import StopEvent
 from topospread.config.loading import load_settings
-from topospread.transports.grpc.calls import Call, Unary
-from topospread.transports.grpc.decision import SERVICE
+from topospread.servicers.calls import Call, Unary
+from topospread.servicers.decision import SERVICE
 from topospread.transports.grpc.pipeline import CallPipeline
 from topospread.transports.grpc.server import GrpcServer
 from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from bench.processes import Running
-    from topospread.access.callers import Caller
-    from topospread.transports.grpc.direct_call import Answers, DirectCall
+    from topospread.errors import TopospreadError
+    from topospread.servicers.calls import Method
+    from topospread.transports.grpc.transport import Handler
 
 
-GRPCIO: Final = {"TOPOSPREAD_DIRECT_CALLS": "false", "TOPOSPREAD_DECISION_THREADS": "2"}
+GRPCIO: Final = {
+    "TOPOSPREAD_TRANSPORT": "grpcio-threads",
+    "TOPOSPREAD_DECISION_THREADS": "2",
+}
 """Calls are served by grpcio's own threads; two are the fastest there."""
 
-DIRECT: Final = {"TOPOSPREAD_DIRECT_CALLS": "true"}
-"""Calls take the way that decisions take."""
+COMPLETION_QUEUE: Final = {"TOPOSPREAD_TRANSPORT": "grpcio"}
+"""Calls come as decisions do."""
 
 
 def echo_server(store: str, way: Mapping[str, str]) -> AbstractContextManager[Running]:
@@ -47,42 +51,56 @@ def echo_server(store: str, way: Mapping[str, str]) -> AbstractContextManager[Ru
 
     Args:
         store: its URL.
-        way: how calls are served, :data:`GRPCIO` or :data:`DIRECT`.
+        way: how calls come, :data:`GRPCIO` or :data:`COMPLETION_QUEUE`.
     """
     return started(("-m", __name__), {"TOPOSPREAD_STORE": store, **way})
 
 
-class _Bare(CallPipeline):
-    """A pipeline that does nothing."""
+class _EchoGrpcServer(GrpcServer):
+    """A gRPC server whose handlers do nothing."""
 
     @override
-    def handler(self, *arguments: Any, **named: Any) -> grpc.RpcMethodHandler[Any, Any]:
-        pool = arguments[3]
-
-        def empty(raw: bytes, context: grpc.ServicerContext) -> bytes:
-            return b""
-
-        empty.experimental_thread_pool = pool  # type: ignore[attr-defined] # grpcio's own hook
-        return grpc.unary_unary_rpc_method_handler(empty)
-
-    @override
-    def direct_handler(self, *arguments: Any, **named: Any) -> Answers:
-        return _Empty()
+    def _handler(self, service: str, name: str, method: Method, pool: str) -> Any:
+        return _Empty(name)
 
 
 class _Empty:
     """Answers nothing, without looking."""
 
-    guarded = False
+    guarded = conversational = streaming = False
 
-    def admit(self, call: DirectCall) -> Caller:
-        return ANONYMOUS
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def respond(self, *arguments: Any) -> bytes:
+        """See :class:`~topospread.transports.grpc.transport.Handler`."""
         return b""
 
-    def rejected(self) -> None:
-        raise NotImplementedError("the bench asks for no more than a line takes")
+
+class _ThreadEcho:
+    """The transport of a grpcio server as its tutorial has it: one function on a pool's threads."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def register(self, server: grpc.Server, service: str, handlers: Sequence[Handler]) -> None:
+        def empty(raw: bytes, context: grpc.ServicerContext) -> bytes:
+            return b""
+
+        empty.experimental_thread_pool = self._pool  # type: ignore[attr-defined] # grpcio's own hook
+        methods: Any = {
+            handler.name: grpc.unary_unary_rpc_method_handler(empty) for handler in handlers
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+
+    def start(self, on_broken: Callable[[], object]) -> None:
+        """The server of grpcio brings the calls by itself."""
+
+    def stop(self) -> None:
+        """The server of grpcio brings the calls by itself."""
+
+    def end_streams(self, error: TopospreadError) -> None:
+        """There are none."""
 
 
 def _nothing(request: pb.EvaluatePodRequest, call: Call) -> bytes:
@@ -94,10 +112,13 @@ class EchoServer(Server):
 
     @override
     def _grpc_server(self) -> GrpcServer:
-        return GrpcServer(
-            _Bare(self._tracing, self.metrics),
+        pools = self.pools
+        if self.settings.transport == factories.THREADS:
+            pools = replace(pools, decision_transport=_ThreadEcho(pools.decisions))
+        return _EchoGrpcServer(
+            CallPipeline(self._tracing, self.metrics),
             {SERVICE: {"EvaluatePod": (Unary(pb.EvaluatePodRequest, _nothing), "decisions")}},
-            self.pools,
+            pools,
             factories.grpc_options(self.settings, reuse_port=False),
         )
 

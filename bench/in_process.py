@@ -24,12 +24,12 @@ from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import ProfileRegistry
+from topospread.servicers.calls import Call, Unary, parse
+from topospread.servicers.decision import DecisionServicer
+from topospread.servicers.decision_metrics import DecisionMetrics
 from topospread.store.model import Applied, Head, LogEntry, Revision, StoredObject, Transaction
 from topospread.telemetry.metrics import Metrics
 from topospread.telemetry.tracing import Sampling, Tracing
-from topospread.transports.grpc.calls import Call, Unary, parse
-from topospread.transports.grpc.decision import DecisionServicer
-from topospread.transports.grpc.decision_metrics import DecisionMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

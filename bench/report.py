@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TITLES: Final = {
     "decide": "Decisions over gRPC",
+    "client": "The Python client",
     "tracing": "Tracing",
     "scale": "Decisions as clusters grow",
     "cold": "Selectors never seen before",
@@ -36,19 +37,27 @@ SQLite file at each call.""",
     "decide": """\
 `echo` is a server process set up as ours, with the same settings and cluster, whose handler takes
 the same request bytes and answers none: no span, no metrics. Its calls are served by grpcio's own
-threads (`--no-direct-calls`, with the two threads that are fastest there): what any Python server
-that stands on grpcio can reach. `direct_echo` is the same empty handler on the way that decisions
-take since [direct calls](decisions/0018-direct-calls.md): what is left there to win. `ratio`s are
-to the former, `direct_ratio`s to the latter. EvaluatePod's 20 pod shapes take turns, with a new pod
-name each call; 1 % of the calls are traced and exported to a collector; metrics are on. Results are
-remembered (which is the default) only where a figure says `memo`: each app's pods come back
-unchanged here, so that is the best case, and a change to the app ends it. Figures without `_c` are
-for 10 calls under way; 10 and 50 calls come over 8 connections. `cpu_us` is CPU of the whole server
-process, from /proc, for each call; `others_cores` is what programs that have nothing to do with the
-measurement took of
-the machine meanwhile. PreFilter, Filter and Score carry the pod and the current node table;
-`batch` is a BatchEvaluatePods of the twenty pods. The client writes HTTP/2 frames by itself;
-figures of `ghz` are beside it where it was at hand.""",
+threads (`--transport grpcio-threads`, with the two that are fastest there): what any Python server
+that stands on grpcio can reach. `queue_echo` is the same empty handler by the transport that
+[decisions take](decisions/0025-decisions-from-the-completion-queue.md): what is left there to win.
+`ratio`s are to the former, `queue_ratio`s to the latter. EvaluatePod's 20 pod shapes take turns,
+with a new pod name each call; 1 % of the calls are traced and exported to a collector; metrics are
+on. Results are remembered (which is the default) only where a figure says `memo`: each app's pods
+come back unchanged here, so that is the best case, and a change to the app ends it. Figures without
+`_c` are for 10 calls under way; 10 and 50 calls come over 8 connections. `cpu_us` is CPU of the
+whole server process, from /proc, for each call; `others_cores` is what programs that have nothing
+to do with the measurement took of the machine meanwhile. PreFilter, Filter and Score carry the pod
+and the current node table; `batch` is a BatchEvaluatePods of the twenty pods. The client writes
+HTTP/2 frames by itself; figures of `ghz` are beside it where it was at hand.""",
+    "client": """\
+EvaluatePod of the twenty pod shapes by `topospread_client`, beside the same calls by a stub as
+protoc generates it; they take turns of 25 calls, one after the other, on the same server. `ratio`s
+are of the calls' medians, `cpu_ratio`s of the CPU that the calling process spends on a call, gRPC's
+own included. `proto`: the pod is given as a message, of which the stub's request is made, too;
+`dict`: as a manifest, against the stub's message. `large` pods are what an API server has of a
+Deployment's pod with five containers, their environment, volumes and affinity. Both read the best
+node of the answer. `stream_`: questions of a stream, one after the other; `aio_`: the clients for
+asyncio.""",
     "tracing": """\
 Three servers with the same cluster take turns: none, 1 % and all of the calls are recorded and
 exported. Losses are shares of the first one's rate; lower than 0 is noise.""",

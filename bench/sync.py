@@ -143,7 +143,9 @@ def _synced(address: str, url: str) -> Iterator[tuple[ClusterSync, float]]:
             sync = ClusterSync(
                 CLUSTER,
                 ApiServer(ClusterAccess(str(config))),
-                ServiceSink(StateWriter(store, replicas), Leases(store), CLUSTER, "bench"),
+                ServiceSink(
+                    StateWriter(store, replicas), Leases(store, max_clusters=1), CLUSTER, "bench"
+                ),
                 lease_duration=LEASE,
                 excluded_namespaces=(),
                 on_listed=listed.set,

@@ -18,7 +18,7 @@ from tests.redis_server import ROOT
 MODULES = {"__init__.py", "__main__.py", "bounded.py", "checkpoints.py", "errors.py", "py.typed"}
 PACKAGES = {
     *("access", "app", "cli", "codec", "config", "generated", "index", "kube", "replica"),
-    *("service", "spread", "store", "telemetry", "transports"),
+    *("servicers", "service", "spread", "store", "telemetry", "threads", "transports"),
 }
 SHIPPED = {
     "topospread": {"topospread": MODULES | PACKAGES},

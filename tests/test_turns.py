@@ -16,14 +16,8 @@ from topospread.checkpoints import (
     will_write,
 )
 from topospread.errors import CallerGone, DeadlineExceeded, LimitExceeded
-from topospread.transports.grpc.pool import (
-    LARGE_REQUEST,
-    LONG_DECISIONS,
-    Turns,
-    away,
-    decided,
-    lend_place,
-)
+from topospread.threads.pool import away, lend_place
+from topospread.threads.turns import LARGE_REQUEST, LONG_DECISIONS, Turns, decided
 
 PATIENCE = 30
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
@@ -47,19 +47,6 @@ BANNED: Final = {
 OF_THE_API: Final = {"SupposedChanges"}
 """Names of the API, which keeps its own words."""
 
-PRONOUNS: Final = (
-    "it",
-    "they",
-    "he",
-    "she",
-    "who",
-    "whoever",
-    "what",
-    "whatever",
-    "nobody",
-    "those",
-)
-
 # A what-if has its name from the field.
 _BY_PRONOUN: Final = re.compile(
     r"test_(?!what_ifs?_)(it|they|he|she|who|whoever|what|whatever|nobody|those)_"
@@ -69,15 +56,16 @@ _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 def main() -> int:
     """0 when all names are as they should be."""
-    found = [*_in_identifiers(), *_of_classes(), *_of_tests()]
+    modules = dict(_modules())
+    found = [*_in_identifiers(modules), *_of_classes(modules), *_of_tests(modules)]
     for line in found:
         print(line)
     return 1 if found else 0
 
 
-def _files(*folders: str) -> Iterator[tuple[str, ast.Module]]:
+def _modules() -> Iterator[tuple[str, ast.Module]]:
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *folders],
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     for name in listed.stdout.splitlines():
@@ -100,8 +88,8 @@ def _defined(tree: ast.Module) -> Iterator[tuple[str, int]]:
                 yield node.attr, node.lineno
 
 
-def _in_identifiers() -> Iterator[str]:
-    for file, tree in _files():
+def _in_identifiers(modules: Mapping[str, ast.Module]) -> Iterator[str]:
+    for file, tree in modules.items():
         parts = [*Path(file).parts[:-1], Path(file).stem]
         for name, line in [*((part, 1) for part in parts), *_defined(tree)]:
             if name in OF_THE_API:
@@ -112,11 +100,11 @@ def _in_identifiers() -> Iterator[str]:
                     yield f"{file}:{line}: {name}: write {better} instead of {word.lower()}"
 
 
-def _of_classes() -> Iterator[str]:
-    for folder in ("server", "client"):
+def _of_classes(modules: Mapping[str, ast.Module]) -> Iterator[str]:
+    for folder in ("server/", "client/"):
         places: defaultdict[str, list[str]] = defaultdict(list)
-        for file, tree in _files(folder):
-            for node in ast.walk(tree):
+        for file, tree in modules.items():
+            for node in ast.walk(tree) if file.startswith(folder) else ():
                 if isinstance(node, ast.ClassDef):
                     places[node.name].append(f"{file}:{node.lineno}")
         for name, where in sorted(places.items()):
@@ -124,9 +112,9 @@ def _of_classes() -> Iterator[str]:
                 yield f"{where[0]}: class {name} is also at {', '.join(where[1:])}"
 
 
-def _of_tests() -> Iterator[str]:
-    for file, tree in _files("tests"):
-        for node in ast.walk(tree):
+def _of_tests(modules: Mapping[str, ast.Module]) -> Iterator[str]:
+    for file, tree in modules.items():
+        for node in ast.walk(tree) if file.startswith("tests/") else ():
             if isinstance(node, ast.FunctionDef) and _BY_PRONOUN.match(node.name):
                 yield f"{file}:{node.lineno}: {node.name}: begin with what it is about"
 

@@ -97,6 +97,8 @@ def observed() -> Metrics:
     metrics.consistency("minimize_latency").observe(0.0)
     metrics.store_error("apply")
     metrics.rejection("decisions")
+    metrics.queue_wait("decisions").observe(0.0)
+    metrics.transport("grpcio", "grpcio", "")
     metrics.placement("PlacePod", "held")
     metrics.placement_conflict("PlacePod")
     metrics.unknown_nodes("default")

@@ -360,7 +360,7 @@ class AsyncClient:
         return error
 
     def _metadata(self, call: RpcCall) -> tuple[tuple[str, str], ...]:
-        return (*outgoing(call.traceparent), *self._token.metadata())
+        return outgoing(call.traceparent) + self._token.metadata()
 
 
 _FAILURES: Final = (grpc.aio.AioRpcError, grpc.aio.UsageError, ValueError)

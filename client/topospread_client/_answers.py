@@ -8,8 +8,8 @@ objects stay messages.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol
 
 from topospread_client._enums import VerdictCode
 from topospread_client._tracing import trace_id
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from topospread_client._errors import TopospreadClientError
     from topospread_client._references import ObjectReference, ResourceVersion
     from topospread_proto.kubernetes.v1 import kubernetes_pb2
-    from topospread_proto.v1 import cluster_state_service_pb2
+    from topospread_proto.v1 import cluster_state_service_pb2, decision_service_pb2
 
 
 class IntArray(Protocol):
@@ -262,6 +262,37 @@ class EvaluatePodResponse(Answer):
     message: str
     reason: str
     top_k: int
+
+    @classmethod
+    def from_message(
+        cls, message: decision_service_pb2.EvaluatePodResponse, **read: Any
+    ) -> EvaluatePodResponse:
+        """Response whose fields are converted when they are first read.
+
+        Args:
+            message: with the fields.
+            read: fields that have been converted already.
+        """
+        made = object.__new__(cls)
+        made.__dict__.update(read, _message=message)
+        return made
+
+    if not TYPE_CHECKING:  # every name would be taken for that of a field
+
+        def __getattr__(self, name: str) -> Any:
+            """Convert a field; it is an ordinary attribute then."""
+            message = self.__dict__.get("_message")
+            if message is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            from topospread_client import _decoding  # which makes these classes
+
+            read = _decoding.field_reader(type(self), message.DESCRIPTOR, name)
+            value = self.__dict__[name] = read(message)
+            return value
+
+        def __getstate__(self) -> dict[str, Any]:
+            """Fields, for copies and for pickle, which cannot take the message."""
+            return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def best(self) -> str | None:

@@ -39,15 +39,23 @@ def request(kind: Callable[_P, _M], /, *args: _P.args, **fields: _P.kwargs) -> _
     Raises:
         InvalidRequest: the first field whose type does not take its argument.
     """
-    return part("", kind, *args, **fields)
+    return _message("", kind, args, fields)
 
 
 def part(path: str, kind: Callable[_P, _M], /, *args: _P.args, **fields: _P.kwargs) -> _M:
     """Make a message within a request; raises as :func:`request` does."""
+    return _message(path, kind, args, fields)
+
+
+def _message(
+    path: str, kind: Callable[..., _M], args: tuple[Any, ...], fields: Mapping[str, Any]
+) -> _M:
+    # To pass an empty field on takes as long as one that is given.
+    given = {name: value for name, value in fields.items() if value is not None}
     try:
-        return kind(*args, **fields)
+        return kind(*args, **given)
     except (TypeError, ValueError) as error:
-        for name, value in fields.items():
+        for name, value in given.items():
             _check(path, kind, name, value)
         raise invalid(path, str(error)) from error
 

@@ -324,4 +324,4 @@ class Client:
         return error
 
     def _metadata(self, call: RpcCall) -> tuple[tuple[str, str], ...]:
-        return (*outgoing(call.traceparent), *self._token.metadata())
+        return outgoing(call.traceparent) + self._token.metadata()

@@ -65,7 +65,7 @@ def pre_filter(
     request = arguments.request(
         pb.PreFilterRequest,
         cluster=cluster or session.cluster,
-        pod=requests.pod_source(pod),
+        pod=requests.decided_pod(pod),
         add_pods=requests.pods_on_nodes(add_pods, "addPods"),
         remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
         settings=requests.settings_message(settings),
@@ -120,7 +120,7 @@ def filter_nodes(
         pb.FilterRequest,
         cluster=cluster,
         cycle=cycle or "",
-        pod=requests.pod_source(pod),
+        pod=requests.decided_pod(pod),
         add_pods=requests.pods_on_nodes(add_pods, "addPods"),
         remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
         candidates=requests.selection(chosen),
@@ -194,7 +194,7 @@ def score(
         pb.ScoreRequest,
         cluster=cluster,
         cycle=cycle or "",
-        pod=requests.pod_source(pod),
+        pod=requests.decided_pod(pod),
         add_pods=requests.pods_on_nodes(add_pods, "addPods"),
         remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
         candidates=requests.selection(chosen),
@@ -257,7 +257,7 @@ def evaluate_pod(
     request = arguments.request(
         pb.EvaluatePodRequest,
         cluster=cluster or session.cluster,
-        pod=requests.pod_source(pod),
+        pod=requests.decided_pod(pod),
         top_k=top_k or 0,
         add_pods=requests.pods_on_nodes(add_pods, "addPods"),
         remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
@@ -267,7 +267,7 @@ def evaluate_pod(
         validation=requests.validation_message(validation),
     )
     reply = yield from call(rpcs.EVALUATE_POD, request, timeout, traceparent)
-    return decoding.answer(EvaluatePodResponse, reply)
+    return decoding.evaluated(reply.message, reply.traceparent)
 
 
 def batch_evaluate_pods(
@@ -304,7 +304,7 @@ def batch_evaluate_pods(
     request = arguments.request(
         pb.BatchEvaluatePodsRequest,
         cluster=cluster or session.cluster,
-        pods=requests.pod_sources(pods),
+        pods=requests.decided_pods(pods),
         top_k=top_k or 0,
         settings=requests.settings_message(settings),
         consistency=requests.consistency_message(consistency),

@@ -13,47 +13,49 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import Quantity
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 
-Read: TypeAlias = Callable[[Any, Any], None]
-"""Function that puts a value of a manifest, not null, into a message's field."""
+Convert: TypeAlias = Callable[[Any], Any]
+"""Function from a value of a manifest, not null, to the value of a message's field."""
 
 _NAMES: Final = {"provider_id": "providerID"}
 _INLINED: Final = frozenset({"volume_source"})
 """Messages whose fields stand among those of their parent in JSON."""
 
 
-def fill(message: Message, fields: object, *, strict: bool = False) -> None:
-    """Fill a message from an object of a manifest.
+def field_values(
+    message: Descriptor,
+    fields: object,
+    *,
+    strict: bool = False,
+    skipped: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """Convert an object of a manifest to the fields of a message, by name.
+
+    Messages within it are such dictionaries, too: a message is made of all of them at once, which
+    is much quicker than to set one field after the other.
 
     Args:
-        message: an empty one.
+        message: type of the message.
         fields: the object.
         strict: refuse fields that the message does not have.
+        skipped: fields to treat like those that the message does not have, for example
+            ``PodSpec.volumes``.
 
     Raises:
         FieldTypeError: a value of a wrong type, with its path.
     """
-    if not isinstance(fields, Mapping):
-        raise field_type_error("object", fields)
-    readers = _readers(message.DESCRIPTOR, strict)
-    for name, value in fields.items():
-        read = readers.get(name)
-        if read is None:
-            if strict:
-                raise FieldTypeError("unknown field", f".{name}")
-        elif value is not None:
-            try:
-                read(message, value)
-            except FieldTypeError as error:
-                error.path.append(f".{name}")
-                raise
+    values: dict[str, Any] = _object(message, strict, skipped)(fields)
+    return values
 
 
 def plain(message: Message) -> dict[str, Any]:
@@ -68,31 +70,56 @@ def plain(message: Message) -> dict[str, Any]:
 
 
 @functools.cache
-def _readers(message: Descriptor, strict: bool) -> dict[str, Read]:
-    readers: dict[str, Read] = {}
+def _object(message: Descriptor, strict: bool, skipped: frozenset[str]) -> Convert:
+    """Converter of the objects of a message type."""
+    converters: dict[str, tuple[str, Convert]] = {}
+    inlined: list[tuple[str, Convert]] = []
     for field in message.fields:
         if field.name in _INLINED:
-            for name, read in _readers(field.message_type, strict).items():
-                readers[name] = _inlined(field.name, read)
-        else:
-            readers[_name(field)] = _reader(field, strict)
-    return readers
+            inlined.append((field.name, _object(field.message_type, strict, skipped)))
+        elif f"{message.name}.{field.name}" not in skipped:
+            converters[_name(field)] = (field.name, _converter(field, strict, skipped))
+    of = converters.get
+
+    def convert(fields: Any) -> dict[str, Any]:
+        if type(fields) is not dict and not isinstance(fields, Mapping):
+            raise field_type_error("object", fields)
+        values = {}
+        name = ""
+        try:
+            for name, value in fields.items():
+                found = of(name)
+                if found is None:
+                    if strict:
+                        raise FieldTypeError("unknown field")
+                elif value is not None:
+                    values[found[0]] = found[1](value)
+        except FieldTypeError as error:
+            error.path.append(f".{name}")
+            raise
+        for name, convert_inlined in inlined:
+            if part := convert_inlined(fields):
+                values[name] = part
+        return values
+
+    return convert
 
 
-def _reader(field: FieldDescriptor, strict: bool) -> Read:
+def _converter(field: FieldDescriptor, strict: bool, skipped: frozenset[str]) -> Convert:
     map_values = _map_values(field)
     if map_values is not None:
-        return _map(field.name, of_quantities=map_values.message_type is not None)
-    if field.is_repeated:
-        return _list(field, strict)
+        return _quantities if map_values.message_type is not None else _texts
+    if not field.is_repeated:
+        return _element(field, strict, skipped)
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return _text_list
+    return _list(_element(field, strict, skipped))
+
+
+def _element(field: FieldDescriptor, strict: bool, skipped: frozenset[str]) -> Convert:
+    """Converter of one value of a field."""
     if field.message_type is not None:
-        return _message(field, strict)
-    convert = _scalar(field)
-    name = field.name
-    return lambda message, value: setattr(message, name, convert(value))
-
-
-def _scalar(field: FieldDescriptor) -> Callable[[object], Any]:
+        return _time if _is_time(field) else _object(field.message_type, strict, skipped)
     match field.type:
         case FieldDescriptor.TYPE_STRING:
             return check_text
@@ -114,74 +141,83 @@ def _unread(value: object) -> bytes:
     return b""
 
 
-def _message(field: FieldDescriptor, strict: bool) -> Read:
-    name = field.name
-    if _is_time(field):
-        return lambda message, value: _read_time(getattr(message, name), value)
-
-    def read(message: Any, value: object) -> None:
-        part = getattr(message, name)
-        part.SetInParent()
-        fill(part, value, strict=strict)
-
-    return read
-
-
-def _read_time(time: Any, value: object) -> None:
+def _time(value: object) -> dict[str, int]:
     seconds = check_time(value)
-    time.SetInParent()
-    if seconds != ZERO_TIME:
-        time.seconds = seconds
+    return {} if seconds == ZERO_TIME else {"seconds": seconds}
 
 
-def _list(field: FieldDescriptor, strict: bool) -> Read:
-    name = field.name
-    convert = None if field.message_type is not None else _scalar(field)
+def _list(convert: Convert, empty: object = MappingProxyType({})) -> Convert:
+    """Converter of lists; a null among the elements is an empty element, as in Go."""
 
-    def put(parts: Any, value: object) -> None:
-        if convert is not None:
-            parts.append(convert(value))
-        else:
-            fill(parts.add(), value, strict=strict)
-
-    # A null among the elements is an empty element, as in Go.
-    empty: object = "" if field.type == FieldDescriptor.TYPE_STRING else {}
-
-    def read(message: Any, value: object) -> None:
-        if not isinstance(value, list | tuple):
+    def convert_all(value: Any) -> list[Any]:
+        if type(value) is not list and not isinstance(value, list | tuple):
             raise field_type_error("array", value)
-        parts = getattr(message, name)
-        for index, element in enumerate(value):
-            try:
-                put(parts, empty if element is None else element)
-            except FieldTypeError as error:
-                error.path.append(f"[{index}]")
-                raise
+        made: list[Any] = []
+        add = made.append
+        try:
+            for element in value:
+                add(convert(empty if element is None else element))
+        except FieldTypeError as error:
+            error.path.append(f"[{len(made)}]")
+            raise
+        return made
 
-    return read
+    return convert_all
 
 
-def _map(name: str, *, of_quantities: bool) -> Read:
-    def read(message: Any, value: object) -> None:
-        if not isinstance(value, Mapping):
-            raise field_type_error("object", value)
-        entries = getattr(message, name)
+_checked_text_list: Final = _list(lambda value: check_text(value), "")
+
+
+def _text_list(value: Any) -> Any:
+    if type(value) is list:
+        try:
+            if all(map(str.isascii, value)):
+                return value
+        except TypeError:
+            pass  # a null, or a wrong type
+    return _checked_text_list(value)
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    """Convert a map of strings."""
+    if type(value) is dict:
+        try:
+            if all(map(str.isascii, value)) and all(map(str.isascii, value.values())):
+                return value
+        except TypeError:
+            pass  # a null, a key that YAML read as a number, or a wrong type
+    return _entries(value, lambda element: "" if element is None else check_text(element))
+
+
+def _quantities(value: Any) -> Mapping[str, Quantity]:
+    """Convert a map of quantities."""
+    return _entries(value, lambda element: _quantity("0" if element is None else element))
+
+
+def _quantity(value: Any) -> Quantity:
+    return (_known_quantity if type(value) is str else _checked_quantity)(value)
+
+
+def _checked_quantity(value: object) -> Quantity:
+    return Quantity(string=check_quantity(value))
+
+
+_known_quantity: Final = functools.lru_cache(1024)(_checked_quantity)
+"""The same quantities come again and again; their messages are copied where they are used."""
+
+
+def _entries(value: object, convert: Convert) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise field_type_error("object", value)
+    values: dict[str, Any] = {}
+    key: Any = None
+    try:
         for key, element in value.items():
-            try:
-                if of_quantities:
-                    amount = "0" if element is None else check_quantity(element)
-                    entries[check_key(key)].string = amount
-                else:
-                    entries[check_key(key)] = "" if element is None else check_text(element)
-            except FieldTypeError as error:
-                error.path.append(f"[{key}]")
-                raise
-
-    return read
-
-
-def _inlined(name: str, read: Read) -> Read:
-    return lambda message, value: read(getattr(message, name), value)
+            values[check_key(key)] = convert(element)
+    except FieldTypeError as error:
+        error.path.append(f"[{key}]")
+        raise
+    return values
 
 
 def _plain_field(field: FieldDescriptor, value: Any) -> Any:
@@ -253,6 +289,8 @@ class FieldTypeError(Exception):
 
 def check_text(value: object) -> str:
     """Check a string; halves of surrogate pairs become U+FFFD, as Go's decoder makes them."""
+    if type(value) is str and value.isascii():
+        return value
     if not isinstance(value, str):
         raise field_type_error("string", value)
     return value if value.isascii() else _SURROGATES.sub("\ufffd", value)

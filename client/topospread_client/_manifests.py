@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from topospread_client._errors import INVALID_FIELDS, InvalidRequest, Violation, invalid
-from topospread_client._manifest_fields import FieldTypeError, field_type_error, fill, plain
+from topospread_client._manifest_fields import FieldTypeError, field_type_error, field_values, plain
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import (
     LabelSelector,
     LabelSelectorRequirement,
@@ -24,6 +24,8 @@ from topospread_proto.v1.common_pb2 import PodTopologySpreadArgs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from google.protobuf.descriptor import Descriptor
 
 Manifest = Mapping[str, Any]
 
@@ -89,11 +91,10 @@ def object_from_manifest(manifest: Manifest) -> ClusterObject | None:
     version = _text(manifest, "apiVersion")
     if not field or (version and version.rpartition("/")[0] not in groups):
         return None
-    made = ClusterObject()
-    content = getattr(made, field)
-    content.SetInParent()
-    _fill(content, manifest)
-    return made
+    kind_descriptor = ClusterObject.DESCRIPTOR.fields_by_name[field].message_type
+    assert kind_descriptor is not None, "each kind is a message"
+    content: dict[str, Any] = {field: _values(kind_descriptor, manifest)}
+    return ClusterObject(**content)
 
 
 def pod_from_manifest(manifest: Manifest) -> Pod:
@@ -106,11 +107,24 @@ def pod_from_manifest(manifest: Manifest) -> Pod:
     Raises:
         ManifestError: another kind, or a value of a wrong type.
     """
+    pod = pod_or_values(manifest)
+    return pod if isinstance(pod, Pod) else Pod(**pod)
+
+
+def pod_or_values(
+    manifest: Manifest, skipped: frozenset[str] = frozenset()
+) -> Pod | dict[str, Any]:
+    """Convert a manifest as :func:`pod_from_manifest` does; a pod's own to its message's fields.
+
+    A request is made of them without a copy.
+
+    Args:
+        manifest: as for :func:`pod_from_manifest`.
+        skipped: fields to leave out, as :func:`field_values` takes them.
+    """
     kind = _text(manifest, "kind")
     if kind in ("", "Pod"):
-        pod = Pod()
-        _fill(pod, manifest)
-        return pod
+        return _values(Pod.DESCRIPTOR, manifest, skipped=skipped)
     path = (
         ["spec", "jobTemplate", "spec", "template"] if kind == "CronJob" else ["spec", "template"]
     )
@@ -136,9 +150,7 @@ def selector_from_manifest(manifest: Manifest) -> LabelSelector | None:
         return None
     if _text(manifest, "kind") == "ReplicationController":
         given = {"matchLabels": given}
-    selector = LabelSelector()
-    _fill(selector, given, "spec.selector")
-    return selector
+    return LabelSelector(**_values(LabelSelector.DESCRIPTOR, given, "spec.selector"))
 
 
 def selector_from_query(query: str, path: str = "labelSelector") -> LabelSelector:
@@ -181,19 +193,15 @@ def args_from_manifest(manifest: Manifest) -> PodTopologySpreadArgs:
     if kind not in ("", PodTopologySpreadArgs.DESCRIPTOR.name):
         raise ManifestError("kind", f'expected PodTopologySpreadArgs, got "{kind}"')
     _text(manifest, "apiVersion")
-    args = PodTopologySpreadArgs()
     own = {k: v for k, v in manifest.items() if k not in ("kind", "apiVersion")}
-    _fill(args, own, strict=True)
-    return args
+    return PodTopologySpreadArgs(**_values(PodTopologySpreadArgs.DESCRIPTOR, own, strict=True))
 
 
 def _pod_of_workload(manifest: Manifest, kind: str, path: str, template: object) -> Pod:
-    made = PodTemplateSpec()
-    _fill(made, template, path)
+    made = PodTemplateSpec(**_values(PodTemplateSpec.DESCRIPTOR, template, path))
     pod = Pod(metadata=made.metadata, spec=made.spec)
     # Of the workload itself only the metadata is read.
-    workload = Pod()
-    _fill(workload, {"metadata": manifest.get("metadata")})
+    workload = Pod(**_values(Pod.DESCRIPTOR, {"metadata": manifest.get("metadata")}))
     meta = workload.metadata
     pod.metadata.name = ""
     pod.metadata.generate_name = f"{meta.name}-"
@@ -209,9 +217,10 @@ def _pod_of_workload(manifest: Manifest, kind: str, path: str, template: object)
     return pod
 
 
-def _fill(message: Any, fields: object, path: str = "", *, strict: bool = False) -> None:
+def _values(message: Descriptor, fields: object, path: str = "", **options: Any) -> dict[str, Any]:
+    """Values of a message's fields."""
     try:
-        fill(message, fields, strict=strict)
+        return field_values(message, fields, **options)
     except FieldTypeError as wrong:
         where = path + "".join(reversed(wrong.path))
         raise ManifestError(where.removeprefix("."), str(wrong)) from None

@@ -31,7 +31,8 @@ _F = TypeVar("_F", bound="Callable[..., Any]")
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+# Calls and replies are not frozen: that would take longer to make than the rest of an operation.
+@dataclass(slots=True)
 class RpcCall:
     """One call to make.
 
@@ -56,7 +57,7 @@ class RpcCall:
     before_retry: Callable[[], None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RpcReply(Generic[_T]):
     """Response message of a call, and its trace context."""
 

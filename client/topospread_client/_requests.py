@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -16,6 +16,7 @@ from topospread_client._manifests import (
     args_from_manifest,
     object_from_manifest,
     pod_from_manifest,
+    pod_or_values,
     selector_from_query,
 )
 from topospread_client._references import PodReference, ResourceVersion, pod_reference, versions
@@ -58,6 +59,7 @@ _JSON_FIELDS: Final = {
 }
 """Name of the field in a ClusterObject for each kind."""
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 
@@ -193,18 +195,54 @@ def pod_source(pod: PodSource | None, path: str = "pod") -> common.PodSource | N
         ManifestError: a manifest that is no pod.
         InvalidRequest: an argument of another type.
     """
+    values = _source_values(pod, path)
+    return None if values is None else common.PodSource(**values)
+
+
+def decided_pod(pod: PodSource | None, path: str = "pod") -> Any:
+    """Pod of a decision, as the fields of its message, which the request copies only once.
+
+    Of a manifest, fields that no decision reads are skipped. Raises as :func:`pod_source` does.
+    """
+    return _source_values(pod, path, _NOT_DECISIVE)
+
+
+def decided_pods(pods: Iterable[PodSource], path: str = "pods") -> list[Any]:
+    """Several pods as :func:`decided_pod` gives them."""
+    return [_required(decided_pod, pod, where) for where, pod in arguments.with_paths(pods, path)]
+
+
+_NOT_DECISIVE: Final = frozenset(
+    {
+        "ObjectMeta.annotations",
+        "ObjectMeta.creation_timestamp",
+        "PodSpec.containers",
+        "PodSpec.init_containers",
+        "PodSpec.overhead",
+        "PodSpec.resources",
+        "PodSpec.volumes",
+        "PodStatus.conditions",
+        "PodStatus.container_statuses",
+        "PodStatus.init_container_statuses",
+        "PodStatus.start_time",
+    }
+)
+"""Fields of pods that matter where pods are kept, placed or simulated, and to no decision."""
+
+
+def _source_values(
+    pod: PodSource | None, path: str, skipped: frozenset[str] = frozenset()
+) -> dict[str, Any] | None:
+    """Fields of a PodSource."""
+    if isinstance(pod, kube.Pod):
+        return {"object": pod}
     if pod is None:
         return None
     if isinstance(pod, str | PodReference):
-        return common.PodSource(ref=pod_reference(pod, f"{path}.ref"))
+        return {"ref": pod_reference(pod, f"{path}.ref")}
     if isinstance(pod, bytes):
-        return common.PodSource(object_proto=pod)
-    return common.PodSource(object=pod_message(pod, f"{path}.object"))
-
-
-def pod_sources(pods: Iterable[PodSource], path: str = "pods") -> list[common.PodSource]:
-    """Messages of several pods; raises as :func:`pod_source` does."""
-    return [_required(pod, where) for where, pod in arguments.with_paths(pods, path)]
+        return {"object_proto": pod}
+    return {"object": manifest(pod_or_values, pod, f"{path}.object", skipped)}
 
 
 def pod_message(pod: PodObject, path: str) -> kube.Pod:
@@ -226,16 +264,18 @@ def pod_message(pod: PodObject, path: str) -> kube.Pod:
 
 def pods_on_nodes(pods: WhatIf, path: str) -> list[common.PodOnNode]:
     """Messages of what-if pods, each with its node."""
+    if pods == ():
+        return []
     made = []
     for where, pair in arguments.with_paths(pods, path):
         pod, node = arguments.checked_pair(pair, where)
-        source = _required(pod, f"{where}.pod")
+        source = _required(pod_source, pod, f"{where}.pod")
         made.append(arguments.part(where, common.PodOnNode, pod=source, node=node or ""))
     return made
 
 
-def _required(pod: PodSource, path: str) -> common.PodSource:
-    source = pod_source(pod, path)
+def _required(make: Callable[[PodSource, str], _T | None], pod: PodSource, path: str) -> _T:
+    source = make(pod, path)
     if source is None:
         raise arguments.type_violation(path, "PodSource", pod)
     return source
@@ -251,19 +291,27 @@ def selection(nodes: Iterable[str] | None) -> common.NodeSelection | None:
     )
 
 
-def manifest(read: Callable[[Any], _T], content: object, path: str) -> _T:
+def manifest(
+    read: Callable[Concatenate[Any, _P], _T],
+    content: object,
+    path: str,
+    /,
+    *args: _P.args,
+    **options: _P.kwargs,
+) -> _T:
     """Convert a manifest; errors get the path of its field.
 
     Args:
         read: converts it.
         content: the manifest.
         path: of the field that it is for.
+        args, options: what else the function takes.
 
     Raises:
         ManifestError: the manifest cannot be read.
     """
     try:
-        return read(content)
+        return read(content, *args, **options)
     except ManifestError as error:
         raise error.below(path) from None
 

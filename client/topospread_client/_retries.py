@@ -7,7 +7,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Final
 
-from topospread_client._errors import TopospreadClientError, Unavailable, invalid
+from topospread_client._errors import LimitExceeded, TopospreadClientError, Unavailable, invalid
+from topospread_client._status import CANCELLED
 
 if TYPE_CHECKING:
     from topospread_client._operations import RpcCall
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 INITIAL_PAUSE: Final = 0.1
 MAX_PAUSE: Final = 1.0
 """Seconds between tries: quick enough after a restart, and no burden while nothing answers."""
+
+MAX_REFUSALS: Final = 4
+"""Retries of a call that servers refuse for now: each of them is work for a busy server."""
+
+MAX_CANCELS: Final = 2
+"""Retries of a call that a server cancels, as it does when it stops: in a rolling restart, the one
+that answers then may stop next.
+"""
 
 _UNSENT: Final = (
     "failed to connect to all addresses",
@@ -64,13 +73,22 @@ class RetryTimer:
         may_have_arrived: whether a server may have received the call in one of the tries.
     """
 
-    __slots__ = ("_deadline", "_pause", "_retry_until", "_sent", "may_have_arrived")
+    __slots__ = (
+        "_cancels",
+        "_deadline",
+        "_pause",
+        "_refusals",
+        "_retry_until",
+        "_sent",
+        "may_have_arrived",
+    )
 
     def __init__(self, timeout: float, retry_timeout: float) -> None:
         now = time.monotonic()
         self._deadline = now + timeout
         self._retry_until = now + min(timeout, retry_timeout) if retry_timeout > 0 else -math.inf
         self._pause = INITIAL_PAUSE
+        self._cancels = self._refusals = 0
         self._sent = False
         self.may_have_arrived = False
 
@@ -82,17 +100,35 @@ class RetryTimer:
         """Begin to retry anew after a success: for so many seconds from now on."""
         self._retry_until = min(time.monotonic() + retry_timeout, self._deadline)
         self._pause = INITIAL_PAUSE
+        self._cancels = self._refusals = 0
 
     def next_pause(self, error: TopospreadClientError) -> float | None:
         """Seconds until the next try; None where the error is final."""
-        if not isinstance(error, Unavailable):
+        if isinstance(error, LimitExceeded):
+            # Refused before anything was done. Without a time to wait, the same call never passes.
+            self._refusals += 1
+            if error.retry_after is None or self._refusals > MAX_REFUSALS:
+                return None
+        elif not isinstance(error, Unavailable):
             return None
-        unsent = not error.reached and str(error).startswith(_UNSENT)
-        self.may_have_arrived = self.may_have_arrived or not unsent
-        self._sent = self._sent or not (error.reached or unsent)
-        pause = max(self._pause * random.uniform(0.8, 1.2), error.retry_after or 0.0)
-        self._pause = min(2 * self._pause, MAX_PAUSE)
+        else:
+            unsent = not error.reached and str(error).startswith(_UNSENT)
+            self.may_have_arrived = self.may_have_arrived or not unsent
+            self._sent = self._sent or not (error.reached or unsent)
+            self._cancels += error.code is CANCELLED
+            if self._cancels > MAX_CANCELS:
+                return None
+        pause = self.pause_after(error)
         return pause if time.monotonic() + pause < self._retry_until else None
+
+    def pause_after(self, error: TopospreadClientError) -> float:
+        """Seconds until the next try, whether or not there may be one: twice as long each time."""
+        pause = self._pause * random.uniform(0.8, 1.2)
+        if error.retry_after is not None:
+            # Not all at once: those that were refused together would be so again.
+            pause = max(pause, error.retry_after * random.uniform(1.0, 1.5))
+        self._pause = min(2 * self._pause, MAX_PAUSE)
+        return pause
 
     def final_error(self, call: RpcCall, error: TopospreadClientError) -> TopospreadClientError:
         """Error to raise after the last try; that of a write says that it may have happened."""

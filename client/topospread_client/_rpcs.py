@@ -77,8 +77,8 @@ ALL: Final = tuple(
 _NAMED: Final = {re.sub(r"\B(?=[A-Z])", "_", rpc.method.name).upper(): rpc for rpc in ALL}
 
 
-def __getattr__(name: str) -> Rpc:
-    try:
-        return _NAMED[name]
-    except KeyError:
-        raise AttributeError(f"there is no RPC {name}") from None
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Rpc: ...
+else:
+    globals().update(_NAMED)

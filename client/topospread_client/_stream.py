@@ -89,7 +89,7 @@ class EvaluateStream:
 
     def __del__(self) -> None:
         # Its reader would wait for ever.
-        if hasattr(self, "_conversation"):
+        if hasattr(self, "_stream_session"):
             self._stream_session.close()
 
     evaluate_pod = _evaluating(decisions.evaluate_pod)

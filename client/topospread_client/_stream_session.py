@@ -24,14 +24,15 @@ from topospread_client._errors import (
     Closed,
     DeadlineExceeded,
     InvalidRequest,
+    LimitExceeded,
     ServerFault,
     TopospreadClientError,
     Unavailable,
     invalid,
 )
 from topospread_client._operations import Operation, RpcReply, resume
-from topospread_client._retries import RetryTimer, seconds
-from topospread_client._status import UNAVAILABLE_CODES, GrpcFailure, error_in_answer, error_of
+from topospread_client._retries import MAX_CANCELS, MAX_REFUSALS, RetryTimer, seconds
+from topospread_client._status import CANCELLED, GrpcFailure, error_in_answer, error_of
 from topospread_client._tracing import outgoing, traceparent_in
 from topospread_proto.v1 import decision_service_pb2 as engine
 
@@ -43,12 +44,9 @@ if TYPE_CHECKING:
 DEFAULT_WINDOW: Final = 16
 """Number of evaluations under way at once: one is computed while the next are sent."""
 
-_CANCELLED: Final[int] = grpc.StatusCode.CANCELLED.value[0]
-
 MAX_BROKEN_STREAMS: Final = 3
-"""Broken streams after which an evaluation is sent once more. It may be what breaks them; more
-often it was sent behind one that is too large, whose end gRPC's asyncio reports as INTERNAL when
-another request is just being sent.
+"""Broken streams after which an evaluation is sent once more, though it was the only one on them:
+the connection may have broken instead.
 """
 
 _TOO_LARGE: Final = re.compile(r"larger than max \(\d+ vs\. (\d{1,18})\)")
@@ -66,7 +64,11 @@ class PendingEvaluation:
         operation: waits for the reply; None where its arguments were refused.
         request: with the id that its response has.
         timeout: seconds.
-        broken_streams: number of streams that broke without a status of their server meanwhile.
+        alone: whether it is sent while no other is under way: it was one of several on a stream
+            that broke, any of which may be the cause.
+        broken_streams: number of streams that broke while it was the only one on them.
+        cancels: number of times that a server cancelled it, or its stream.
+        refusals: number of times that a server refused its stream.
         lost_error: error of the last stream that ended without a response.
         retry_until: time of the last retry, on the clock of `time.monotonic`.
         on_done: called when there is an outcome.
@@ -75,7 +77,10 @@ class PendingEvaluation:
     operation: Operation[EvaluatePodResponse] | None
     request: engine.StreamEvaluatePodsRequest
     timeout: float
+    alone: bool = False
     broken_streams: int = 0
+    cancels: int = 0
+    refusals: int = 0
     lost_error: TopospreadClientError | None = None
     retry_until: float = math.inf
     outcome: Outcome | None = None
@@ -162,6 +167,7 @@ class StreamSession:
         self._call: StreamCall | None = None
         self._retries: RetryTimer | None = None
         self._pause = 0.0
+        self._one_by_one = False
         self._has_reader = False
         self._closed: str | None = None
         self.on_close: Callable[[], object] = lambda: None
@@ -199,8 +205,8 @@ class StreamSession:
                 # Earlier failures say nothing about this evaluation: nothing else waits.
                 self._retries, self._pause = None, 0.0
             self._pending[number] = evaluation
-            if self._call is not None:
-                self._send(self._call, evaluation)
+            if self._call is not None and not self._one_by_one:
+                self._call.send(request)
         return evaluation
 
     def try_start(
@@ -232,7 +238,7 @@ class StreamSession:
     def next_call(self) -> StreamCall | float | None:
         """Call for the reader to read, or seconds to wait for one; None ends the reader.
 
-        All pending evaluations are sent over a new call.
+        All pending evaluations are sent over a new call, or the first one after a stream broke.
         """
         with self._lock:
             if self._call is not None:
@@ -250,8 +256,7 @@ class StreamSession:
                     error = invalid("metadata", str(error))
                 self._fail_all(error)
                 return self.next_call()
-            for evaluation in self._pending.values():
-                self._send(self._call, evaluation)
+            self._send_pending(self._call)
             return self._call
 
     def on_response(self, call: StreamCall, message: engine.StreamEvaluatePodsResponse) -> None:
@@ -259,25 +264,32 @@ class StreamSession:
         with self._lock:
             if call is not self._call:
                 return
-            if message.error.code == _CANCELLED and self._retry_timeout:
-                # This client did not cancel it: the server is about to stop.
-                self._drop_call()
-                self._retry_after(error_in_answer(message.error))
-                return
+            evaluation = self._pending.get(message.id)
+            failed = message.WhichOneof("answer") == "error"
+            if failed and self._retry_timeout and evaluation is not None:
+                error = error_in_answer(message.error)
+                if error.code is CANCELLED:
+                    # This client did not cancel it: the server is about to stop.
+                    self._drop_call()
+                    self._retry_after(error)
+                    return
             if self._retries is not None:
                 self._retries = None
                 for waiting in self._pending.values():
                     waiting.lost_error = None
             traceparent = message.traceparent or self._traceparent
-            evaluation = self._pending.pop(message.id, None)
             if evaluation is None:
                 self._fail_with_fault("the server answered a question that was not asked")
-            elif message.WhichOneof("answer") == "error":
+                return
+            del self._pending[message.id]
+            if failed:
                 error = error_in_answer(message.error)
                 error.traceparent = traceparent
                 evaluation.fail(error)
             else:
                 evaluation.reply(RpcReply(message.evaluate, traceparent))
+            if self._one_by_one:
+                self._send_pending(call)
 
     def on_end(self, call: StreamCall, failed: GrpcFailure | None) -> None:
         """Take the end of a call: evaluations that may be retried wait for the next call.
@@ -295,16 +307,18 @@ class StreamSession:
             self._drop_call()
             error = error_of(failed)
             error.__cause__ = cast("grpc.RpcError", failed)
-            if failed.code() in UNAVAILABLE_CODES:
+            refused = isinstance(error, LimitExceeded) and error.retry_after is not None
+            if refused or isinstance(error, Unavailable):
                 self._retry_after(error)
                 return
             # INTERNAL without a status of the server is gRPC's own: a request was being sent when
             # the call ended, or the connection broke. The request may be the cause, too.
             broken = failed.code() is grpc.StatusCode.INTERNAL and not failed.trailing_metadata()
+            if broken:
+                self._isolate()
             max_bytes = _max_bytes(failed)
             failing: dict[int, PendingEvaluation] = {}
             for number, evaluation in list(self._pending.items()):
-                evaluation.broken_streams += broken
                 again = broken and evaluation.broken_streams <= MAX_BROKEN_STREAMS
                 small = max_bytes is not None and evaluation.request.ByteSize() <= max_bytes
                 if not (self._retry_timeout and (again or small)):
@@ -350,28 +364,52 @@ class StreamSession:
             self._fail_all(Closed(why))
             self.on_close()
 
-    @staticmethod
-    def _send(call: StreamCall, evaluation: PendingEvaluation) -> None:
-        call.send(evaluation.request)
+    def _send_pending(self, call: StreamCall) -> None:
+        """Send all that is pending; the first alone while the cause of a break is not known."""
+        self._one_by_one = any(evaluation.alone for evaluation in self._pending.values())
+        for evaluation in self._pending.values():
+            call.send(evaluation.request)
+            if self._one_by_one:
+                return
+
+    def _isolate(self) -> None:
+        """Have what was sent over a stream that broke sent again one by one."""
+        sent = list(self._pending.values())
+        if self._one_by_one:
+            del sent[1:]
+        if len(sent) == 1:
+            sent[0].broken_streams += 1
+        for evaluation in sent:
+            evaluation.alone = True
 
     def _retry_after(self, error: TopospreadClientError) -> None:
-        """Retry at another server: at once the first time, then less and less often."""
+        """Retry at another server: at once the first time, then less and less often.
+
+        A server that cancels is left the time to be gone, and one that refuses what it asks for.
+        """
         if not self._retry_timeout:
             self._fail_all(error)
             return
+        cancelled, refused = error.code is CANCELLED, isinstance(error, LimitExceeded)
         pause = 0.0
-        if self._retries is None:
-            # For its pauses alone: each evaluation has its own end.
-            self._retries = RetryTimer(math.inf, math.inf)
-        else:
-            pause = self._retries.next_pause(error) or 0.0
+        first = self._retries is None
+        # For its pauses alone: each evaluation has its own end.
+        self._retries = self._retries or RetryTimer(math.inf, math.inf)
+        if cancelled or refused or not first:
+            pause = self._retries.pause_after(error)
         now = time.monotonic()
         failing: dict[int, PendingEvaluation] = {}
         for number, evaluation in list(self._pending.items()):
             if evaluation.lost_error is None:
                 evaluation.retry_until = now + self._retry_timeout
             evaluation.lost_error = error
-            if now + pause >= evaluation.retry_until:
+            evaluation.cancels += cancelled
+            evaluation.refusals += refused
+            if (
+                now + pause >= evaluation.retry_until
+                or evaluation.cancels > MAX_CANCELS
+                or evaluation.refusals > MAX_REFUSALS
+            ):
                 failing[number] = self._pending.pop(number)
         self._pause = pause
         self._fail(failing, error)

@@ -8,14 +8,13 @@ nanoseconds, so that it may stand in any loop whose pieces cost a microsecond or
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol
 
 from topospread.errors import CallerGone, DeadlineExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 INTERVAL: Final = 0.002
 """Seconds between two looks at the deadline and the caller: to look costs some microseconds."""
@@ -161,16 +160,21 @@ def beneficiary() -> Beneficiary | None:
     return _beneficiary.get()
 
 
-@contextmanager
-def computing_for(whom: Beneficiary | None) -> Iterator[None]:
+class computing_for:  # noqa: N801 - a context manager, as contextlib.suppress
     """Around a call's computation."""
-    token = _beneficiary.set(whom)
-    try:
-        yield
-    finally:
-        if whom is not None:
-            whom.give_turn()
-        _beneficiary.reset(token)
+
+    __slots__ = ("_token", "_whom")
+
+    def __init__(self, whom: Beneficiary | None) -> None:
+        self._whom = whom
+
+    def __enter__(self) -> None:
+        self._token = _beneficiary.set(self._whom)
+
+    def __exit__(self, *raised: object) -> None:
+        if self._whom is not None:
+            self._whom.give_turn()
+        _beneficiary.reset(self._token)
 
 
 def will_write() -> None:

@@ -310,7 +310,7 @@ class QueueFull(LimitExceeded):
     @classmethod
     def of(cls, pool: str) -> Self:
         """The error of a pool whose queue is full."""
-        return cls(f"too many {pool} calls at once: try again later")
+        return cls(f"too many calls at once ({pool}): try again later")
 
 
 class StreamsFull(LimitExceeded):

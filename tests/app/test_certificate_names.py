@@ -156,7 +156,7 @@ def signed(authority: trustme.CA, subject: Subject) -> bytes:
 def let_in(
     server: Any, authority: trustme.CA, directory: Any, subject: Subject
 ) -> tuple[bool, ...]:
-    """Whether gRPC, its direct calls and HTTP know who shows a certificate."""
+    """Whether gRPC, by both transports, and HTTP know who shows a certificate."""
     pem = signed(authority, subject)
     file = directory / "mine.pem"
     file.write_bytes(pem)

@@ -49,7 +49,7 @@ def test_json_has_all_settings(bare, tmp_path):
     assert value["settings"]["workers"] == 2
     assert (value["settings"]["extenderReservationTtl"], value["settings"]["coalesceInterval"]) == (
         "60s",
-        "0.015s",
+        "0.02s",
     )
 
 

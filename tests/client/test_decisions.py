@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, replace
+
 import pytest
 
 from tests.client.manifests import TWO_ZONES, ZONE, incoming, node, pod, spread
+from tests.client.streaming import evaluation
 from topospread_client import (
     Consistency,
     ConstraintValidation,
@@ -19,6 +24,11 @@ from topospread_client import (
     VerdictCode,
     pod_from_manifest,
 )
+from topospread_client import _rpcs as rpcs
+from topospread_proto.v1 import decision_service_pb2 as pb
+from topospread_proto.v1.common_pb2 import VERDICT_CODE_SUCCESS
+from topospread_proto.v1.common_pb2 import Verdict as VerdictMessage
+from topospread_proto.v1.placement_service_pb2 import PlacePodRequest, PlacePodResponse
 
 SKEWED = Verdict(
     VerdictCode.UNSCHEDULABLE, ("node(s) didn't match pod topology spread constraints",)
@@ -235,3 +245,73 @@ def test_invalid_arguments_are_refused_before_the_call(client):
     both = Consistency(at_least_as_fresh="x", fully_consistent=True)
     with pytest.raises(InvalidRequest, match="exclude each other"):
         client.evaluate_pod(incoming(), consistency=both)
+
+
+NOT_READ = {
+    "metadata": {"annotations": {"a": "b"}, "creationTimestamp": "2026-01-02T03:04:05Z"},
+    "spec": {
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+        "initContainers": [{"name": "i"}],
+        "overhead": {"cpu": "1"},
+        "resources": {"requests": {"cpu": "1"}},
+        "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+    },
+    "status": {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [{"name": "c", "restartCount": 1}],
+        "initContainerStatuses": [{"name": "i"}],
+        "startTime": "2026-01-02T03:04:05Z",
+    },
+}
+"""What no decision reads of a pod."""
+
+
+def with_unread(manifest, unread=NOT_READ):
+    return manifest | {part: manifest.get(part, {}) | unread[part] for part in unread}
+
+
+@pytest.mark.parametrize("constraint", [spread(), SOFT], ids=["hard", "soft"])
+def test_decisions_are_the_same_for_a_manifest_and_for_its_message(client, fresh, constraint):
+    manifest = with_unread(incoming(constraint, tolerations=[{"operator": "Exists"}]))
+    message = pod_from_manifest(manifest)
+    for method in (client.pre_filter, client.filter, client.score, client.evaluate_pod):
+        first, second = (method(pod, consistency=fresh) for pod in (manifest, message))
+        assert (first.revision, type(first)) == (second.revision, type(second))
+        if method == client.evaluate_pod:
+            assert replace(first, traceparent=None) == replace(second, traceparent=None)
+    several = client.batch_evaluate_pods([manifest, message], consistency=fresh)
+    assert several.results[0] == several.results[1]
+
+
+def test_decisions_send_of_a_manifest_what_they_read(connect, script):
+    script.answer(rpcs.EVALUATE_POD, evaluation("r"))
+    script.answer(rpcs.BATCH_EVALUATE_PODS, pb.BatchEvaluatePodsResponse())
+    client = connect(script.address)
+    client.evaluate_pod(with_unread(incoming()))
+    client.batch_evaluate_pods([with_unread(incoming())])
+    (_, one, _), (_, batch, _) = script.seen
+    expected = pod_from_manifest(with_unread(incoming(), {part: {} for part in NOT_READ}))
+    assert pb.EvaluatePodRequest.FromString(one).pod.object == expected
+    assert pb.BatchEvaluatePodsRequest.FromString(batch).pods[0].object == expected
+
+
+def test_placements_send_all_of_a_manifest(connect, script):
+    script.answer(
+        rpcs.PLACE_POD, PlacePodResponse(verdict=VerdictMessage(code=VERDICT_CODE_SUCCESS))
+    )
+    connect(script.address).place_pod(with_unread(incoming()))
+    ((_, sent, _),) = script.seen
+    assert PlacePodRequest.FromString(sent).pod.object == pod_from_manifest(with_unread(incoming()))
+
+
+def test_evaluation_can_be_copied_and_compared_before_it_is_read(client, fresh):
+    first = client.evaluate_pod(incoming(), consistency=fresh)
+    assert pickle.loads(pickle.dumps(first)) == first
+    second = client.evaluate_pod(incoming(), consistency=fresh)
+    assert copy.deepcopy(second) == copy.copy(second) == second
+    assert replace(second, traceparent=first.traceparent) == first
+    assert hash(first) != hash(second)
+    with pytest.raises(AttributeError, match="no attribute 'worst'"):
+        _ = first.worst
+    with pytest.raises(FrozenInstanceError):
+        first.top_nodes = ()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import socket
 import threading
+import time
+from itertools import pairwise
 from typing import Any
 
 import grpc
@@ -18,6 +20,7 @@ from tests.client.streaming import evaluation
 from topospread_client import Connection, Kind, ObjectReference
 from topospread_client import _errors as errors
 from topospread_client import _rpcs as rpcs
+from topospread_client._retries import MAX_CANCELS, MAX_REFUSALS
 from topospread_proto.v1.cluster_state_service_pb2 import (
     ApplyObjectsResponse,
     DeleteClusterResponse,
@@ -298,6 +301,82 @@ def test_a_server_that_cancels_is_unavailable(connect, script):
     script.answer(rpcs.DELETE_CLUSTER, Failure(grpc.StatusCode.CANCELLED, "stopping"))
     with pytest.raises(errors.Unavailable, match="stopping"):
         connect(script.address).delete_cluster("default")
+
+
+def test_a_call_that_servers_cancel_is_retried_a_few_times(connect, script):
+    cancelled = Failure(grpc.StatusCode.CANCELLED, "stopping")
+    script.answer(rpcs.EVALUATE_POD, *[cancelled] * MAX_CANCELS, evaluation("r"))
+    assert connect(script.address).evaluate_pod(POD).revision == "r"
+    script.answer(rpcs.BATCH_EVALUATE_PODS, cancelled)
+    with pytest.raises(errors.Unavailable, match="stopping"):
+        connect(script.address).batch_evaluate_pods([POD])
+    assert script.calls(rpcs.EVALUATE_POD) == 1 + MAX_CANCELS
+    assert script.calls(rpcs.BATCH_EVALUATE_PODS) == 1 + MAX_CANCELS
+
+
+def overloaded(seconds: float) -> Failure:
+    """A refusal of a server that has too much to do."""
+    delay = Duration(nanos=round(seconds * 1e9))
+    return Failure(
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "no capacity",
+        (("RetryInfo", RetryInfo(retry_delay=delay)),),
+    )
+
+
+def test_refused_call_is_retried_no_sooner_than_the_server_says(connect, script):
+    arrived: list[float] = []
+
+    def answer(context: grpc.ServicerContext) -> Any:
+        arrived.append(time.monotonic())
+        if len(arrived) < 3:
+            overloaded(0.4).end(context)
+        return evaluation("r")
+
+    script.answer(rpcs.EVALUATE_POD, answer)
+    assert connect(script.address).evaluate_pod(POD).revision == "r"
+    assert [later - sooner >= 0.4 for sooner, later in pairwise(arrived)] == [True, True]
+
+
+def test_refused_call_is_not_retried_for_ever(connect, script):
+    script.answer(rpcs.EVALUATE_POD, overloaded(0.001))
+    with pytest.raises(errors.LimitExceeded, match="no capacity"):
+        connect(script.address).evaluate_pod(POD, timeout=60)
+    assert script.calls(rpcs.EVALUATE_POD) == 1 + MAX_REFUSALS
+
+
+@pytest.mark.parametrize("timeout", [0.3, 60])
+def test_refused_call_is_not_retried_when_its_time_would_be_over(connect, script, timeout):
+    script.answer(rpcs.EVALUATE_POD, overloaded(0.9), evaluation("r"))
+    connection = Connection(script.address, retry_timeout=0.3 if timeout == 60 else 60)
+    with pytest.raises(errors.LimitExceeded) as refused:
+        connect(connection).evaluate_pod(POD, timeout=timeout)
+    assert refused.value.retry_after == 0.9
+    assert script.calls(rpcs.EVALUATE_POD) == 1
+
+
+def test_refused_calls_that_are_not_retried(connect, script):
+    """Refused whatever the time, a write that may not be repeated, and without retries."""
+    limit = Failure(grpc.StatusCode.RESOURCE_EXHAUSTED, "too large")
+    script.answer(rpcs.EVALUATE_POD, limit)
+    script.answer(rpcs.DELETE_CLUSTER, overloaded(0.001))
+    script.answer(rpcs.PLACE_POD, overloaded(0.001))
+    with pytest.raises(errors.LimitExceeded, match="too large"):
+        connect(script.address).evaluate_pod(POD)
+    with pytest.raises(errors.LimitExceeded):
+        connect(script.address).delete_cluster("default")
+    with pytest.raises(errors.LimitExceeded):
+        connect(Connection(script.address, retries=False)).place_pod(POD)
+    assert len(script.seen) == 3
+
+
+def test_refused_placement_is_not_marked_as_repeat(connect, script):
+    """A server that refuses a call has not begun it."""
+    placed = PlacePodResponse(node="n", verdict=PASSES)
+    script.answer(rpcs.PLACE_POD, overloaded(0.001), placed)
+    connect(script.address).place_pod(POD)
+    sent = [PlacePodRequest.FromString(request) for _, request, _ in script.seen]
+    assert [each.is_repeat for each in sent] == [False, False]
 
 
 def test_metadata_that_cannot_be_sent_is_bad_input(connect, script):

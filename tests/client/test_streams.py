@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -495,6 +496,18 @@ def test_no_thread_is_left_behind():
         for _ in range(3):
             with client.stream_evaluate_pods() as stream:
                 assert stream.evaluate_pod(incoming()).node_count == 3
+
+
+def test_stream_that_is_dropped_ends(streams):
+    streams.script = [answers]
+    with Client(streams.address) as client:
+        stream = client.stream_evaluate_pods()
+        stream.evaluate_pod(named("p"))
+        (reader,) = [each for each in threading.enumerate() if each.name == "reader"]
+        del stream
+        gc.collect()
+        reader.join(PATIENCE)
+        assert not reader.is_alive()
 
 
 def test_unknown_cluster_is_not_found_by_any_evaluation(client):

@@ -1,7 +1,7 @@
 """The worst requests that are accepted, from many callers at once, and what they leave to others.
 
     python -m tests.costs.crowd [--nodes 5000] [--pods 50000] [--planners] [--only PlacePod]
-        [--server-flag=--no-direct-calls] [--check] [-o json]
+        [--server-flag=--transport=grpcio-threads] [--check] [-o json]
 
 Prints the memory before, at its peak and after, and how long another caller's EvaluatePod took.
 With `--planners` the planner's calls are among the requests as well; `--only` takes those of one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.apiserver.server import ApiServer
 from tests.deploy.files import ROOT
+from tests.deploy.metrics import NAME, labels_used
 from tests.transports.kubernetes.syncing import pod, small_cluster, synced
 from tests.waiting import until
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 DASHBOARD = json.loads((ROOT / "deploy/kubernetes/monitoring/dashboard.json").read_text())
 PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 QUERIES = [target["expr"] for panel in PANELS for target in panel["targets"]]
-
-NAME = re.compile(r"\b(?:topospread|scheduler|process|python)_[a-z0-9_]+")
-MATCHER = re.compile(r"([a-z_]+)\s*(?:=|!=|=~|!~)\s*\"")
-BY = re.compile(r"\bby \(([a-z_, ]+)\)")
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +52,7 @@ def test_queries_ask_for_what_is_exposed(exposed: dict[str, set[str]], query: st
     # A counter without samples yet shows no labels; the page of metrics has them.
     labels = set().union(*(exposed[name] for name in names))
     if labels:
-        used = set(MATCHER.findall(query))
-        for listed in BY.findall(query):
-            used |= {label.strip() for label in listed.split(",")}
-        assert used <= labels | {"pod"}
+        assert labels_used(query) <= labels | {"pod"}
 
 
 def test_every_panel_says_what_it_shows_and_lies_beside_the_others() -> None:
@@ -85,5 +78,8 @@ def test_the_most_important_metrics_are_shown() -> None:
         "topospread_store_unreachable_seconds",
         "topospread_sync_lag_seconds",
         "topospread_sync_active",
+        "topospread_queue_wait_seconds_bucket",
+        "topospread_queue_depth",
         "topospread_queue_rejections_total",
+        "topospread_transport_info",
     } <= shown

@@ -15,14 +15,9 @@ from tests.servers import Peer, served, settings, two_zones
 from tests.waiting import PATIENCE
 from topospread import errors
 from topospread.app import factories
+from topospread.servicers.calls import BidiStreaming, ClientStreaming, ServerStreaming, UnaryBytes
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.grpc.calls import (
-    BidiStreaming,
-    ClientStreaming,
-    ServerStreaming,
-    UnaryBytes,
-)
 from topospread.transports.grpc.pipeline import CallPipeline
 from topospread.transports.grpc.server import GrpcServer
 from topospread_proto.v1.cluster_state_service_pb2 import (
@@ -41,7 +36,7 @@ from topospread_proto.v1.server_service_pb2 import GetServerInfoRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from topospread.transports.grpc.calls import Method
+    from topospread.servicers.calls import Method
 
 EVERY = [*API, EXPANDER]
 SINGLE = [path for path, method in API.items() if not method.client_streaming]
@@ -122,7 +117,7 @@ def failing() -> Iterator[grpc.Channel]:
         kind: Any = Word
         method = API[path]
         if method.client_streaming and method.server_streaming:
-            return BidiStreaming(kind, lambda raws, call: iter([fail(next(raws), call)]))
+            return BidiStreaming(kind, fail)
         if method.client_streaming:
             return ClientStreaming(kind, lambda raws, call: fail(next(raws), call))
         if method.server_streaming:
@@ -143,7 +138,7 @@ def failing() -> Iterator[grpc.Channel]:
 def _bare(services: Any) -> Iterator[grpc.Channel]:
     """A server of these methods alone."""
     chosen, tracing = settings(), tracing_from_environment("0")
-    pools = factories.make_pools(chosen)
+    pools = factories.make_pools(chosen, factories.COMPLETION_QUEUE)
     options = factories.grpc_options(chosen, reuse_port=False)
     server = GrpcServer(CallPipeline(tracing, Metrics("0")), services, pools, options)
     port = server.listen("127.0.0.1:0", None)
@@ -222,8 +217,10 @@ def test_full_queue():
     with served() as server, Peer(server.address) as peer:
         pools = server.pools
         pools.streams._streams = 0
+        vars(pools.decisions)["_max_streams"] = 0
         for pool in pools.unary():
-            pool._bound = 0
+            queue: Any = vars(pool)["_queue"]
+            queue.bound = 0
         with pools.decisions.paused():
             for path in EVERY:
                 streams = path in API and API[path].server_streaming

@@ -17,11 +17,12 @@ from tests.fuzz.campaign import Campaign
 from tests.fuzz.cuts import cut
 from tests.fuzz.files import Files
 from tests.fuzz.found import Found
-from tests.fuzz.memory import ATTACKS, CALLERS, PENDING, UNAUTHENTICATED, attacked, open_files
+from tests.fuzz.memory import ATTACKS, CALLERS, UNAUTHENTICATED, attacked, open_files
 from tests.fuzz.peers import crowded
 from tests.fuzz.stored import in_redis, in_sqlite
 from tests.redis_server import RedisProcess, default_redis_binary
 from tests.servers import served
+from topospread.transports.grpc.server import MAX_UNTAKEN
 
 
 def requests(many: int, seed: int) -> Found:
@@ -69,7 +70,7 @@ def memory(many: int, seed: int) -> Found:
             came = attacked(attack, max(1, calls * many // 100), tls=tls)
             grown = came["peak"] - came["before"]
             left = came["after"] - (1.5 * came["before"] + 50)
-            failed = came["failed"] + (came["dropped"] if calls < PENDING else 0)
+            failed = came["failed"] + (came["dropped"] if calls < MAX_UNTAKEN else 0)
             if grown > (UNAUTHENTICATED if unauthenticated else CALLERS) or left > 0 or failed:
                 found.faults.append(f"{attack.__name__}, TLS {tls}: {came}")
     return found

@@ -222,7 +222,7 @@ def main() -> None:
     parser.add_argument("--method", action="append", choices=[*LONG], default=[])
     options = parser.parse_args()
     with filled_store(Size(options.nodes, options.pods)) as store:
-        for way in ("--direct-calls", "--no-direct-calls"):
+        for way in ("--transport=grpcio", "--transport=grpcio-threads"):
             for method in options.method or LONG:
                 for deadline in (None, DEADLINE):
                     with server(store, way) as running:

@@ -36,6 +36,7 @@ from topospread_proto.v1 import common_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+TRANSPORTS: Final = ("grpcio", "grpcio-threads")
 NODES: Final = 50
 PADDING: Final = "x" * 1000
 """Of each node, in an annotation, which is sent and not stored: a list is some 60 KB."""
@@ -148,14 +149,14 @@ class Cuts:
 
     Args:
         store: of the server.
-        direct: whether it answers decisions by direct calls.
+        transport: of its decisions.
         chance: everything random.
         found: what it comes to.
     """
 
-    def __init__(self, store: str, *, direct: bool, chance: random.Random, found: Found) -> None:
+    def __init__(self, store: str, *, transport: str, chance: random.Random, found: Found) -> None:
         self._store = store
-        self._direct = direct
+        self._transport = transport
         self._chance = chance
         self._found = found
         self._number = 0
@@ -169,7 +170,6 @@ class Cuts:
         self._running.close()
 
     def _serve(self) -> None:
-        direct = "--direct-calls" if self._direct else "--no-direct-calls"
         options = (
             "--http",
             "127.0.0.1:0",
@@ -177,7 +177,7 @@ class Cuts:
             "0.2",
             "--log-level",
             "error",
-            direct,
+            f"--transport={self._transport}",
         )
         self._server = self._running.enter_context(ServerProcess("--store", self._store, *options))
         self._peer = self._running.enter_context(Peer(self._server.address))
@@ -388,7 +388,7 @@ def client_to_be_killed(address: str, at: str, waits: str, *names: str) -> None:
 
 
 def cut(many: int, seed: int) -> Found:
-    """So many tries, a quarter on each of two stores, with direct calls and without them.
+    """So many tries, a quarter on each of two stores, with each transport.
 
     A quarter begins with one more try for each of two kinds, which the server surely sees.
     """
@@ -403,9 +403,9 @@ def cut(many: int, seed: int) -> Found:
         redis = RedisProcess(Path(folder) / "redis", options=durable, binary=default_redis_binary())
         with redis:
             stores = (f"sqlite://{folder}/state.db", redis.url)
-            setups = [(store, direct) for store in stores for direct in (True, False)]
-            for number, (store, direct) in enumerate(setups):
-                cuts = Cuts(store, direct=direct, chance=chance, found=found)
+            setups = [(store, transport) for store in stores for transport in TRANSPORTS]
+            for number, (store, transport) in enumerate(setups):
+                cuts = Cuts(store, transport=transport, chance=chance, found=found)
                 try:
                     for kind in ("cancelled call", "closed channel"):
                         cuts.cut_begun(kind)

@@ -1,7 +1,7 @@
 """What callers can make a server keep: attacks on its memory, each with the peak that it reached.
 
-    python -m tests.fuzz.memory [--only NAME] [--scale 0.1] [--flag=--no-direct-calls] [--tls]
-        [--at-once]
+    python -m tests.fuzz.memory [--only NAME] [--scale 0.1] [--tls] [--at-once]
+        [--flag=--transport=grpcio-threads]
 
 Unauthenticated attacks show no credential to a server with an access file; the others have the role
 `decide`. A caller beside them asks all the while.
@@ -54,11 +54,6 @@ UNAUTHENTICATED: Final = 200
 CALLERS: Final = 450
 """The same for those of callers with a role."""
 
-PENDING: Final = 1000
-"""Calls that gRPC keeps until a thread takes them; of those past it some are dropped at random,
-whoever makes them: with CANCELLED, before the server knows of them.
-"""
-
 
 @dataclass
 class Target:
@@ -69,6 +64,7 @@ class Target:
         http: host:port of HTTP.
         pids: of its processes.
         bearer: header of a caller with a role.
+        other: the same of the caller beside it.
         tls: to speak to it.
         revision: before most of its state was there.
     """
@@ -77,6 +73,7 @@ class Target:
     http: str
     pids: Sequence[int]
     bearer: tuple[bytes, bytes]
+    other: tuple[bytes, bytes]
     tls: ssl.SSLContext | None = None
     revision: str = ""
     opened: ExitStack = field(default_factory=ExitStack)
@@ -322,7 +319,7 @@ class Witness:
     Attributes:
         answered: questions.
         failures: how others ended, and after how long.
-        dropped: those of them that gRPC dropped because too many came at once.
+        dropped: those of them that gRPC dropped: more than MAX_UNTAKEN came at once.
         slowest: seconds of the one that took longest.
     """
 
@@ -331,7 +328,7 @@ class Witness:
         self.failures: list[str] = []
         self.slowest = 0.0
         self._over = threading.Event()
-        name, value = target.bearer
+        name, value = target.other
         self._metadata = ((name.decode(), value.decode()),)
         self._ask: Any = channel.unary_unary(EVALUATE)
         self._thread = threading.Thread(target=self._run)
@@ -401,8 +398,10 @@ def attacked(
 ) -> dict[str, float]:
     """One attack on a server of its own; what it came to, in MiB and seconds."""
     with TemporaryDirectory() as folder, ExitStack() as stack:
-        access = AccessFile(Path(folder) / "access.yaml", caller=["write", "decide"])
+        path = Path(folder) / "access.yaml"
+        access = AccessFile(path, caller=["write", "decide"], other=["decide"])
         ((_, bearer),) = access.bearer("caller")
+        ((_, other),) = access.bearer("other")
         arguments = [
             "--store",
             f"sqlite:///{folder}/state.db",
@@ -425,8 +424,8 @@ def attacked(
         server = stack.enter_context(ServerProcess(*arguments, **(variables or {})))
         pids = [server.process.pid, *server.workers()]
         http = server.http.rpartition("/")[2]
-        header = (b"authorization", bearer.encode())
-        target = Target(server.address, http, pids, header, context)
+        own, others = ((b"authorization", each.encode()) for each in (bearer, other))
+        target = Target(server.address, http, pids, own, others, context)
         peer = stack.enter_context(Peer(server.address, credentials))
         metadata = (("authorization", bearer),)
         request = pb.ApplyObjectsRequest(objects=two_zones())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tests.index.changes import ELIGIBILITIES, GROUPS, KEYS, NAMESPACES, RESOURCES, TRAITS
+from topospread.spread.cells import KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,7 +104,7 @@ def assert_group(snapshot: Snapshot, cluster: Cluster, group: GroupKey) -> None:
             assert {values[d]: int(found[d]) for d in np.flatnonzero(present).tolist()} == expected
             assert not found[~present].any(), "pods in a domain without an eligible node"
     for traits in TRAITS:
-        assert_count_of_counts(snapshot, by_node, group, snapshot.partition(traits))
+        assert_cells(snapshot, by_node, group, snapshot.partition(traits))
 
 
 def assert_partition(snapshot: Snapshot, cluster: Cluster, traits: Traits) -> None:
@@ -139,15 +140,26 @@ def assert_partition(snapshot: Snapshot, cluster: Cluster, traits: Traits) -> No
     assert partition.rank[snapshot.nodes.order].tolist() == list(range(len(cluster.nodes)))
 
 
-def assert_count_of_counts(
+def assert_cells(
     snapshot: Snapshot, by_node: dict[str, int], group: GroupKey, partition: Partition
 ) -> None:
-    """How many nodes of each class hold how many pods."""
-    found = snapshot.count_of_counts(group, partition)
-    expected = np.zeros_like(found)
-    for name, pods in by_node.items():
-        expected[partition.ids[snapshot.slot(name)], pods] += 1
-    assert found.tolist() == expected.tolist()
+    """Which nodes of each class hold how many pods."""
+    cells = snapshot.cells(group, partition)
+    for number, members in enumerate(partition.members):
+        slots = members.tolist()
+        pods = [by_node[snapshot.nodes.names[slot]] for slot in slots]
+        assert cells.held[number] == sorted(set(pods))
+        assert cells.nodes[number] == len(slots)
+        for own, within in zip(cells.held[number], cells.within[number], strict=True):
+            assert within == sum(each <= own for each in pods)
+            here = [
+                (int(partition.rank[slot]), slot)
+                for slot, each in zip(slots, pods, strict=True)
+                if each == own
+            ]
+            for count in (1, KEPT, len(slots)):
+                assert cells.members(number, own, count) == here[:count]
+        assert max(pods) < cells.width
 
 
 def nodes_by_domain(snapshot: Snapshot, eligibility: Eligibility, key: str) -> dict[str, int]:
@@ -174,4 +186,7 @@ def read(snapshot: Snapshot, groups: Iterable[GroupKey] = GROUPS) -> None:
             for key in KEYS:
                 snapshot.domain_counts(group, eligibility, key)
         for traits in TRAITS:
-            snapshot.count_of_counts(group, snapshot.partition(traits))
+            cells = snapshot.cells(group, snapshot.partition(traits))
+            for number, held in enumerate(cells.held):
+                for own in held:
+                    cells.members(number, own, 1)

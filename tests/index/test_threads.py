@@ -89,10 +89,12 @@ def assert_consistent(snapshot: Snapshot) -> None:
         for key in (OF_APP, THE_SAME):
             assert snapshot.domain_counts(key, eligibility, ZONE).tolist() == by_zone.tolist()
     partition = snapshot.partition(BY_ZONE)
-    spread = snapshot.count_of_counts(OF_APP, partition)
-    assert int(spread.sum()) == NODES
-    assert int((spread * np.arange(spread.shape[1])).sum()) == PODS
-    assert spread.sum(axis=1).tolist() == partition.nodes.tolist()
+    cells = snapshot.cells(OF_APP, partition)
+    assert cells.nodes == partition.nodes.tolist()
+    for number, members in enumerate(partition.members):
+        held, nodes = np.unique(on_slots[members], return_counts=True)
+        assert cells.held[number] == held.tolist()
+        assert cells.within[number] == np.cumsum(nodes).tolist()
 
 
 def while_folding(builder: Builder, look: Callable[[int], None]) -> None:

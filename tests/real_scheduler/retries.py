@@ -121,8 +121,8 @@ TRIALS = {
     "capacity freed": Trial(full, deletion("large")),
 }
 
-FEEDERS = ("same", "other", "two")
-"""The server that is asked feeds itself; another one feeds it; two are asked in turn, one feeds."""
+SYNCED_BY = ("same", "other", "two")
+"""The server that is asked syncs; another one does; two are asked in turn, and both may sync."""
 
 
 class Bindings:
@@ -227,16 +227,16 @@ class Balancer:
 
 @contextmanager
 def servers(
-    cluster: Cluster, directory: Path, mode: str, feeder: str, wake: str
+    cluster: Cluster, directory: Path, mode: str, synced_by: str, wake: str
 ) -> Iterator[Sequence[str]]:
-    """topospread, as one of FEEDERS; yields the URLs that may be asked."""
+    """topospread, synced as one of SYNCED_BY says; yields the URLs that may be asked."""
     with ExitStack() as opened:
         redis = opened.enter_context(RedisProcess(directory))
         config = cluster.kubeconfig(SERVER, "topospread")
         urls = []
-        for number in range(1 if feeder == "same" else 2):
+        for number in range(1 if synced_by == "same" else 2):
             http = f"127.0.0.1:{free_port()}"
-            feeds = number == 0 or feeder == "two"
+            syncs = number == 0 or synced_by == "two"
             run(
                 opened,
                 directory,
@@ -244,12 +244,12 @@ def servers(
                 *(sys.executable, "-m", "topospread", "serve"),
                 *("--listen", "127.0.0.1:0", "--http", http, "--store", redis.url),
                 *("--extender", mode, "--extender-wake", wake, "--log-format", "text"),
-                *(("--sync",) if feeds else ()),
+                *(("--sync",) if syncs else ()),
                 *("--sync-kubeconfig", config),
             )
             urls.append(f"http://{http}")
             _await_ready(urls[-1])
-        yield urls[1:] if feeder == "other" else urls
+        yield urls[1:] if synced_by == "other" else urls
 
 
 def _await_ready(url: str) -> None:
@@ -402,13 +402,13 @@ def main() -> None:
     parser.add_argument(
         "--modes", nargs="+", choices=("place", "filter"), default=["place", "filter"]
     )
-    parser.add_argument("--feeders", nargs="+", choices=FEEDERS, default=list(FEEDERS))
+    parser.add_argument("--synced-by", nargs="+", choices=SYNCED_BY, default=list(SYNCED_BY))
     parser.add_argument("--wake", choices=("on", "off"), default="on")
     parser.add_argument("--record", type=Path, help="folder to write what happened to")
     parser.add_argument("--logs", type=Path, help="folder to keep the logs in")
     options = parser.parse_args()
     late = 0
-    print("| mode | feeder | change | trials | woken | late | median | longest |", flush=True)
+    print("| mode | synced by | change | trials | woken | late | median | longest |", flush=True)
     print("|---|---|---|---|---|---|---|---|", flush=True)
     with ExitStack() as opened:
         directory = options.logs or Path(opened.enter_context(tempfile.TemporaryDirectory()))
@@ -418,8 +418,8 @@ def main() -> None:
             cluster.call("POST", "/api/v1/nodes", node(f"node-{zone}", zone))
         bindings = Bindings(opened, cluster)
         for mode in options.modes:
-            for feeder in options.feeders:
-                late += _try_all(cluster, bindings, directory, mode, feeder, options)
+            for synced_by in options.synced_by:
+                late += _try_all(cluster, bindings, directory, mode, synced_by, options)
     if late:
         raise SystemExit(f"{late} pods were bound later than {options.limit:g} s, or not at all")
 
@@ -429,22 +429,22 @@ def _try_all(
     bindings: Bindings,
     directory: Path,
     mode: str,
-    feeder: str,
+    synced_by: str,
     options: argparse.Namespace,
 ) -> int:
-    """All changes with one mode and feeder; returns how many were late."""
+    """All changes with one mode and way of syncing; returns how many were late."""
     late = 0
-    folder = directory / f"{mode}-{feeder}"
+    folder = directory / f"{mode}-{synced_by}"
     folder.mkdir(exist_ok=True)
     with ExitStack() as opened:
-        urls = opened.enter_context(servers(cluster, folder, mode, feeder, options.wake))
+        urls = opened.enter_context(servers(cluster, folder, mode, synced_by, options.wake))
         balancer = Balancer(opened, urls) if len(urls) > 1 or options.record else None
         url = urls[0] if balancer is None else balancer.url
         cluster.scheduler(opened, {"urlPrefix": f"{url}/extender/v1", "filterVerb": "filter"})
         for change in options.changes:
             before, outcome = woken(urls), Outcome()
             for number in range(options.trials):
-                name = f"{mode}-{feeder}-{change.replace(' ', '-')}-{number}"
+                name = f"{mode}-{synced_by}-{change.replace(' ', '-')}-{number}"
                 for again in ("", "-again", "-once-more"):
                     try:
                         seconds = attempt(
@@ -458,7 +458,7 @@ def _try_all(
                 outcome.add(seconds)
             late += outcome.late(options.limit)
             row = outcome.row(woken(urls) - before, options.limit)
-            print(f"| {mode} | {feeder} | {change} {row}", flush=True)
+            print(f"| {mode} | {synced_by} | {change} {row}", flush=True)
     return late
 
 

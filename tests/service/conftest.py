@@ -1,4 +1,4 @@
-"""A world for each test."""
+"""A store and a process for each test of the core; a server for the others."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.servers import Peer, served
 from tests.service.world import World, node, running, world
 
 if TYPE_CHECKING:
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 def empty_world() -> Iterator[World]:
     with world() as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    with served() as server, Peer(server.address) as peer:
+        yield peer
 
 
 @pytest.fixture

@@ -111,6 +111,9 @@ class Backend(Protocol):
     def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
         """Let the cluster's lease end later: how it looks after the clock was set back."""
 
+    def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
+        """Let the cluster's lease look as if so much more time had passed since it was acquired."""
+
     def forget_grant(self, store: Store, cluster: str) -> None:
         """Let the cluster's lease be one that an older version wrote."""
 
@@ -151,6 +154,13 @@ class SqliteBackend:
     def postpone(self, store: Store, cluster: str, milliseconds: int) -> None:
         changed = _writer(store).execute(
             "UPDATE feeder SET until = until + ? WHERE name = ?", (milliseconds, cluster)
+        )
+        assert changed.rowcount == 1
+
+    def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
+        changed = _writer(store).execute(
+            "UPDATE feeder SET until = until - ?, fence = fence - ? WHERE name = ?",
+            (milliseconds, milliseconds, cluster),
         )
         assert changed.rowcount == 1
 
@@ -201,6 +211,15 @@ class RedisBackend:
         with redis.Redis.from_url(self.url) as client:
             assert client.hexists(f"ts:{{{cluster}}}:feeder", "until")
             client.hincrby(f"ts:{{{cluster}}}:feeder", "until", milliseconds)
+
+    def age_lease(self, store: Store, cluster: str, milliseconds: int) -> None:
+        name = f"ts:{{{cluster}}}:feeder"
+        with redis.Redis.from_url(self.url) as client:
+            for field in ("until", "fence"):
+                client.hincrby(name, field, -milliseconds)
+            left = client.pttl(name)
+            if left != -1:
+                client.pexpire(name, max(1, left - milliseconds))
 
     def forget_grant(self, store: Store, cluster: str) -> None:
         with redis.Redis.from_url(self.url) as client:

@@ -125,6 +125,28 @@ def test_invalid_leases_are_refused(store, holder, lifetime):
         store.lease(CLUSTER, holder, lifetime)
 
 
+def test_ended_lease_without_a_cluster_is_forgotten(store, backend):
+    """Whoever acquires leases of ever new names leaves nothing behind."""
+    store.apply(CLUSTER, [put(node("n"))])
+    for name in (CLUSTER, "ended", "lasting"):
+        store.lease(name, "one", MAX_LEASE if name == "lasting" else MINUTE)
+        backend.age_lease(store, name, MINUTE + MAX_LEASE + 1)
+    token = store.leased(CLUSTER).fence
+    store.lease("another", "one", MINUTE)
+    until(lambda: store.leased("ended") == Lease("", 0, 0), "the end of what is kept")
+    assert store.leased("lasting").holder == "one"
+    assert store.leased(CLUSTER).fence == token > 0
+    assert store.leased("another").left
+
+
+def test_lease_of_a_cluster_made_since_is_kept(store, backend):
+    token = store.lease(CLUSTER, "one", MINUTE).fence
+    store.apply(CLUSTER, [put(node("n"))], fence=token)
+    backend.age_lease(store, CLUSTER, DAY)
+    store.lease("another", "one", MINUTE)
+    assert store.leased(CLUSTER).fence == token - DAY
+
+
 def test_tokens_grow_beyond_the_clock():
     assert granted(("", 0, 0, 0), "one", 10, now=1000) == Lease("one", 1000, 10)
     assert granted(("one", 5000, 900, 10), "two", 10, now=1000) == Lease("two", 5001, 10)

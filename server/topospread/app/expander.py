@@ -10,9 +10,9 @@ from topospread.access.callers import Role
 from topospread.app import factories
 from topospread.errors import PermissionDenied
 from topospread.generated.cluster_autoscaler import expander_pb2 as pb
+from topospread.servicers.calls import Call, Method, Unary
+from topospread.servicers.limits import MessageLimits
 from topospread.transports.expander import METHOD, SERVICE, BestOptions
-from topospread.transports.grpc.calls import Call, Method, Unary
-from topospread.transports.grpc.limits import MessageLimits
 from topospread.transports.grpc.pipeline import CallPipeline
 from topospread.transports.grpc.server import Credentials, GrpcServer, ServerOptions, credentials
 

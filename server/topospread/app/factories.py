@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import resource
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+import grpc
 
 from topospread.codec.parsing import NODES
 from topospread.errors import ConfigError, QueueFull, StoreUnavailable
@@ -17,9 +20,11 @@ from topospread.service.state.write import StateWriter, WriteLimits
 from topospread.store.model import StoreSettings
 from topospread.store.urls import SqliteURL, parse_store_url
 from topospread.telemetry.families import CacheGauges, ClusterGauges
-from topospread.transports.grpc.direct import DirectCalls, supported
-from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
-from topospread.transports.grpc.pool import decided, lend_place, overloaded
+from topospread.threads.executor import BoundedExecutor, StreamExecutor
+from topospread.threads.pool import arrival, lend_place, overloaded
+from topospread.threads.turns import decided
+from topospread.transports.grpc.completion_queue import CompletionQueueTransport
+from topospread.transports.grpc.self_check import self_check
 from topospread.transports.grpc.server import (
     OTHER_AWAY,
     OTHER_QUEUE,
@@ -29,6 +34,7 @@ from topospread.transports.grpc.server import (
     ServerOptions,
     credentials,
 )
+from topospread.transports.grpc.thread_transport import ThreadTransport
 from topospread.transports.http.extender import Executors, Extender, ExtenderResponse, Submit
 from topospread.transports.http.extender_handlers import ExtenderHandlers
 from topospread_proto.v1.server_service_pb2 import ServerLimits
@@ -48,9 +54,15 @@ if TYPE_CHECKING:
     from topospread.store.urls import StoreURL
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Tracing
+    from topospread.threads.pool import Pool
+    from topospread.transports.grpc.transport import Transport
 
 
 LOG: Final = logging.getLogger(__name__)
+
+COMPLETION_QUEUE: Final = "grpcio"
+THREADS: Final = "grpcio-threads"
+"""The values of --transport."""
 
 EXPANDER_THREADS: Final = 2
 """Calls of autoscalers at once: each has one under way, with a message of up to 128 MiB."""
@@ -70,20 +82,49 @@ REDIS_CLUSTER_FILES: Final = 3
 """
 
 
-def make_pools(settings: ServerSettings) -> Pools:
-    """The threads that carry out calls."""
+def usable_transport(configured: str, metrics: Metrics) -> str:
+    """The transport of decisions: the configured one, or what can be used instead of it."""
+    used, reason = configured, ""
+    if configured == COMPLETION_QUEUE and (reason := self_check()):
+        used = THREADS
+        LOG.warning(
+            "--transport %s: grpcio %s is not as expected (%s); decisions take --transport %s,"
+            " which costs more processor time: use a version of grpcio that topospread is tested"
+            " with",
+            configured,
+            grpc.__version__,
+            reason,
+            used,
+        )
+    metrics.transport(configured, used, reason)
+    return used
+
+
+def make_pools(settings: ServerSettings, transport: str) -> Pools:
+    """The threads that carry out calls, of which decisions come by this transport."""
     waiting = settings.max_waiting_calls
-    decisions = DirectCalls if settings.direct_calls and supported() else BoundedExecutor
     queue = settings.decision_queue
+    streams = StreamExecutor("stream", settings.max_streams, waiting)
+    threads = settings.decision_threads
+    decisions: Pool
+    brings: Transport
+    if transport == COMPLETION_QUEUE:
+        decisions = brings = CompletionQueueTransport(
+            "decide", threads, queue, settings.max_streams, waiting
+        )
+    else:
+        decisions = executor = BoundedExecutor("decide", threads, queue, waiting)
+        brings = ThreadTransport(executor, streams)
     return Pools(
-        decisions=decisions("decide", settings.decision_threads, queue, waiting),
+        decisions=decisions,
+        decision_transport=brings,
         extender=BoundedExecutor("extend", EXTENDER_THREADS, queue, waiting),
         state=BoundedExecutor("state", settings.state_threads, settings.state_queue, waiting),
         planner=BoundedExecutor(
             "planner", settings.planner_threads, settings.planner_queue, waiting
         ),
         expander=BoundedExecutor("expander", EXPANDER_THREADS, EXPANDER_QUEUE, waiting),
-        streams=StreamExecutor("stream", settings.stream_threads, waiting),
+        streams=streams,
         other=BoundedExecutor("other", OTHER_THREADS, OTHER_QUEUE, waiting=0, away=OTHER_AWAY),
     )
 
@@ -252,12 +293,14 @@ def make_extender(
 
 def _submit(pool: BoundedExecutor, name: str, metrics: Metrics) -> Submit:
     """The gRPC server's pool does HTTP's work as well, so that one bound holds for both."""
+    queue_wait = metrics.queue_wait(name)
 
     def submit(work: Callable[[], ExtenderResponse], /) -> Future[ExtenderResponse]:
         def done() -> ExtenderResponse:
             if overloaded():
                 metrics.rejection(name)
                 raise QueueFull.of(name)
+            queue_wait.observe(time.perf_counter() - arrival())
             return work()
 
         return pool.submit(done)

@@ -38,12 +38,7 @@ from topospread.service.rebalancing.plan import RebalancePlanner
 from topospread.service.simulation.scenario import ScenarioBuilder
 from topospread.service.state.leases import Leases
 from topospread.service.state.read import StateReader
-from topospread.store.observed import ObservedStore
-from topospread.store.urls import parse_store_url
-from topospread.telemetry.export import tracing_from_environment
-from topospread.telemetry.metrics import Metrics
-from topospread.transports.expander import SERVICE as EXPANDER_SERVICE
-from topospread.transports.grpc import (
+from topospread.servicers import (
     cluster_state_reads,
     decision,
     lease,
@@ -51,23 +46,29 @@ from topospread.transports.grpc import (
     rank_deletions,
     server_info,
 )
+from topospread.servicers.cluster_state_reads import ClusterStateReadServicer
+from topospread.servicers.cluster_state_writes import ClusterStateWriteServicer
+from topospread.servicers.decision import DecisionServicer
+from topospread.servicers.decision_metrics import DecisionMetrics
+from topospread.servicers.explain_pod import ExplainPodServicer
+from topospread.servicers.lease import LeaseServicer
+from topospread.servicers.limits import MemoryBudget, MessageLimits
+from topospread.servicers.placement import PlacementServicer
+from topospread.servicers.plan_rebalance import PlanRebalanceServicer
+from topospread.servicers.rank_deletions import RankDeletionsServicer
+from topospread.servicers.server_info import ServerFacts, ServerInfoServicer
+from topospread.servicers.simulate import SimulateServicer
+from topospread.store.observed import ObservedStore
+from topospread.store.urls import parse_store_url
+from topospread.telemetry.export import tracing_from_environment
+from topospread.telemetry.metrics import Metrics
+from topospread.threads.pool import away, lend_place
+from topospread.transports.expander import SERVICE as EXPANDER_SERVICE
 from topospread.transports.grpc.auditing import audited
 from topospread.transports.grpc.authorization import AccessControl
-from topospread.transports.grpc.cluster_state_reads import ClusterStateReadServicer
-from topospread.transports.grpc.cluster_state_writes import ClusterStateWriteServicer
-from topospread.transports.grpc.decision import DecisionServicer
-from topospread.transports.grpc.decision_metrics import DecisionMetrics
-from topospread.transports.grpc.explain_pod import ExplainPodServicer
-from topospread.transports.grpc.lease import LeaseServicer
-from topospread.transports.grpc.limits import MemoryBudget, MessageLimits, PendingResponses
+from topospread.transports.grpc.pending_responses import PendingResponses
 from topospread.transports.grpc.pipeline import CallPipeline
-from topospread.transports.grpc.placement import PlacementServicer
-from topospread.transports.grpc.plan_rebalance import PlanRebalanceServicer
-from topospread.transports.grpc.pool import away, lend_place
-from topospread.transports.grpc.rank_deletions import RankDeletionsServicer
 from topospread.transports.grpc.server import GrpcServer
-from topospread.transports.grpc.server_info import ServerFacts, ServerInfoServicer
-from topospread.transports.grpc.simulate import SimulateServicer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -148,14 +149,15 @@ class Server:
             made.callback(self._store.close)
             self._shared = SharedSettings(self._store, settings, self._rules.current.value)
             made.callback(self._shared.stop)
-            self.pools: Final = factories.make_pools(settings)
+            transport = factories.usable_transport(settings.transport, self.metrics)
+            self.pools: Final = factories.make_pools(settings, transport)
             made.callback(self.pools.shutdown)
             self._replicas = factories.make_replicas(
                 settings, self._store, self.metrics, self._budgets
             )
             made.callback(self._replicas.close)
             self._writes = factories.make_writes(settings, self._store, self._replicas)
-            self._leases = Leases(self._store)
+            self._leases = Leases(self._store, settings.max_clusters)
             self._sync = make_cluster_sync(
                 settings, self._writes, self._leases, self._on_synced, self._on_standby
             )

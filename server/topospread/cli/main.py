@@ -135,8 +135,9 @@ def _open_streams() -> None:
             # The parent process closed it. Writing to stdout then fails, as it would have; what
             # is written to stderr is lost.
             mode = os.O_RDONLY if name == "stdout" else os.O_WRONLY
-            # Open until the process ends.
-            devnull = open(os.open(os.devnull, mode), "w", encoding="utf-8")  # noqa: SIM115
+            devnull = open(  # noqa: SIM115 # open until the process ends
+                os.open(os.devnull, mode), "w", encoding="utf-8"
+            )
             setattr(sys, name, devnull)
         stream = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper):

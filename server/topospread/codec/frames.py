@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -55,26 +55,22 @@ class FramedPod(NamedTuple):
 
     Attributes:
         name, uid: its identity; they are no part of the shape.
-        key: equal for pods whose decision-relevant bytes are the same. Another order of map
-            entries makes another key: an entry more, the same answers.
+        key: the decision-relevant bytes: equal for pods of one shape. Another order of map entries
+            makes another key: an entry more, the same answers.
+        constraints: number of its spread constraints.
         encoded: the bytes of v1.Pod.
     """
 
     name: str
     uid: str
-    key: tuple[Any, ...]
+    key: bytes
+    constraints: int
     encoded: bytes
-
-    @property
-    def constraints(self) -> int:
-        """Number of its spread constraints."""
-        return len(self.key[-1])
 
     @property
     def size(self) -> int:
         """Bytes of the fields that decisions look at."""
-        texts = sum(len(text.encode()) for text in self.key[:2])
-        return texts + sum(len(part) for parts in self.key[2:] for part in parts)
+        return len(self.key)
 
     def conditions(self, most: int) -> int:
         """Weight of its selectors and affinity, or more than the most; 0 if they do not parse."""
@@ -103,15 +99,10 @@ def framed(encoded: bytes) -> FramedPod:
         InvalidRequest: the bytes are no pod.
     """
     pod = parse_request(frames_pb2.PodFrame, encoded, kubernetes_pb2.Pod)
-    meta, spec = pod.metadata, pod.spec
-    key = (
-        meta.namespace,
-        spec.scheduler_name,
-        tuple(meta.labels),
-        tuple(meta.owner_references),
-        tuple(spec.node_selector),
-        tuple(spec.affinity),
-        tuple(spec.tolerations),
-        tuple(spec.topology_spread_constraints),
-    )
-    return FramedPod(meta.name, meta.uid, key, encoded)
+    meta = pod.metadata
+    name, uid = meta.name, meta.uid
+    # What is left is the shape, and what the frame does not read.
+    meta.name = meta.uid = ""
+    pod.DiscardUnknownFields()
+    constraints = len(pod.spec.topology_spread_constraints)
+    return FramedPod(name, uid, pod.SerializeToString(), constraints, encoded)

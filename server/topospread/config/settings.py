@@ -216,16 +216,17 @@ class ServerSettings:
             "takes long, others join by themselves."
         ),
     )
-    direct_calls: bool = setting(
-        True,
-        values.switch(),
+    transport: str = setting(
+        "grpcio",
+        values.choice("grpcio", "grpcio-threads"),
         help=(
-            "Answer PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods on the threads that "
-            "take them from gRPC."
+            "How decisions come from gRPC: grpcio (taken from its completion queue by the threads "
+            "that answer them) or grpcio-threads (handed over by its own threads)."
         ),
         reason=(
-            "An empty call costs a third of what it costs on grpcio's own threads; off to serve "
-            "decisions by those."
+            "An empty call costs a third of what it costs on grpcio's own threads. What this needs "
+            "of grpcio's internals is tried at every start; where it is not as expected, decisions "
+            "take the other way, and topospread_transport_info says so."
         ),
     )
     state_threads: int = setting(
@@ -245,12 +246,18 @@ class ServerSettings:
         help="Threads for ExplainPod and the calls of PlannerService.",
         reason="Long computations: one at a time leaves the other core to decisions.",
     )
-    stream_threads: int = setting(
+    max_streams: int = setting(
         64,
         values.whole(1, 4096),
-        unit="threads a process",
-        help="Open streams (StreamEvaluatePods, WatchObjects); each holds a thread.",
-        reason="A few dozen schedulers and watchers; an idle thread costs memory only.",
+        unit="streams a process",
+        help=(
+            "Open streams (StreamEvaluatePods, WatchObjects), with --transport grpcio so many of "
+            "each; past it RESOURCE_EXHAUSTED."
+        ),
+        reason=(
+            "A few dozen schedulers and watchers; an idle one costs memory only, a watch that of "
+            "a thread."
+        ),
     )
     max_waiting_calls: int = setting(
         64,
@@ -342,8 +349,8 @@ class ServerSettings:
         values.whole(1, 10_000),
         unit="clusters",
         help=(
-            "Clusters that a process follows, and past which no write makes another; fewer where "
-            "its limit of open files allows no more."
+            "Clusters that a process follows, and past which no write makes another and no lease "
+            "is for a new one; fewer where its limit of open files allows no more."
         ),
         reason=(
             "Each costs a thread, an index and, with Redis, three open files; far more than usual."
@@ -498,11 +505,14 @@ class ServerSettings:
         reason="Exact, and free where nothing repeats; off to measure.",
     )
     coalesce_interval: float = setting(
-        0.015,
+        0.02,
         values.seconds(),
         unit="seconds",
         help="How long changes are gathered before they are applied together, unless a call waits.",
-        reason="Folding changes one by one takes much of the throughput; 15 ms are not noticed.",
+        reason=(
+            "Each time costs decisions what they remember of the selectors concerned; a write is "
+            "seen elsewhere within 30 ms."
+        ),
     )
     preload: tuple[str, ...] = setting(
         (ALL_CLUSTERS,),

@@ -1,4 +1,4 @@
-"""Aggregates of a group's counts: small arrays that decisions read instead of one entry per node.
+"""Aggregates of a group's counts: what decisions read instead of one entry per node.
 
 An aggregate is built once from the counts on all slots and then follows each change by touching one
 or two entries.
@@ -7,27 +7,50 @@ or two entries.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 from typing_extensions import override
 
+from topospread.spread.cells import Cells
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from topospread.index.nodes import NodeTable
+    from topospread.spread.cells import CountChange
     from topospread.spread.topology import Eligibility, Ints, Partition
 
 
-class Aggregate(Protocol):
-    """A way to make an array of counts; equal aggregates of one node table give equal arrays."""
+class AggregateValue(Protocol):
+    """What an aggregate gives."""
 
-    def build(self, nodes: NodeTable, counts: NDArray[np.int32]) -> Ints:
-        """The array for [slots] counts."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes, about."""
         ...
 
-    def follow(self, nodes: NodeTable, array: Ints, slot: int, before: int, delta: int) -> Ints:
-        """The array after one slot's count changed: `array` itself, or a longer one."""
+
+Value = TypeVar("Value", bound=AggregateValue)
+
+
+class Aggregate(Protocol[Value]):
+    """A way to add counts up; equal aggregates of one node table give equal values."""
+
+    def build(self, nodes: NodeTable, counts: NDArray[np.int32]) -> Value:
+        """The value for [slots] counts."""
+        ...
+
+    def follow(
+        self,
+        nodes: NodeTable,
+        former: Value,
+        changes: Sequence[CountChange],
+        counts: NDArray[np.int32],
+    ) -> Value:
+        """The value for [slots] counts, by what changed since the former one."""
         ...
 
     @property
@@ -56,52 +79,62 @@ class DomainCounts:
         domains = nodes.domains(self.key)
         counted = nodes.mask(self.eligibility) & (domains.ids >= 0)
         # bincount adds up as float64, which is exact far beyond any number of pods.
-        return np.bincount(
+        array: Ints = np.bincount(
             domains.ids[counted], weights=counts[counted], minlength=len(domains.values)
         ).astype(np.int64)
+        array.flags.writeable = False
+        return array
 
-    def follow(self, nodes: NodeTable, array: Ints, slot: int, before: int, delta: int) -> Ints:
+    def follow(
+        self,
+        nodes: NodeTable,
+        former: Ints,
+        changes: Sequence[CountChange],
+        counts: NDArray[np.int32],
+    ) -> Ints:
         """One domain's count changes, if the node is eligible."""
-        del before
-        domain = nodes.domains(self.key).ids[slot]
-        if domain >= 0 and nodes.mask(self.eligibility)[slot]:
-            array[domain] += delta
+        del counts
+        array = former.copy()
+        domain_of = nodes.domains(self.key).ids.item
+        eligible = nodes.mask(self.eligibility).item
+        for slot, _, delta in changes:
+            domain = domain_of(slot)
+            if domain >= 0 and eligible(slot):
+                array[domain] += delta
+        array.flags.writeable = False
         return array
 
 
 @dataclass(frozen=True, slots=True)
-class CountOfCounts:
-    """[classes, counts] how many nodes of each class hold so many matching pods."""
+class NodesByCount:
+    """How many nodes of each class hold how many matching pods, and which."""
 
     partition: Partition
 
     @property
     def nbytes(self) -> int:
         """A part of the partition."""
-        return 100 + self.partition.nbytes // 16
+        return 100 + self.partition.nbytes // 4
 
-    def build(self, nodes: NodeTable, counts: NDArray[np.int32]) -> Ints:
+    def build(self, nodes: NodeTable, counts: NDArray[np.int32]) -> Cells:
         """Count the nodes; free slots are in no class."""
         del nodes
         ids = self.partition.ids
         held = ids >= 0
         own = counts[held]
-        width = int(own.max(initial=0)) + 2  # room for the next pod without a longer array
+        width = int(own.max(initial=0)) + 1
         cells = ids[held] * width + own
         size = self.partition.size
-        return np.bincount(cells, minlength=size * width).reshape(size, width)
+        rows = np.bincount(cells, minlength=size * width).reshape(size, width)
+        return Cells.of(self.partition, counts, rows.tolist())
 
-    def follow(self, nodes: NodeTable, array: Ints, slot: int, before: int, delta: int) -> Ints:
-        """One node goes from one count to another."""
+    def follow(
+        self,
+        nodes: NodeTable,
+        former: Cells,
+        changes: Sequence[CountChange],
+        counts: NDArray[np.int32],
+    ) -> Cells:
+        """Nodes go from one cell to another."""
         del nodes
-        node_class = self.partition.ids[slot]
-        if node_class < 0:
-            return array
-        after = before + delta
-        if after >= array.shape[1]:
-            longer = np.zeros((array.shape[0], after + 2), dtype=np.int64)
-            longer[:, : array.shape[1]] = array
-            array = longer
-        array[node_class, before] -= 1
-        array[node_class, after] += 1
-        return array
+        return former.changed(counts, changes)

@@ -7,19 +7,18 @@ costs next to nothing. Two threads that work them out at once get equal results;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from topospread.spread.topology import GroupKey, Ints
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Hashable, Mapping
 
-    from topospread.index.aggregates import Aggregate
+    from topospread.index.aggregates import Aggregate, Value
     from topospread.index.nodes import NodeTable
+    from topospread.spread.topology import GroupKey
 
 MAX_PENDING: Final = 512
 """Differences a version may carry before the builder works the counts out."""
@@ -42,7 +41,7 @@ OVERHEAD: Final = 1024
 """Bytes, about, of a group or a result beside its arrays."""
 
 Counts = NDArray[np.int32]
-_Aggregates = dict["Aggregate", Ints]
+_Aggregates = dict["Aggregate[Any]", Any]
 
 
 class Group:
@@ -107,24 +106,26 @@ class Group:
         # Slots beyond the table hold pods of nodes that are unknown at this revision.
         return counts if counts.size == capacity else counts[:capacity]
 
-    def aggregate(self, nodes: NodeTable, aggregate: Aggregate) -> Ints:
-        """The array of an aggregate; derived from the previous version, where that has it."""
+    def aggregate(self, nodes: NodeTable, aggregate: Aggregate[Value]) -> Value:
+        """The value of an aggregate; derived from the previous version, where that has it."""
         aggregates = self._aggregates
         if aggregates is None or aggregates[0] is not nodes:
             aggregates = self._aggregates = (nodes, {})
-        array = aggregates[1].get(aggregate)
-        if array is None:
-            array = self._derived(nodes, aggregate)
-            if array is None:
-                array = aggregate.build(nodes, self.counts(nodes.capacity))
-            array.flags.writeable = False
-            if len(aggregates[1]) >= FEW_AGGREGATES and (
-                len(aggregates[1]) >= MAX_AGGREGATES or _held(aggregates[1]) > MAX_AGGREGATE_BYTES
-            ):
-                aggregates[1].clear()
-            aggregates[1][aggregate] = array
-            self.use.grew()
-        return array
+        known: Value | None = aggregates[1].get(aggregate)
+        if known is not None:
+            return known
+        # Also where they are not looked at: the next version then derives from this one.
+        counts = self.counts(nodes.capacity)
+        value = self._derived(nodes, aggregate, counts)
+        if value is None:
+            value = aggregate.build(nodes, counts)
+        if len(aggregates[1]) >= FEW_AGGREGATES and (
+            len(aggregates[1]) >= MAX_AGGREGATES or _held(aggregates[1]) > MAX_AGGREGATE_BYTES
+        ):
+            aggregates[1].clear()
+        aggregates[1][aggregate] = value
+        self.use.grew()
+        return value
 
     def changed(self, deltas: Mapping[int, int]) -> Group:
         """The next version; ``deltas`` maps slots to differences."""
@@ -160,21 +161,25 @@ class Group:
         self._aggregates = self._base_aggregates = None
         self.memo = ResultMemo(self.use)
 
-    def _derived(self, nodes: NodeTable, aggregate: Aggregate) -> Ints | None:
-        """The array derived from the previous version, if that has it for this node table."""
+    def _derived(
+        self, nodes: NodeTable, aggregate: Aggregate[Value], counts: Counts
+    ) -> Value | None:
+        """The value derived from the previous version, if that has it for this node table."""
         base_aggregates = self._base_aggregates
         if base_aggregates is None or base_aggregates[0] is not nodes:
             return None
-        known = base_aggregates[1].get(aggregate)
+        known: Value | None = base_aggregates[1].get(aggregate)
         if known is None:
             return None
-        array, base = known.copy(), self._base
+        base = self._base
         assert base is not None
-        for slot, delta in self._pending.items():
-            if delta and slot < nodes.capacity:
-                before = int(base[slot]) if slot < base.size else 0
-                array = aggregate.follow(nodes, array, slot, before, delta)
-        return array
+        size, before = base.size, base.item
+        changes = [
+            (slot, before(slot) if slot < size else 0, delta)
+            for slot, delta in self._pending.items()
+            if delta and slot < nodes.capacity
+        ]
+        return aggregate.follow(nodes, known, changes, counts)
 
 
 class ResultMemo:
@@ -230,7 +235,7 @@ class ResultMemo:
 
 def _held(aggregates: _Aggregates) -> int:
     """Bytes, about, of aggregates and their keys."""
-    return sum([aggregate.nbytes + array.nbytes for aggregate, array in aggregates.copy().items()])
+    return sum([aggregate.nbytes + value.nbytes for aggregate, value in aggregates.copy().items()])
 
 
 def _bytes_of(result: object) -> int:
@@ -273,6 +278,9 @@ class GroupUsage:
 
 def _resized(counts: Counts, capacity: int) -> Counts:
     """A writable copy with at least `capacity` slots."""
-    copy = np.zeros(max(capacity, counts.size), dtype=np.int32)
+    if counts.size >= capacity:
+        # NumPy releases the interpreter's lock to copy so much: a wait for other threads each time.
+        return np.frombuffer(bytearray(counts.data), dtype=np.int32)
+    copy = np.zeros(capacity, dtype=np.int32)
     copy[: counts.size] = counts
     return copy

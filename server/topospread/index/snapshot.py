@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from topospread.index.aggregates import CountOfCounts, DomainCounts
+from topospread.index.aggregates import DomainCounts, NodesByCount
 from topospread.index.reservations import NO_RESERVATIONS, Reservations
 from topospread.index.usage import NO_USAGE, PODS, Usage
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from topospread.index.groups import Group, ResultMemo
     from topospread.index.nodes import NodeTable
     from topospread.kube.objects import Workload
+    from topospread.spread.cells import Cells
     from topospread.spread.topology import (
         Bools,
         Domains,
@@ -113,13 +114,13 @@ class Snapshot:
         """The nodes by class."""
         return self.nodes.partition(traits)
 
-    def count_of_counts(self, group: GroupKey, partition: Partition) -> Ints:
-        """[classes, counts] nodes by class and by how many matching pods they hold.
+    def cells(self, group: GroupKey, partition: Partition) -> Cells:
+        """The nodes by class and by how many matching pods they hold.
 
         Raises:
             KeyError: the group is not kept; see :meth:`missing`.
         """
-        return self.groups[group].aggregate(self.nodes, CountOfCounts(partition))
+        return self.groups[group].aggregate(self.nodes, NodesByCount(partition))
 
     def memo(self, group: GroupKey) -> ResultMemo:
         """The results kept with the group's counts.

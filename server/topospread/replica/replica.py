@@ -33,7 +33,7 @@ tenth of what is left if that is less.
 
 LONG_WAIT: Final = 0.25
 """Seconds after which a wait for a revision asks the store whether it will ever come. It comes
-within some 20 ms unless the store is slow, or lost it.
+within some 30 ms unless the store is slow, or lost it.
 """
 
 

@@ -42,7 +42,7 @@ class ReplicaOptions:
         budgets: bytes of what each cluster keeps.
     """
 
-    coalesce: float = 0.015
+    coalesce: float = 0.02
     max_groups: int = 4096
     max_group_idle: float = 600.0
     budgets: Budgets = field(default_factory=lambda: USUAL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -12,13 +12,48 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from topospread.spread.topology import Partition
-
 SLICE: Final = 256
 """Slots that are compared at once; NumPy holds the interpreter's lock up to some 500."""
 
 KEPT: Final = 8
 """Members kept per cell: five nodes are named by default."""
+
+CountChange = tuple[int, int, int]
+"""A slot, the matching pods on it before, and how many more there are now."""
+
+
+class NodeClasses(Protocol):
+    """The nodes by class; see :class:`~topospread.spread.topology.Partition`."""
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        """[slots] the class; −1 where the slot is free."""
+        ...
+
+    @property
+    def members(self) -> Sequence[NDArray[np.int32]]:
+        """For each class its slots, in the order of the node names."""
+        ...
+
+    @property
+    def nodes(self) -> NDArray[np.int64]:
+        """[classes] how many there are."""
+        ...
+
+    @property
+    def rank(self) -> NDArray[np.int32]:
+        """[slots] position in the order of the node names."""
+        ...
+
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """[nodes] slots in that order."""
+        ...
+
+    @property
+    def made(self) -> dict[str, object]:
+        """Results that follow from it alone, by name."""
+        ...
 
 
 class Cells:
@@ -32,11 +67,13 @@ class Cells:
     """
 
     __slots__ = (
+        "_both",
         "_counts",
         "_every",
         "_members",
         "_of_nodes",
         "_partition",
+        "_rows",
         "held",
         "nodes",
         "width",
@@ -45,34 +82,77 @@ class Cells:
 
     def __init__(
         self,
-        partition: Partition,
-        rows: Sequence[Sequence[int]],
+        partition: NodeClasses,
         counts: NDArray[np.int32] | None,
+        rows: Sequence[Sequence[int]],
+        both: Sequence[tuple[list[int], list[int]]],
     ) -> None:
-        """Look at the rows once.
+        """Take over what was worked out; see :meth:`of` and :meth:`changed`.
 
         Args:
             partition: the nodes by class.
-            rows: [classes][n] nodes that hold n matching pods.
             counts: [slots] matching pods; None: nothing is counted, all nodes hold 0.
+            rows: [classes][n] nodes that hold n matching pods.
+            both: [classes] entries of `held` and `within`.
         """
-        self.held = [[n for n, nodes in enumerate(row) if nodes] or [0] for row in rows]
-        self.within = [list(accumulate([nodes for nodes in row if nodes])) or [0] for row in rows]
+        self.held = [held for held, _ in both]
+        self.within = [within for _, within in both]
         self.nodes = [within[-1] for within in self.within]
         self.width = max(map(len, rows), default=1)
+        self._rows = rows
+        self._both = both
         self._partition = partition
         self._counts = counts
         # Filled at the first read; threads that read at once find the same.
-        self._members: dict[tuple[int, int], list[int]] = {}
+        self._members: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._of_nodes: NDArray[np.intp] | None = None
         self._every: NDArray[np.intp] | None = None
 
     @classmethod
-    def uncounted(cls, partition: Partition) -> Cells:
+    def of(
+        cls,
+        partition: NodeClasses,
+        counts: NDArray[np.int32] | None,
+        rows: Sequence[Sequence[int]],
+    ) -> Cells:
+        """Look at the rows once; the arguments are those of the class."""
+        return cls(partition, counts, rows, [_held_and_within(row) for row in rows])
+
+    def changed(self, counts: NDArray[np.int32], changes: Sequence[CountChange]) -> Cells:
+        """The cells after counts changed; what is known of cells that did not change is kept.
+
+        Args:
+            counts: [slots] matching pods afterwards.
+            changes: since the counts that these are the cells of.
+        """
+        class_of = self._partition.ids.item
+        rows, both = list(self._rows), list(self._both)
+        members = self._members.copy()
+        copied: dict[int, list[int]] = {}
+        for slot, before, delta in changes:
+            number, after = class_of(slot), before + delta
+            if number < 0:
+                continue
+            row = copied.get(number)
+            if row is None:
+                row = rows[number] = copied[number] = list(rows[number])
+            row += [0] * (after + 1 - len(row))
+            row[before] -= 1
+            row[after] += 1
+            members.pop((number, before), None)
+            members.pop((number, after), None)
+        for number, row in copied.items():
+            both[number] = _held_and_within(row)
+        made = Cells(self._partition, counts, rows, both)
+        made._members, made._every = members, self._every
+        return made
+
+    @classmethod
+    def uncounted(cls, partition: NodeClasses) -> Cells:
         """The cells of nodes without matching pods, made once for a partition."""
         made = partition.made.get("uncounted")
         if not isinstance(made, Cells):
-            made = cls(partition, [(nodes,) for nodes in partition.nodes.tolist()], None)
+            made = cls.of(partition, None, [(nodes,) for nodes in partition.nodes.tolist()])
             partition.made["uncounted"] = made
         return made
 
@@ -80,8 +160,9 @@ class Cells:
     def nbytes(self) -> int:
         """Bytes, about, of what it holds by now."""
         arrays = [each for each in (self._of_nodes, self._every) if each is not None]
-        entries = sum(map(len, self.held)) + KEPT * len(self._members)
-        return 1024 + 64 * entries + sum([each.nbytes for each in arrays])
+        entries = sum(map(len, self.held)) + 2 * KEPT * len(self._members)
+        held = 1024 + 64 * entries + 8 * sum(map(len, self._rows))
+        return held + sum([each.nbytes for each in arrays])
 
     @property
     def of_nodes(self) -> NDArray[np.intp]:
@@ -102,13 +183,13 @@ class Cells:
             self._every = np.arange(self.of_nodes.size)
         return self._every
 
-    def members(self, number: int, own: int, count: int) -> list[int]:
-        """The first slots of a cell, by name.
+    def members(self, number: int, own: int, count: int) -> list[tuple[int, int]]:
+        """The first nodes of a cell by name: their positions in the order of names, and slots.
 
         Args:
             number: of the class.
             own: matching pods that each node holds.
-            count: slots wanted, if there are so many.
+            count: nodes wanted, if there are so many.
         """
         if count > KEPT:
             return self._look(number, own, count)
@@ -117,17 +198,26 @@ class Cells:
             known = self._members[number, own] = self._look(number, own, KEPT)
         return known[:count]
 
-    def _look(self, number: int, own: int, count: int) -> list[int]:
+    def _look(self, number: int, own: int, count: int) -> list[tuple[int, int]]:
         slots = self._partition.members[number]
-        if self._counts is None:
-            first: list[int] = slots[:count].tolist()
-            return first
         found: list[int] = []
-        # In slices, because the first few are nearly always in the first one, and because NumPy
-        # releases the interpreter's lock over longer arrays: a wait for other threads each time.
-        for begin in range(0, slots.size, SLICE):
-            part = slots[begin : begin + SLICE]
-            found += part[self._counts[part] == own].tolist()
-            if len(found) >= count:
-                break
-        return found[:count]
+        if self._counts is None:
+            found = slots[:count].tolist()
+        else:
+            # In slices, because the first few are nearly always in the first one, and because NumPy
+            # releases the interpreter's lock over longer arrays: a wait for other threads each
+            # time.
+            for begin in range(0, slots.size, SLICE):
+                part = slots[begin : begin + SLICE]
+                found += part[self._counts[part] == own].tolist()
+                if len(found) >= count:
+                    break
+            del found[count:]
+        return list(zip(self._partition.rank[found].tolist(), found, strict=True))
+
+
+def _held_and_within(row: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The entries of `held` and `within` of one class."""
+    held = [n for n, nodes in enumerate(row) if nodes]
+    within = list(accumulate([nodes for nodes in row if nodes]))
+    return held or [0], within or [0]

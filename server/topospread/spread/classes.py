@@ -29,13 +29,13 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.spread.cells import Cells
 from topospread.spread.scoring import MAX_NODE_SCORE
 from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED, VERDICTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
+    from topospread.spread.cells import Cells
     from topospread.spread.plans import Plan, Term
     from topospread.spread.topology import Topology
 
@@ -76,7 +76,7 @@ def judge(plan: Plan, topology: Topology, top_k: int, clock: Callable[[], float]
     criteria = [criterion(term, topology, cells) for term in plan.hard]
     counted_at = clock()
     verdicts = [0] * len(VERDICTS)
-    fits = list(passing(criteria, cells, verdicts))
+    fits = passing(criteria, cells, verdicts)
     filtered_at = clock()
     if not fits:
         return ClassJudgement(verdicts, (), counted_at, filtered_at, filtered_at)
@@ -90,14 +90,7 @@ def cells_of(plan: Plan, topology: Topology) -> Cells:
     """The nodes by class and by how many matching pods they hold."""
     if plan.group is None:
         return plan.cells
-    memo = topology.memo(plan.group)
-    known = memo.get(plan.partition)
-    if isinstance(known, Cells):
-        return known
-    rows = topology.count_of_counts(plan.group, plan.partition).tolist()
-    cells = Cells(plan.partition, rows, topology.node_counts(plan.group))
-    memo.put(plan.partition, cells, plan.partition.nbytes // 4)
-    return cells
+    return topology.cells(plan.group, plan.partition)
 
 
 class _Domains(NamedTuple):
@@ -124,17 +117,10 @@ def _domains(term: Term, topology: Topology) -> _Domains:
 # ------------------------------ filtering
 
 
-class Criterion(NamedTuple):
-    """A hard constraint with its counts and limit.
-
-    Attributes:
-        pods: matching pods by domain; empty when per node.
-        allowed: how many of them a domain may hold already.
-    """
-
-    term: Term
-    pods: Sequence[int]
-    allowed: int
+Criterion = tuple["Term", "Sequence[int]", int]
+"""A hard constraint, its matching pods by domain (empty when per node), and how many of them a
+domain may hold already.
+"""
 
 
 def criterion(term: Term, topology: Topology, cells: Cells) -> Criterion:
@@ -150,7 +136,7 @@ def criterion(term: Term, topology: Topology, cells: Cells) -> Criterion:
         pods, fewest = _domains(term, topology)
         if enough:
             minimum = fewest
-    return Criterion(term, pods, constraint.max_skew + minimum - constraint.self_match)
+    return term, pods, constraint.max_skew + minimum - constraint.self_match
 
 
 class ClassFit:
@@ -161,44 +147,35 @@ class ClassFit:
         held: the numbers of matching pods that nodes of the class hold, ascending.
         count: how many of these pass, from the front.
         nodes: that pass.
-        first, last: the emptiest and the fullest node's pods.
         matching: matching pods over the hard constraints' domains, without a node's own.
         own: how often a node's own pods are added to that.
         parts: what the raw score is added up from; empty when scoring passes the class over.
+        raw: score of its emptiest nodes; 0 when nothing is scored.
     """
 
-    __slots__ = ("count", "first", "held", "last", "matching", "nodes", "number", "own", "parts")
+    __slots__ = ("count", "held", "matching", "nodes", "number", "own", "parts", "raw")
 
-    def __init__(self, number: int, held: Sequence[int], count: int, nodes: int) -> None:
+    def __init__(
+        self, number: int, held: Sequence[int], count: int, nodes: int, matching: int, own: int
+    ) -> None:
         self.number = number
         self.held = held
         self.count = count
         self.nodes = nodes
-        self.first = held[0]
-        self.last = held[count - 1]
-        self.matching = 0
-        self.own = 0
+        self.matching = matching
+        self.own = own
         self.parts: list[_Part] = []
+        self.raw = 0
 
 
-class ClassVerdict(NamedTuple):
+def class_verdict(criteria: Sequence[Criterion], number: int) -> tuple[int, int, int, int]:
     """The verdict of the hard constraints on one class.
 
-    Attributes:
-        failure: the verdict on its nodes, FITS if they pass.
-        limit: nodes with more pods of their own are too skewed whatever `failure` is.
-        matching: matching pods over the constraints' domains, without a node's own.
-        own: how often a node's own pods are added to that.
+    Returns:
+        The verdict on its nodes, FITS if they pass. The limit: nodes with more pods of their own
+        are too skewed whatever that is. Matching pods over the constraints' domains, without a
+        node's own. How often a node's own pods are added to that.
     """
-
-    failure: int
-    limit: int
-    matching: int
-    own: int
-
-
-def class_verdict(criteria: Sequence[Criterion], number: int) -> ClassVerdict:
-    """Judge one class."""
     limit, failure, matching, own = _NO_LIMIT, FITS, 0, 0
     for term, pods, allowed in criteria:
         if not term.labelled[number]:
@@ -216,13 +193,19 @@ def class_verdict(criteria: Sequence[Criterion], number: int) -> ClassVerdict:
         if failure:
             break
     # A node above the limit failed before the class did (upstream fact 12).
-    return ClassVerdict(failure, limit, matching, own)
+    return failure, limit, matching, own
 
 
-def passing(criteria: Sequence[Criterion], cells: Cells, verdicts: list[int]) -> Iterator[ClassFit]:
-    """The classes with nodes that pass; the others' nodes are added to the verdicts."""
+_UNCONSTRAINED: Final = (FITS, _NO_LIMIT, 0, 0)
+"""A class's verdict without hard constraints."""
+
+
+def passing(criteria: Sequence[Criterion], cells: Cells, verdicts: list[int]) -> list[ClassFit]:
+    """The classes with nodes that pass; all nodes are added to the verdicts."""
+    fits: list[ClassFit] = []
     for number, held in enumerate(cells.held):
-        failure, limit, matching, own = class_verdict(criteria, number)
+        seen = class_verdict(criteria, number) if criteria else _UNCONSTRAINED
+        failure, limit, matching, own = seen
         nodes, count = cells.nodes[number], len(held)
         if limit < held[-1]:
             count = bisect_right(held, limit)
@@ -231,9 +214,8 @@ def passing(criteria: Sequence[Criterion], cells: Cells, verdicts: list[int]) ->
             nodes = within
         verdicts[failure] += nodes
         if nodes and not failure:
-            fit = ClassFit(number, held, count, nodes)
-            fit.matching, fit.own = matching, own
-            yield fit
+            fits.append(ClassFit(number, held, count, nodes, matching, own))
+    return fits
 
 
 # ------------------------------ scoring
@@ -255,10 +237,11 @@ def weigh(plan: Plan, topology: Topology, fits: Sequence[ClassFit]) -> Scale | N
         return None
     for term in plan.soft:
         _add_part(term, topology, counted)
-    return Scale(
-        min([raw_score(fit, fit.first) for fit in counted]),
-        max([raw_score(fit, fit.last) for fit in counted]),
-    )
+    for fit in counted:
+        fit.raw = raw_score(fit, fit.held[0])
+    lowest = min([fit.raw for fit in counted])
+    fullest = [raw_score(fit, fit.held[fit.count - 1]) for fit in counted if fit.count > 1]
+    return Scale(lowest, max([fit.raw for fit in counted] + fullest))
 
 
 def _add_part(term: Term, topology: Topology, counted: Sequence[ClassFit]) -> None:
@@ -303,6 +286,14 @@ _Cell = tuple[int, int, int, int, int, ClassFit]
 """Sort key, smaller is better: score, matching pods; class and place in `held` make it unique."""
 
 
+def _cell(plan: Plan, scale: Scale | None, fit: ClassFit, place: int) -> _Cell:
+    raw, score, own = 0, 0, fit.held[place]
+    if scale is not None and not plan.ignored[fit.number]:
+        raw = raw_score(fit, own) if place else fit.raw
+        score = normalized_score(scale, raw)
+    return -score, fit.matching + fit.own * own, fit.number, place, raw, fit
+
+
 def _names(
     plan: Plan,
     cells: Cells,
@@ -311,30 +302,18 @@ def _names(
     top_k: int,
 ) -> list[tuple[int, int, int]]:
     """The best nodes: by score, then fewest matching pods in the hard domains, then by name."""
-
-    def cell(fit: ClassFit, place: int) -> _Cell:
-        raw, score, own = 0, 0, fit.held[place]
-        if scale is not None and not plan.ignored[fit.number]:
-            raw = raw_score(fit, own)
-            score = normalized_score(scale, raw)
-        return (-score, fit.matching + fit.own * own, fit.number, place, raw, fit)
-
     named: list[tuple[int, int, int]] = []
-    queue = [cell(fit, 0) for fit in fits]
+    queue = [_cell(plan, scale, fit, 0) for fit in fits]
     heapq.heapify(queue)
     while queue and len(named) < top_k:
-        front = queue[0][:2]
-        tied: list[tuple[int, int, int]] = []
-        several = 0
-        while queue and queue[0][:2] == front:
-            minus_score, _, number, place, raw, fit = heapq.heappop(queue)
-            members = cells.members(number, fit.held[place], top_k)
-            tied += [(slot, raw, -minus_score) for slot in members]
-            several += 1
+        minus_score, pods = queue[0][:2]
+        tied: list[tuple[int, int, int]] = []  # rank by name, slot, raw score
+        while queue and queue[0][0] == minus_score and queue[0][1] == pods:
+            _, _, number, place, raw, fit = heapq.heappop(queue)
+            for rank, slot in cells.members(number, fit.held[place], top_k):
+                tied.append((rank, slot, raw))
             if place + 1 < fit.count:
-                heapq.heappush(queue, cell(fit, place + 1))
-        if several > 1:
-            rank = plan.partition.rank
-            tied.sort(key=lambda node: int(rank[node[0]]))
-        named += tied
-    return named[:top_k]
+                heapq.heappush(queue, _cell(plan, scale, fit, place + 1))
+        tied.sort()
+        named += [(slot, raw, -minus_score) for _, slot, raw in tied[: top_k - len(named)]]
+    return named

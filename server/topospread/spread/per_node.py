@@ -41,13 +41,12 @@ def verdicts_of_each(plan: Plan, topology: Topology) -> Verdicts:
     """[nodes] verdicts, in the order of the node names."""
     cells = cells_of(plan, topology)
     criteria = [criterion(term, topology, cells) for term in plan.hard]
-    table = np.zeros((len(cells.held), cells.width), dtype=np.uint8)
+    table = bytearray()
     for number in range(len(cells.held)):
-        seen = class_verdict(criteria, number)
-        table[number] = seen.failure
-        if seen.limit < cells.width:
-            table[number, max(0, seen.limit + 1) :] = TOO_SKEWED
-    return table.ravel()[cells.of_nodes]
+        failure, limit, _, _ = class_verdict(criteria, number)
+        within = max(0, min(limit + 1, cells.width))
+        table += bytes((failure,)) * within + bytes((TOO_SKEWED,)) * (cells.width - within)
+    return np.frombuffer(table, dtype=np.uint8).take(cells.of_nodes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,19 +58,19 @@ class CellScores:
         cell: [candidates] each one's cell.
     """
 
-    raw_of: Ints
-    normalized_of: Ints
+    raw_of: Sequence[int]
+    normalized_of: Sequence[int]
     cell: NDArray[np.intp]
 
     @property
     def raw(self) -> Ints:
         """[candidates] upstream's score."""
-        return self.raw_of[self.cell]
+        return np.array(self.raw_of, dtype=np.int64)[self.cell]
 
     @property
     def normalized(self) -> Ints:
         """[candidates] 0 to 100."""
-        return self.normalized_of[self.cell]
+        return np.array(self.normalized_of, dtype=np.int64)[self.cell]
 
 
 def scores_of_each(
@@ -88,7 +87,7 @@ def scores_of_each(
     if len(cells.held) * width > MAX_CELLS:
         return None
     criteria = [criterion(term, topology, cells) for term in plan.hard]
-    fits = list(passing(criteria, cells, [0] * len(VERDICTS)))
+    fits = passing(criteria, cells, [0] * len(VERDICTS))
     scale = weigh(plan, topology, fits)
     raw = [0] * (len(cells.held) * width)
     normalized = list(raw)
@@ -102,9 +101,7 @@ def scores_of_each(
     positions, chosen = _passing_nodes(fits, cells)
     if not plan.soft or not positions.size:
         return positions, None
-    return positions, CellScores(
-        np.array(raw, dtype=np.int64), np.array(normalized, dtype=np.int64), chosen
-    )
+    return positions, CellScores(raw, normalized, chosen)
 
 
 def _passing_nodes(
@@ -115,6 +112,6 @@ def _passing_nodes(
         return cells.every, cells.of_nodes
     passes = np.zeros((len(cells.held), cells.width), dtype=np.bool_)
     for fit in fits:
-        passes[fit.number, : fit.last + 1] = True
+        passes[fit.number, : fit.held[fit.count - 1] + 1] = True
     positions = np.flatnonzero(passes.ravel()[cells.of_nodes])
     return positions, cells.of_nodes[positions]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import Toleration
     from topospread.kube.selectors import Selector
+    from topospread.spread.cells import Cells
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
@@ -236,8 +237,8 @@ class Topology(Protocol):
         """The nodes by class."""
         ...
 
-    def count_of_counts(self, group: GroupKey, partition: Partition) -> Ints:
-        """[classes, counts] nodes by class and by how many matching pods they hold."""
+    def cells(self, group: GroupKey, partition: Partition) -> Cells:
+        """The nodes by class and by how many matching pods they hold."""
         ...
 
     def memo(self, group: GroupKey) -> Memo:

@@ -243,7 +243,8 @@ class Leaser(Protocol):
         """Take the lease of a cluster if it is free, or renew one's own.
 
         A new holder gets a greater token than any before, on the store's clock, so that tokens from
-        before the store was emptied stay void, too.
+        before the store was emptied stay void, too. The lease of a cluster that does not exist is
+        forgotten an hour after its end (MAX_LEASE).
 
         Args:
             cluster: its name; it need not exist.

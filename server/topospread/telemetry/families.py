@@ -56,6 +56,25 @@ CALL_BOUNDS: Final = (
 WAIT_BOUNDS: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 """The bound 0 counts the calls that did not wait; the rest is around a change's 5 to 30 ms."""
 
+QUEUE_BOUNDS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    10.0,
+)
+"""From a call that found a thread to one that waited for most of its deadline."""
+
 Series = Mapping[tuple[str, ...], Distribution]
 """Label values to what was observed under them."""
 
@@ -210,7 +229,7 @@ def call_families(calls: Series) -> Iterator[Metric]:
     yield counter("topospread_calls", "Calls answered.", labels, totals)
     yield histogram(
         "topospread_call_duration_seconds",
-        "From a call's arrival in a worker thread to its answer.",
+        "From a call's arrival to its answer.",
         labels,
         CALL_BOUNDS,
         calls,

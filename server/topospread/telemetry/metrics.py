@@ -21,6 +21,7 @@ from topospread.telemetry.accumulators import Counter, Histogram
 from topospread.telemetry.families import (
     CALL_BOUNDS,
     POINT_BOUNDS,
+    QUEUE_BOUNDS,
     WAIT_BOUNDS,
     CacheGauges,
     ClusterGauges,
@@ -144,6 +145,8 @@ class Metrics:
         self._attempts = _ByLabels(Counter)
         self._store_errors = _ByLabels(Counter)
         self._rejections = _ByLabels(Counter)
+        self._queue_waits = _ByLabels(lambda: Histogram(QUEUE_BOUNDS))
+        self._transport: tuple[str, str, str] | None = None
         self._reloads = _ByLabels(Counter)
         self._placements = _ByLabels(Counter)
         self._conflicts = _ByLabels(Counter)
@@ -215,8 +218,17 @@ class Metrics:
         self._dropped[(reason,)].add_one()
 
     def rejection(self, pool: str) -> None:
-        """A call was refused because a pool's queue was full."""
+        """A call of a pool was refused for want of room."""
         self._rejections[(pool,)].add_one()
+
+    def queue_wait(self, pool: str) -> Histogram:
+        """The series of a pool, to keep: observe() seconds from a call's arrival to its begin."""
+        self._rejections[(pool,)]  # from the beginning, at 0: a rate begins with the first one
+        return self._queue_waits[(pool,)]
+
+    def transport(self, configured: str, used: str, reason: str) -> None:
+        """Decisions come by ``used``; ``reason`` says why where another one is configured."""
+        self._transport = configured, used, reason
 
     def config_reloaded(self, generation: int, *, accepted: bool) -> None:
         """The configuration file was read again; generation is that of the settings in force."""
@@ -266,11 +278,27 @@ class Metrics:
             WAIT_BOUNDS,
             _read(self._waits.known()),
         )
+        yield histogram(
+            "topospread_queue_wait_seconds",
+            "How long calls waited in a queue, from their arrival until they were begun.",
+            ("pool",),
+            QUEUE_BOUNDS,
+            _read(self._queue_waits.known()),
+        )
+        if self._transport is not None:
+            transport = GaugeMetricFamily(
+                "topospread_transport_info",
+                "How decisions come from gRPC: what --transport asks for, what is used, and why"
+                " another one is.",
+                labels=("configured", "used", "reason"),
+            )
+            transport.add_metric(self._transport, 1)
+            yield transport
         for name, text, label, counters in (
             ("store_errors", "Store operations that failed.", "operation", self._store_errors),
             (
                 "queue_rejections",
-                "Calls refused because a queue was full.",
+                "Calls refused for want of room: a full queue, or too many that wait or take long.",
                 "pool",
                 self._rejections,
             ),

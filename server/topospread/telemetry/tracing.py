@@ -16,6 +16,7 @@ exported in smaller batches (see ``_batching`` in :mod:`topospread.telemetry.exp
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
@@ -304,7 +305,12 @@ class Tracing:
         self._parent_based = sampling.parent_based
         self._recorder = recorder
 
-    def start(self, method: str, metadata: Sequence[tuple[str, str | bytes]] = ()) -> CallSpan:
+    def start(
+        self,
+        method: str,
+        metadata: Sequence[tuple[str, str | bytes]] = (),
+        arrived: float | None = None,
+    ) -> CallSpan:
         """Begin the span of a call, which must be closed with :meth:`CallSpan.end`.
 
         Args:
@@ -312,6 +318,7 @@ class Tracing:
                 span name.
             metadata: the call's, with lower-case keys; ``traceparent`` and ``tracestate`` are
                 looked at.
+            arrived: when it came in, on the clock of time.perf_counter; None: now.
         """
         parent = None
         for key, value in metadata:
@@ -331,18 +338,28 @@ class Tracing:
             sampled = trace_id & 0xFFFF_FFFF_FFFF_FFFF < self._bound
         if sampled and self._recorder is not None:
             context = None if parent is None else _context_of(metadata)
-            call = self._recorded(self._recorder, method, trace_id, context)
+            call = self._recorded(self._recorder, method, trace_id, context, arrived)
         else:
             call = CallSpan(trace_id, getrandbits(64) or 1, flags)
         _current.set(call)
         return call
 
     def _recorded(
-        self, recorder: Recorder, method: str, trace_id: int, context: Context | None
+        self,
+        recorder: Recorder,
+        method: str,
+        trace_id: int,
+        context: Context | None,
+        arrived: float | None,
     ) -> CallSpan:
         recorder.ids.next_trace_id = trace_id
         attributes = _rpc_attributes(method)
-        span = recorder.tracer.start_span(method.lstrip("/"), context, SpanKind.SERVER, attributes)
+        began = None
+        if arrived is not None:
+            began = time.time_ns() - round((time.perf_counter() - arrived) * 1e9)
+        span = recorder.tracer.start_span(
+            method.lstrip("/"), context, SpanKind.SERVER, attributes, start_time=began
+        )
         made = span.get_span_context()
         recorded = (recorder.tracer, span)
         return CallSpan(made.trace_id, made.span_id, int(made.trace_flags), recorded)

@@ -13,8 +13,8 @@ from topospread.index.changes import NodeChange, PodChange, PodRow
 from topospread.kube.objects import Node
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
+from topospread.servicers.explain_pod import explanation_message
 from topospread.spread.settings import Rules
-from topospread.transports.grpc.explain_pod import explanation_message
 
 if TYPE_CHECKING:
     from tests.service.world import Json

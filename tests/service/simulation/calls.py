@@ -9,8 +9,8 @@ from topospread.errors import InvalidRequest
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.simulation.scenario import ScenarioBuilder
 from topospread.service.simulation.simulate import simulate
-from topospread.transports.grpc.calls import Call
-from topospread.transports.grpc.simulate import simulate_response, simulation_request
+from topospread.servicers.calls import Call
+from topospread.servicers.simulate import simulate_response, simulation_request
 from topospread_client import object_from_manifest, pod_from_manifest
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1 import common_pb2, planner_service_pb2, scenario_pb2

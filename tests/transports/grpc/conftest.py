@@ -34,6 +34,17 @@ class Running:
     def metrics(self) -> bytes:
         return self.server.metrics.expose()[0]
 
+    def waiting(self) -> int:
+        """Calls that wait for a revision, of whichever pool they are."""
+        waiting: int = sum(pool.waiting for pool in self.server.pools.by_name().values())
+        return waiting
+
+
+def open_streams(server: Server) -> int:
+    """The open StreamEvaluatePods, by either transport."""
+    streams: int = server.pools.streams.busy + len(getattr(server.pools.decisions, "streams", ()))
+    return streams
+
 
 class HeldBack:
     """A store whose news reach nobody while :attr:`open` is not set."""
@@ -66,11 +77,17 @@ def news(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 @pytest.fixture
-def run() -> Iterator[Callable[..., Running]]:
+def transport() -> str:
+    """The transport of decisions; files override it to try each of them."""
+    return "grpcio"
+
+
+@pytest.fixture
+def run(transport: str) -> Iterator[Callable[..., Running]]:
     with ExitStack() as opened:
 
         def start(**flags: Any) -> Running:
-            server = opened.enter_context(served(**flags))
+            server = opened.enter_context(served(**{"transport": transport, **flags}))
             return Running(server, opened.enter_context(Peer(server.address)))
 
         yield start

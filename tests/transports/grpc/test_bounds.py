@@ -196,7 +196,7 @@ def test_cancelled_calls_are_counted(run):
 
 
 def test_streams_past_the_bound_are_refused_and_not_queued(run):
-    running = run(stream_threads=2)
+    running = run(max_streams=2)
     peer = running.peer
     request = state_pb.WatchObjectsRequest(revision=running.revision)
     open_streams = [peer.state.WatchObjects(request) for _ in range(2)]

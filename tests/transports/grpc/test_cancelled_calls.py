@@ -28,13 +28,16 @@ FEW = 8
 LITTLE = 0.6
 """Seconds of CPU: at most a tenth of what the calls of these tests cost."""
 
-WAYS = ("--direct-calls", "--no-direct-calls")
+TRANSPORTS = ("grpcio", "grpcio-threads")
 
 
-@pytest.fixture(scope="module", params=WAYS)
+@pytest.fixture(scope="module", params=TRANSPORTS)
 def running(request: pytest.FixtureRequest) -> Iterator[Running]:
     """A server whose calls take long."""
-    with filled_store(Size(1000, 4000)) as store, server(store, request.param) as one:
+    with (
+        filled_store(Size(1000, 4000)) as store,
+        server(store, f"--transport={request.param}") as one,
+    ):
         yield one
 
 
@@ -56,12 +59,14 @@ def test_expired_calls_cost_no_cpu(running, method):
     assert spent.cpu < LITTLE
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_server_stops_while_calls_are_cancelled(way):
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_server_stops_while_calls_are_cancelled(transport):
     request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod] * 200)
     for number in range(2):
         with (
-            ServerProcess("--store", "memory:", "--shutdown-grace-period", "200ms", way) as serving,
+            ServerProcess(
+                "--store", "memory:", "--shutdown-grace-period", "200ms", "--transport", transport
+            ) as serving,
             Peer(serving.address) as peer,
         ):
             peer.apply(*two_zones())
@@ -73,11 +78,9 @@ def test_server_stops_while_calls_are_cancelled(way):
             assert serving.end() == 0
 
 
-@pytest.mark.parametrize("direct", [True, False])
-def test_call_cancelled_in_the_queue_is_not_begun(run, monkeypatch, direct):
-    # However short it stood there, it is asked whether its caller is still there.
-    monkeypatch.setattr("topospread.transports.grpc.direct_call.WAITED", 0.0)
-    running = run(decision_threads=1, direct_calls=direct)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_call_cancelled_in_the_queue_is_not_begun(run, monkeypatch, transport):
+    running = run(decision_threads=1, transport=transport)
     begun, go_on = [], threading.Event()
 
     def noted(engine, ask, pods, *more):
@@ -85,7 +88,7 @@ def test_call_cancelled_in_the_queue_is_not_begun(run, monkeypatch, direct):
         assert go_on.wait(PATIENCE)
         return evaluate_batch(engine, ask, pods, *more)
 
-    monkeypatch.setattr("topospread.transports.grpc.decision.evaluate_batch", noted)
+    monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", noted)
     decisions = running.server.pools.decisions
     with decisions.paused():
         question = evaluate_request().pod
@@ -95,7 +98,7 @@ def test_call_cancelled_in_the_queue_is_not_begun(run, monkeypatch, direct):
             for size in (1, 2, 3)
         ]
         # The thread of a pool takes one to wait with.
-        lined_up = len(futures) - (not direct)
+        lined_up = len(futures) - (transport == "grpcio-threads")
         until(lambda: decisions.depth == lined_up, "they stand in line")
         futures[1].cancel()
         # The server hears of it before what is sent next on the same connection.

@@ -14,7 +14,7 @@ from tests.servers import Peer, evaluate_request, node, served, two_zones
 from tests.waiting import PATIENCE
 from topospread.errors import InvalidRequest, LimitExceeded
 from topospread.generated.internal.v1 import frames_pb2
-from topospread.transports.grpc.limits import SizeLimit, decompressed
+from topospread.servicers.limits import SizeLimit, decompressed
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
     decision_service_pb2,
@@ -39,9 +39,9 @@ CHECK = "/grpc.health.v1.Health/Check"
 BATCH = "/topospread.v1.DecisionService/BatchEvaluatePods"
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["direct", "grpcio"])
+@pytest.fixture(scope="module", params=["grpcio", "grpcio-threads"])
 def server(request):
-    with served(direct_calls=request.param) as server:
+    with served(transport=request.param) as server:
         with Peer(server.address) as peer:
             peer.apply(*two_zones())
         yield server

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topospread.transports.grpc.encode import packed
+from topospread.servicers.fields import packed, packed_from
 from topospread_proto.v1 import decision_service_pb2 as pb
 
 RAW = pb.ScoreResponse.RAW_FIELD_NUMBER
@@ -25,5 +25,5 @@ def test_packed_integers_are_read_back(values: list[int]):
 @given(st.lists(numbers, min_size=1, max_size=40), st.data())
 def test_integers_picked_from_a_table_are_read_back(table: list[int], data: st.DataObject):
     at = data.draw(st.lists(st.integers(0, len(table) - 1), max_size=40))
-    written = packed(RAW, np.array(table, dtype=np.int64), np.array(at, dtype=np.intp))
+    written = packed_from(RAW, table, np.array(at, dtype=np.intp))
     assert pb.ScoreResponse.FromString(written).raw == [table[place] for place in at]

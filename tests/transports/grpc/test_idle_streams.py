@@ -1,15 +1,15 @@
-"""Threads of StreamEvaluatePods: an idle stream keeps its thread, and ends with the server."""
+"""Idle streams of StreamEvaluatePods stay open, and end with the server."""
 
 from __future__ import annotations
 
 import queue
-import time
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
 
 from tests.servers import Peer, evaluate_request, served, two_zones
+from tests.transports.grpc.conftest import open_streams
 from tests.waiting import until
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
@@ -39,11 +39,13 @@ class Conversation:
         self._questions.put(None)
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+@pytest.fixture(params=["grpcio", "grpcio-threads"])
+def server(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Any]:
     # A stream that has not said anything is in the way at once.
-    monkeypatch.setattr("topospread.transports.grpc.executor.SILENT_STREAM", 0.0)
-    with served(stream_threads=2, shutdown_grace_period="10m") as server:
+    monkeypatch.setattr("topospread.threads.executor.SILENT_STREAM", 0.0)
+    monkeypatch.setattr("topospread.transports.grpc.completion_queue.SILENT_STREAM", 0.0)
+    flags = {"max_streams": 2, "shutdown_grace_period": "10m", "transport": request.param}
+    with served(**flags) as server:
         with Peer(server.address) as peer:
             peer.apply(*two_zones())
         yield server
@@ -55,17 +57,18 @@ def peer(server: Any) -> Iterator[Peer]:
         yield peer
 
 
-def test_idle_stream_keeps_its_thread(server, peer):
+def test_idle_stream_stays_open(server, peer):
     idle = Conversation(peer)
     assert idle.ask() == 1
     silent = peer.silent_call("/topospread.v1.DecisionService/StreamEvaluatePods")
-    until(lambda: server.pools.streams.silent(time.monotonic()), "both threads are taken")
+    until(lambda: open_streams(server) == 2, "both are open")
     with pytest.raises(grpc.RpcError) as refused:
         Conversation(peer).ask()
     assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     # The one that never said a word gave way.
-    until(silent.done, "it is cancelled")
-    until(lambda: server.pools.streams.busy == 1, "its thread is free")
+    until(silent.done, "it is refused")
+    assert silent.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    until(lambda: open_streams(server) == 1, "there is room")
     other = Conversation(peer)
     assert other.ask() == idle.ask() == 1
     for conversation in (idle, other):
@@ -84,7 +87,7 @@ def test_idle_stream_does_not_delay_the_servers_stop(server, peer):
 
 
 def test_stream_outlives_the_default_deadline_of_a_call(server, peer, monkeypatch):
-    monkeypatch.setattr("topospread.transports.grpc.pipeline.DEFAULT_DEADLINE", 0.0)
+    monkeypatch.setattr("topospread.transports.grpc.handlers.DEFAULT_DEADLINE", 0.0)
     conversation = Conversation(peer)
     assert [conversation.ask() for _ in range(3)] == [1, 1, 1]
     conversation.end()

@@ -179,6 +179,33 @@ def test_invalid_lease_is_refused(leases, holder, duration, field):
         assert violations(failed.value) == [field]
 
 
+def test_leases_make_no_more_clusters_than_there_may_be():
+    """Of ever new names they would fill the store, as clusters without a limit would."""
+    with served(max_clusters=3) as server, Peer(server.address) as peer:
+        stub = lease_service_pb2_grpc.LeaseServiceStub(peer.channel)
+
+        def acquire(cluster: str) -> pb.AcquireLeaseResponse:
+            request = pb.AcquireLeaseRequest(
+                cluster=cluster, holder_identity="one", lease_duration=MINUTE
+            )
+            answer: pb.AcquireLeaseResponse = stub.AcquireLease(request, timeout=PATIENCE)
+            return answer
+
+        peer.apply(node("n", "a"), cluster="written")
+        for cluster in ("second", "third", "written", "second"):
+            assert acquire(cluster).acquired
+        with pytest.raises(grpc.RpcError) as failed:
+            acquire("fourth")
+        assert failed.value.code() is CODE.RESOURCE_EXHAUSTED
+        assert reason(failed.value) == "TOO_MANY_CLUSTERS"
+        request = pb.GetLeaseRequest(cluster="fourth")
+        with pytest.raises(grpc.RpcError):
+            stub.GetLease(request, timeout=PATIENCE)
+        # What was acquired before goes on.
+        peer.apply(node("n", "a"), cluster="second")
+        assert acquire("third").acquired
+
+
 @pytest.mark.parametrize("method", ["ApplyObjects", "DeleteObjects"])
 def test_fencing_token_is_checked_where_nothing_is_written(leases, method):
     """A former leader is refused also a list without changes, cluster or not."""

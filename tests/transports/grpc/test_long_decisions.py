@@ -16,9 +16,9 @@ from topospread_proto.v1 import decision_service_pb2 as pb
 MANY = 12
 
 
-@pytest.mark.parametrize("direct", [True, False])
-def test_a_short_decision_waits_for_no_long_one(run, monkeypatch, direct):
-    running = run(decision_threads=1, direct_calls=direct)
+@pytest.mark.parametrize("transport", ["grpcio", "grpcio-threads"])
+def test_a_short_decision_waits_for_no_long_one(run, monkeypatch, transport):
+    running = run(decision_threads=1, transport=transport)
     begun, long = set[int](), set[int]()
     end = threading.Event()
 
@@ -33,7 +33,7 @@ def test_a_short_decision_waits_for_no_long_one(run, monkeypatch, direct):
             time.sleep(0.001)
         return evaluate_batch(engine, ask, pods, *more)
 
-    monkeypatch.setattr("topospread.transports.grpc.decision.evaluate_batch", slow)
+    monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", slow)
     request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
     futures = [
         running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE) for _ in range(MANY)

@@ -11,7 +11,7 @@ from tests.fuzz import attacker
 from tests.servers import Peer, evaluate_request, node, pod, served, two_zones
 from tests.waiting import PATIENCE, until
 from topospread.errors import LimitExceeded
-from topospread.transports.grpc.limits import LARGE_RESPONSE, PendingResponses
+from topospread.transports.grpc.pending_responses import LARGE_RESPONSE, PendingResponses
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
 
@@ -21,10 +21,10 @@ LIST = "/topospread.v1.ClusterStateService/ListObjects"
 CHECK = "/grpc.health.v1.Health/Check"
 
 
-@pytest.fixture(params=[True, False], ids=["direct", "grpcio"])
+@pytest.fixture(params=["grpcio", "grpcio-threads"])
 def server(request):
     flags = {"max_response_bytes": "256KiB", "state_threads": 1}
-    with served(direct_calls=request.param, **flags) as server:
+    with served(transport=request.param, **flags) as server:
         with Peer(server.address) as peer:
             peer.apply(*two_zones(), *(pod(f"{'x' * 200}-{n}", "a1", "other") for n in range(450)))
         yield server

@@ -11,14 +11,16 @@ import pytest
 from tests.servers import threads_end
 from tests.waiting import PATIENCE, until
 from topospread.errors import LimitExceeded
-from topospread.transports.grpc.executor import MAX_AWAY, BoundedExecutor, StreamExecutor
-from topospread.transports.grpc.pool import Worker, away, lend_place, overloaded
+from topospread.threads.executor import MAX_AWAY, BoundedExecutor, StreamExecutor
+from topospread.threads.pool import Worker, away, lend_place, overloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-    from topospread.transports.grpc.pool import Pool
+    from topospread.errors import TopospreadError
+
+    Pool = BoundedExecutor | StreamExecutor
 
 
 @pytest.fixture
@@ -83,11 +85,11 @@ class Silent(Held):
         over = threading.Event()
         name = threading.current_thread().name
 
-        def cancel() -> None:
+        def end(error: TopospreadError) -> None:
             self.cancelled.append(name)
             over.set()
 
-        with away(cancel):
+        with away(end):
             self.begun.release()
             while not over.wait(0.01) and not self._let_go.is_set():
                 pass
@@ -234,7 +236,7 @@ def test_streams_get_a_thread_each_and_the_next_is_refused(closing):
 
 
 def test_idle_streams_are_cancelled_for_a_retried_stream(closing, monkeypatch):
-    monkeypatch.setattr("topospread.transports.grpc.executor.SILENT_STREAM", 0.0)
+    monkeypatch.setattr("topospread.threads.executor.SILENT_STREAM", 0.0)
     pool = StreamExecutor("stream", 2)
     closing.callback(pool.shutdown)
     silent = Silent(closing)

@@ -12,8 +12,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from topospread.threads.executor import StreamExecutor
 from topospread.transports.grpc.authorization import AccessControl
-from topospread.transports.grpc.executor import StreamExecutor
 from topospread.transports.grpc.standard_services import reflection_handler
 from topospread_proto.v1 import decision_service_pb2
 

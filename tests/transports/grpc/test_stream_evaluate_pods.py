@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -13,6 +14,7 @@ from google.rpc.status_pb2 import Status
 
 from tests.servers import Peer, at_least, evaluate_request, incoming, node, pod, served, two_zones
 from tests.telemetry.expositions import samples, value
+from tests.transports.grpc.conftest import open_streams
 from tests.waiting import PATIENCE, until
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import common_pb2
@@ -22,6 +24,13 @@ from topospread_proto.v1.common_pb2 import PodReference
 CODE = grpc.StatusCode
 STREAM = "DecisionService/StreamEvaluatePods"
 PATH = "/topospread.v1.DecisionService/StreamEvaluatePods"
+
+
+@pytest.fixture(params=["grpcio", "grpcio-threads"])
+def transport(request: pytest.FixtureRequest) -> str:
+    """Each transport in turn."""
+    chosen: str = request.param
+    return chosen
 
 
 class Stream:
@@ -220,7 +229,7 @@ def test_each_request_of_a_stream_has_its_own_consistency(news, running):
     later = at_least(running.peer.apply(pod("web-3", "b1")))
     waits = stream.ask(evaluate_request(consistency=later))
     until(
-        lambda: value(running.metrics(), "topospread_waiting_calls", pool="streams") == 1,
+        lambda: running.waiting() == 1,
         "it waits",
     )
     # It holds up its own stream and no other.
@@ -232,14 +241,14 @@ def test_each_request_of_a_stream_has_its_own_consistency(news, running):
 
 def test_each_request_of_a_stream_has_its_own_deadline(monkeypatch, news, running):
     """A stream without a deadline has not that of a call without one."""
-    monkeypatch.setattr("topospread.transports.grpc.pipeline.DEFAULT_DEADLINE", 0.0)
+    monkeypatch.setattr("topospread.transports.grpc.handlers.DEFAULT_DEADLINE", 0.0)
     stream = Stream(running.peer, timeout=None)
     assert stream.answer().evaluate.feasible_node_count == 1
     news.clear()
     later = at_least(running.peer.apply(pod("web-3", "b1")))
     stream.ask(evaluate_request(consistency=later))
     until(
-        lambda: value(running.metrics(), "topospread_waiting_calls", pool="streams") == 1,
+        lambda: running.waiting() == 1,
         "it waits",
     )
     news.set()
@@ -249,7 +258,7 @@ def test_each_request_of_a_stream_has_its_own_deadline(monkeypatch, news, runnin
 
 def test_clients_that_read_no_responses_block_no_other(run):
     """gRPC takes some megabytes of answers for a stream; then its thread waits, and no other."""
-    running = run(stream_threads=8)
+    running = run(max_streams=8)
     peer = running.peer
     peer.apply(*[node(f"a-node-with-a-long-name-{n:04}", "b") for n in range(400)])
     asked = 1500
@@ -273,11 +282,11 @@ def test_clients_that_read_no_responses_block_no_other(run):
                 own += 2
             before, made = made, attempts() - own
         assert made < 2 * asked, "what nobody reads is not worked out"
-    until(lambda: running.server.pools.streams.busy == 1, "their threads are given back")
+    until(lambda: open_streams(running.server) == 1, "they are over")
 
 
 def test_stream_past_the_bound_is_refused_and_the_open_ones_continue(run):
-    running = run(stream_threads=2)
+    running = run(max_streams=2)
     streams = [Stream(running.peer) for _ in range(2)]
     assert [stream.answer().evaluate.feasible_node_count for stream in streams] == [1, 1]
     for _ in range(3):
@@ -289,12 +298,13 @@ def test_stream_past_the_bound_is_refused_and_the_open_ones_continue(run):
     assert running.peer.evaluate().feasible_node_count == 1
     assert value(running.metrics(), "topospread_queue_rejections_total", pool="streams") == 3
     streams[0].call.cancel()
-    until(lambda: running.server.pools.streams.busy == 1, "its thread is given back")
+    until(lambda: open_streams(running.server) == 1, "it is over")
     assert Stream(running.peer).answer().evaluate.feasible_node_count == 1
 
 
-def test_stop_answers_the_current_request_and_ends_idle_streams_at_once(news):
-    with served(shutdown_grace_period="10m") as server, Peer(server.address) as peer:
+def test_stop_answers_the_current_request_and_ends_idle_streams_at_once(news, transport):
+    flags = {"shutdown_grace_period": "10m", "transport": transport}
+    with served(**flags) as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
         streams = [Stream(peer) for _ in range(4)]
         assert [stream.answer().evaluate.feasible_node_count for stream in streams] == [1] * 4
@@ -302,7 +312,7 @@ def test_stop_answers_the_current_request_and_ends_idle_streams_at_once(news):
         later = at_least(peer.apply(pod("web-3", "b1")))
         asked, *idle = streams
         asked.ask(evaluate_request(consistency=later))
-        until(lambda: server.pools.streams.waiting == 1, "it waits")
+        until(lambda: sum(pool.waiting for pool in server.pools.by_name().values()), "it waits")
         stopping = threading.Thread(target=server.stop, daemon=True)
         stopping.start()
         assert {stream.code() for stream in idle} <= {CODE.CANCELLED, CODE.UNAVAILABLE}
@@ -340,3 +350,19 @@ def test_every_request_of_a_stream_is_counted_and_the_stream_once(running):
 def counted(running) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     names = {"scheduler_schedule_attempts_total", "topospread_calls_total"}
     return {key: found for key, found in samples(running.metrics()).items() if key[0] in names}
+
+
+def test_stream_of_pipelined_requests_ends_with_its_server(run):
+    running = run(shutdown_grace_period="10m")
+    stream = Stream(running.peer, timeout=None)
+    for _ in range(3):
+        stream.ask()
+    stopping = threading.Thread(target=running.server.stop, daemon=True)
+    stopping.start()
+    with suppress(grpc.RpcError):
+        for answer in stream.call:
+            assert answer.evaluate.feasible_node_count == 1
+            stream.ask()
+    assert stream.call.code() is CODE.UNAVAILABLE
+    stopping.join(PATIENCE)
+    assert not stopping.is_alive()

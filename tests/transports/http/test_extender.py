@@ -28,7 +28,7 @@ from tests.transports.http.extender_client import (
 from tests.waiting import PATIENCE, until
 from topospread.checkpoints import LONG, checkpoint
 from topospread.service.extender.extend import filter_candidates
-from topospread.transports.grpc.pool import LONG_DECISIONS
+from topospread.threads.turns import LONG_DECISIONS
 from topospread.transports.http import extender_handlers
 from topospread_proto.v1 import placement_service_pb2
 from topospread_proto.v1.placement_service_pb2_grpc import PlacementServiceStub
@@ -466,7 +466,7 @@ def test_a_full_queue_is_reported_as_kube_scheduler_shows_it():
             result = scheduler.ask("place", spreading("a"), NAMES)
             args = json.dumps({"Pod": spreading("a"), "NodeNameToMetaVictims": {}}).encode()
             preempted = scheduler.post("preempt", args)
-        text = "too many state calls at once: try again later"
+        text = "too many calls at once (state): try again later"
         assert (result["NodeNames"], result["Error"]) == (None, text)
         assert (preempted.status_code, preempted.json()["Error"]) == (429, text)
         assert (begun.result(), in_line.result()) == (0, 0)

@@ -426,9 +426,9 @@ def test_until_the_cluster_is_listed_the_server_is_not_ready(
 ) -> None:
     api.faults += [Fault(of("pods", watch=False), status=503) for _ in range(4)]
     with synced(tmp_path, api) as (_, server):
-        ready, reasons = server.ready()
-        assert not ready
-        assert "Pod of the cluster not listed yet" in reasons
+        # Before that it is loading.
+        until(lambda: "Pod of the cluster not listed yet" in server.ready()[1], "the reason")
+        assert not server.ready()[0]
         until(lambda: server.ready()[0], "readiness")
         assert api.lists("pods") == 5
 

@@ -10,13 +10,14 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 import numpy as np
 
 from topospread.bounded import Budget
 from topospread.errors import CycleExpired
+from topospread.replica.view import View
 from topospread.service.decisions.pods import plan_of, pod_size
 from topospread.spread.filtering import DomainState, PodMove, Verdicts, filter_nodes, pre_filter
 from topospread.spread.per_node import CellScores, scores_of_each, verdicts_of_each
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from topospread.index.groups import Group
     from topospread.kube.objects import Pod
-    from topospread.replica.view import View
     from topospread.service.decisions.pods import EffectiveConstraints
     from topospread.spread.constraints import PodConstraints
     from topospread.spread.plans import Plan
@@ -115,8 +115,11 @@ class Cycle:
         if by_node:
             soft = {constraint.group for constraint in self.constraints.soft.constraints}
             groups = tuple([group for group in groups if group in soft])
-        view = replace(self.view, snapshot=snapshot.only(groups))
-        kept = replace(self, view=view, moves=(), by_node=by_node)
+        # Field by field: dataclasses.replace takes as long as all the rest.
+        of, counts = self.view, snapshot.only(groups)
+        view = View(counts, of.identity, of.revision, of.token, of.published_at, of.observed)
+        kept = Cycle(self.cluster, self.pod, self.rules, self.effective, view, self.name, self.uid)
+        kept.by_node = by_node
         if by_node:
             kept.__dict__["verdicts"] = self.verdicts
         return kept

@@ -158,9 +158,7 @@ class Engine:
             view = self.with_groups_counted(((pod, rules),), replica, view)
             effective = pod.shape.effective_constraints(rules, view.snapshot)
         else:
-            sequence = view.snapshot.sequence
-            for group in groups:
-                group.use.last_used = sequence
+            _note_use((groups,), view.snapshot)
         cycle = self._cycle(pod, rules, effective, request, view)
         return ResolvedCycle(cycle, replica, StageTimings(self.clock() - started))
 
@@ -182,10 +180,10 @@ class Engine:
         read = self._read(request.cluster, pods, view.snapshot.node_count)
         asked: list[tuple[ShapedPod, Rules] | InvalidRequest | NotFound] = []
         for given in read:
-            checkpoint()
+            if isinstance(given, TopospreadError):
+                asked.append(given)
+                continue
             try:
-                if isinstance(given, TopospreadError):
-                    raise given
                 if isinstance(given, Pod):
                     pod = self._shaped(request.cluster, given)
                 else:
@@ -268,6 +266,8 @@ class Engine:
         if len(asked) <= 1:
             return
         all_effective = {pod.shape.effective_constraints(rules, snapshot) for pod, rules in asked}
+        if sum([len(effective.groups) for effective in all_effective]) <= self.limits.groups:
+            return
         groups = {group for effective in all_effective for group in effective.groups}
         if len(groups) > self.limits.groups:
             raise _to_be_split(
@@ -375,6 +375,7 @@ class Engine:
         pod = shape.pod
         rules = self.rules_for(request.settings, pod.scheduler_name)
         if request.validate:
+            checkpoint()
             # As on creation: fields whose gate is off are dropped before anything is looked at.
             created = drop_disabled_fields(pod.constraints, None, rules.gates)
             violations = validate_pod(replace(pod, constraints=created))
@@ -389,9 +390,10 @@ class Engine:
             InvalidRequest: unknown settings, or too many default constraints.
         """
         rules = self.rules.rules_for(settings, scheduler_name)
+        if settings.profile is not rules.profile:
+            return rules  # those of the configuration are the operator's own business
         defaults, most = len(rules.profile.default_constraints), self.limits.constraints
-        # Those of the configuration are the operator's own business.
-        if defaults > most and settings.profile is rules.profile:
+        if defaults > most:
             text = f"{defaults} constraints, at most {most} are judged"
             path = "settings.args.defaultConstraints"
             raise InvalidRequest.of([FieldViolation(path, text, "Too many")])
@@ -405,16 +407,18 @@ class Engine:
         kept = False
         while True:
             snapshot = view.snapshot
-            all_effective = [
+            all_effective = {
                 pod.shape.effective_constraints(rules, snapshot) for pod, rules in asked
-            ]
-            groups = {group for effective in all_effective for group in effective.groups}
+            }
             counted = [effective.counted_in(snapshot) for effective in all_effective]
+            if not kept and None not in counted:
+                _note_use(counted, snapshot)
+                return view
+            groups = {group for effective in all_effective for group in effective.groups}
             if None not in counted:
-                for each in counted:
-                    _note_use(each or (), snapshot)
+                _note_use(counted, snapshot)
                 # It has no others: a long computation would keep the counts of other callers.
-                return replace(view, snapshot=snapshot.only(groups)) if kept else view
+                return replace(view, snapshot=snapshot.only(groups))
             # Workloads of the newer view may select other pods, so look again.
             view = _kept(groups, replica)
             kept = True
@@ -474,7 +478,8 @@ def _to_be_split(why: str, first: int = 0) -> InvalidRequest:
     return InvalidRequest.of([FieldViolation("pods", f"{why}: {advice}", "Too many")])
 
 
-def _note_use(groups: Sequence[Group], snapshot: Snapshot) -> None:
+def _note_use(counted: Iterable[Sequence[Group] | None], snapshot: Snapshot) -> None:
     """Note that groups were used at a snapshot: those unused for longest are dropped first."""
-    for group in groups:
-        group.use.last_used = snapshot.sequence
+    for groups in counted:
+        for group in groups or ():
+            group.use.last_used = snapshot.sequence

@@ -216,11 +216,9 @@ def _summed_up(
 ) -> Evaluation:
     cycle = resolved.cycle
     nodes, feasible = sum(counts), counts[FITS]
-    judged = tuple(
-        (VERDICTS[verdict], count)
-        for verdict, count in sorted(enumerate(counts), key=_most_frequent)
-        if count
-    )
+    judged = [(status, count) for status, count in zip(VERDICTS, counts, strict=True) if count]
+    if len(judged) > 1:
+        judged.sort(key=_most_frequent)
     message = reason = ""
     if not feasible:
         reasons = {status.reasons[0]: count for status, count in judged}
@@ -231,14 +229,14 @@ def _summed_up(
         cycle.pre_score_status,
         nodes,
         feasible,
-        judged,
+        tuple(judged),
         top,
         message,
         reason,
     )
 
 
-def _most_frequent(counted: tuple[int, int]) -> int:
+def _most_frequent(counted: tuple[Status, int]) -> int:
     return -counted[1]
 
 

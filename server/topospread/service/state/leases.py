@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import InvalidRequest, LeaseLost, ObjectNotFound
+from topospread.errors import InvalidRequest, LeaseLost, ObjectNotFound, TooManyClusters
 from topospread.kube.violations import invalid, noted
 from topospread.store.checks import check_cluster, check_holder
 from topospread.store.model import MAX_LEASE
 
 if TYPE_CHECKING:
     from topospread.errors import FieldViolation
-    from topospread.store.api import Leaser
+    from topospread.store.api import Store
     from topospread.store.model import Lease
 
 
@@ -20,19 +22,32 @@ SHORTEST: Final = 0.001
 
 
 class Leases:
-    """The leases of the clusters of one store."""
+    """The leases of the clusters of one store.
 
-    def __init__(self, store: Leaser) -> None:
+    Args:
+        store: keeps them.
+        max_clusters: how many clusters there may be, with those that are not there yet and whose
+            lease this process was asked for.
+    """
+
+    def __init__(self, store: Store, max_clusters: int) -> None:
         self._store = store
+        self._max_clusters = max_clusters
+        # Clusters that are not there yet, and when the store has forgotten their lease, by
+        # time.monotonic().
+        self._expected: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     def acquire(self, cluster: str, holder: str, seconds: float, *, timeout: float) -> Lease:
         """Take the lease if it is free or one's own; returns it as it is now.
 
         Raises:
             InvalidRequest: a holder or a time that no lease can have.
+            TooManyClusters: there is no such cluster, and as many as there may be.
             StoreUnavailable: the store did not answer.
         """
         lifetime = _checked(cluster, holder, seconds=seconds)
+        self._check_expected(cluster, lifetime)
         return self._store.lease(cluster, holder, lifetime, timeout=timeout)
 
     def renew(
@@ -78,6 +93,26 @@ class Leases:
                 f"the lease of cluster {cluster!r} has no holder", "Lease", cluster
             )
         return lease
+
+    def _check_expected(self, cluster: str, lifetime: int) -> None:
+        """See whether a cluster is there, or may be made."""
+        if self._store.head(cluster).identity:
+            return
+        now = time.monotonic()
+        with self._lock:
+            self._expected = {name: end for name, end in self._expected.items() if end > now}
+            expected = set(self._expected)
+        if cluster not in expected:
+            names = expected.union(self._store.clusters())
+            if len(names) >= self._max_clusters:
+                raise TooManyClusters(
+                    f"there are {len(names)} clusters already, with those whose lease was acquired"
+                    " in the last hour or two; --max-clusters and the server's limit of open files"
+                    " allow no more",
+                    self._max_clusters,
+                )
+        with self._lock:
+            self._expected[cluster] = now + (lifetime + MAX_LEASE) / 1000
 
 
 def _checked(

@@ -442,6 +442,7 @@ local function create(cluster)
   call('HSET', META, 'format', ARGV[2], 'identity', ARGV[3], 'oldest', cluster.oldest, 'number',
     cluster.number, 'tag', cluster.tag)
   call('PERSIST', META)
+  call('PERSIST', FEEDER)
 end
 
 local function write(cluster, todo)
@@ -593,8 +594,13 @@ local function lease()
   end
   if found[1] ~= holder then fence = math.max(fence + 1, now) end
   local token, till = string.format('%.0f', fence), string.format('%.0f', now + lifetime)
-  call('PERSIST', FEEDER)
   call('HSET', FEEDER, 'holder', holder, 'fence', token, 'until', till, 'granted_for', ARGV[4])
+  if call('HEXISTS', META, 'identity') == 1 then
+    call('PERSIST', FEEDER)
+  else
+    -- Without a cluster it is forgotten an hour after its end; the clock has passed its token then.
+    call('PEXPIRE', FEEDER, string.format('%.0f', lifetime + MAX_LEASE))
+  end
   return {'OK', holder, token, ARGV[4], ARGV[4], till}
 end
 

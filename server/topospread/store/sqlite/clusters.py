@@ -1,4 +1,4 @@
-"""Rows of clusters and of their feeders' leases, and the checks that depend on them."""
+"""Rows of clusters and of their leases, and the checks that depend on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.errors import Conflict, IdentityChanged, RevisionCompacted, RevisionOfOtherHistory
 from topospread.store import rules, values
-from topospread.store.model import Head, Revision, Unchanged
+from topospread.store.model import MAX_LEASE, Head, Revision, Unchanged
 
 if TYPE_CHECKING:
     import sqlite3
@@ -166,6 +166,14 @@ def take_lease(
     granted = rules.granted(found, holder, lifetime, now, renewed=fence)
     until = granted.until
     if granted.holder == holder and fence in (0, granted.fence):
+        if found[0] != holder:
+            # Without a cluster a lease is forgotten an hour after its end; the clock has passed its
+            # token then.
+            connection.execute(
+                "DELETE FROM feeder WHERE max(fence, until) < ? "
+                "AND name NOT IN (SELECT name FROM cluster WHERE identity <> '')",
+                (now - MAX_LEASE,),
+            )
         connection.execute(
             "INSERT OR REPLACE INTO feeder (name, holder, fence, until, granted_for) "
             "VALUES (?, ?, ?, ?, ?)",

@@ -14,8 +14,8 @@ from topospread.access.audit import DENIED, LOG, audit
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread.transports.grpc.calls import Call, ClientStreaming, Method, Unary
-from topospread.transports.grpc.status import code_of
+from topospread.servicers.calls import Call, ClientStreaming, Method, Unary
+from topospread.servicers.status import code_of
 from topospread_proto.v1 import cluster_state_service_pb2, common_pb2
 
 if TYPE_CHECKING:

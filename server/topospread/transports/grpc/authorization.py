@@ -15,7 +15,8 @@ from topospread.codec.parsing import check_repeats
 from topospread.errors import InvalidRequest, PermissionDenied, Unauthenticated
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.decisions.request import DEFAULT_CLUSTER
-from topospread.transports.grpc.status import abort, status_of
+from topospread.servicers.status import status_of
+from topospread.transports.grpc.transport import abort
 from topospread_proto.v1 import cluster_state_service_pb2
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from topospread.access.certificates import CertificateNames
     from topospread.access.rate_limit import RateLimiter
     from topospread.errors import TopospreadError
-    from topospread.transports.grpc.calls import Context
+    from topospread.transports.grpc.transport import Context
 
 ClusterOf = Callable[[bytes], str]
 """From a request's bytes to the name of its cluster; empty when it names none."""

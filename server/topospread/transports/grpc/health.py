@@ -18,15 +18,16 @@ import grpc
 from grpc_health.v1 import health, health_pb2
 
 from topospread.errors import LimitExceeded, ObjectNotFound, StreamsFull
-from topospread.transports.grpc.limits import PendingResponses
-from topospread.transports.grpc.pool import away
+from topospread.servicers.status import status_of
+from topospread.threads.pool import away
+from topospread.transports.grpc.pending_responses import PendingResponses
 from topospread.transports.grpc.standard_services import first_message
-from topospread.transports.grpc.status import abort, status_of
+from topospread.transports.grpc.transport import abort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from topospread.transports.grpc.pool import Pool
+    from topospread.threads.pool import Pool
 
 SERVICE: Final = health.SERVICE_NAME
 
@@ -149,7 +150,7 @@ class Health:
                 watch.sent = status
             try:
                 # A client that does not take it is cut off when the thread is needed.
-                with away(watch.cancel):
+                with away(lambda _: watch.cancel()):
                     watch.send(health_pb2.HealthCheckResponse(status=status))
             except Exception:  # noqa: BLE001 - the call has ended
                 return
@@ -164,6 +165,7 @@ class Health:
                 abort(context, status_of(ObjectNotFound(text, "Service", request.service)))
             response = health_pb2.HealthCheckResponse(status=self._status)
             try:
+                self.pending_responses.admit(context)
                 self.pending_responses.track(context, response.ByteSize())
             except LimitExceeded as refused:
                 abort(context, status_of(refused))

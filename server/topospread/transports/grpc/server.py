@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import grpc
 
-from topospread.errors import ConfigError
+from topospread.errors import ConfigError, ShuttingDown
 from topospread.telemetry.families import PoolGauges
 from topospread.transports.grpc import health
-from topospread.transports.grpc.calls import Method, Unary, UnaryBytes
-from topospread.transports.grpc.direct import DirectCalls
+from topospread.transports.grpc.handlers import MethodHandler
 from topospread.transports.grpc.health import Health
-from topospread.transports.grpc.pool import end_silent
 from topospread.transports.grpc.standard_services import UnimplementedHandler, reflection_handler
+from topospread.transports.grpc.thread_transport import ThreadTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from topospread.config.certificates import Pem
-    from topospread.transports.grpc.direct_call import Answers
-    from topospread.transports.grpc.executor import BoundedExecutor, StreamExecutor
+    from topospread.servicers.calls import Method
+    from topospread.threads.executor import BoundedExecutor, StreamExecutor
+    from topospread.threads.pool import Pool
     from topospread.transports.grpc.pipeline import CallPipeline
-    from topospread.transports.grpc.pool import Pool
+    from topospread.transports.grpc.transport import Handler, Transport
 
 
 OTHER_THREADS: Final = 2
@@ -44,6 +44,14 @@ HANDSHAKE_MS: Final = 10_000
 MAX_AGE_GRACE_MS: Final = 60_000
 """For the calls of a connection that has reached its maximum age, before they are cut."""
 
+MAX_UNTAKEN_SECONDS: Final = 3600
+"""After which gRPC's core drops a call that is not taken from it: no thread of ours is as late."""
+
+MAX_UNTAKEN: Final = 8192
+"""Calls of a method that wait in gRPC's core to be taken, some 12 KiB each: more than come while
+others are refused, and no more than may be held for callers that are not known yet.
+"""
+
 QUIET_PERIOD: Final = 0.01
 """Seconds without a new call after which a server counts as quiet."""
 
@@ -58,7 +66,8 @@ class Pools:
     """The thread pools: what one kind of call does never holds up another.
 
     Attributes:
-        decisions: PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods.
+        decisions: PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods, StreamEvaluatePods.
+        decision_transport: that brings them.
         extender: the same over HTTP.
         state: ClusterStateService, PlacementService and LeaseService, which wait for the store.
         planner: ExplainPod and the calls of PlannerService, which compute for long.
@@ -67,7 +76,8 @@ class Pools:
         other: health, and unknown methods.
     """
 
-    decisions: BoundedExecutor | DirectCalls
+    decisions: Pool
+    decision_transport: Transport
     extender: BoundedExecutor
     state: BoundedExecutor
     planner: BoundedExecutor
@@ -87,16 +97,30 @@ class Pools:
             "other": self.other,
         }
 
-    def unary(self) -> tuple[BoundedExecutor | DirectCalls, ...]:
+    def transports(self) -> Mapping[str, Transport]:
+        """What brings calls to their pool, by the pool's name."""
+        return {
+            "decisions": self.decision_transport,
+            "state": ThreadTransport(self.state, self.streams),
+            "planner": ThreadTransport(self.planner, self.streams),
+            "expander": ThreadTransport(self.expander, self.streams),
+            "streams": ThreadTransport(self.other, self.streams),
+            "other": ThreadTransport(self.other, self.streams),
+        }
+
+    def unary(self) -> tuple[Pool, ...]:
         """The pools of gRPC calls with one request and one response."""
         return self.decisions, self.state, self.planner, self.expander, self.other
 
     def gauges(self) -> list[PoolGauges]:
         """The gauges of the pools: how busy they are."""
-        return [
-            PoolGauges(name, pool.depth, pool.busy, pool.waiting)
+        gauges = {
+            name: PoolGauges(name, pool.depth, pool.busy, pool.waiting)
             for name, pool in self.by_name().items()
-        ]
+        }
+        streams = self.streams.busy + self.decisions.open_streams
+        gauges["streams"] = replace(gauges["streams"], busy=streams)
+        return [*gauges.values()]
 
     def arrived(self) -> int:
         """The number of unary calls so far."""
@@ -118,8 +142,8 @@ class ServerOptions:
             a little later.
         reflection: whether the reflection service is served.
         reuse_port: share the port with other processes that ask for the same.
-        max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take. Direct
-            calls are not among them: their queue is bounded.
+        max_calls: calls at once; past it RESOURCE_EXHAUSTED. 0: as many as the pools take. What a
+            CompletionQueueTransport brings is not among them: its queue is bounded.
         max_connections: open at once.
         max_calls_per_connection: clients delay the calls beyond it.
     """
@@ -165,23 +189,19 @@ class GrpcServer:
             options=_channel_options(options),
             maximum_concurrent_rpcs=options.max_calls or None,
         )
-        by_name = pools.by_name()
-        direct: dict[str, Answers] = {}
+        transports = pools.transports()
+        used: dict[str, Transport] = {}
         for service, methods in services.items():
-            pooled: list[tuple[str, Method, Pool, str]] = []
-            for name, (method, pool) in methods.items():
-                if isinstance(by_name[pool], DirectCalls) and isinstance(
-                    method, Unary | UnaryBytes
-                ):
-                    direct[f"/{service}/{name}"] = pipeline.direct_handler(
-                        service, name, method, pool
-                    )
-                else:
-                    pooled.append((name, method, by_name[pool], pool))
-            self._server.add_generic_rpc_handlers((pipeline.service_handler(service, pooled),))
-        self._direct = pools.decisions if direct else None
-        if isinstance(self._direct, DirectCalls):
-            self._direct.attach(self._server, direct)
+            for pool in {pool for _, pool in methods.values()}:
+                used[pool] = transports[pool]
+                handlers = [
+                    self._handler(service, name, method, pool)
+                    for name, (method, its_pool) in methods.items()
+                    if its_pool == pool
+                ]
+                used[pool].register(self._server, service, handlers)
+        self._transports = (*used.values(),)
+        self._broken = False
         access = pipeline.access
         standard: list[grpc.GenericRpcHandler] = [self.health.handler(pools.other)]
         if options.reflection:
@@ -189,6 +209,9 @@ class GrpcServer:
             standard.append(reflection_handler(described, pools.streams, access))
         standard.append(UnimplementedHandler(access, pools.other))
         self._server.add_generic_rpc_handlers(standard)
+
+    def _handler(self, service: str, name: str, method: Method, pool: str) -> Handler:
+        return MethodHandler(self.pipeline, service, name, method, pool)
 
     def listen(self, address: str, credentials: Credentials | None, flag: str = "--listen") -> int:
         """Bind an address; returns the port.
@@ -215,12 +238,18 @@ class GrpcServer:
         self._server.start()
         self.pipeline.pending_responses.start()
         self.health.pending_responses.start()
-        if isinstance(self._direct, DirectCalls):
-            self._direct.begin()
+        for transport in self._transports:
+            transport.start(self._on_broken)
+
+    def _on_broken(self) -> None:
+        """Report NOT_SERVING for good: calls of a method are not brought any more."""
+        self._broken = True
+        self.health.set_not_serving()
 
     def ready(self) -> None:
         """Report SERVING."""
-        self.health.set_serving()
+        if not self._broken:
+            self.health.set_serving()
 
     def stop(self, grace: float) -> None:
         """Refuse new calls, and let running ones end for at most ``grace`` seconds.
@@ -235,16 +264,20 @@ class GrpcServer:
             for pool in self._pools.unary():
                 pausing.enter_context(pool.paused())
             self._wait_until_quiet()
+            for transport in self._transports:
+                transport.stop()
             stopped = self._server.stop(grace)
         # A stream whose client is idle would delay the stop for all of the grace period.
-        for worker in self._pools.streams.silent(time.monotonic(), patient=True):
-            end_silent(worker)
+        for transport in self._transports:
+            transport.end_streams(ShuttingDown("the server is going away: try another one"))
         self.health.close()
         stopped.wait()
         self.pipeline.pending_responses.close()
 
     def cancel(self) -> None:
         """Cancel running calls, also those that a stop() in another thread waits for."""
+        for transport in self._transports:
+            transport.stop()
         self._server.stop(None)
 
     def _wait_until_quiet(self) -> None:
@@ -268,6 +301,11 @@ def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:
         ("grpc.so_reuseport", int(options.reuse_port)),
         ("grpc.max_allowed_incoming_connections", options.max_connections),
         ("grpc.max_concurrent_streams", options.max_calls_per_connection),
+        # Calls that nobody has taken from the core yet: it drops some when they are many, or old.
+        # They are taken, counted and refused here long before.
+        ("grpc.server.max_pending_requests", MAX_UNTAKEN),
+        ("grpc.server.max_pending_requests_hard_limit", MAX_UNTAKEN),
+        ("grpc.server_max_unrequested_time_in_server", MAX_UNTAKEN_SECONDS),
         # A connection that does not even finish its handshake is closed soon.
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         # Clients ping idle connections to see whether they still are any; this client's every 10 s.

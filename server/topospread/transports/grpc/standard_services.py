@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import grpc
@@ -19,10 +19,13 @@ from topospread.errors import (
     QueueFull,
     TopospreadError,
 )
-from topospread.transports.grpc.limits import SizeLimit, decompressed
-from topospread.transports.grpc.pool import away, overloaded
-from topospread.transports.grpc.status import abort, status_of
-from topospread_proto.v1 import error_reason_pb2
+from topospread.servicers.limits import SizeLimit, decompressed
+from topospread.servicers.status import status_of
+from topospread.threads.pool import away, overloaded
+from topospread.transports.grpc.transport import abort, end_call
+
+# Imported so that reflection finds it: no service's file imports the error reasons.
+from topospread_proto.v1 import error_reason_pb2  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -30,17 +33,14 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
     from google.protobuf.descriptor_pool import DescriptorPool
 
+    from topospread.threads.pool import Pool
     from topospread.transports.grpc.authorization import AccessControl
-    from topospread.transports.grpc.pool import Pool
 
 
 LIMIT: Final = SizeLimit(16 << 10)
 """The limit of a request of health or reflection: names of services and symbols."""
 
 _Request = TypeVar("_Request", bound=Message)
-
-EXTRA_FILES: Final = (error_reason_pb2.DESCRIPTOR,)
-"""Files that no service imports: the names of the error reasons are sent as strings."""
 
 
 class UnimplementedHandler(grpc.GenericRpcHandler):
@@ -87,7 +87,7 @@ def next_message(
     """The next message, None after the last; the call ends when it does not parse."""
     if overloaded():
         abort(context, status_of(QueueFull("too many calls at once: try again later")))
-    with away(context.cancel):
+    with away(partial(end_call, context)):
         raw = next(raws, None)
     if raw is None:
         return None

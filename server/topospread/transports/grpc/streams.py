@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import grpc
@@ -18,15 +19,16 @@ from topospread.errors import (
     TooLarge,
     TopospreadError,
 )
-from topospread.transports.grpc.calls import OversizedRequest, parse
-from topospread.transports.grpc.limits import SizeLimit, decompressed, decompressed_prefix
-from topospread.transports.grpc.pool import away
+from topospread.servicers.calls import OversizedRequest, parse
+from topospread.servicers.limits import SizeLimit, decompressed, decompressed_prefix
+from topospread.threads.pool import away
+from topospread.transports.grpc.transport import end_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from topospread.telemetry.tracing import CallSpan
-    from topospread.transports.grpc.calls import Context, StreamContext
+    from topospread.transports.grpc.transport import Context, StreamContext
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -46,33 +48,26 @@ seen, all ends within two seconds.
 _Request = TypeVar("_Request", bound=Message)
 
 
-def request_messages(
-    kind: type[_Request],
-    raws: Iterator[bytes],
-    context: Context,
-    limit: SizeLimit,
-    *,
-    conversation: bool = False,
-    permit: Callable[[bytes], None] | None = None,
-) -> Iterator[_Request | OversizedRequest]:
-    """Parse the messages of a stream as they come.
+def raw_messages(
+    raws: Iterator[bytes], context: Context, *, patient: bool = False
+) -> Iterator[bytes]:
+    """The messages of a stream of grpcio's as they come.
 
     The end of the messages does not mean that the caller has sent all it wanted to: a call that was
     cut can look the same. A method for which that matters asks for a last message.
 
     Args:
-        kind: of each message.
         raws: the messages.
         context: of the call.
-        limit: of each message.
-        conversation: each message is a request of its own: the caller may be idle after the first
-            one, and one that is too large does not end the stream.
-        permit: raises when the caller may not send the first message.
+        patient: the caller may be idle after the first message.
+
+    Raises:
+        CallerGone, DeadlineExceeded: the call has ended.
     """
     idle = False
     while True:
         try:
-            with away(context.cancel, patient=idle):
+            with away(partial(end_call, context), patient=idle):
                 raw = next(raws)
         except StopIteration:
             # The end of what the caller has sent, or of the call: gRPC does not always say which.
@@ -81,23 +76,43 @@ def request_messages(
             return
         except grpc.RpcError as cause:
             raise call_ended(context) from cause
-        idle = conversation
-        oversized = None
-        try:
-            raw = decompressed(raw, limit)
-        except TooLarge:
-            if not conversation:
-                raise
-            # Without the error, whose traceback would keep the message.
-            oversized = OversizedRequest(decompressed_prefix(raw, PREFIX_BYTES), limit)
-        if oversized is not None:
-            raw = b""
-            yield oversized
-            continue
+        idle = patient
+        yield raw
+
+
+def request_messages(
+    kind: type[_Request],
+    raws: Iterator[bytes],
+    context: Context,
+    limit: SizeLimit,
+    permit: Callable[[bytes], None] | None,
+) -> Iterator[_Request]:
+    """Parse the messages of a request that is a stream.
+
+    Args:
+        kind: of each message.
+        raws: the messages.
+        context: of the call.
+        limit: of each message.
+        permit: raises when the caller may not send the first message.
+    """
+    for raw in raw_messages(raws, context):
+        message = decompressed(raw, limit)
         if permit is not None:
-            permit(raw)
+            permit(message)
             permit = None
-        yield parse(kind, raw)
+        yield parse(kind, message)
+
+
+def stream_request(
+    kind: type[_Request], raw: bytes, limit: SizeLimit
+) -> _Request | OversizedRequest:
+    """Parse a message of a stream that is a request of its own."""
+    try:
+        message = decompressed(raw, limit)
+    except TooLarge:
+        return OversizedRequest(decompressed_prefix(raw, PREFIX_BYTES), limit)
+    return parse(kind, message)
 
 
 def send_headers(context: StreamContext, span: CallSpan) -> None:

@@ -99,7 +99,7 @@ class RunDecision(Protocol):
         active: Callable[[], bool],
         /,
     ) -> bytes:
-        """See :func:`topospread.transports.grpc.pool.decided`."""
+        """See :func:`topospread.threads.pool.decided`."""
         ...
 
 

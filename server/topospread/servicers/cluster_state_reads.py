@@ -1,0 +1,246 @@
+"""topospread.v1.ClusterStateService, the methods that read: decode, call the use case, encode."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.access.callers import Role
+from topospread.codec.reservations import reservation_row
+from topospread.codec.stored import object_from_stored
+from topospread.errors import CorruptValue, InvalidRequest
+from topospread.kube.violations import forbidden
+from topospread.replica.view import Token
+from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.service.state.log import WatchRequest
+from topospread.servicers.calls import Call, Method, ServerStreaming, Unary
+from topospread.servicers.encode import meta_of, revision_meta, unreachable_for
+from topospread.servicers.messages import NO_HISTORY, reservation_message
+from topospread.servicers.request_fields import (
+    any_kind,
+    check_all,
+    check_required,
+    label_matcher,
+    object_key,
+    object_kind,
+    page_request,
+    required_consistency,
+)
+from topospread.store.checks import check_cluster
+from topospread.store.model import Kind, LogEntry, StoredObject
+from topospread.store.values import OBSERVABLE
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from topospread.service.state.read import FollowedCluster, StateReader
+    from topospread.servicers.limits import MemoryBudget
+
+
+SERVICE: Final = "topospread.v1.ClusterStateService"
+
+_BOOKMARK: Final = pb.WatchEvent(type=pb.WATCH_EVENT_TYPE_BOOKMARK)
+
+
+class ClusterStateReadServicer:
+    """The methods that read, and WatchObjects.
+
+    Args:
+        reads: the use cases.
+        budget: the memory that all watches may keep of the state that they begin with.
+    """
+
+    def __init__(self, reads: StateReader, budget: MemoryBudget) -> None:
+        self._reads = reads
+        self._budget = budget
+
+    def methods(self) -> dict[str, tuple[Method, str]]:
+        """The methods by name, with the pool that each runs on."""
+        return {
+            "GetObject": (Unary(pb.GetObjectRequest, self.get), "state"),
+            "ListObjects": (Unary(pb.ListObjectsRequest, self.list), "state"),
+            "WatchObjects": (ServerStreaming(pb.WatchObjectsRequest, self.watch), "streams"),
+            "GetNodeTable": (Unary(pb.GetNodeTableRequest, self.node_table), "state"),
+            "GetCluster": (Unary(pb.GetClusterRequest, self.get_cluster), "state"),
+            "ListClusters": (Unary(pb.ListClustersRequest, self.list_clusters), "state"),
+        }
+
+    def get(self, request: pb.GetObjectRequest, call: Call) -> pb.GetObjectResponse:
+        """ClusterStateService.GetObject."""
+        cluster = request.cluster or DEFAULT_CLUSTER
+        check_all(
+            partial(check_cluster, cluster),
+            partial(object_kind, request.kind, "kind"),
+            partial(check_required, request.name, "name"),
+            partial(required_consistency, request),
+        )
+        key = object_key(request.kind, request.namespace, request.name, "kind")
+        self._reads.fresh(cluster, required_consistency(request), call.deadline)
+        token, found = self._reads.get(cluster, key)
+        return pb.GetObjectResponse(meta=revision_meta(token), object=object_from_stored(found))
+
+    def list(self, request: pb.ListObjectsRequest, call: Call) -> pb.ListObjectsResponse:
+        """ClusterStateService.ListObjects."""
+        cluster, ask = request.cluster or DEFAULT_CLUSTER, page_request(request)
+        check_all(
+            partial(check_cluster, cluster),
+            partial(object_kind, request.kind, "kind"),
+            partial(label_matcher, request),
+            lambda: ask.most,
+            ask.place,
+            partial(required_consistency, request),
+        )
+        kind = object_kind(request.kind, "kind")
+        self._reads.fresh(cluster, required_consistency(request), call.deadline)
+        page = self._reads.list(cluster, kind, request.namespace, _object_matcher(request), ask)
+        response = pb.ListObjectsResponse(meta=revision_meta(page.token), next_page_token=page.next)
+        for item in page.objects:
+            with suppress(CorruptValue):  # counted and logged where it is followed
+                response.objects.append(object_from_stored(item))
+        return response
+
+    def watch(
+        self, request: pb.WatchObjectsRequest, call: Call
+    ) -> Iterable[pb.WatchObjectsResponse]:
+        """ClusterStateService.WatchObjects."""
+        cluster = request.cluster or DEFAULT_CLUSTER
+        check_all(
+            partial(check_cluster, cluster),
+            partial(_watched_from, request),
+            *(
+                partial(_watched_kind, kind, f"kinds[{position}]")
+                for position, kind in enumerate(request.kinds)
+            ),
+        )
+        after = _watched_from(request)
+        kinds = {_watched_kind(kind, "kinds") for kind in request.kinds}
+        asked = WatchRequest(cluster, kinds, after, request.send_initial, self._budget.share)
+        changes = self._reads.watch(asked, call.active)
+        # By the headers a client that retries knows a watch that was cut from one that never began.
+        call.send_headers()
+        for watched in changes:
+            events = [_event(entry) for entry in watched.entries] or [_BOOKMARK]
+            yield pb.WatchObjectsResponse(meta=revision_meta(watched.token), events=events)
+
+    def node_table(self, request: pb.GetNodeTableRequest, call: Call) -> pb.GetNodeTableResponse:
+        """ClusterStateService.GetNodeTable."""
+        cluster = request.cluster or DEFAULT_CLUSTER
+        check_all(partial(check_cluster, cluster), partial(required_consistency, request))
+        replica, view = self._reads.node_table(
+            cluster, required_consistency(request), call.deadline
+        )
+        nodes = view.snapshot.nodes
+        return pb.GetNodeTableResponse(
+            meta=meta_of(view, replica), node_table_id=nodes.id, node_names=nodes.sorted_names
+        )
+
+    def get_cluster(self, request: pb.GetClusterRequest, call: Call) -> pb.GetClusterResponse:
+        """ClusterStateService.GetCluster."""
+        del call
+        followed = self._reads.cluster(request.cluster or DEFAULT_CLUSTER)
+        replica = followed.replica
+        view = None if replica is None else replica.view
+        return pb.GetClusterResponse(
+            meta=common_pb2.ResponseMeta()
+            if replica is None or view is None
+            else meta_of(view, replica),
+            cluster=_cluster(followed),
+        )
+
+    def list_clusters(self, request: pb.ListClustersRequest, call: Call) -> pb.ListClustersResponse:
+        """ClusterStateService.ListClusters."""
+        ask = page_request(request)
+        check_all(lambda: ask.most, partial(ask.words, 1))
+        found, more = self._reads.clusters(lambda name: call.caller.may(Role.READ, name), ask)
+        return pb.ListClustersResponse(
+            meta=common_pb2.ResponseMeta(), clusters=map(_cluster, found), next_page_token=more
+        )
+
+
+def _watched_from(request: pb.WatchObjectsRequest) -> Token | None:
+    """The revision after which a watch begins; None for the present one."""
+    if not request.revision:
+        return None
+    if request.send_initial:
+        raise InvalidRequest.of([forbidden("revision", "not with sendInitial")])
+    try:
+        return Token.decode(request.revision)
+    except InvalidRequest as wrong:
+        raise wrong.under("revision") from wrong
+
+
+def _watched_kind(kind: int, path: str) -> Kind:
+    return any_kind(kind, path, (*OBSERVABLE, Kind.RESERVATION))
+
+
+def _event(entry: LogEntry) -> pb.WatchEvent:
+    key, item = entry.key, entry.object
+    uid, version = (entry.uid, entry.version) if item is None else (item.uid, item.resource_version)
+    event = pb.WatchEvent(
+        type=pb.WATCH_EVENT_TYPE_DELETED if item is None else pb.WATCH_EVENT_TYPE_APPLIED,
+        ref=pb.ObjectReference(
+            kind=key.kind.value,  # type: ignore[arg-type] # the numbers are the same
+            namespace=key.namespace,
+            name=key.name,
+            uid=uid,
+            resource_version=version,
+        ),
+    )
+    if item is not None:
+        with suppress(CorruptValue):  # counted and logged where it is followed
+            if key.kind is Kind.RESERVATION:
+                row = reservation_row(item)
+                message = reservation_message(key.namespace, key.name, row)
+                event.object.reservation.CopyFrom(message)
+            else:
+                event.object.CopyFrom(object_from_stored(item))
+    return event
+
+
+def _object_matcher(request: pb.ListObjectsRequest) -> Callable[[StoredObject], bool]:
+    chosen = label_matcher(request)
+    if chosen is None:
+        return lambda _: True
+
+    def matches(item: StoredObject) -> bool:
+        try:
+            message = object_from_stored(item)
+        except CorruptValue:
+            return False
+        content: Any = getattr(message, message.WhichOneof("content") or "")
+        return chosen(content.metadata.labels)
+
+    return matches
+
+
+def _cluster(followed: FollowedCluster) -> pb.Cluster:
+    replica, head = followed.replica, followed.head
+    written = 0 if head is None else head.revision.number
+    identity = "" if head is None else head.identity
+    view = None if replica is None else replica.view
+    if replica is None or view is None:
+        return pb.Cluster(name=followed.name, lag=written, store_identity=identity or NO_HISTORY)
+    # What another history has written is nothing that this one lags behind.
+    lag = written - view.revision.number if head and identity == view.identity else replica.lag
+    snapshot = view.snapshot
+    meta = meta_of(view, replica)
+    return pb.Cluster(
+        name=followed.name,
+        loaded=True,
+        revision=meta.revision,
+        lag=max(0, lag),
+        store_unreachable_for=unreachable_for(replica),
+        node_count=snapshot.node_count,
+        pod_count=snapshot.pods,
+        workload_count=snapshot.workload_count,
+        reservation_count=len(snapshot.reservations),
+        group_count=len(snapshot.groups),
+        corrupt_count=replica.corrupt,
+        label_set_count=snapshot.label_sets,
+        identity_changed=replica.identity_changed,
+        store_identity=identity or NO_HISTORY,
+        observed=meta.observed,
+    )

@@ -1,0 +1,313 @@
+"""topospread.v1.ClusterStateService, the methods that write: decode, call the use case, encode."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.codec.observed import check_version, observed_from_proto
+from topospread.codec.stored import ends_reservation, stored
+from topospread.codec.warnings import warnings_of
+from topospread.errors import FieldViolation, InvalidRequest, ReplaceIncomplete
+from topospread.kube.violations import forbidden, invalid, noted, required
+from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.service.state.write import IncomingObjects, WriteResult
+from topospread.servicers.calls import Call, ClientStreaming, Method, Unary, store_spans
+from topospread.servicers.encode import revision_meta
+from topospread.servicers.messages import NO_HISTORY
+from topospread.servicers.request_fields import check_all, check_required, object_key, object_kind
+from topospread.store.checks import check_cluster, check_size, wrong_words
+from topospread.store.model import Key, Remove, WriteOutcome
+from topospread_proto.v1 import cluster_state_service_pb2 as pb
+from topospread_proto.v1 import common_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from topospread.service.state.write import StateWriter
+    from topospread.servicers.limits import MemoryBudget
+
+
+OBJECT_BYTES: Final = 1024
+"""Memory that an object of a ReplaceObjects takes beside its stored form, at most."""
+
+_OUTCOMES: Final = {
+    outcome: pb.ObjectOutcome.Value(f"OBJECT_OUTCOME_{outcome.name}") for outcome in WriteOutcome
+}
+
+_JSON_NAMES: Final = {field.name: field.json_name for field in pb.ClusterObject.DESCRIPTOR.fields}
+
+
+class ClusterStateWriteServicer:
+    """The methods that write, and AcceptStore.
+
+    Args:
+        writes: the use cases.
+        budget: the memory that all ReplaceObjects may keep until their commits have come.
+    """
+
+    def __init__(self, writes: StateWriter, budget: MemoryBudget) -> None:
+        self._writes = writes
+        self._budget = budget
+
+    def methods(self) -> dict[str, tuple[Method, str]]:
+        """The methods by name, with the pool that each runs on."""
+        return {
+            "ApplyObjects": (Unary(pb.ApplyObjectsRequest, self.apply), "state"),
+            "DeleteObjects": (Unary(pb.DeleteObjectsRequest, self.delete), "state"),
+            "ReplaceObjects": (ClientStreaming(pb.ReplaceObjectsRequest, self.replace), "state"),
+            "DeleteCluster": (Unary(pb.DeleteClusterRequest, self.delete_cluster), "state"),
+            "AcceptStore": (Unary(pb.AcceptStoreRequest, self.accept_store), "state"),
+        }
+
+    def apply(self, request: pb.ApplyObjectsRequest, call: Call) -> pb.ApplyObjectsResponse:
+        """ClusterStateService.ApplyObjects."""
+        cluster, objects = request.cluster or DEFAULT_CLUSTER, list[IncomingObjects]()
+        check_all(
+            partial(check_cluster, cluster),
+            lambda: objects.extend(_incoming(request.objects, "objects")),
+            *_about_writes(request),
+        )
+        written = self._writes.apply(
+            cluster,
+            objects,
+            force=request.force,
+            timeout=call.time_left(),
+            traced=store_spans(call, request.cluster),
+            fence=_fence(request, "fencingToken"),
+            observed=observed_from_proto(request.observed, "observed"),
+        )
+        keys = [incoming.object.key for incoming in objects]
+        warnings = [incoming.warnings for incoming in objects]
+        return pb.ApplyObjectsResponse(
+            meta=revision_meta(written.token), results=_results(keys, written, warnings)
+        )
+
+    def delete(self, request: pb.DeleteObjectsRequest, call: Call) -> pb.DeleteObjectsResponse:
+        """ClusterStateService.DeleteObjects."""
+        cluster, removals = request.cluster or DEFAULT_CLUSTER, list[Remove]()
+        check_all(
+            partial(check_cluster, cluster),
+            lambda: removals.extend(_removals(request)),
+            *_about_writes(request),
+        )
+        written = self._writes.delete(
+            cluster,
+            removals,
+            force=request.force,
+            timeout=call.time_left(),
+            traced=store_spans(call, request.cluster),
+            fence=_fence(request, "fencingToken"),
+            observed=observed_from_proto(request.observed, "observed"),
+        )
+        keys = [removal.key for removal in removals]
+        return pb.DeleteObjectsResponse(
+            meta=revision_meta(written.token), results=_results(keys, written)
+        )
+
+    def replace(
+        self, requests: Iterator[pb.ReplaceObjectsRequest], call: Call
+    ) -> pb.ReplaceObjectsResponse:
+        """ClusterStateService.ReplaceObjects."""
+        first = next(requests, None)
+        if first is None:
+            raise _incomplete(0)
+        if not first.HasField("start"):
+            raise InvalidRequest.of([required("start", "the first message must have it")])
+        start = first.start
+        cluster, version = start.cluster or DEFAULT_CLUSTER, start.resource_version
+        check_all(
+            lambda: _check_cluster(cluster, "start"),
+            partial(object_kind, start.kind, "start.kind"),
+            partial(check_version, version or "0", "start.resourceVersion"),
+            partial(_fence, start, "start.fencingToken"),
+        )
+        with self._budget.share() as take:
+            replaced = self._writes.replace(
+                cluster,
+                object_kind(start.kind, "start.kind"),
+                _listed(requests, take, self._writes.most_at_once),
+                resource_version=version,
+                force=start.force,
+                timeout=call.time_left(),
+                traced=store_spans(call, start.cluster),
+                fence=_fence(start, "start.fencingToken"),
+            )
+        counts = replaced.outcomes
+        return pb.ReplaceObjectsResponse(
+            meta=revision_meta(replaced.token),
+            created_count=counts[WriteOutcome.CREATED],
+            updated_count=counts[WriteOutcome.UPDATED],
+            unchanged_count=counts[WriteOutcome.UNCHANGED],
+            ignored_stale_count=counts[WriteOutcome.IGNORED_STALE],
+            deleted_count=counts[WriteOutcome.DELETED],
+            warnings=replaced.warnings,
+        )
+
+    def delete_cluster(
+        self, request: pb.DeleteClusterRequest, call: Call
+    ) -> pb.DeleteClusterResponse:
+        """ClusterStateService.DeleteCluster."""
+        cluster = _named_cluster(request.cluster)
+        with store_spans(call, cluster)("drop", 1):
+            count = self._writes.drop(cluster)
+        # There is no state any more that a revision could be of.
+        return pb.DeleteClusterResponse(meta=common_pb2.ResponseMeta(), object_count=count)
+
+    def accept_store(self, request: pb.AcceptStoreRequest, call: Call) -> pb.AcceptStoreResponse:
+        """ClusterStateService.AcceptStore."""
+        seen = request.store_identity
+        check_all(
+            partial(_named_cluster, request.cluster),
+            partial(check_required, seen, "storeIdentity", "give what GetCluster tells"),
+        )
+        cluster = request.cluster
+        identity = "" if seen == NO_HISTORY else seen
+        token = self._writes.accept(cluster, identity, call.deadline)
+        return pb.AcceptStoreResponse(meta=revision_meta(token))
+
+
+def _named_cluster(name: str) -> str:
+    check_required(name, "cluster", "no name stands for another here")
+    check_cluster(name)
+    return name
+
+
+def _check_cluster(name: str, path: str) -> None:
+    try:
+        check_cluster(name)
+    except InvalidRequest as wrong:
+        raise wrong.under(path) from wrong
+
+
+def _about_writes(request: Any) -> Sequence[Callable[[], object]]:
+    """Functions that parse the other fields of an ApplyObjects or DeleteObjects."""
+    return (
+        partial(_fence, request, "fencingToken"),
+        partial(observed_from_proto, request.observed, "observed"),
+    )
+
+
+def _fence(request: Any, path: str) -> int:
+    """The fencing token of a write; 0 where there is none.
+
+    Raises:
+        InvalidRequest: it is no lease's token.
+    """
+    if not request.HasField("fencing_token"):
+        return 0
+    fence: int = request.fencing_token
+    if fence <= 0:
+        raise InvalidRequest.of([invalid(path, fence, "must be that of a lease, or absent")])
+    return fence
+
+
+def _incoming(objects: Iterable[pb.ClusterObject], path: str) -> list[IncomingObjects]:
+    """Objects in their stored form.
+
+    Raises:
+        InvalidRequest: with the violations of all objects that cannot be stored.
+    """
+    incoming: list[IncomingObjects] = []
+    violations: list[FieldViolation] = []
+    for position, message in enumerate(objects):
+        arm = _JSON_NAMES.get(message.WhichOneof("content") or "")
+        here = f"{path}[{position}].{arm}" if arm else f"{path}[{position}]"
+        with noted(violations, here):
+            kept = stored(message)
+            check_size(kept, here)
+            incoming.append(
+                IncomingObjects(kept, tuple(warnings_of(message)), ends_reservation(message))
+            )
+    if violations:
+        raise InvalidRequest.of(violations)
+    return incoming
+
+
+def _listed(
+    requests: Iterator[pb.ReplaceObjectsRequest], take: Callable[[int], None], max_objects: int
+) -> Iterator[list[IncomingObjects]]:
+    """The batches of a list between its start and its commit, which must be the last message.
+
+    Args:
+        requests: the messages after the start.
+        take: reserves the memory of each batch before it is kept.
+        max_objects: of a batch.
+
+    Raises:
+        ReplaceIncomplete: there was no commit.
+        InvalidRequest: a message out of order, or a commit with another number of objects.
+    """
+    count = 0
+    for number, message in enumerate(requests, 1):
+        if message.HasField("batch"):
+            sent = len(message.batch.objects)
+            if sent > max_objects:
+                text = f"{sent} in one batch, at most {max_objects}: split them (batch {number})"
+                raise InvalidRequest.at("batch.objects", text, "Too many")
+            try:
+                batch = _incoming(message.batch.objects, "batch.objects")
+            except InvalidRequest as wrong:
+                raise wrong.noting(f"batch {number}") from wrong
+            count += len(batch)
+            take(sum(map(_memory_of, batch)))
+            yield batch
+        elif message.HasField("commit"):
+            expected = message.commit.object_count
+            break
+        elif message.HasField("start"):
+            raise InvalidRequest.of([forbidden("start", "only the first message may have it")])
+        else:
+            raise InvalidRequest.of([required("batch", "give a batch, or the commit")])
+    else:
+        raise _incomplete(count)
+    if next(requests, None) is not None:
+        raise InvalidRequest.of([forbidden("commit", "it must be in the last message")])
+    if expected != count:
+        text = f"{count} objects have arrived: nothing was changed: send the whole list again"
+        raise InvalidRequest.of([invalid("commit.objectCount", expected, text)])
+
+
+def _memory_of(incoming: IncomingObjects) -> int:
+    return OBJECT_BYTES + len(incoming.object.payload) + sum(map(len, incoming.warnings))
+
+
+def _incomplete(count: int) -> ReplaceIncomplete:
+    return ReplaceIncomplete(
+        f"the list ended after {count} objects without a commit: nothing was changed: send the"
+        " whole list again"
+    )
+
+
+def _removals(request: pb.DeleteObjectsRequest) -> list[Remove]:
+    removals: list[Remove] = []
+    violations: list[FieldViolation] = []
+    for position, reference in enumerate(request.objects):
+        path = f"objects[{position}]"
+        if not reference.name:
+            violations.append(required(f"{path}.name", ""))
+            continue
+        with noted(violations):
+            key = object_key(reference.kind, reference.namespace, reference.name, f"{path}.kind")
+            wrong = wrong_words(key, reference.uid, reference.resource_version)
+            violations += [each.below(path) for each in wrong]
+            removals.append(Remove(key, reference.uid, reference.resource_version))
+    if violations:
+        raise InvalidRequest.of(violations)
+    return removals
+
+
+def _results(
+    keys: Sequence[Key], written: WriteResult, warnings: Sequence[Sequence[str]] | None = None
+) -> list[pb.ObjectResult]:
+    warned = warnings or [()] * len(keys)
+    return [
+        pb.ObjectResult(
+            kind=key.kind.value,  # type: ignore[arg-type] # the numbers are the same
+            namespace=key.namespace,
+            name=key.name,
+            outcome=_OUTCOMES[outcome],
+            warnings=texts,
+        )
+        for key, outcome, texts in zip(keys, written.outcomes, warned, strict=True)
+    ]

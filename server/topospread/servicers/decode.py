@@ -1,0 +1,380 @@
+"""Decode request messages into the requests of the use cases."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from topospread.checkpoints import checkpoint
+from topospread.codec.observed import observed_from_proto
+from topospread.codec.parsing import parse_request as parsed
+from topospread.codec.pods import pod_from_proto, selector_from_proto
+from topospread.codec.scheduler_config import profile_from_proto
+from topospread.errors import FieldViolation, InvalidRequest
+from topospread.generated.internal.v1 import frames_pb2
+from topospread.kube.objects import DEFAULT_NAMESPACE
+from topospread.kube.selectors import Selector, SelectorError, compile_selector
+from topospread.kube.validation import selector_violations
+from topospread.kube.violations import invalid, required
+from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency, Freshness, Token
+from topospread.service.decisions.node_fit import Fit
+from topospread.service.decisions.pods import read_pod
+from topospread.service.decisions.request import (
+    DEFAULT_CLUSTER,
+    NO_OVERRIDE,
+    DecisionRequest,
+    NodeSelection,
+    PodOnNode,
+    PodRef,
+    SettingsOverride,
+)
+from topospread.service.placement.requests import DEFAULT_LIFETIME
+from topospread.store.model import MAX_LIFETIME
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
+from topospread_proto.v1 import common_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.protobuf.duration_pb2 import Duration
+
+    from topospread.codec.frames import FramedPod
+    from topospread.servicers.calls import Call
+
+_VALIDATIONS: Final = frozenset(common_pb2.ConstraintValidation.values())
+_FITS: Final = {
+    common_pb2.FIT_UNSPECIFIED: None,
+    common_pb2.FIT_SPREAD_ONLY: Fit.SPREAD_ONLY,
+    common_pb2.FIT_NODE: Fit.NODE,
+    common_pb2.FIT_NODE_AND_RESOURCES: Fit.NODE_AND_RESOURCES,
+}
+
+PodFrame = (
+    frames_pb2.PreFilterFrame
+    | frames_pb2.FilterFrame
+    | frames_pb2.ScoreFrame
+    | frames_pb2.EvaluatePodFrame
+)
+"""The decision requests; they share the fields that are read here."""
+
+PlacingFrame = frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame
+"""The requests that reserve nodes."""
+
+MAX_REQUEST_ID: Final = 36
+"""Bytes of a request id: those of a UUID."""
+
+
+def decision_request(
+    request: PodFrame,
+    call: Call,
+    *,
+    cycle: str = "",
+    nodes: NodeSelection | None = None,
+    node_table: str = "",
+) -> DecisionRequest:
+    """The request of a decision, decoded; a pod stays in its frame.
+
+    Args:
+        request: any of them.
+        call: for the deadline.
+        cycle: the cycle it names.
+        nodes: the nodes it chose.
+        node_table: the table it holds.
+
+    Raises:
+        InvalidRequest: something in it cannot be read.
+    """
+    return DecisionRequest(
+        deadline=call.deadline,
+        cluster=request.cluster or DEFAULT_CLUSTER,
+        pod=_given_pod(request),
+        cycle=cycle,
+        add_pods=pods_on_nodes_of(request.add_pods, "addPods"),
+        remove_pods=pods_on_nodes_of(request.remove_pods, "removePods"),
+        nodes=nodes,
+        node_table=node_table,
+        settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
+        consistency=consistency_of(request.consistency)
+        if request.HasField("consistency")
+        else DEFAULT_CONSISTENCY,
+        validate=strict(request.validation),
+    )
+
+
+def batch_request(request: frames_pb2.BatchEvaluatePodsFrame, call: Call) -> DecisionRequest:
+    """The fields of a batch that apply to all of its pods."""
+    return DecisionRequest(
+        deadline=call.deadline,
+        cluster=request.cluster or DEFAULT_CLUSTER,
+        settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
+        consistency=consistency_of(request.consistency)
+        if request.HasField("consistency")
+        else DEFAULT_CONSISTENCY,
+        validate=strict(request.validation),
+    )
+
+
+def _given_pod(request: PodFrame) -> FramedPod | PodRef | None:
+    if not request.HasField("pod"):
+        return None
+    pod = source_of(request.pod)
+    return read_pod(pod) if isinstance(pod, bytes) else pod
+
+
+def pod_of(
+    request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame | frames_pb2.ExplainPodFrame,
+) -> bytes | PodRef:
+    """The bytes of the pod that a request is about, or its name in the state.
+
+    Raises:
+        InvalidRequest: neither is given.
+    """
+    if not request.HasField("pod"):
+        raise InvalidRequest.of([required("pod", "give a pod, or its name in the state")])
+    return source_of(request.pod)
+
+
+def node_of(request: frames_pb2.ReserveNodeFrame) -> str:
+    """The node to reserve.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    if not request.node:
+        raise InvalidRequest.of([required("node", "")])
+    return request.node
+
+
+def reservation_ttl_of(request: PlacingFrame) -> int:
+    """The TTL of a reservation, in milliseconds.
+
+    Raises:
+        InvalidRequest: none, or longer than any reservation lasts.
+    """
+    if not request.HasField("reservation_ttl"):
+        return DEFAULT_LIFETIME
+    ttl = request.reservation_ttl
+    milliseconds = ttl.seconds * 1000 + ttl.nanos // 1_000_000
+    if not 0 < milliseconds <= MAX_LIFETIME:
+        text = "must be at least a millisecond and at most 168h"
+        raise InvalidRequest.of([invalid("reservationTtl", f"{milliseconds / 1000:g}s", text)])
+    return milliseconds
+
+
+def request_id_of(request: PlacingFrame) -> int:
+    """The number that stands for a request id; 0 for none.
+
+    Raises:
+        InvalidRequest: it is too long, or a repeat has none.
+    """
+    encoded = request.request_id.encode()
+    if len(encoded) > MAX_REQUEST_ID:
+        text = f"must be no more than {MAX_REQUEST_ID} bytes"
+        raise InvalidRequest.of([FieldViolation("requestId", text, "Too long")])
+    if encoded:
+        return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big") or 1
+    if request.is_repeat:
+        text = "a call that is a repeat has the id of the first one"
+        raise InvalidRequest.of([required("requestId", text)])
+    return 0
+
+
+def source_of(pod: frames_pb2.PodSourceFrame, path: str = "pod") -> bytes | PodRef:
+    """The bytes of a pod, or its name in the state.
+
+    Raises:
+        InvalidRequest: neither is given.
+    """
+    arm = pod.WhichOneof("source")
+    if arm == "object":
+        return pod.object.SerializeToString()
+    if arm == "object_proto":
+        return pod.object_proto
+    if arm == "ref":
+        return reference_of(pod.ref, f"{path}.ref")
+    raise InvalidRequest.of([required(path, "give one of object, objectProto and ref")])
+
+
+def path_of(pod: frames_pb2.PodSourceFrame | common_pb2.PodSource, path: str = "pod") -> str:
+    """The path of the pod itself in a request."""
+    arm = pod.WhichOneof("source")
+    if arm == "ref":
+        return f"{path}.ref"
+    return f"{path}.objectProto" if arm == "object_proto" else f"{path}.object"
+
+
+def under_pod(
+    wrong: InvalidRequest, pod: frames_pb2.PodSourceFrame, path: str = "pod"
+) -> InvalidRequest:
+    """The same error with paths that begin at the request instead of its pod."""
+    here = path_of(pod, path)
+    return wrong.named(here) if pod.HasField("ref") else wrong.under(here)
+
+
+def reference_of(pod: common_pb2.PodReference, path: str = "pod") -> PodRef:
+    """The name of a pod.
+
+    Raises:
+        InvalidRequest: there is none.
+    """
+    if not pod.name:
+        raise InvalidRequest.of([required(f"{path}.name", "")])
+    return PodRef(pod.name, pod.namespace or DEFAULT_NAMESPACE, pod.uid)
+
+
+def strict(validation: common_pb2.ConstraintValidation.ValueType) -> bool:
+    """Whether constraints are validated as the API server does.
+
+    Raises:
+        InvalidRequest: a number that is none of those.
+    """
+    if validation not in _VALIDATIONS:
+        known = ", ".join(common_pb2.ConstraintValidation.keys())
+        raise InvalidRequest.of(
+            [
+                FieldViolation(
+                    "validation", f"must be one of {known}", "Unsupported value", validation
+                )
+            ]
+        )
+    return validation == common_pb2.CONSTRAINT_VALIDATION_STRICT
+
+
+def pods_on_nodes_of(
+    moves: Sequence[common_pb2.PodOnNode], path: str, first: int = 0
+) -> Sequence[PodOnNode]:
+    """Decode pods on nodes, which a decision adds or removes.
+
+    Args:
+        moves: pods on nodes.
+        path: of their list in the request.
+        first: position of the first of them there.
+
+    Raises:
+        InvalidRequest: a pod that is none, or not given.
+    """
+    if not moves:
+        return ()  # as nearly always
+    return [_move(move, f"{path}[{number}].pod") for number, move in enumerate(moves, first)]
+
+
+def _move(move: common_pb2.PodOnNode, path: str) -> PodOnNode:
+    checkpoint()
+    pod, _ = pod_or_reference(move.pod, path)
+    return PodOnNode(pod if isinstance(pod, PodRef) else pod_from_proto(pod), move.node)
+
+
+def pod_or_reference(
+    source: common_pb2.PodSource, path: str
+) -> tuple[kubernetes_pb2.Pod | PodRef, str]:
+    """A pod or its name in the state, and the path of that; as :func:`source_of` from its frame.
+
+    Raises:
+        InvalidRequest: neither is given, or bytes that are no pod.
+    """
+    here = path_of(source, path)
+    match source.WhichOneof("source"):
+        case "object":
+            return source.object, here
+        case "object_proto":
+            try:
+                return parsed(kubernetes_pb2.Pod, source.object_proto), here
+            except InvalidRequest as refused:
+                raise refused.under(here) from refused
+        case "ref":
+            return reference_of(source.ref, here), here
+    raise InvalidRequest.of([required(path, "give one of object, objectProto and ref")])
+
+
+def fit_of(fit: common_pb2.Fit.ValueType) -> Fit | None:
+    """The fit that a request asks for beside spreading; None when it names none.
+
+    Raises:
+        InvalidRequest: a number that is none of those.
+    """
+    if fit not in _FITS:
+        known = ", ".join(common_pb2.Fit.keys())
+        raise InvalidRequest.of(
+            [FieldViolation("fit", f"must be one of {known}", "Unsupported value", fit)]
+        )
+    return _FITS[fit]
+
+
+def selector_of(selector: kubernetes_pb2.LabelSelector, path: str) -> Selector:
+    """Decode and compile a selector.
+
+    Raises:
+        InvalidRequest: the selector is none.
+    """
+    given = selector_from_proto(selector)
+    try:
+        return compile_selector(given)
+    except SelectorError as cause:
+        wrong = list(selector_violations(path, given))
+        raise InvalidRequest.of(wrong or [FieldViolation(path, str(cause))]) from cause
+
+
+def candidates_of(selection: common_pb2.NodeSelection) -> NodeSelection:
+    """Decode the chosen nodes; an empty selection has none."""
+    if selection.WhichOneof("selection") == "indices":
+        return NodeSelection(
+            indices=selection.indices.indices, node_table=selection.indices.node_table_id
+        )
+    return NodeSelection(names=selection.names.names)
+
+
+def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
+    """Decode the rules that a request asks for.
+
+    Raises:
+        InvalidRequest: arguments that the plugin refuses.
+    """
+    if settings.WhichOneof("rules") == "args":
+        try:
+            profile = profile_from_proto(settings.args)
+        except InvalidRequest as refused:
+            raise refused.under("settings.args") from None
+        return SettingsOverride(profile, dict(settings.feature_gates))
+    return SettingsOverride(settings.profile, dict(settings.feature_gates))
+
+
+def consistency_of(consistency: common_pb2.Consistency) -> Consistency:
+    """Decode how fresh the state behind the response must be.
+
+    Raises:
+        InvalidRequest: a token that is not one.
+    """
+    staleness = None
+    if consistency.HasField("max_staleness"):
+        staleness = _seconds(consistency.max_staleness)
+    match consistency.WhichOneof("requirement"):
+        case "at_least_as_fresh":
+            try:
+                token = Token.decode(consistency.at_least_as_fresh)
+            except InvalidRequest as wrong:
+                raise wrong.under("consistency.atLeastAsFresh") from wrong
+            return Consistency(Freshness.AT_LEAST_AS_FRESH, token, staleness)
+        case "not_older_than":
+            path = "consistency.notOlderThan.versions"
+            versions = observed_from_proto(consistency.not_older_than.versions, path)
+            if not versions:
+                raise InvalidRequest.of([required(path, "give a version that was seen")])
+            observed = tuple(versions.items())
+            return Consistency(Freshness.NOT_OLDER_THAN, None, staleness, observed)
+        case "fully_consistent" if consistency.fully_consistent:
+            return Consistency(Freshness.FULLY_CONSISTENT, None, staleness)
+        case ("fully_consistent" | "minimize_latency") as arm if not getattr(consistency, arm):
+            camel = "fullyConsistent" if arm == "fully_consistent" else "minimizeLatency"
+            raise InvalidRequest.of(
+                [FieldViolation(f"consistency.{camel}", "must be true, or absent", bad_value=False)]
+            )
+    return Consistency(max_staleness=staleness)
+
+
+def _seconds(duration: Duration) -> float:
+    seconds = duration.seconds + duration.nanos / 1e9
+    if seconds < 0:
+        raise InvalidRequest.of(
+            [FieldViolation("consistency.maxStaleness", "must not be negative", bad_value=seconds)]
+        )
+    return seconds

@@ -1,0 +1,260 @@
+"""topospread.v1.PlacementService: decode, call the use case, encode."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import InvalidRequest
+from topospread.generated.internal.v1 import frames_pb2
+from topospread.service.decisions.request import (
+    DEFAULT_CLUSTER,
+    NO_OVERRIDE,
+    DecisionRequest,
+    NodeSelection,
+)
+from topospread.service.placement.place import (
+    Preference,
+    get_reservation,
+    list_reservations,
+    place,
+    release,
+    reserve,
+)
+from topospread.servicers.calls import Call, Method, Unary, store_spans
+from topospread.servicers.decode import (
+    candidates_of,
+    fit_of,
+    node_of,
+    pod_of,
+    reference_of,
+    request_id_of,
+    reservation_ttl_of,
+    settings_of,
+    strict,
+)
+from topospread.servicers.encode import meta_of, revision_meta, verdict_message
+from topospread.servicers.messages import reservation_message, timestamp
+from topospread.servicers.request_fields import (
+    check_all,
+    label_matcher,
+    page_request,
+    raise_all_violations,
+    required_consistency,
+)
+from topospread.store.checks import check_cluster, wrong_words
+from topospread.store.model import Key, Kind
+from topospread_proto.v1 import placement_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.placement.requests import PlacementRequest, PlacementResult
+    from topospread.telemetry.metrics import Metrics
+
+SERVICE: Final = "topospread.v1.PlacementService"
+
+
+class PlacementServicer:
+    """Each method takes a request and a call, and raises what the use case raises."""
+
+    def __init__(self, coordinator: PlacementCoordinator, metrics: Metrics) -> None:
+        self._coordinator = coordinator
+        self._metrics = metrics
+
+    def methods(self) -> dict[str, tuple[Method, str]]:
+        """The methods by name, with the pool that each runs on: all wait for the store."""
+        return {
+            "PlacePod": (Unary(frames_pb2.PlacePodFrame, self.place), "state"),
+            "ReserveNode": (Unary(frames_pb2.ReserveNodeFrame, self.reserve), "state"),
+            "ReleaseReservation": (Unary(pb.ReleaseReservationRequest, self.release), "state"),
+            "GetReservation": (Unary(pb.GetReservationRequest, self.get_reservation), "state"),
+            "ListReservations": (
+                Unary(pb.ListReservationsRequest, self.list_reservations),
+                "state",
+            ),
+        }
+
+    def place(self, request: frames_pb2.PlacePodFrame, call: Call) -> pb.PlacePodResponse:
+        """PlacementService.PlacePod."""
+        try:
+            preference = Preference(fit_of(request.fit), request.seed)
+            nodes = candidates_of(request.candidates) if request.HasField("candidates") else None
+            placement = self._decode(request, call, nodes)
+            with self._counted("PlacePod", placement):
+                result = place(
+                    self._coordinator, placement, preference, store_spans(call, request.cluster)
+                )
+        except InvalidRequest as wrong:
+            raise_all_violations(wrong, request, self._coordinator.engine)
+            raise
+        self._record("PlacePod", placement, result, call)
+        return pb.PlacePodResponse(
+            meta=revision_meta(result.token),
+            node=result.node,
+            verdict=verdict_message(result.status),
+            message=result.message,
+            already_bound=result.already_bound,
+            expire_time=timestamp(result.expires_at),
+            not_modelled=placement.demand.not_modelled,
+            conflict_count=placement.conflicts,
+            reservation_id=result.id,
+        )
+
+    def reserve(self, request: frames_pb2.ReserveNodeFrame, call: Call) -> pb.ReserveNodeResponse:
+        """PlacementService.ReserveNode."""
+        try:
+            placement = self._decode(request, call)
+            node = node_of(request)
+            with self._counted("ReserveNode", placement):
+                result = reserve(
+                    self._coordinator, placement, node, store_spans(call, request.cluster)
+                )
+        except InvalidRequest as wrong:
+            raise_all_violations(wrong, request, self._coordinator.engine)
+            raise
+        self._record("ReserveNode", placement, result, call)
+        return pb.ReserveNodeResponse(
+            node=result.node,
+            meta=revision_meta(result.token),
+            verdict=verdict_message(result.status),
+            already_bound=result.already_bound,
+            expire_time=timestamp(result.expires_at),
+            conflict_count=placement.conflicts,
+            reservation_id=result.id,
+        )
+
+    def release(
+        self, request: pb.ReleaseReservationRequest, call: Call
+    ) -> pb.ReleaseReservationResponse:
+        """PlacementService.ReleaseReservation."""
+        cluster = request.cluster or DEFAULT_CLUSTER
+        check_all(partial(check_cluster, cluster), lambda: _check_reservation(request))
+        pod = reference_of(request.pod)
+        released = release(
+            self._coordinator,
+            cluster,
+            (pod.namespace, pod.name, pod.uid),
+            request.reservation_id,
+            timeout=call.time_left(),
+            traced=store_spans(call, request.cluster),
+        )
+        return pb.ReleaseReservationResponse(
+            meta=revision_meta(released.token), released=released.released
+        )
+
+    def get_reservation(
+        self, request: pb.GetReservationRequest, call: Call
+    ) -> pb.GetReservationResponse:
+        """PlacementService.GetReservation."""
+        cluster = request.cluster or DEFAULT_CLUSTER
+        check_all(
+            partial(check_cluster, cluster),
+            lambda: reference_of(request.pod),
+            partial(required_consistency, request),
+        )
+        pod = reference_of(request.pod)
+        replica, view, row = get_reservation(
+            self._coordinator.engine.replicas,
+            cluster,
+            pod,
+            required_consistency(request),
+            call.deadline,
+        )
+        return pb.GetReservationResponse(
+            meta=meta_of(view, replica),
+            reservation=reservation_message(pod.namespace, pod.name, row),
+        )
+
+    def list_reservations(
+        self, request: pb.ListReservationsRequest, call: Call
+    ) -> pb.ListReservationsResponse:
+        """PlacementService.ListReservations."""
+        cluster, ask = request.cluster or DEFAULT_CLUSTER, page_request(request)
+        check_all(
+            partial(check_cluster, cluster),
+            partial(label_matcher, request),
+            lambda: ask.most,
+            ask.place,
+            partial(required_consistency, request),
+        )
+        page = list_reservations(
+            self._coordinator.engine.replicas,
+            cluster,
+            (request.namespace, label_matcher(request) or (lambda _: True)),
+            ask,
+            required_consistency(request),
+            call.deadline,
+        )
+        meta = revision_meta(page.token)
+        if page.state is not None:
+            replica, view = page.state
+            meta = meta_of(view, replica)
+        return pb.ListReservationsResponse(
+            meta=meta,
+            reservations=[
+                reservation_message(namespace, name, row) for namespace, name, row in page.held
+            ],
+            next_page_token=page.next,
+        )
+
+    def _decode(
+        self,
+        request: frames_pb2.PlacePodFrame | frames_pb2.ReserveNodeFrame,
+        call: Call,
+        nodes: NodeSelection | None = None,
+    ) -> PlacementRequest:
+        decision = DecisionRequest(
+            deadline=call.deadline,
+            cluster=request.cluster or DEFAULT_CLUSTER,
+            settings=settings_of(request.settings) if request.HasField("settings") else NO_OVERRIDE,
+            validate=strict(request.validation),
+            nodes=nodes,
+        )
+        request_id = request_id_of(request)
+        return self._coordinator.new_request(
+            decision,
+            pod_of(request),
+            reservation_ttl_of(request),
+            request_id=request_id,
+            is_repeat=request.is_repeat,
+        )
+
+    @contextmanager
+    def _counted(self, name: str, placement: PlacementRequest) -> Iterator[None]:
+        """Count conflicts, also of calls that fail because of them."""
+        try:
+            yield
+        finally:
+            for _ in range(placement.conflicts):
+                self._metrics.placement_conflict(name)
+
+    def _record(
+        self, name: str, placement: PlacementRequest, result: PlacementResult, call: Call
+    ) -> None:
+        outcome = "bound" if result.already_bound else "held" if result.node else "refused"
+        self._metrics.placement(name, outcome)
+        if call.span.recording:
+            call.span.set_many(
+                {
+                    "topospread.cluster": placement.decision.cluster,
+                    "topospread.revision": result.token,
+                    "topospread.status": result.status.code.label,
+                    "topospread.node": result.node,
+                    "topospread.conflicts": placement.conflicts,
+                }
+            )
+
+
+def _check_reservation(request: pb.ReleaseReservationRequest) -> None:
+    """Check the pod of the reservation that is to be released.
+
+    Raises:
+        InvalidRequest: no pod can have that name or uid.
+    """
+    pod = reference_of(request.pod)
+    wrong = wrong_words(Key(Kind.RESERVATION, pod.namespace, pod.name), pod.uid)
+    if wrong:
+        raise InvalidRequest.of([each.below("pod") for each in wrong])

@@ -1,0 +1,528 @@
+"""What is done for each call: admission, span, deadline, servicer, status, metrics."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import grpc
+
+from topospread.access.callers import ANONYMOUS, Caller
+from topospread.checkpoints import Beneficiary, computing_for
+from topospread.errors import (
+    CallerGone,
+    DeadlineExceeded,
+    QueueFull,
+    ShuttingDown,
+    StreamsFull,
+    TopospreadError,
+    Unauthenticated,
+)
+from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.servicers.calls import (
+    DEFAULT_DEADLINE,
+    BidiStreaming,
+    Call,
+    ClientStreaming,
+    Method,
+    Response,
+    ServerStreaming,
+    Unary,
+    UnaryBytes,
+    parse,
+)
+from topospread.servicers.limits import decompressed
+from topospread.servicers.status import RpcStatus, status_of
+from topospread.threads.pool import arrival, away, overloaded
+from topospread.threads.turns import decided
+from topospread.transports.grpc.authorization import peer_address, permission_of
+from topospread.transports.grpc.streams import (
+    call_ended,
+    missing_message,
+    raw_messages,
+    request_messages,
+    send_headers,
+    stream_request,
+)
+from topospread.transports.grpc.transport import abort, end_call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from topospread.telemetry.tracing import CallSpan
+    from topospread.transports.grpc.pipeline import CallPipeline
+    from topospread.transports.grpc.transport import Context, StreamContext
+
+MAX_DEADLINE: Final = 24 * 3600.0
+"""Seconds past which a deadline counts as none."""
+
+_LARGE: Final = frozenset({"ListObjects", "GetNodeTable", "ListReservations"})
+"""Methods whose responses grow with the cluster: making one takes several times its size."""
+
+_UNWATCHED: Final[AbstractContextManager[None]] = nullcontext()
+
+_NO_MESSAGES: Final[Iterator[bytes]] = iter(())
+
+_Received = tuple[Caller, bytes, TopospreadError | None]
+"""The caller, the request, and why the call is not to be carried out."""
+
+
+class MethodHandler:
+    """The :class:`~topospread.transports.grpc.transport.Handler` of one method.
+
+    Args:
+        pipeline: of its server.
+        service: of the method, its full name.
+        name: of the method.
+        method: what it does.
+        pool: whose threads carry its calls out, by name.
+    """
+
+    def __init__(
+        self, pipeline: CallPipeline, service: str, name: str, method: Method, pool: str
+    ) -> None:
+        self.name: Final = name
+        self.conversational: Final = isinstance(method, BidiStreaming)
+        self.streaming: Final = isinstance(method, BidiStreaming | ServerStreaming)
+        self._served = method
+        self._pipeline = pipeline
+        self._access = pipeline.access
+        self._method = f"/{service}/{name}"
+        self._label = f"{service.rsplit('.')[-1]}/{name}"
+        self._meter = pipeline.meter(self._label)
+        self._pool = pool
+        self._queue_wait = pipeline.queue_wait(pool)
+        self._decides = pool == "decisions"
+        self._permission = permission_of(service, name)
+        self._limit = pipeline.message_limits.of(name)
+        self._large = name in _LARGE
+        # Bytes of a response, as far as they are known beforehand: as many as the last one had.
+        self._expected = 1
+
+    @property
+    def guarded(self) -> bool:
+        """Whether callers must be admitted."""
+        return self._access.enabled
+
+    def admit(self, context: Context) -> Caller:
+        """Authenticate a call; see :meth:`AccessControl.admit`."""
+        return self._access.admit(self._permission, self._label, context)
+
+    def _authorize(self, caller: Caller, raw: bytes, context: Context) -> None:
+        self._access.check(self._permission, self._label, caller, raw, context)
+
+    def track(self, context: Context, size: int) -> None:
+        """Count a response until it is sent; see :meth:`PendingResponses.track`."""
+        self._pipeline.pending_responses.track(context, size)
+
+    # ------------------------------ for a transport that brings the message itself
+
+    def respond(
+        self,
+        context: Context,
+        caller: Caller,
+        raw: bytes | None,
+        refused: TopospreadError | None,
+        arrived: float,
+    ) -> bytes:
+        """See :class:`~topospread.transports.grpc.transport.Handler`."""
+        if refused is None or isinstance(refused, CallerGone | DeadlineExceeded):
+            self._queue_wait.observe(time.perf_counter() - arrived)
+        try:
+            if refused is None:
+                if raw is None:
+                    raise missing_message(context)
+                raw = decompressed(raw, self._limit)
+                self._authorize(caller, raw, context)
+        except TopospreadError as error:
+            refused = error
+        return self._carry_out((caller, raw or b"", refused), _NO_MESSAGES, context, arrived)
+
+    def converse(self, context: Context, caller: Caller, arrived: float) -> OpenConversation:
+        """See :class:`~topospread.transports.grpc.transport.Handler`."""
+        return OpenConversation(self, context, caller, arrived)
+
+    # ------------------------------ for one that hands its messages over as an iterator
+
+    def unary(self, raws: Iterator[bytes], context: Context) -> bytes:
+        """See :class:`~topospread.transports.grpc.transport.Handler`."""
+        arrived = self._begun()
+        return self._carry_out(self._receive(raws, context), raws, context, arrived)
+
+    def stream(self, raws: Iterator[bytes], context: StreamContext) -> Iterator[bytes]:
+        """See :class:`~topospread.transports.grpc.transport.Handler`."""
+        arrived = self._begun()
+        received = self._receive(raws, context)
+        if isinstance(self._served, ServerStreaming):
+            return self._responses(self._served, received, context, arrived)
+        caller, _, refused = received
+        if refused is not None:
+            self.fail(refused, self.start_span(context, arrived), context, arrived)
+        return self._conversation(self.converse(context, caller, arrived), raws, context)
+
+    def _begun(self) -> float:
+        """When the call of this thread came in; notes how long it was queued."""
+        arrived = arrival()
+        if not overloaded():
+            self._queue_wait.observe(time.perf_counter() - arrived)
+        return arrived
+
+    def _conversation(
+        self, conversation: OpenConversation, raws: Iterator[bytes], context: StreamContext
+    ) -> Iterator[bytes]:
+        """The answers of a stream."""
+        try:
+            for raw in raw_messages(raws, context, patient=True):
+                payload = conversation.answer(raw, time.perf_counter())
+                with self._pipeline.pending_responses.sending(context, len(payload)):
+                    yield payload
+                if self._pipeline.stopping or not context.is_active():
+                    break
+            self.check_valid(conversation.caller, context)
+            if not context.is_active():
+                raise call_ended(context)
+            if self._pipeline.stopping:
+                raise ShuttingDown("the server is going away: try another one")
+        except GeneratorExit:
+            # The caller went away while a response was sent.
+            conversation.note_end(call_ended(context))
+            raise
+        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
+            conversation.end(error)
+        conversation.end()
+        conversation.note_end(None)
+
+    # ------------------------------ a call
+
+    def start_span(self, context: Context, arrived: float) -> CallSpan:
+        """Start the span of a call that came in then."""
+        return self._pipeline.start_span(self._method, context, arrived)
+
+    def _carry_out(
+        self, received: _Received, raws: Iterator[bytes], context: Context, arrived: float
+    ) -> bytes:
+        """The response to what was received, or the status of why there is none."""
+        caller, raw, refused = received
+        pipeline = self._pipeline
+        span = self.start_span(context, arrived)
+        try:
+            if refused is not None:
+                raise refused
+            pipeline.pending_responses.admit(context, self._expected)
+            call = self.new_call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
+            around = _UNWATCHED
+            if isinstance(self._served, ClientStreaming):
+                around = self.watched(caller, context)
+            elif self._large:
+                around = self._in_turn(call, context)
+            serve = partial(self._payload, raw, raws, call, context)
+            with around:
+                if self._decides:
+                    payload = decided(serve, call.time_left, call.deadline, call.active, len(raw))
+                else:
+                    with computing_for(Beneficiary(call.deadline, call.active)):
+                        payload = serve()
+                if self._large:
+                    self._expected = max(1, len(payload))
+                pipeline.pending_responses.track(context, len(payload))
+        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
+            self.fail(error, span, context, arrived)
+        self._succeed(span, context, arrived)
+        return payload
+
+    def _responses(
+        self,
+        method: ServerStreaming[Any],
+        received: _Received,
+        context: StreamContext,
+        arrived: float,
+    ) -> Iterator[bytes]:
+        """The responses of a call, until it, its caller or the server ends."""
+        caller, raw, refused = received
+        pipeline = self._pipeline
+        span = self.start_span(context, arrived)
+        try:
+            if refused is not None:
+                raise refused
+            call = self.new_call(
+                caller, span, context, lambda: self.goes_on(caller, context), math.inf
+            )
+            call.send_headers = partial(send_headers, context, span)
+            request = parse(method.request, raw)
+            if span.recording:
+                _describe_request(span, request)
+            with self.watched(caller, context):
+                for response in method.serve(request, call):
+                    self.check_valid(caller, context)
+                    payload = self._serialized(response)
+                    with pipeline.pending_responses.sending(context, len(payload)):
+                        yield payload
+                self.check_valid(caller, context)
+            if not context.is_active():
+                raise call_ended(context)
+            if pipeline.stopping:
+                raise ShuttingDown("the server is going away: try another one")
+        except GeneratorExit:
+            # The caller went away while a response was sent.
+            self.note_end(status_of(call_ended(context)), None, span, arrived)
+            raise
+        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
+            self.fail(error, span, context, arrived)
+        self._succeed(span, context, arrived)
+
+    def _payload(self, raw: bytes, raws: Iterator[bytes], call: Call, context: Context) -> bytes:
+        """The serialized response of a call with one."""
+        response: Response
+        method: Any = self._served
+        recording = call.span.recording
+        if isinstance(method, Unary):
+            request = parse(method.request, raw)
+            if recording:
+                _describe_request(call.span, request)
+            response = method.serve(request, call)
+        elif isinstance(method, UnaryBytes):
+            response = method.serve(raw, call)
+        else:
+            requests = request_messages(
+                method.request, raws, context, self._limit, permit=call.permit
+            )
+            response = method.serve(requests, call)
+        if recording:
+            _describe_response(call.span, response)
+        return self._serialized(response)
+
+    def start_request_span(
+        self, context: Context, arrived: float, traceparent: str, tracestate: str
+    ) -> CallSpan:
+        """Start the span of one request of a stream, which came in then."""
+        return self._pipeline.start_request_span(
+            self._method, context, arrived, traceparent, tracestate
+        )
+
+    def answer(self, raw: bytes, call: Call, arrived: float | None) -> bytes:
+        """The serialized response to one request of a stream.
+
+        Args:
+            raw: the request, as it came.
+            call: of the stream.
+            arrived: when the request came in; None: it is not carried out.
+        """
+        if arrived is not None:
+            self._queue_wait.observe(time.perf_counter() - arrived)
+        method: Any = self._served
+        return self._serialized(
+            method.answer(stream_request(method.request, raw, self._limit), call)
+        )
+
+    def _serialized(self, response: Response) -> bytes:
+        payload = response if isinstance(response, bytes) else response.SerializeToString()
+        self._pipeline.message_limits.check_response(payload)
+        return payload
+
+    def _receive(self, raws: Iterator[bytes], context: Context) -> _Received:
+        """The caller, and the first message or why there is none; no message of a stream."""
+        caller = ANONYMOUS
+        try:
+            # Before anything else: an unknown caller learns nothing, and holds no thread.
+            caller = self.admit(context)
+            raw = self._first_message(raws, context)
+            if not isinstance(self._served, ClientStreaming | BidiStreaming):
+                self._authorize(caller, raw, context)
+        except TopospreadError as refused:
+            return caller, b"", refused
+        return caller, raw, None
+
+    def _first_message(self, raws: Iterator[bytes], context: Context) -> bytes:
+        if overloaded():
+            if self.streaming:
+                raise StreamsFull("too many open streams: try again later")
+            raise QueueFull.of(self._pool)
+        if isinstance(self._served, ClientStreaming | BidiStreaming):
+            return b""
+        try:
+            with away(partial(end_call, context)):
+                raw = next(raws)
+            return decompressed(raw, self._limit)
+        except StopIteration:
+            raise missing_message(context) from None
+        except grpc.RpcError:
+            raise call_ended(context) from None
+
+    def _check_message(self, caller: Caller, context: Context, raw: bytes | None) -> None:
+        self._access.check_message(self._permission, self._label, caller, raw, context)
+
+    def _audit(self, caller: Caller, context: Context, refused: TopospreadError) -> None:
+        self._access.audit(self._label, caller, context, refused)
+
+    @contextmanager
+    def _in_turn(self, call: Call, context: Context) -> Iterator[None]:
+        """Around a call with a large response: after its wait there may be too many pending."""
+        with self._pipeline.large_calls.turn(call.time_left, call.active):
+            self._pipeline.pending_responses.admit(context, self._expected)
+            yield
+
+    def watched(self, caller: Caller, context: Context) -> AbstractContextManager[None]:
+        """Around a stream, which ends when its caller's credential does, also while it is idle."""
+        if self._access.authenticator is None:
+            return _UNWATCHED
+        valid = partial(self._access.is_valid, caller)
+        return self._pipeline.open_streams.watched(valid, context.cancel)
+
+    def check_valid(self, caller: Caller, context: Context) -> None:
+        """Check that the credential of a stream's caller still is valid.
+
+        Raises:
+            Unauthenticated: it is not.
+        """
+        if not self._access.is_valid(caller):
+            expired = Unauthenticated()
+            self._audit(caller, context, expired)
+            raise expired
+
+    def is_wanted(self, caller: Caller, context: Context) -> bool:
+        """Whether the caller of a stream still waits, and may."""
+        return context.is_active() and self._access.is_valid(caller)
+
+    def goes_on(self, caller: Caller, context: Context) -> bool:
+        """Whether a stream of responses does."""
+        return not self._pipeline.stopping and self.is_wanted(caller, context)
+
+    def new_call(
+        self,
+        caller: Caller,
+        span: CallSpan,
+        context: Context,
+        active: Callable[[], bool],
+        default_deadline: float,
+    ) -> Call:
+        """The call as its servicer sees it; ``default_deadline`` is in seconds."""
+        left = context.time_remaining()
+        if left <= 0:
+            raise DeadlineExceeded("the call's deadline passed before it was begun")
+        # Without a deadline grpcio answers the years until the end of its clock.
+        seconds = default_deadline if left > MAX_DEADLINE else left
+        permit = partial(self._check_message, caller, context) if self._access.enabled else None
+        return Call(
+            span,
+            time.monotonic() + seconds,
+            active,
+            caller=caller,
+            permit=permit,
+            address=partial(peer_address, context),
+            audit_refusal=partial(self._audit, caller, context),
+        )
+
+    def _succeed(self, span: CallSpan, context: Context, arrived: float) -> None:
+        context.set_trailing_metadata((("traceparent", span.traceparent),))
+        self.note_success(span, arrived)
+
+    def note_success(self, span: CallSpan, arrived: float) -> None:
+        """Note that a call has its answer."""
+        span.end(0)
+        self._meter.done("OK", time.perf_counter() - arrived)
+
+    def fail(self, error: Exception, span: CallSpan, context: Context, arrived: float) -> NoReturn:
+        """End a call with an error's status."""
+        self.count_rejection(error)
+        status = status_of(error, span.traceparent)
+        self.note_end(status, error, span, arrived)
+        abort(context, status, span.traceparent)
+
+    def count_rejection(self, error: Exception) -> None:
+        """Count a call or a request for which there was no room, if that is the error."""
+        if isinstance(error, StreamsFull):
+            self._pipeline.count_rejection("streams")
+        elif isinstance(error, QueueFull):
+            self._pipeline.count_rejection(self._pool)
+
+    def note_end(
+        self, status: RpcStatus, error: Exception | None, span: CallSpan, arrived: float
+    ) -> None:
+        """Note that a call has ended with a status other than OK."""
+        span.end(status.code.value[0], error)
+        self._meter.done(status.code.name, time.perf_counter() - arrived)
+
+
+class OpenConversation:
+    """An open stream of a method whose requests are answered one after the other.
+
+    See :class:`~topospread.transports.grpc.transport.Conversation`.
+
+    Attributes:
+        caller: as admitted.
+    """
+
+    def __init__(
+        self, handler: MethodHandler, context: Context, caller: Caller, arrived: float
+    ) -> None:
+        self.caller: Final = caller
+        self._handler = handler
+        self._context = context
+        self._opened = self._arrived = arrived
+        self._span = handler.start_span(context, arrived)
+        self._watch = handler.watched(caller, context)
+        self._watch.__enter__()
+        self._call: Call | None = None
+
+    def answer(self, raw: bytes, arrived: float, refused: TopospreadError | None = None) -> bytes:
+        """See :class:`~topospread.transports.grpc.transport.Conversation`."""
+        handler = self._handler
+        handler.check_valid(self.caller, self._context)
+        self._arrived = arrived
+        call = self._call
+        if call is None:
+            call = self._call = self._new_call()
+        if refused is not None:
+            handler.count_rejection(refused)
+            call = replace(call, permit=partial(_refuse, refused))
+        return handler.answer(raw, call, None if refused else arrived)
+
+    def _new_call(self) -> Call:
+        handler, caller, context = self._handler, self.caller, self._context
+        wanted = partial(handler.is_wanted, caller, context)
+        call = handler.new_call(caller, self._span, context, wanted, math.inf)
+        call.start_request_span = self._start_request_span
+        return call
+
+    def _start_request_span(self, traceparent: str, tracestate: str) -> CallSpan:
+        return self._handler.start_request_span(
+            self._context, self._arrived, traceparent, tracestate
+        )
+
+    def end(self, error: Exception | None = None) -> None:
+        """See :class:`~topospread.transports.grpc.transport.Conversation`."""
+        if error is None:
+            traceparent = (("traceparent", self._span.traceparent),)
+            self._context.set_trailing_metadata(traceparent)
+        else:
+            self._watch.__exit__(None, None, None)
+            self._handler.fail(error, self._span, self._context, self._opened)
+
+    def note_end(self, error: Exception | None) -> None:
+        """See :class:`~topospread.transports.grpc.transport.Conversation`."""
+        self._watch.__exit__(None, None, None)
+        if error is None:
+            self._handler.note_success(self._span, self._opened)
+        else:
+            self._handler.note_end(status_of(error), None, self._span, self._opened)
+
+
+def _refuse(refused: TopospreadError, raw: bytes | None) -> NoReturn:
+    del raw
+    raise refused
+
+
+def _describe_request(span: CallSpan, request: object) -> None:
+    cluster = getattr(request, "cluster", None)
+    if isinstance(cluster, str):
+        span.set("topospread.cluster", cluster or DEFAULT_CLUSTER)
+
+
+def _describe_response(span: CallSpan, response: object) -> None:
+    meta = getattr(response, "meta", None)
+    if meta is not None and meta.revision:
+        span.set("topospread.revision", meta.revision)

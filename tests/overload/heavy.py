@@ -1,0 +1,123 @@
+"""A caller who keeps many questions under way, in a process of its own.
+
+Its work holds up nobody who measures what it does to others.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import selectors
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import grpc
+
+from bench.http2 import Http2Connection
+from tests.overload.callers import EVALUATE, OPTIONS, QUESTION, STREAM
+from tests.servers import evaluate_request
+from tests.waiting import PATIENCE, until
+from topospread_proto.v1 import decision_service_pb2 as engine_pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.sharedctypes import Synchronized
+
+CONNECTIONS: Final = 8
+
+
+class HeavyCaller:
+    """Keeps so many questions under way over eight connections; a context manager.
+
+    Args:
+        address: of the server.
+        under_way: questions.
+        streams: one StreamEvaluatePods a connection, instead of calls of EvaluatePod.
+    """
+
+    def __init__(self, address: str, under_way: int, *, streams: bool = False) -> None:
+        spawning = multiprocessing.get_context("spawn")
+        self._ended = spawning.Value("q", 0, lock=False)
+        self._failed = spawning.Value("q", 0, lock=False)
+        work = _stream if streams else _call
+        self._process = spawning.Process(
+            target=work, args=(address, under_way, self._ended, self._failed), daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+
+    @property
+    def answered(self) -> int:
+        """Questions so far that were answered."""
+        return int(self._ended.value - self._failed.value)
+
+    @property
+    def failed(self) -> int:
+        """Questions so far that were refused, or failed."""
+        return int(self._failed.value)
+
+    def await_ended(self, more: int) -> None:
+        """Wait until so many more have ended, whichever way."""
+        wanted = self._ended.value + more
+
+        def reached() -> bool:
+            assert self._process.is_alive()
+            return bool(self._ended.value >= wanted)
+
+        until(reached, f"{more} questions of the heavy caller end")
+
+
+def _call(
+    address: str, under_way: int, ended: Synchronized[int], failed: Synchronized[int]
+) -> None:
+    with selectors.DefaultSelector() as ready, ExitStack() as opened:
+        connections = [
+            opened.enter_context(Http2Connection(address, EVALUATE, PATIENCE))
+            for _ in range(CONNECTIONS)
+        ]
+        for connection in connections:
+            ready.register(connection, selectors.EVENT_READ, connection)
+            connection.call([QUESTION] * (under_way // CONNECTIONS))
+        while True:
+            for key, _ in ready.select():
+                over = key.data.receive()
+                failed.value = sum(each.failed for each in connections)
+                ended.value += len(over)
+                key.data.call([QUESTION] * len(over))
+
+
+def _stream(
+    address: str, under_way: int, ended: Synchronized[int], failed: Synchronized[int]
+) -> None:
+    lock = threading.Lock()
+    message = engine_pb.StreamEvaluatePodsRequest(evaluate=evaluate_request())
+    question = message.SerializeToString()
+
+    def converse() -> None:
+        places = threading.Semaphore(under_way // CONNECTIONS)
+
+        def questions() -> Iterator[bytes]:
+            while places.acquire():
+                yield question
+
+        with grpc.insecure_channel(address, options=OPTIONS) as channel:
+            stream: Any = channel.stream_stream(STREAM)
+            for answer in stream(questions()):
+                said = engine_pb.StreamEvaluatePodsResponse.FromString(answer)
+                with lock:
+                    ended.value += 1
+                    failed.value += said.WhichOneof("answer") == "error"
+                places.release()
+
+    threads = [threading.Thread(target=converse) for _ in range(CONNECTIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()

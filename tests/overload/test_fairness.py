@@ -1,0 +1,76 @@
+"""One caller with much under way, beside another with little."""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pytest
+
+from tests.overload import requests
+from tests.overload.callers import BATCH, EVALUATE, QUESTION, Caller, Outcomes, at_once
+from tests.overload.heavy import HeavyCaller
+from tests.waiting import until
+
+UNDER_WAY = 1000
+LIGHT_CALLS = 40
+SHORT_QUEUE = 64
+FEW_CALLS = 8
+BATCHES = 5
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["calls", "streams"])
+def test_a_light_caller_waits_for_a_few_calls_of_a_heavy_one(serve, streams):
+    service = serve()
+    outcomes = Outcomes()
+    meanwhile = []
+    with (
+        Caller(service.address) as light,
+        HeavyCaller(service.address, UNDER_WAY, streams=streams) as heavy,
+    ):
+        heavy.await_ended(UNDER_WAY)
+        for _ in range(LIGHT_CALLS):
+            answered = heavy.answered
+            call = light.begin(EVALUATE, QUESTION)
+            outcomes.note(call)
+            meanwhile.append(heavy.answered - answered)
+        failed = heavy.failed
+    assert outcomes.codes == {"OK": LIGHT_CALLS}
+    assert not failed
+    assert median(meanwhile) < UNDER_WAY / 10, sorted(meanwhile)
+
+
+def test_a_full_queue_refuses_the_heavy_caller_alone(serve):
+    service = serve("--decision-queue", str(SHORT_QUEUE))
+    outcomes = Outcomes()
+    with (
+        Caller(service.address) as light,
+        # It calls again as soon as it is refused.
+        HeavyCaller(service.address, UNDER_WAY) as heavy,
+    ):
+        heavy.await_ended(UNDER_WAY)
+        for _ in range(FEW_CALLS):
+            outcomes.note(light.begin(EVALUATE, QUESTION))
+        failed = heavy.failed
+    assert outcomes.codes == {"OK": FEW_CALLS}
+    assert failed
+
+
+def test_long_batches_and_short_calls_take_turns(serve):
+    service = serve()
+    with Caller(service.address) as light, Caller(service.address) as heavy:
+        light.apply(requests.cluster())
+        sent = [requests.batch(requests.LARGEST_BATCH) for _ in range(BATCHES)]
+        cpu = service.cpu
+        heavy.begin(BATCH, sent.pop()).result()
+        whole = service.cpu - cpu
+        cpu = service.cpu
+        batches = at_once([heavy], BATCH, sent)
+        until(lambda: service.cpu - cpu > whole / 5, "they are carried out")
+        for _ in range(LIGHT_CALLS):
+            light.evaluate()
+        over = sum(batch.done() for batch in batches)
+        assert over < len(batches) / 2
+        outcomes = Outcomes()
+        for batch in batches:
+            outcomes.note(batch)
+        assert outcomes.codes == {"OK": len(batches)}

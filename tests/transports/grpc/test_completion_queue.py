@@ -1,0 +1,286 @@
+"""Decisions that are answered by the threads that take them from gRPC."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.servers import Peer, evaluate_request, pod, served
+from tests.telemetry.expositions import samples
+from tests.transports.grpc.conftest import open_streams
+from tests.transports.grpc.test_stream_evaluate_pods import Stream
+from tests.waiting import PATIENCE, until
+from topospread.service.decisions.evaluate import evaluate_batch
+from topospread.threads import pool
+from topospread.threads.executor import BoundedExecutor
+from topospread.threads.pool import lend_place
+from topospread.transports.grpc import completion_queue
+from topospread.transports.grpc.completion_queue import CompletionQueueTransport
+from topospread.transports.grpc.completion_queue_calls import UnaryCall
+from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import decision_service_pb2 as pb
+from topospread_proto.v1.common_pb2 import NodeSelection
+
+CODE = grpc.StatusCode
+
+
+def questions() -> list[tuple[str, Any]]:
+    """One of each method that takes this way, good and bad."""
+    incoming = evaluate_request().pod
+    return [
+        (
+            "PreFilter",
+            pb.PreFilterRequest(pod=incoming, with_counts=True),
+        ),
+        ("Filter", pb.FilterRequest(pod=incoming)),
+        ("Score", pb.ScoreRequest(pod=incoming)),
+        ("EvaluatePod", pb.EvaluatePodRequest(pod=incoming)),
+        (
+            "BatchEvaluatePods",
+            pb.BatchEvaluatePodsRequest(
+                pods=[incoming, common_pb2.PodSource(object=pod("web-9", "b1").pod)]
+            ),
+        ),
+        ("EvaluatePod", pb.EvaluatePodRequest()),
+        (
+            "EvaluatePod",
+            pb.EvaluatePodRequest(pod=incoming, cluster="nowhere"),
+        ),
+        ("Filter", pb.FilterRequest(cycle="unknown")),
+        (
+            "Score",
+            pb.ScoreRequest(
+                pod=incoming,
+                candidates=NodeSelection(names=common_pb2.NodeNames(names=["nowhere"])),
+            ),
+        ),
+    ]
+
+
+def answered(running, name: str, request: Any) -> Any:
+    """The answer without what differs between any two servers, or the status."""
+    try:
+        answer = getattr(running.peer.engine, name)(request, timeout=PATIENCE)
+    except grpc.RpcError as failed:
+        return failed.code(), failed.details()
+    for field in ("meta", "cycle", "node_table_id"):
+        if field in answer.DESCRIPTOR.fields_by_name:
+            answer.ClearField(field)
+    return answer
+
+
+def test_both_transports_answer_alike(run):
+    straight, handed = run(), run(transport="grpcio-threads")
+    assert isinstance(straight.server.pools.decisions, CompletionQueueTransport)
+    assert isinstance(handed.server.pools.decisions, BoundedExecutor)
+    for name, request in questions():
+        assert answered(straight, name, request) == answered(handed, name, request)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Batches take until this is set."""
+    go_on = threading.Event()
+
+    def patient(*arguments):
+        assert go_on.wait(PATIENCE)
+        return evaluate_batch(*arguments)
+
+    monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", patient)
+    yield go_on
+    go_on.set()
+
+
+def long_call(running) -> grpc.Future:
+    """A call that keeps the only thread busy."""
+    request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
+    call: grpc.Future = running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE)
+    until(lambda: running.server.pools.decisions.busy == 1, "it is carried out")
+    return call
+
+
+def test_long_call_blocks_no_other(run, held):
+    running = run(decision_threads=1)
+    long = long_call(running)
+    for _ in range(3):
+        assert running.peer.evaluate().feasible_node_count == 1
+    assert not long.done()
+    held.set()
+    assert len(long.result(PATIENCE).results) == 1
+    assert running.peer.evaluate().feasible_node_count == 1
+
+
+def test_running_call_is_answered_before_its_server_stops(run, held):
+    running = run(shutdown_grace_period="10m")
+    long = long_call(running)
+    stopping = threading.Thread(target=running.server.stop, daemon=True)
+    stopping.start()
+    until(lambda: running.server.ready() == (False, ("stopping",)), "it stops")
+    held.set()
+    assert len(long.result(PATIENCE).results) == 1
+    stopping.join(PATIENCE)
+    assert not stopping.is_alive()
+
+
+def test_longest_idle_call_is_refused_when_too_many_are_idle(run, monkeypatch):
+    monkeypatch.setattr(completion_queue, "MAX_SILENT", 3)
+    running = run()
+    awaited = running.server.pools.decisions.awaited
+    method = "/topospread.v1.DecisionService/EvaluatePod"
+    calls = [running.peer.silent_call(method) for _ in range(3)]
+    until(lambda: len(awaited) == 3, "they are taken")
+    longest = next(iter(awaited))
+    calls.append(running.peer.silent_call(method))
+    until(lambda: longest not in awaited, "one gives way")
+    until(lambda: sum(call.done() for call in calls) == 1, "its caller is told")
+    assert [call.code() for call in calls if call.done()] == [CODE.RESOURCE_EXHAUSTED]
+    assert running.peer.evaluate().feasible_node_count == 1
+    for call in calls:
+        call.cancel()
+
+
+def test_failure_of_one_call_ends_no_thread(run, monkeypatch, caplog):
+    running = run(decision_threads=1)
+    ended = threading.Event()
+
+    def broken(*_):
+        ended.set()
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(UnaryCall, "_answer", broken)
+        call = running.peer.engine.EvaluatePod.future(evaluate_request(), timeout=PATIENCE)
+        assert ended.wait(PATIENCE)
+        # Nobody holds the call any more, so gRPC ends it.
+        until(call.done, "the caller is told")
+    assert running.peer.evaluate().feasible_node_count == 1
+    assert "a call was dropped" in caplog.text
+
+
+def test_queue_is_bounded_when_all_messages_come_at_once(run):
+    running = run(decision_threads=1, decision_queue=2)
+    decisions = running.server.pools.decisions
+    said = threading.Event()
+
+    def late() -> Any:
+        assert said.wait(PATIENCE)
+        yield evaluate_request().SerializeToString()
+
+    method: Any = running.peer.channel.stream_unary("/topospread.v1.DecisionService/EvaluatePod")
+    with decisions.paused():
+        calls = [method.future(late(), timeout=PATIENCE) for _ in range(5)]
+        until(lambda: len(decisions.awaited) == 5, "their headers are there")
+        said.set()
+        until(lambda: sum(call.done() for call in calls) == 3, "three are refused")
+        assert decisions.depth == 2
+    codes = sorted(call.code().name for call in calls)
+    assert codes == ["OK", "OK", *["RESOURCE_EXHAUSTED"] * 3]
+
+
+def _awaits(decisions: CompletionQueueTransport, calls: int) -> bool:
+    return len(decisions.awaited) == calls
+
+
+def test_server_stops_beside_idle_calls():
+    for _ in range(3):
+        with served(shutdown_grace_period="0s") as server, Peer(server.address) as peer:
+            for _ in range(40):
+                peer.silent_call("/topospread.v1.DecisionService/EvaluatePod")
+            decisions = server.pools.decisions
+            assert isinstance(decisions, CompletionQueueTransport)
+            until(partial(_awaits, decisions, 40), "all are there")
+            server.stop()
+
+
+def test_call_that_outlives_its_server_harms_nothing(run, monkeypatch):
+    """What a thread still computes when all is over is sent nowhere."""
+    go_on, ended = threading.Event(), threading.Event()
+
+    def patient(*arguments):
+        leave = lend_place()
+        assert go_on.wait(PATIENCE)
+        leave()
+        ended.set()
+        return evaluate_batch(*arguments)
+
+    monkeypatch.setattr("topospread.servicers.decision.evaluate_batch", patient)
+    monkeypatch.setattr(pool, "JOIN_SECONDS", 0.0)
+    running = run(shutdown_grace_period="0s")
+    request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod])
+    call = running.peer.engine.BatchEvaluatePods.future(request, timeout=PATIENCE)
+    decisions = running.server.pools.decisions
+    until(lambda: decisions.waiting == 1, "it waits")
+    running.server.stop()
+    assert call.code() in (CODE.CANCELLED, CODE.UNAVAILABLE)
+    go_on.set()
+    assert ended.wait(PATIENCE)
+    until(lambda: not decisions.busy, "its thread is done")
+
+
+def test_server_whose_calls_are_brought_no_more_is_not_serving(run, monkeypatch, caplog):
+    running = run()
+    health: Any = health_pb2_grpc.HealthStub(running.peer.channel)
+    request = health_pb2.HealthCheckRequest()
+    assert health.Check(request).status == health_pb2.HealthCheckResponse.SERVING
+
+    class Broken:
+        """gRPC's server, of which no calls can be requested."""
+
+        def request_registered_call(self, *_: object) -> int:
+            return 7
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running.server.pools.decisions, "_server", Broken())
+        assert running.peer.evaluate().feasible_node_count == 1
+        until(
+            lambda: health.Check(request).status == health_pb2.HealthCheckResponse.NOT_SERVING,
+            "health says so",
+        )
+    assert "gRPC brings no more calls of /topospread.v1.DecisionService/EvaluatePod" in caplog.text
+    running.server.grpc.ready()
+    assert health.Check(request).status == health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def ends(running) -> dict[str, float]:
+    """The streams that have ended, by their status."""
+    found = samples(running.metrics())
+    calls = {key: count for key, count in found.items() if key[0] == "topospread_calls_total"}
+    return {
+        dict(labels)["code"]: count
+        for (_, labels), count in calls.items()
+        if count and ("method", "DecisionService/StreamEvaluatePods") in labels
+    }
+
+
+@pytest.mark.parametrize(
+    ("leave", "code"), [("cancel", "CANCELLED"), ("close", "CANCELLED"), ("end", "OK")]
+)
+def test_stream_is_counted_with_the_status_that_it_ends_with(run, leave, code):
+    running = run()
+    with Peer(running.server.address) as peer:
+        stream = Stream(peer)
+        assert stream.answer().evaluate.feasible_node_count == 1
+        if leave == "cancel":
+            stream.call.cancel()
+        elif leave == "close":
+            peer.channel.close()
+        else:
+            stream.end()
+        until(lambda: ends(running), "it is counted")
+    assert ends(running) == {code: 1}
+    until(lambda: not open_streams(running.server), "it is over")
+
+
+def test_stream_is_over_with_its_deadline(run):
+    running = run()
+    stream = Stream(running.peer, timeout=1.0)
+    assert stream.answer().evaluate.feasible_node_count == 1
+    assert stream.code() is CODE.DEADLINE_EXCEEDED
+    until(lambda: ends(running), "it is counted")
+    # Where the server's clock is first, gRPC's core resets the stream, which is CANCELLED.
+    assert ends(running).keys() <= {"DEADLINE_EXCEEDED", "CANCELLED"}
