@@ -133,7 +133,7 @@ def _callers(address: str) -> Iterator[Mapping[str, _Callers]]:
         }
         for way, one in (("aio_", aio.calls), ("aio_stream_", aio.questions)):
             ways[way] = [
-                lambda pods, ask=ask: runner.run(_awaited(ask, pods))  # type: ignore[misc]
+                lambda pods, ask=ask: runner.run(_awaited(ask, pods))  # type: ignore[misc] # a lambda with a default
                 for ask in one
             ]
         yield ways

@@ -314,10 +314,13 @@ class QueueFull(LimitExceeded):
 
 
 class StreamsFull(LimitExceeded):
-    """All threads for streams are taken."""
+    """As many streams are open as may be."""
 
     reason: ClassVar[str] = "STREAMS_FULL"
     retry_after = RETRY_LATER
+
+    def __init__(self, message: str = "too many open streams: try again later") -> None:
+        super().__init__(message)
 
 
 class TooLarge(LimitExceeded):
@@ -441,6 +444,9 @@ class ShuttingDown(Unavailable):
     """This server is about to end: call another one."""
 
     reason: ClassVar[str] = "SHUTTING_DOWN"
+
+    def __init__(self, message: str = "the server is going away: try another one") -> None:
+        super().__init__(message)
 
 
 class ClusterUnavailable(Unavailable):

@@ -320,7 +320,7 @@ class Replicas:
     def _started(self, cluster: str) -> Replica:
         with self._lock:
             if self._closed:
-                raise ShuttingDown("the server is going away: try another one")
+                raise ShuttingDown()
             replica = self._replicas.get(cluster)
             if replica is None or replica.gone:
                 check_cluster(cluster)

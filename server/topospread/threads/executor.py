@@ -19,6 +19,7 @@ from topospread.threads.call_queue import CallQueue
 from topospread.threads.pool import (
     DEFAULT_WAITING,
     JOIN_SECONDS,
+    LendingPool,
     Pool,
     Worker,
     end_silent,
@@ -82,7 +83,7 @@ class _Work:
         return ""
 
 
-class BoundedExecutor(Pool, ThreadPoolExecutor):
+class BoundedExecutor(LendingPool, ThreadPoolExecutor):
     """A pool with a bounded queue, whose workers may lend their places.
 
     grpcio accepts no pool that is not a ThreadPoolExecutor; nothing of that class but the type is
@@ -107,7 +108,6 @@ class BoundedExecutor(Pool, ThreadPoolExecutor):
         super().__init__(name, waiting)
         self._away = away
         self._queue: CallQueue[_Work] = CallQueue(queue)
-        self._lent = 0
         self._paused = False
         self._resumed = threading.Event()
         self._minding = False
@@ -168,14 +168,6 @@ class BoundedExecutor(Pool, ThreadPoolExecutor):
             self._minder.join(JOIN_SECONDS)
 
     @override
-    def _lend(self, worker: Worker) -> None:
-        with self._lock:
-            if worker.lent or self._closed:
-                return
-            self.start_worker(self._serve)
-            worker.lent = True
-            self._lent += 1
-
     def _serve(self, worker: Worker) -> None:
         while not worker.lent and (work := self._queue.get()) is not None:
             if self._paused:
@@ -196,11 +188,6 @@ class BoundedExecutor(Pool, ThreadPoolExecutor):
         worker.arrived = work.arrived
         work.carry_out()
         worker.busy = worker.long = False
-
-    def _leave(self, worker: Worker) -> None:
-        with self._lock:
-            self._lent -= worker.lent
-            self._workers.discard(worker)
 
     def _mind(self) -> None:
         """While calls are queued, see whether threads are away that should take them."""
@@ -225,7 +212,8 @@ class BoundedExecutor(Pool, ThreadPoolExecutor):
         with self._lock:
             places = [worker for worker in self._workers if not worker.lent]
             away = [worker for worker in places if (left := worker.away_since) and left < since]
-            capacity = max(0, self._away + self._waiting + self._long() - self._lent)
+            lent = sum(worker.lent for worker in self._workers)
+            capacity = max(0, self._away + self._waiting + self._long() - lent)
         for worker in away[: min(capacity, wanted)]:
             self._lend(worker)
         if len(away) < len(places):
@@ -241,7 +229,6 @@ class BoundedExecutor(Pool, ThreadPoolExecutor):
                 return
             for _ in range(count):
                 self.start_worker(self._help, lent=True)
-                self._lent += 1
 
 
 class StreamExecutor(Pool, ThreadPoolExecutor):
@@ -269,7 +256,7 @@ class StreamExecutor(Pool, ThreadPoolExecutor):
                     return work.future
         # Whoever tries again finds room, if there are callers that hold streams and say nothing.
         for silent in self.silent(time.monotonic() - SILENT_STREAM)[:1]:
-            end_silent(silent, StreamsFull("too many open streams: try again later"))
+            end_silent(silent, StreamsFull())
         work.carry_out()
         return work.future
 

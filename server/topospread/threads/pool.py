@@ -213,6 +213,26 @@ class Pool:
                 worker.join(max(0.0, deadline - time.monotonic()))
 
 
+class LendingPool(Pool):
+    """A pool whose workers serve one call after the other, and may lend their places."""
+
+    def _serve(self, worker: Worker) -> None:
+        """Carry out calls until the worker's place is lent, or the pool is shut down."""
+        raise NotImplementedError
+
+    @override
+    def _lend(self, worker: Worker) -> None:
+        with self._lock:
+            if worker.lent or self._closed:
+                return
+            self.start_worker(self._serve)
+            worker.lent = True
+
+    def _leave(self, worker: Worker) -> None:
+        with self._lock:
+            self._workers.discard(worker)
+
+
 def overloaded() -> bool:
     """Asked by a handler: is this call here only to be refused?
 

@@ -30,7 +30,7 @@ from typing_extensions import override
 from topospread.errors import LimitExceeded, StreamsFull
 from topospread.threads.call_queue import CallQueue
 from topospread.threads.executor import PATIENCE, SILENT_STREAM
-from topospread.threads.pool import DEFAULT_WAITING, Pool, Worker
+from topospread.threads.pool import DEFAULT_WAITING, LendingPool, Worker
 from topospread.transports.grpc.completion_queue_calls import IncomingCall, StreamCall, UnaryCall
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _PAST: Final = 0.0
 """A deadline that is over, so that nothing is waited for."""
 
 
-class CompletionQueueTransport(Pool):
+class CompletionQueueTransport(LendingPool):
     """A pool whose threads wait for gRPC's events: a transport of its own.
 
     Args:
@@ -255,7 +255,7 @@ class CompletionQueueTransport(Pool):
         since = time.monotonic() - SILENT_STREAM
         for silent, opened in tuple(self.streams.items()):
             if opened < since and silent.silent:
-                silent.finish(StreamsFull("too many open streams: try again later"))
+                silent.finish(StreamsFull())
                 break
         return False
 
@@ -279,6 +279,7 @@ class CompletionQueueTransport(Pool):
 
     # ------------------------------ threads
 
+    @override
     def _serve(self, worker: Worker) -> None:
         # Whether the thread has waited since the last call: then no others were there.
         waited = False
@@ -378,14 +379,6 @@ class CompletionQueueTransport(Pool):
             worker.turns += 1
         self._leave(worker)
 
-    @override
-    def _lend(self, worker: Worker) -> None:
-        with self._lock:
-            if worker.lent or self._closed:
-                return
-            self.start_worker(self._serve)
-            worker.lent = True
-
     def _start_helper(self) -> None:
         with self._lock:
             if self._queue and self._may_grow():
@@ -395,10 +388,6 @@ class CompletionQueueTransport(Pool):
         """Whether one more thread may join to relieve the others; under the lock."""
         bound = self._count + self._waiting + self._long() + MAX_RELIEF
         return not self._closed and len(self._workers) < bound
-
-    def _leave(self, worker: Worker) -> None:
-        with self._lock:
-            self._workers.discard(worker)
 
     def _mind(self, worker: Worker) -> None:
         """While calls come in, see whether a thread is there to take them."""

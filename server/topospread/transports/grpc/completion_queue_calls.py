@@ -17,13 +17,8 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 from typing_extensions import override
 
 from topospread.access.callers import ANONYMOUS
-from topospread.errors import (
-    CallerGone,
-    DeadlineExceeded,
-    QueueFull,
-    StreamsFull,
-    TopospreadError,
-)
+from topospread.errors import QueueFull, StreamsFull, TopospreadError
+from topospread.transports.grpc.streams import call_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -156,12 +151,6 @@ class IncomingCall:
         """Note that the call is over: its caller has gone, or has its answer."""
         self._gone = not event.success or event.batch_operations[0].cancelled()
 
-    def left(self) -> TopospreadError:
-        """The error of a call that its caller or its deadline has ended."""
-        if self.time_remaining() <= 0:
-            return DeadlineExceeded("the call's deadline passed before it was begun")
-        return CallerGone("the caller cancelled the call or went away")
-
     # ------------------------------ what the pipeline asks
 
     def is_active(self) -> bool:
@@ -270,7 +259,7 @@ class UnaryCall(IncomingCall):
     def carry_out(self) -> None:
         """Answer the call."""
         try:
-            self._answer(self.left() if self._gone else None)
+            self._answer(call_ended(self) if self._gone else None)
         except Exception:
             LOG.exception("a call was dropped")
             self.drop()
@@ -285,7 +274,7 @@ class UnaryCall(IncomingCall):
         """Note that the call is over; one that waits in the queue is not begun."""
         super().closed(event)
         if self._gone and self._reception.withdraw(self):
-            self._answer(self.left())
+            self._answer(call_ended(self))
 
     def _answer(self, refused: TopospreadError | None) -> None:
         """Carry out the call and send its answer or status."""
@@ -349,7 +338,7 @@ class StreamCall(IncomingCall):
             if self._handler.guarded:
                 self._caller = self._handler.admit(self)
             if not self._reception.enter_stream(self):
-                raise StreamsFull("too many open streams: try again later")
+                raise StreamsFull()
         except TopospreadError as refused:
             self._end(refused)
             return
@@ -358,7 +347,7 @@ class StreamCall(IncomingCall):
             self._conversation = conversation
             over = self._over
         if over:  # the server stops
-            conversation.note_end(self.left())
+            conversation.note_end(call_ended(self))
             return
         self.watch()
         self._receive()
@@ -438,13 +427,13 @@ class StreamCall(IncomingCall):
         """Note that the stream is over."""
         super().closed(event)
         if self._gone:
-            self._end(self.left())
+            self._end(call_ended(self))
 
     def ended(self, event: Any) -> None:
         """Note that the status is sent, or that the call was over before."""
         self._run_callback()
         if self._succeeds and self._conversation is not None:
-            self._conversation.note_end(None if event.success else self.left())
+            self._conversation.note_end(None if event.success else call_ended(self))
 
     @override
     def drop(self) -> None:

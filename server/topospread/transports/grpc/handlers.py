@@ -186,7 +186,7 @@ class MethodHandler:
             if not context.is_active():
                 raise call_ended(context)
             if self._pipeline.stopping:
-                raise ShuttingDown("the server is going away: try another one")
+                raise ShuttingDown()
         except GeneratorExit:
             # The caller went away while a response was sent.
             conversation.note_end(call_ended(context))
@@ -265,7 +265,7 @@ class MethodHandler:
             if not context.is_active():
                 raise call_ended(context)
             if pipeline.stopping:
-                raise ShuttingDown("the server is going away: try another one")
+                raise ShuttingDown()
         except GeneratorExit:
             # The caller went away while a response was sent.
             self.note_end(status_of(call_ended(context)), None, span, arrived)
@@ -339,7 +339,7 @@ class MethodHandler:
     def _first_message(self, raws: Iterator[bytes], context: Context) -> bytes:
         if overloaded():
             if self.streaming:
-                raise StreamsFull("too many open streams: try again later")
+                raise StreamsFull()
             raise QueueFull.of(self._pool)
         if isinstance(self._served, ClientStreaming | BidiStreaming):
             return b""

@@ -269,7 +269,7 @@ class GrpcServer:
             stopped = self._server.stop(grace)
         # A stream whose client is idle would delay the stop for all of the grace period.
         for transport in self._transports:
-            transport.end_streams(ShuttingDown("the server is going away: try another one"))
+            transport.end_streams(ShuttingDown())
         self.health.close()
         stopped.wait()
         self.pipeline.pending_responses.close()
