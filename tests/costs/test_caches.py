@@ -234,12 +234,13 @@ def test_masks_of_one_large_affinity_go_together() -> None:
     assert deep_size([table], []) - before < MARGIN * Budget.usual("masks").most
 
 
-def test_partitions_of_many_node_selectors_stay() -> None:
+@pytest.mark.parametrize(("nodes", "selectors"), [(5000, 60), (50_000, 12)])
+def test_partitions_of_many_node_selectors_stay(nodes: int, selectors: int) -> None:
     """Workloads of which each has its own, judged by turns at the size of a large cluster."""
-    table = cluster(5000).snapshot.nodes
+    table = cluster(nodes).snapshot.nodes
     every = [
         Traits((), (HOSTNAME,), (Eligibility((HOSTNAME,), _selecting("pool", f"pool-{number}")),))
-        for number in range(60)
+        for number in range(selectors)
     ]
     made = [table.partition(traits) for traits in every]
     assert all(table.partition(traits) is each for traits, each in zip(every, made, strict=True))

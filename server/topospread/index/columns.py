@@ -27,6 +27,11 @@ class NodeColumns(Protocol):
         """Slots in the order of the node names."""
         ...
 
+    @property
+    def rank(self) -> Slots:
+        """The position of each slot in that order."""
+        ...
+
     def domains(self, key: str) -> Domains:
         """The values of one label over the slots."""
         ...
@@ -88,8 +93,6 @@ def make_partition(nodes: NodeColumns, traits: Traits) -> Partition:
     size = int(code.max(initial=-1)) + 1
     ids = np.full(nodes.capacity, -1, dtype=np.int32)
     ids[order] = code
-    rank = np.zeros(nodes.capacity, dtype=np.int32)
-    rank[order] = np.arange(order.size, dtype=np.int32)
     by_class = np.argsort(code, kind="stable")
     counts = np.bincount(code, minlength=size)
     members = np.split(order[by_class].astype(np.int32), np.cumsum(counts)[:-1]) if size else []
@@ -101,7 +104,7 @@ def make_partition(nodes: NodeColumns, traits: Traits) -> Partition:
         domains=[nodes.domains(key).ids[first] for key in traits.keys],
         labelled=[nodes.domains(key).ids[first] >= 0 for key in traits.labels],
         eligible=[nodes.mask(eligibility)[first] for eligibility in traits.eligibilities],
-        rank=rank,
+        rank=nodes.rank,
         order=order,
     )
 

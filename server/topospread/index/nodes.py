@@ -106,6 +106,7 @@ class NodeTable:
         "_order",
         "_partitions",
         "_planned",
+        "_rank",
         "_resources",
         "_slots",
         "_sorted_names",
@@ -143,6 +144,7 @@ class NodeTable:
         self._no_domain_ids: Slots | None = None
         self._hashes: NDArray[np.uint64] | None = None
         self._order: NDArray[np.intp] | None = None
+        self._rank: Slots | None = None
         self._sorted_names: list[str] | None = None
         self._id: str | None = None
 
@@ -181,6 +183,15 @@ class NodeTable:
             self._sorted_names = [name for name, _ in ordered]
             self._order = np.fromiter((slot for _, slot in ordered), np.intp, len(ordered))
         return self._order
+
+    @property
+    def rank(self) -> Slots:
+        """[capacity] the position of each slot in that order; 0 where it is free."""
+        if self._rank is None:
+            rank = np.zeros(self.capacity, dtype=np.int32)
+            rank[self.order] = np.arange(self.count, dtype=np.int32)
+            self._rank = rank
+        return self._rank
 
     @property
     def sorted_names(self) -> Sequence[str]:

@@ -156,8 +156,8 @@ class Partition:
         domains: for each of the traits' keys, [classes] the domain; −1 where the label is absent.
         labelled: for each of the traits' labels, [classes] whether it is there.
         eligible: for each of the traits' eligibilities, [classes] whether the nodes are in.
-        rank: [slots] position in the order of the node names.
-        order: [nodes] slots in that order.
+        rank: [slots] position in the order of the node names; the node table's own.
+        order: [nodes] slots in that order; the node table's own.
         made: results that follow from it alone, by name.
     """
 
@@ -181,7 +181,7 @@ class Partition:
         """Bytes, about, with its cells (spread/cells.py) where nothing is counted."""
         traits = len(self.domains) + len(self.labelled) + len(self.eligible)
         by_class = (700 + 8 * traits) * self.size
-        return 2000 + 200 * traits + by_class + 28 * self.ids.size
+        return 2000 + 200 * traits + by_class + 16 * self.ids.size
 
 
 class Memo(Protocol):
