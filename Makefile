@@ -64,7 +64,7 @@ test-lowest: setup redis $(LOWEST)/.stamp ## try what is built, with the oldest 
 	@$(call build_both,$(LOWEST)/wheels,--wheel)
 	@$(LOWEST)/bin/python -m pip --quiet uninstall --yes topospread topospread-client
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps $(LOWEST)/wheels/*.whl
-	@$(KEEP) $(LOWEST)/bin/python -m pytest -m 'not faults and not bench' $(ARGS) $(VERSION_TESTS)
+	@$(KEEP) $(LOWEST)/bin/python -m pytest -m 'not faults and not bench' $(OF_OLD_GRPC) $(ARGS) $(VERSION_TESTS)
 
 test-newest: setup redis ## try what is built, with the newest packages that the index has today
 	@test -x $(NEWEST)/bin/python || $(PYTHON) -m venv --upgrade-deps $(NEWEST)
@@ -78,6 +78,9 @@ test-newest: setup redis ## try what is built, with the newest packages that the
 # build_both FOLDER OPTIONS: the client's and the server's distributions, into a folder that is emptied first.
 build_both = rm -rf $(1); for each in . server; do \
   $(BUILD)/bin/python -m build --no-isolation $(2) --outdir $(1) $$each >/dev/null || exit 1; done
+
+# grpcio 1.76 now and then leaves the two sockets of asyncio's poller to the garbage collector: once in 50 runs.
+OF_OLD_GRPC := -W 'ignore:unclosed <socket.socket:ResourceWarning'
 
 # What calls the packages whose versions matter, and does not take long.
 VERSION_TESTS = tests/lowest tests/cli/test_verbs.py tests/telemetry/test_tracing.py tests/overload/test_admission.py \
