@@ -7,49 +7,38 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import grpc
 import orjson
 from google.protobuf.json_format import MessageToDict
 
 from topospread.codec.error_details import TYPE_URL, UNEXPECTED, details_of
-from topospread.errors import (
-    Conflict,
-    CorruptValue,
-    DeadlineExceeded,
-    InvalidRequest,
-    LimitExceeded,
-    MethodNotServed,
-    NotFound,
-    PermissionDenied,
-    PreconditionFailed,
-    RevisionUnavailable,
-    TooLarge,
-    TopospreadError,
-    Unauthenticated,
-    Unavailable,
-)
+from topospread.errors import InvalidRequest, TooLarge, TopospreadError
+from topospread.servicers.status import code_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 LOG: Final = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 4096
 
-_STATUSES: Final[Sequence[tuple[type[TopospreadError], int, str]]] = (
-    (InvalidRequest, 400, "INVALID_ARGUMENT"),
-    (Unauthenticated, 401, "UNAUTHENTICATED"),
-    (PermissionDenied, 403, "PERMISSION_DENIED"),
-    (NotFound, 404, "NOT_FOUND"),
-    (MethodNotServed, 404, "UNIMPLEMENTED"),
-    (PreconditionFailed, 409, "FAILED_PRECONDITION"),
-    (RevisionUnavailable, 503, "OUT_OF_RANGE"),
-    (TooLarge, 413, "RESOURCE_EXHAUSTED"),
-    (LimitExceeded, 429, "RESOURCE_EXHAUSTED"),
-    (DeadlineExceeded, 504, "DEADLINE_EXCEEDED"),
-    (Conflict, 409, "ABORTED"),
-    (Unavailable, 503, "UNAVAILABLE"),
-    (CorruptValue, 500, "DATA_LOSS"),
-)
+_STATUSES: Final[Mapping[grpc.StatusCode, int]] = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.UNIMPLEMENTED: 404,
+    grpc.StatusCode.FAILED_PRECONDITION: 409,
+    grpc.StatusCode.ABORTED: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.DATA_LOSS: 500,
+    grpc.StatusCode.OUT_OF_RANGE: 503,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+}
+"""By gRPC's code for the same error."""
+
+_TOO_LARGE: Final = 413
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +96,10 @@ def failure_of(error: Exception, traceparent: str = "") -> HttpFailure:
         {"@type": f"{TYPE_URL}{detail.DESCRIPTOR.name}", **MessageToDict(detail)}
         for detail in details_of(error, traceparent)
     ]
-    for kind, status, code in _STATUSES:
-        if isinstance(error, kind):
-            return HttpFailure(own or status, code, _text(error), details, error.retry_after)
+    code = code_of(error)
+    if isinstance(error, TopospreadError) and code in _STATUSES:
+        status = own or (_TOO_LARGE if isinstance(error, TooLarge) else _STATUSES[code])
+        return HttpFailure(status, code.name, _text(error), details, error.retry_after)
     LOG.error("a call failed unexpectedly", exc_info=error)
     return HttpFailure(500, "INTERNAL", UNEXPECTED, details)
 
