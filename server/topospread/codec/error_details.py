@@ -1,4 +1,4 @@
-"""Details of errors, as google.rpc's messages, beside their texts."""
+"""The codes of errors by their names in gRPC, and their details as google.rpc's messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,24 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2
 
-from topospread.errors import InvalidRequest, NotFound, TooLarge, TooManyClusters, TopospreadError
+from topospread.errors import (
+    CallerGone,
+    Conflict,
+    CorruptValue,
+    DeadlineExceeded,
+    InvalidRequest,
+    LimitExceeded,
+    MethodNotServed,
+    NotFound,
+    PermissionDenied,
+    PreconditionFailed,
+    RevisionUnavailable,
+    TooLarge,
+    TooManyClusters,
+    TopospreadError,
+    Unauthenticated,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,6 +51,25 @@ UNEXPECTED: Final = "an unexpected error; the server's log has it"
 
 TYPE_URL: Final = "type.googleapis.com/google.rpc."
 
+INTERNAL: Final = "INTERNAL"
+"""The code of a defect of the server."""
+
+_CODES: Final[Sequence[tuple[type[TopospreadError], str]]] = (
+    (InvalidRequest, "INVALID_ARGUMENT"),
+    (NotFound, "NOT_FOUND"),
+    (PreconditionFailed, "FAILED_PRECONDITION"),
+    (RevisionUnavailable, "OUT_OF_RANGE"),
+    (LimitExceeded, "RESOURCE_EXHAUSTED"),
+    (DeadlineExceeded, "DEADLINE_EXCEEDED"),
+    (CallerGone, "CANCELLED"),
+    (Unauthenticated, "UNAUTHENTICATED"),
+    (PermissionDenied, "PERMISSION_DENIED"),
+    (MethodNotServed, "UNIMPLEMENTED"),
+    (Conflict, "ABORTED"),
+    (Unavailable, "UNAVAILABLE"),
+    (CorruptValue, "DATA_LOSS"),
+)
+
 _VIOLATIONS: Final = {
     "Required value": "FIELD_VALUE_REQUIRED",
     "Invalid value": "FIELD_VALUE_INVALID",
@@ -45,6 +81,11 @@ _VIOLATIONS: Final = {
     "Too many": "FIELD_VALUE_TOO_MANY",
 }
 """The API server's error types, and their causes in upper snake case."""
+
+
+def code_of(error: Exception) -> str:
+    """The name of an error's code; INTERNAL for one that is not in :mod:`topospread.errors`."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)
 
 
 def details_of(error: Exception, traceparent: str = "") -> Iterator[Message]:

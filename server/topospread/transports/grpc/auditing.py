@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import DecodeError
 
 from topospread.access.audit import DENIED, LOG, audit
+from topospread.codec.error_details import code_of
 from topospread.generated.internal.v1 import frames_pb2
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.servicers.calls import Call, ClientStreaming, Method, Unary
-from topospread.servicers.status import code_of
 from topospread_proto.v1 import cluster_state_service_pb2, common_pb2
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _audited_unary(
         try:
             answer = serve(request, call)
         except Exception as error:
-            code = code_of(error).name
+            code = code_of(error)
             raise
         finally:
             _record(label, request.cluster, call, code, (request, answer), describe)
@@ -182,7 +182,7 @@ def _audited_stream(
         try:
             answer = serve(counted(), call)
         except Exception as error:
-            code = code_of(error).name
+            code = code_of(error)
             refused = isinstance(error, DENIED)
             raise
         finally:

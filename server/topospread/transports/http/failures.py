@@ -7,13 +7,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import grpc
 import orjson
 from google.protobuf.json_format import MessageToDict
 
-from topospread.codec.error_details import TYPE_URL, UNEXPECTED, details_of
+from topospread.codec.error_details import INTERNAL, TYPE_URL, UNEXPECTED, code_of, details_of
 from topospread.errors import InvalidRequest, TooLarge, TopospreadError
-from topospread.servicers.status import code_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,19 +20,19 @@ LOG: Final = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 4096
 
-_STATUSES: Final[Mapping[grpc.StatusCode, int]] = {
-    grpc.StatusCode.INVALID_ARGUMENT: 400,
-    grpc.StatusCode.UNAUTHENTICATED: 401,
-    grpc.StatusCode.PERMISSION_DENIED: 403,
-    grpc.StatusCode.NOT_FOUND: 404,
-    grpc.StatusCode.UNIMPLEMENTED: 404,
-    grpc.StatusCode.FAILED_PRECONDITION: 409,
-    grpc.StatusCode.ABORTED: 409,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
-    grpc.StatusCode.DATA_LOSS: 500,
-    grpc.StatusCode.OUT_OF_RANGE: 503,
-    grpc.StatusCode.UNAVAILABLE: 503,
-    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+_STATUSES: Final[Mapping[str, int]] = {
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "UNIMPLEMENTED": 404,
+    "FAILED_PRECONDITION": 409,
+    "ABORTED": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "DATA_LOSS": 500,
+    "OUT_OF_RANGE": 503,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
 }
 """By gRPC's code for the same error."""
 
@@ -99,9 +97,9 @@ def failure_of(error: Exception, traceparent: str = "") -> HttpFailure:
     code = code_of(error)
     if isinstance(error, TopospreadError) and code in _STATUSES:
         status = own or (_TOO_LARGE if isinstance(error, TooLarge) else _STATUSES[code])
-        return HttpFailure(status, code.name, _text(error), details, error.retry_after)
+        return HttpFailure(status, code, _text(error), details, error.retry_after)
     LOG.error("a call failed unexpectedly", exc_info=error)
-    return HttpFailure(500, "INTERNAL", UNEXPECTED, details)
+    return HttpFailure(500, INTERNAL, UNEXPECTED, details)
 
 
 def _text(error: TopospreadError) -> str:
