@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.servers import Peer, served, two_zones
+from tests.telemetry.expositions import value
 from topospread.app import server as app_server
 from topospread.app.factories import open_store
 
@@ -33,6 +34,19 @@ class Running:
 
     def metrics(self) -> bytes:
         return self.server.metrics.expose()[0]
+
+    def expired_calls(self, method: str) -> float:
+        """The calls of a method that their callers' deadlines ended.
+
+        gRPC rounds deadlines up on the way to the server, so its caller may leave a moment before
+        the server's clock says why: that counts as CANCELLED.
+        """
+        codes = ("DEADLINE_EXCEEDED", "CANCELLED")
+        metrics = self.metrics()
+        counts = [
+            value(metrics, "topospread_calls_total", method=method, code=code) for code in codes
+        ]
+        return sum(count or 0 for count in counts)
 
     def waiting(self) -> int:
         """Calls that wait for a revision, of whichever pool they are."""
