@@ -48,15 +48,22 @@ SILENT_STREAM: Final = 1.0
 
 
 class _Work:
-    """A call as it was submitted, and when, on the clock of time.perf_counter."""
+    """A call as it was submitted.
 
-    __slots__ = ("_args", "_call", "_kwargs", "arrived", "future")
+    Attributes:
+        arrived: when, on the clock of time.perf_counter.
+        caller: the connection that it came over; "" where that is not known.
+        future: gets what comes of it.
+    """
+
+    __slots__ = ("_args", "_call", "_kwargs", "arrived", "caller", "future")
 
     def __init__(
         self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self.future: Future[Any] = Future()
         self.arrived = time.perf_counter()
+        self.caller = _connection(args)
         self._call = call
         self._args = args
         self._kwargs = kwargs
@@ -70,17 +77,18 @@ class _Work:
         except BaseException as failure:  # noqa: BLE001 - the future carries it, as in the standard pool
             self.future.set_exception(failure)
 
-    def caller(self) -> Hashable:
-        """The connection that the call came over; "" where that is not known.
 
-        grpcio submits a function with its event among the arguments, which is not public: where it
-        does otherwise one day, callers share one turn.
-        """
-        for argument in self._args:
-            peer = getattr(getattr(argument, "call", None), "peer", None)
-            if peer is not None:
-                return peer()  # type: ignore[no-any-return] # bytes
-        return ""
+def _connection(arguments: tuple[Any, ...]) -> Hashable:
+    """The connection of a call that grpcio submits with these arguments.
+
+    Its event is among them, which is not public: where grpcio does otherwise one day, callers
+    share one turn.
+    """
+    for argument in arguments:
+        peer = getattr(getattr(argument, "call", None), "peer", None)
+        if peer is not None:
+            return peer()  # type: ignore[no-any-return] # bytes
+    return ""
 
 
 class BoundedExecutor(LendingPool, ThreadPoolExecutor):
@@ -131,7 +139,7 @@ class BoundedExecutor(LendingPool, ThreadPoolExecutor):
             raise RuntimeError("cannot schedule new futures after shutdown")
         work = _Work(fn, args, kwargs)
         self.arrived += 1
-        refused = self._queue.put(work.caller(), work)
+        refused = self._queue.put(work.caller, work)
         if refused is not None:
             with refusing(refused.arrived):
                 refused.carry_out()
@@ -185,7 +193,7 @@ class BoundedExecutor(LendingPool, ThreadPoolExecutor):
     @staticmethod
     def _serve_one(worker: Worker, work: _Work) -> None:
         worker.busy = True
-        worker.arrived = work.arrived
+        worker.arrived, worker.caller = work.arrived, work.caller
         work.carry_out()
         worker.busy = worker.long = False
 
@@ -276,7 +284,7 @@ class StreamExecutor(Pool, ThreadPoolExecutor):
 
     def _serve(self, worker: Worker, work: _Work) -> None:
         worker.busy = True
-        worker.arrived = work.arrived
+        worker.arrived, worker.caller = work.arrived, work.caller
         work.carry_out()
         with self._lock:
             self._workers.discard(worker)

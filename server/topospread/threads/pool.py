@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
@@ -20,7 +21,7 @@ from topospread.checkpoints import beneficiary
 from topospread.errors import QueueFull
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
     from types import TracebackType
 
     from topospread.errors import TopospreadError
@@ -46,6 +47,7 @@ class Worker(threading.Thread):
         end: ends the call whose message it waits for, with an error.
         patient: that message may take its time.
         arrived: when its call came in, on the clock of time.perf_counter.
+        caller: whose call it is.
         turns: what it has done so far.
         long: its call takes long, or waits for its turn to.
     """
@@ -59,6 +61,7 @@ class Worker(threading.Thread):
         self.end: Callable[[TopospreadError], object] | None = None
         self.patient = False
         self.arrived = 0.0
+        self.caller: Hashable = ""
         self.turns = 0
         self.long = False
         self._work = work
@@ -186,7 +189,10 @@ class Pool:
             raise QueueFull("no more threads can be started: try again later") from full
 
     def silent(self, since: float, *, patient: bool = False) -> list[Worker]:
-        """Workers whose caller has sent no message since then, the longest silent first.
+        """Workers whose caller has sent no message since then, in the order they should give way.
+
+        Those of the caller with the most of them come first, and of these the longest silent: a
+        caller with thousands of silent calls does not end the one of another whose message is late.
 
         Args:
             since: on the monotonic clock.
@@ -201,7 +207,16 @@ class Pool:
                 and (left := worker.away_since)
                 and left < since
             ]
-        return [worker for _, worker in sorted(found, key=lambda pair: pair[0])]
+        by_caller: dict[Hashable, list[Worker]] = {}
+        for _, worker in sorted(found, key=itemgetter(0)):
+            by_caller.setdefault(worker.caller, []).append(worker)
+        # How many a caller has left when it is the turn of each.
+        ranked = [
+            (len(workers) - number, worker)
+            for workers in by_caller.values()
+            for number, worker in enumerate(workers)
+        ]
+        return [worker for _, worker in sorted(ranked, key=itemgetter(0), reverse=True)]
 
     def join_workers(self) -> None:
         """Wait until the threads have ended, but not for long."""

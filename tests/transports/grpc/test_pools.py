@@ -74,6 +74,18 @@ class Waiting(Held):
             leave()
 
 
+class Event:
+    """What grpcio submits with a call, as far as pools look at it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.call = self
+
+    def peer(self) -> str:
+        """The connection of its caller."""
+        return self.name
+
+
 class Silent(Held):
     """The same for calls that wait for their message, until they are cancelled."""
 
@@ -81,9 +93,9 @@ class Silent(Held):
         super().__init__(closing)
         self.cancelled: list[str] = []
 
-    def __call__(self) -> bool:
+    def __call__(self, event: Event | None = None) -> bool:
         over = threading.Event()
-        name = threading.current_thread().name
+        name = event.name if event else threading.current_thread().name
 
         def end(error: TopospreadError) -> None:
             self.cancelled.append(name)
@@ -246,6 +258,21 @@ def test_idle_streams_are_cancelled_for_a_retried_stream(closing, monkeypatch):
     until(lambda: len(pool._workers) < 2, "its thread ends")
     assert answer(pool)
     assert len(silent.cancelled) == 1
+
+
+def test_stream_of_the_caller_with_most_silent_ones_is_cancelled(closing, monkeypatch):
+    monkeypatch.setattr("topospread.threads.executor.SILENT_STREAM", 0.0)
+    pool = StreamExecutor("stream", 4)
+    closing.callback(pool.shutdown)
+    silent = Silent(closing)
+    for name in ("few", "many", "many", "many"):
+        pool.submit(silent, Event(name))
+        assert silent.begun.acquire(timeout=PATIENCE)
+    for _ in range(2):
+        assert not answer(pool)
+        until(lambda: len(pool._workers) == 3, "a thread ends")
+        Held(closing).begin(pool)
+    assert silent.cancelled == ["many", "many"]
 
 
 def _no_more_threads(monkeypatch) -> threading.Event:
