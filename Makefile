@@ -181,8 +181,10 @@ $(PROTO): $(PROJECT) $(PROTO_FILES)
 
 # Newer versions only on request: `make lock UPGRADE=1`. A server's lock and that of tests come from one resolution.
 PROJECTS = pyproject.toml server/pyproject.toml --extra sync
-COMPILE = .tools/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+# Extras stay in the pins: pip before 23.3 does not hold `coverage[toml]` to a pin of `coverage`, and refuses the newest.
+COMPILE = .tools/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras \
   --no-emit-package topospread-client --no-emit-index-url --no-emit-find-links --native-tls $(if $(UPGRADE),--upgrade)
+
 lock: ## resolve both pyproject.toml into requirements/ again (UPGRADE=1: newest versions)
 	@test -x .tools/uv/bin/uv || $(PYTHON) -m venv .tools/uv
 	@.tools/uv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/uv.lock
