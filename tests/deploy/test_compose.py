@@ -129,7 +129,9 @@ def test_a_server_without_insecure_would_not_start():
 
 def test_servers_have_longer_to_stop_than_they_ask_for():
     seconds = int(SERVERS["topospread-1"]["stop_grace_period"].removesuffix("s"))
-    assert seconds > load_settings({"store": "memory:"}, {}).shutdown_grace_period
+    arguments = SERVERS["topospread-1"]["command"][1:]
+    settings = load_settings(serve_command.make_context("serve", arguments).params, {})
+    assert seconds > settings.shutdown_delay + settings.shutdown_grace_period
 
 
 def test_redis_is_durable_and_never_evicts():

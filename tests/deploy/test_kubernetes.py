@@ -147,6 +147,7 @@ def test_with_tls_the_same_is_served_from_the_mounted_files() -> None:
     assert (settings.listen, settings.http, settings.sync) == (plain.listen, plain.http, plain.sync)
     assert settings.tls
     assert not settings.insecure
+    assert settings.shutdown_delay == plain.shutdown_delay
     mounted = container["volumeMounts"][0]
     assert settings.tls_cert.startswith(f"{mounted['mountPath']}/")
     assert mounted["name"] == TLS["volumes"][0]["name"]
@@ -189,7 +190,9 @@ def test_probes_ask_what_is_served() -> None:
 
 def test_a_pod_may_stop_for_longer_than_its_server_needs() -> None:
     settings = given(CONTAINER["args"], TOPOSPREAD_STORE="redis://redis:6379/0")
-    assert POD["spec"]["terminationGracePeriodSeconds"] > settings.shutdown_grace_period
+    needed = settings.shutdown_delay + settings.shutdown_grace_period
+    assert settings.shutdown_delay, "callers hear later than the server that it stops"
+    assert POD["spec"]["terminationGracePeriodSeconds"] > needed
 
 
 def test_selectors_select_the_pods() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from contextlib import ExitStack
 from importlib.metadata import version
@@ -130,6 +131,7 @@ class Server:
         self._started = time.time()
         self._ready = False
         self._stopping = False
+        self._hurry = threading.Event()
         self._http_port = self._extender_port = 0
         self.expander_address = ""
         self._closing = ExitStack()
@@ -226,8 +228,18 @@ class Server:
             self._become_ready()
 
     def stop(self, grace: float | None = None) -> None:
-        """Reject new calls, let running ones end within the grace period, release all."""
+        """Reject new calls, let running ones end within the grace period, release all.
+
+        A server that was ready says first that it is not, and takes calls for --shutdown-delay:
+        until balancers have noticed, what they send must not fail.
+        """
+        was_ready = self._ready
         self._ready, self._stopping = False, True
+        if was_ready and self.settings.shutdown_delay:
+            self.grpc.not_ready()
+            if self._expander is not None:
+                self._expander.not_ready()
+            self._hurry.wait(self.settings.shutdown_delay)
         grace = self.settings.shutdown_grace_period if grace is None else grace
         with self._closing:
             if self._expander is not None:
@@ -236,6 +248,7 @@ class Server:
 
     def force_stop(self) -> None:
         """Cancel the calls that stop() waits for in another thread."""
+        self._hurry.set()
         self.grpc.cancel()
         if self._expander is not None:
             self._expander.cancel()

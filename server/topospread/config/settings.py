@@ -581,6 +581,13 @@ class ServerSettings:
         help="How long running calls may take after SIGTERM.",
         reason="Five seconds less than Kubernetes' terminationGracePeriodSeconds.",
     )
+    shutdown_delay: float = setting(
+        0.0,
+        values.seconds(),
+        unit="seconds",
+        help="How long new calls are still taken after SIGTERM, while readiness already says no.",
+        reason="Behind a balancer: longer than it takes to notice, so that no call fails.",
+    )
     max_connection_age: float = setting(
         300.0,
         values.seconds(),

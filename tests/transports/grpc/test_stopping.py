@@ -51,6 +51,23 @@ def test_running_and_queued_calls_are_answered():
         assert refused.value.code() is CODE.UNAVAILABLE
 
 
+def test_calls_are_taken_until_the_shutdown_delay_is_over():
+    with served(shutdown_delay="10m") as server, Peer(server.address) as peer:
+        peer.apply(*two_zones())
+        health = health_pb2_grpc.HealthStub(peer.channel)
+        stopping = in_thread(server.stop)
+        until(
+            lambda: health.Check(health_pb2.HealthCheckRequest()).status == NOT_SERVING,
+            "balancers can tell that it stops",
+        )
+        assert server.ready() == (False, ("stopping",))
+        assert peer.evaluate().feasible_node_count == 1
+        # A second signal ends the wait.
+        server.force_stop()
+        stopping.join(PATIENCE)
+        assert not stopping.is_alive()
+
+
 def test_waiting_call_may_use_the_grace_period(news):
     with served(shutdown_grace_period="10m") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())

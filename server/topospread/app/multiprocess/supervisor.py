@@ -223,7 +223,9 @@ class Supervisor:
         """Stop the workers with SIGTERM; kill those that take longer than the grace period."""
         self._stopping = True
         self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + self.settings.shutdown_grace_period + EXTRA_GRACE
+        settings = self.settings
+        allowed = settings.shutdown_delay + settings.shutdown_grace_period + EXTRA_GRACE
+        deadline = time.monotonic() + allowed
         while self._workers.workers and (left := deadline - time.monotonic()) > 0:
             self._poll(left)
         for worker in self._workers.workers:

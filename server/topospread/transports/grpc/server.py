@@ -251,6 +251,10 @@ class GrpcServer:
         if not self._broken:
             self.health.set_serving()
 
+    def not_ready(self) -> None:
+        """Report NOT_SERVING for good, and go on taking calls until :meth:`stop`."""
+        self.health.set_not_serving()
+
     def stop(self, grace: float) -> None:
         """Refuse new calls, and let running ones end for at most ``grace`` seconds.
 
