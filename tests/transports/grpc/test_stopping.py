@@ -54,7 +54,7 @@ def test_running_and_queued_calls_are_answered():
 def test_calls_are_taken_until_the_shutdown_delay_is_over():
     with served(shutdown_delay="10m") as server, Peer(server.address) as peer:
         peer.apply(*two_zones())
-        health = health_pb2_grpc.HealthStub(peer.channel)
+        health: Any = health_pb2_grpc.HealthStub(peer.channel)
         stopping = in_thread(server.stop)
         until(
             lambda: health.Check(health_pb2.HealthCheckRequest()).status == NOT_SERVING,
