@@ -177,6 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench and return its exit code, which is one of those of `topospread`."""
     try:
         code = command.main(arguments, prog_name="python -m bench", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as asked:
+        click.echo(asked.ctx.get_help())
+        return errors.DONE
     except click.Abort:
         return errors.INTERRUPTED
     except (click.ClickException, TopospreadClientError) as failed:

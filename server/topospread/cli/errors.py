@@ -154,9 +154,18 @@ def as_click_exception(
     return error if isinstance(error, click.ClickException) else CallsFailed([FailedCall(error)])
 
 
+def message_of(error: click.ClickException) -> str:
+    """Message of an error of this command or of click's."""
+    if isinstance(error, click.NoSuchOption):
+        from topospread.cli.suggestions import unknown_option
+
+        return unknown_option(error)
+    return error.format_message().rstrip()
+
+
 def error_line(error: click.ClickException) -> str:
     """The lines on stderr for an error of this command or of click's."""
-    text = error.format_message().rstrip()
+    text = message_of(error)
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "topospread"
         text = f"{text.rstrip('.')} (see `{path} --help`)"

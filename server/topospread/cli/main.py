@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from topospread.cli import errors
 from topospread.cli.options import ClientOptions, last_output, output_option, server_options
+from topospread.cli.suggestions import unknown_command
 from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ VERBS: Final = (
     "token",
     "conformance",
     "config",
+    "completion",
+    "help",
     "version",
 )
 """Each verb is `command` of the module of that name, which is imported when the verb is used."""
@@ -68,6 +71,24 @@ class _LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        known = word in VERBS or word.startswith("-") or ctx.resilient_parsing
+        if not known:
+            raise unknown_command(self, ctx, word)
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from topospread.cli.commands.version import version_line
+
+        click.echo(version_line())
+        context.exit()
+
 
 @click.group(
     cls=_LazyGroup,
@@ -76,6 +97,14 @@ class _LazyGroup(click.Group):
 )
 @server_options
 @output_option
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version of this command and exit.",
+)
 def root() -> None:
     """Query, update and run a pod-topology-spread server.
 
@@ -90,6 +119,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = root.main(arguments, prog_name="topospread", standalone_mode=False, obj=options)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as asked:
+        # Of a group without a verb: an answer, no error.
+        click.echo(asked.ctx.get_help())
+        return errors.DONE
     except SystemExit:
         # click exits so when the reader of a pipe closes it (`| head`), which is no error.
         return errors.DONE
@@ -162,17 +195,7 @@ def _discard_stdout() -> None:
 def main() -> NoReturn:
     """Run the console script."""
     if "_TOPOSPREAD_COMPLETE" in os.environ:
-        _complete_files_in_bash()
+        from topospread.cli.commands.completion import complete_files_in_bash
+
+        complete_files_in_bash()
     sys.exit(run())
-
-
-def _complete_files_in_bash() -> None:
-    """Let bash complete files where no completion is given, which click's own script forbids."""
-    from click.shell_completion import BashComplete, add_completion_class
-
-    class Bash(BashComplete):
-        source_template = BashComplete.source_template.replace(
-            "complete -o nosort", "complete -o nosort -o bashdefault -o default"
-        )
-
-    add_completion_class(Bash)

@@ -12,6 +12,11 @@ from topospread.cli.errors import DONE
 from topospread.cli.options import ClientOptions, output_option, pass_options
 
 
+def version_line() -> str:
+    """Version of this command, for people."""
+    return f"topospread {version('topospread')} (Python {platform.python_version()})"
+
+
 @click.command("version")
 @output_option
 @pass_options
@@ -23,5 +28,5 @@ def command(options: ClientOptions) -> int:
     elif options.output == "name":
         click.echo(own)
     else:
-        click.echo(f"topospread {own} (Python {python})")
+        click.echo(version_line())
     return DONE

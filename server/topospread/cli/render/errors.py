@@ -14,6 +14,7 @@ from topospread.cli.errors import (
     CallsFailed,
     Unreachable,
     exit_code_of,
+    message_of,
     printable,
 )
 from topospread_client import (
@@ -40,7 +41,7 @@ def _print(error: dict[str, Any]) -> None:
 
 
 def _error(error: click.ClickException) -> dict[str, Any]:
-    message = error.format_message().rstrip()
+    message = message_of(error)
     if not isinstance(error, CallsFailed):
         reason = "BAD_USAGE" if isinstance(error, click.UsageError) else "BAD_INPUT"
         return _plain("OUT_OF_REACH" if isinstance(error, Unreachable) else reason, message)
