@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 
 from tests.telemetry.expositions import names, samples, value
-from topospread.telemetry.families import ClusterGauges, PoolGauges
+from topospread.store import observed
+from topospread.store.observed import OPERATIONS
+from topospread.telemetry.families import DROPPED, FIRST_CODES, ClusterGauges, PoolGauges
 from topospread.telemetry.metrics import Metrics
+from topospread.transports.http import server
 
 # What kube-scheduler 1.36 writes as `le`: ExponentialBuckets(0.00001, 1.5, 20) and
 # ExponentialBuckets(0.0001, 2, 12) of its metrics package, as Go formats them.
@@ -164,6 +170,47 @@ def test_calls_are_counted_and_timed_by_method_and_code(metrics):
     assert value(exposition, "topospread_calls_total", **refused) == 1
 
 
+def test_series_with_known_labels_are_there_from_the_beginning(metrics):
+    metrics.call("DecisionService/EvaluatePod")
+    metrics.expect_profile("default-scheduler")
+    metrics.expect_store_operations(OPERATIONS)
+    metrics.expect_placements("PlacePod")
+    metrics.watch_clusters(lambda: [ClusterGauges("prod", {}, 0, 0, 0.0, 0.0, 0)])
+    found = samples(shown(metrics))
+
+    def zeros(name):
+        return {
+            tuple(value for _, value in sorted(labels))
+            for (sample, labels), count in found.items()
+            if sample == name and count == 0
+        }
+
+    method, profile = "DecisionService/EvaluatePod", "default-scheduler"
+    assert zeros("topospread_calls_total") == {(code, method) for code in FIRST_CODES}
+    assert zeros("topospread_call_duration_seconds_count") == {("OK", method)}
+    assert zeros("scheduler_schedule_attempts_total") == {
+        (profile, result) for result in ("scheduled", "unschedulable", "error")
+    }
+    assert zeros("topospread_store_errors_total") == {(name,) for name in OPERATIONS}
+    assert zeros("topospread_config_reloads_total") == {("accepted",), ("refused",)}
+    assert zeros("topospread_http_connections_dropped_total") == {(reason,) for reason in DROPPED}
+    assert zeros("topospread_placements_total") == {
+        ("PlacePod", result) for result in ("held", "refused", "bound")
+    }
+    assert zeros("topospread_placement_conflicts_total") == {("PlacePod",)}
+    assert zeros("topospread_extender_unknown_nodes_total") == {("prod",)}
+    assert zeros("topospread_extender_stale_decisions_total") == {("prod",)}
+
+
+def test_the_operations_of_a_store_are_those_that_are_observed():
+    source = Path(observed.__file__).read_text(encoding="utf-8")
+    assert sorted(re.findall(r'_observing\("(\w+)"\)', source)) == sorted(OPERATIONS)
+
+
+def test_the_reasons_of_dropped_connections_are_those_that_are_counted():
+    assert set(DROPPED) == {server.OVER_LIMIT, server.HANDSHAKE, server.MALFORMED, server.SLOW}
+
+
 def test_waits_count_calls_that_did_not_wait(metrics):
     fresh = metrics.consistency("at_least_as_fresh")
     for seconds in (0.0, 0.0, 0.015):
@@ -200,7 +247,7 @@ def test_a_refused_configuration_shows_until_one_is_accepted(metrics):
             value(exposition, "topospread_config_reloads_total", result="refused"),
         )
 
-    assert state() == (1, 1, None)
+    assert state() == (1, 1, 0)
     metrics.config_reloaded(1, accepted=False)
     assert state() == (1, 0, 1)
     metrics.config_reloaded(2, accepted=True)

@@ -59,7 +59,7 @@ from topospread.servicers.plan_rebalance import PlanRebalanceServicer
 from topospread.servicers.rank_deletions import RankDeletionsServicer
 from topospread.servicers.server_info import ServerFacts, ServerInfoServicer
 from topospread.servicers.simulate import SimulateServicer
-from topospread.store.observed import ObservedStore
+from topospread.store.observed import OPERATIONS, ObservedStore
 from topospread.store.urls import parse_store_url
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
@@ -149,6 +149,7 @@ class Server:
                 away,
             )
             made.callback(self._store.close)
+            self.metrics.expect_store_operations(OPERATIONS)
             self._shared = SharedSettings(self._store, settings, self._rules.current.value)
             made.callback(self._shared.stop)
             transport = factories.usable_transport(settings.transport, self.metrics)
@@ -300,13 +301,19 @@ class Server:
             on_reload=self._rules_changed,
         )
         self._profiles = ProfileRegistry(watched.current.value)
+        self._expect_profiles(watched.current.value)
         return watched
 
     def _rules_changed(self, loaded: Loaded[ConfiguredRules]) -> None:
         self.metrics.config_reloaded(loaded.generation, accepted=not loaded.error)
         if not loaded.error:
             self._profiles.replace(loaded.value)
+            self._expect_profiles(loaded.value)
             self._shared.replace(loaded.value)
+
+    def _expect_profiles(self, rules: ConfiguredRules) -> None:
+        for profile in rules.profiles:
+            self.metrics.expect_profile(profile)
 
     def _config_state(self) -> tuple[int, str]:
         loaded = self._rules.current

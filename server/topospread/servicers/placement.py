@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from topospread.service.placement.coordinator import PlacementCoordinator
     from topospread.service.placement.requests import PlacementRequest, PlacementResult
-    from topospread.telemetry.metrics import Metrics
+    from topospread.telemetry.metrics import Metrics, Placed
 
 SERVICE: Final = "topospread.v1.PlacementService"
 
@@ -63,6 +63,8 @@ class PlacementServicer:
     def __init__(self, coordinator: PlacementCoordinator, metrics: Metrics) -> None:
         self._coordinator = coordinator
         self._metrics = metrics
+        for call in ("PlacePod", "ReserveNode"):
+            metrics.expect_placements(call)
 
     def methods(self) -> dict[str, tuple[Method, str]]:
         """The methods by name, with the pool that each runs on: all wait for the store."""
@@ -234,7 +236,7 @@ class PlacementServicer:
     def _record(
         self, name: str, placement: PlacementRequest, result: PlacementResult, call: Call
     ) -> None:
-        outcome = "bound" if result.already_bound else "held" if result.node else "refused"
+        outcome: Placed = "bound" if result.already_bound else "held" if result.node else "refused"
         self._metrics.placement(name, outcome)
         if call.span.recording:
             call.span.set_many(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Literal, final, get_args
 
 from topospread.errors import StoreUnavailable
 
@@ -27,6 +27,24 @@ if TYPE_CHECKING:
     )
 
 LOG: Final = logging.getLogger(__name__)
+
+Operation = Literal[
+    "head",
+    "verify",
+    "scan",
+    "get",
+    "clusters",
+    "follow",
+    "apply",
+    "purge",
+    "drop",
+    "confirm_history",
+    "lease",
+    "leased",
+    "ping",
+]
+OPERATIONS: Final[tuple[str, ...]] = get_args(Operation)
+"""The names that failures are reported by."""
 
 Around = Callable[[], AbstractContextManager[None]]
 """Entered by the thread that calls the store, for as long as it waits."""
@@ -170,7 +188,7 @@ class ObservedStore:
         self._store.close()
 
     @contextmanager
-    def _observing(self, operation: str) -> Iterator[None]:
+    def _observing(self, operation: Operation) -> Iterator[None]:
         try:
             with self._around():
                 yield

@@ -29,6 +29,13 @@ EVALUATED: Final = ("PreFilter", "Filter", "PreScore", "Score")
 
 POINT_LABELS: Final = ("extension_point", "status", "profile")
 
+FIRST_CODES: Final = ("OK", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE")
+"""Of each method from the beginning: answers, and what a server ends calls with when it is at
+fault or at its limits. Codes that blame the caller come with the first such call."""
+
+DROPPED: Final = ("over_limit", "handshake", "malformed", "slow")
+"""Why an HTTP connection was dropped."""
+
 CALL_BOUNDS: Final = (
     0.0001,
     0.0002,
@@ -222,10 +229,10 @@ def scheduler_families(points: Series, attempts: Mapping[tuple[str, ...], int]) 
     )
 
 
-def call_families(calls: Series) -> Iterator[Metric]:
-    """Calls by (method, code)."""
+def call_families(calls: Series, expected: Mapping[tuple[str, ...], int]) -> Iterator[Metric]:
+    """Calls by (method, code); those that are expected are 0 before the first one."""
     labels = ("method", "code")
-    totals = {values: seen.count for values, seen in calls.items()}
+    totals = dict(expected) | {values: seen.count for values, seen in calls.items()}
     yield counter("topospread_calls", "Calls answered.", labels, totals)
     yield histogram(
         "topospread_call_duration_seconds",

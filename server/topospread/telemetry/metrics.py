@@ -2,6 +2,8 @@
 
 Calls touch only :mod:`~topospread.telemetry.accumulators`; families are made at a scrape.
 A label's values must be few: profiles and methods that exist, clusters that are followed.
+Series whose labels are known are there from the beginning, at 0: Prometheus' rate() and increase()
+see only what is added to a series that was there before.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import platform
 import threading
 import time
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -20,6 +22,9 @@ from typing_extensions import override
 from topospread.telemetry.accumulators import Counter, Histogram
 from topospread.telemetry.families import (
     CALL_BOUNDS,
+    DROPPED,
+    EVALUATED,
+    FIRST_CODES,
     POINT_BOUNDS,
     QUEUE_BOUNDS,
     WAIT_BOUNDS,
@@ -41,6 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 Result = Literal["scheduled", "unschedulable", "error"]
+Placed = Literal["held", "refused", "bound"]
+Woken = Literal["woken", "gone", "failed"]
+
+_RELOADS: Final = ("accepted", "refused")
 
 _Labels = tuple[str, ...]
 _Series = TypeVar("_Series")
@@ -70,6 +79,12 @@ class _ByLabels(dict[_Labels, _Series]):
         """A copy of the series by labels, as of now."""
         with self._lock:
             return list(self.items())
+
+
+def _begin(series: _ByLabels[_Series], known: Iterable[_Labels]) -> None:
+    """Have these series at 0 before anything is counted."""
+    for labels in known:
+        series[labels]
 
 
 def _read(series: Iterable[tuple[_Labels, _Readable[_Seen]]]) -> dict[_Labels, _Seen]:
@@ -140,6 +155,7 @@ class Metrics:
         self._version = version
         self._scheduler_metrics = scheduler_metrics
         self._calls = _ByLabels(lambda: Histogram(CALL_BOUNDS))
+        self._expected_calls = _ByLabels(Counter)
         self._points = _ByLabels(lambda: Histogram(POINT_BOUNDS))
         self._waits = _ByLabels(lambda: Histogram(WAIT_BOUNDS))
         self._attempts = _ByLabels(Counter)
@@ -162,6 +178,8 @@ class Metrics:
         self._pools: Callable[[], Iterable[PoolGauges]] = tuple
         self._caches: Callable[[], Iterable[CacheGauges]] = tuple
         self._sync: Callable[[], Iterable[SyncGauges]] = tuple
+        _begin(self._reloads, ((result,) for result in _RELOADS))
+        _begin(self._dropped, ((reason,) for reason in DROPPED))
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Families(self))
         ProcessCollector(registry=self._registry)
@@ -169,11 +187,18 @@ class Metrics:
 
     def call(self, method: str) -> CallMeter:
         """The meter of a method, for example ``DecisionService/EvaluatePod``; keep it."""
+        self._calls[method, "OK"]
+        _begin(self._expected_calls, ((method, code) for code in FIRST_CODES))
         return CallMeter(self._calls, method)
 
     def extension_point(self, point: str, profile: str) -> PointMeter:
         """The meter of an extension point (upstream's name) under a profile; keep it."""
         return PointMeter(self._points, point, profile)
+
+    def expect_profile(self, profile: str) -> None:
+        """Pods will be judged by this profile."""
+        _begin(self._points, ((point, "Success", profile) for point in EVALUATED))
+        _begin(self._attempts, ((result, profile) for result in get_args(Result)))
 
     def attempt(self, result: Result, profile: str) -> None:
         """A pod was judged as a whole."""
@@ -187,7 +212,16 @@ class Metrics:
         """The store failed to answer an operation, for example ``apply``."""
         self._store_errors[(operation,)].add_one()
 
-    def placement(self, call: str, result: str) -> None:
+    def expect_store_operations(self, operations: Iterable[str]) -> None:
+        """The store will be asked for these."""
+        _begin(self._store_errors, ((operation,) for operation in operations))
+
+    def expect_placements(self, call: str) -> None:
+        """Places will be held for this call, for example ``PlacePod``."""
+        _begin(self._placements, ((call, result) for result in get_args(Placed)))
+        _begin(self._conflicts, ((call,),))
+
+    def placement(self, call: str, result: Placed) -> None:
         """A PlacePod or ReserveNode was answered: ``held``, ``bound`` or ``refused``."""
         self._placements[call, result].add_one()
 
@@ -210,8 +244,7 @@ class Metrics:
     def watch_refused(self, cluster: str, read: Callable[[], int]) -> None:
         """Ask this at each scrape how many refused pods of a cluster are remembered."""
         self._refused[cluster] = read
-        for result in ("woken", "gone", "failed"):
-            self._wakes[cluster, result]  # from the beginning, at 0
+        _begin(self._wakes, ((cluster, result) for result in get_args(Woken)))
 
     def http_dropped(self, reason: str) -> None:
         """An HTTP connection was dropped for what its peer did, for example ``malformed``."""
@@ -223,7 +256,7 @@ class Metrics:
 
     def queue_wait(self, pool: str) -> Histogram:
         """The series of a pool, to keep: observe() seconds from a call's arrival to its begin."""
-        self._rejections[(pool,)]  # from the beginning, at 0: a rate begins with the first one
+        self._rejections[(pool,)]
         return self._queue_waits[(pool,)]
 
     def transport(self, configured: str, used: str, reason: str) -> None:
@@ -266,11 +299,13 @@ class Metrics:
 
     def families(self) -> Iterator[Metric]:
         """All families with what was counted until now."""
+        clusters = list(self._clusters())
+        followed = {(each.cluster,): 0 for each in clusters}
         if self._scheduler_metrics:
             yield from scheduler_families(
                 _read(self._points.known()), _read(self._attempts.known())
             )
-        yield from call_families(_read(self._calls.known()))
+        yield from call_families(_read(self._calls.known()), _read(self._expected_calls.known()))
         yield histogram(
             "topospread_consistency_wait_seconds",
             "How long calls waited for the revision they asked for; le=0 did not wait.",
@@ -321,19 +356,19 @@ class Metrics:
             "topospread_extender_unknown_nodes",
             "Calls of a scheduler that named nodes which are not in the state.",
             ("cluster",),
-            _read(self._unknown_nodes.known()),
+            followed | _read(self._unknown_nodes.known()),
         )
         yield counter(
             "topospread_extender_stale_decisions",
             "Pods of mode filter that were decided before the state had the pod before them: they"
             " may break maxSkew.",
             ("cluster",),
-            _read(self._stale_decisions.known()),
+            followed | _read(self._stale_decisions.known()),
         )
         yield from self._refused_families()
         yield dropped_family(_read(self._dropped.known()))
         yield from self._config_families()
-        yield from cluster_families(self._clusters())
+        yield from cluster_families(clusters)
         yield from pool_families(self._pools())
         yield from cache_families(self._caches())
         if sync := list(self._sync()):

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from topospread.service.placement.coordinator import PlacementCoordinator
     from topospread.service.placement.requests import PlacementRequest
     from topospread.service.state.write import Traced
-    from topospread.telemetry.metrics import Metrics
+    from topospread.telemetry.metrics import Metrics, Placed
     from topospread.telemetry.tracing import Attribute, CallSpan
 
 
@@ -184,6 +184,7 @@ class ExtenderHandlers:
         self._placement = placement
         self._pods = PodsByUid(placement.store)
         self._metrics = metrics
+        metrics.expect_placements(PLACED_BY)
         self._lifetime = lifetime
         self._unschedulable = unschedulable
         self._bursts = UnboundPods(engine.budgets["bursts"])
@@ -276,7 +277,7 @@ class ExtenderHandlers:
         with self._conflicts_counted(request):
             judged = place_candidate(self._placement, request, args.names, _traced(call))
         if (held := judged.held) is not None:
-            result = "bound" if held.already_bound else "held" if held.node else "refused"
+            result: Placed = "bound" if held.already_bound else "held" if held.node else "refused"
             self._metrics.placement(PLACED_BY, result)
             call.audit_fields["revision"] = held.token
             call.audit_fields["node"] = held.node
