@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.apiserver.server import ApiServer
 from tests.deploy.files import ROOT
-from tests.deploy.metrics import NAME, labels_used
+from tests.deploy.metrics import NAME, labels_used, metric_labels
 from tests.transports.kubernetes.syncing import pod, small_cluster, synced
 from tests.waiting import until
 
@@ -52,7 +52,18 @@ def test_queries_ask_for_what_is_exposed(exposed: dict[str, set[str]], query: st
     # A counter without samples yet shows no labels; the page of metrics has them.
     labels = set().union(*(exposed[name] for name in names))
     if labels:
-        assert labels_used(query) <= labels | {"pod"}
+        assert labels_used(query) <= labels | {"pod", "job"}
+
+
+def test_every_query_is_of_the_chosen_job_and_cluster() -> None:
+    names = [each["name"] for each in DASHBOARD["templating"]["list"]]
+    assert names == ["datasource", "job", "cluster"]
+    known = metric_labels()
+    for query in QUERIES:
+        for found in NAME.finditer(query):
+            selector = query[found.end() :].partition("}")[0]
+            assert 'job=~"$job"' in selector, query
+            assert ('cluster=~"$cluster"' in selector) == ("cluster" in known.get(found[0], ()))
 
 
 def test_every_panel_says_what_it_shows_and_lies_beside_the_others() -> None:

@@ -97,7 +97,7 @@ def test_everything_asked_for_is_there() -> None:
     }
 
 
-@pytest.mark.parametrize("folder", ["base", "tls", "monitoring"])
+@pytest.mark.parametrize("folder", ["base", "tls", "monitoring", "access", "waking"])
 def test_every_file_is_named_by_its_kustomization(folder: str) -> None:
     made = parsed(FOLDER / folder / "kustomization.yaml")
     named = {*made.get("resources", ()), *(patch["path"] for patch in made.get("patches", ()))}
