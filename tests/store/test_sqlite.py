@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import threading
@@ -98,6 +99,18 @@ def test_a_file_that_is_no_database_is_refused(path):
     with pytest.raises(ConfigError, match="not a SQLite database"):
         open_sqlite(SqliteURL(str(path)), SETTINGS)
     assert path.read_text().startswith("kind: Pod")
+
+
+def test_a_refused_file_is_closed_again(path):
+    path.parent.mkdir(parents=True)
+    path.write_text("kind: Pod\n" * 1000)
+
+    with pytest.raises(ConfigError) as refused:
+        open_sqlite(SqliteURL(str(path)), SETTINGS)
+    # Its frames hold what they had: only what was closed is closed.
+    assert refused.tb is not None
+    open_files = {os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")}
+    assert os.path.realpath(path) not in open_files
 
 
 def test_another_format_is_refused(file_store, path):

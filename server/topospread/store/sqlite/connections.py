@@ -272,14 +272,11 @@ class Connections:
         for _ in range(_OPENINGS):
             before = Files.at(path) if path else None
             connection = self._connect(mode)
-            try:
+            with _closed_on_error(connection):
                 connection.execute(_WRITER_CACHE)
                 if path:
                     self._use_wal(connection)
                 schema.prepare(connection)
-            except BaseException:
-                connection.close()
-                raise
             if before is None:
                 return connection, None
             # Only these are sure to be the ones that were opened.
@@ -302,11 +299,8 @@ class Connections:
                 if self._readers:
                     return self._readers.pop()
             connection = self._connect()
-            try:
+            with _closed_on_error(connection):
                 schema.check_format(connection)  # opens all that there is to open
-            except BaseException:
-                connection.close()
-                raise
             if connection.opening == self._opening and self._same():
                 return connection
             connection.close()
@@ -332,9 +326,11 @@ class Connections:
             factory=Connection,
         )
         connection.opening = opening
-        for pragma in _PRAGMAS:
-            connection.execute(pragma)
-        connection.execute(f"PRAGMA synchronous = {'FULL' if self._url.full_sync else 'NORMAL'}")
+        with _closed_on_error(connection):
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+            level = "FULL" if self._url.full_sync else "NORMAL"
+            connection.execute(f"PRAGMA synchronous = {level}")
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
@@ -349,6 +345,16 @@ class Connections:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
+
+
+@contextmanager
+def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
+    """Close a connection whose preparation fails: its files stay open otherwise."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _begin(connection: sqlite3.Connection, deadline: float) -> None:
