@@ -294,9 +294,9 @@ class _Writer:
                 "DELETE FROM tombstone WHERE cluster = ? AND at <= ?", (cluster.id, self._expired)
             ).rowcount
             left -= run(
-                "DELETE FROM tombstone WHERE cluster = ?1 AND name IN (SELECT name FROM tombstone "
-                "WHERE cluster = ?1 ORDER BY at, name LIMIT ?2)",
-                (cluster.id, max(0, left - self._settings.tombstone_limit)),
+                "DELETE FROM tombstone WHERE cluster = ? AND name IN (SELECT name FROM tombstone "
+                "WHERE cluster = ? ORDER BY at, name LIMIT ?)",
+                (cluster.id, cluster.id, max(0, left - self._settings.tombstone_limit)),
             ).rowcount
         if left != cluster.tombstones:
             run("UPDATE cluster SET tombstones = ? WHERE id = ?", (left, cluster.id))
