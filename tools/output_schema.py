@@ -91,6 +91,7 @@ def schema() -> str:
             "GetServerInfoResponse", clusters=tuple[topospread_client.Cluster, ...]
         ),
         "StoreAcceptance": made.whole("AcceptStoreResponse"),
+        "ClusterDeletion": made.whole("DeleteClusterResponse"),
         "LeaseStatus": made.whole("GetLeaseResponse"),
         "WatchEvent": made.closed(
             {

@@ -32,17 +32,25 @@ _SHORT: Final[Mapping[Kind, tuple[str, ...]]] = {
 
 _PLURALS: Final = (*(f"{kind.label.lower()}s" for kind in _SHORT), "workloads")
 _RESERVATIONS: Final = frozenset({"reservation", "reservations"})
+_CLUSTERS: Final = frozenset({"cluster", "clusters"})
 
 
 def complete_kinds(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Completion of a kind: `get` takes reservations, `delete` and `watch` only stored kinds."""
-    known = (*_PLURALS, "reservations") if context.command.name == "get" else _PLURALS[:-1]
+    """Completion of a kind: `get` takes reservations and `delete` a cluster, too."""
+    known = {"get": (*_PLURALS, "reservations"), "delete": (*_PLURALS[:-1], "cluster")}.get(
+        str(context.command.name), _PLURALS[:-1]
+    )
     return [each for each in known if each.startswith(typed.lower())]
 
 
 def is_reservation(word: str) -> bool:
     """Whether a person means reservations, which are no kind of object."""
     return word.lower() in _RESERVATIONS
+
+
+def is_cluster(word: str) -> bool:
+    """Whether a person means a cluster as a whole."""
+    return word.lower() in _CLUSTERS
 
 
 def kinds_named(word: str) -> tuple[Kind, ...]:

@@ -1,4 +1,4 @@
-"""`topospread delete`: remove objects from a cluster's state."""
+"""`topospread delete`: remove objects from a cluster's state, or a cluster as a whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from topospread.cli import manifest_files
 from topospread.cli.errors import BAD_INPUT, DONE
-from topospread.cli.kinds import complete_kinds, kinds_named
+from topospread.cli.kinds import complete_kinds, is_cluster, kinds_named
 from topospread.cli.manifest_objects import storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import writes
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 _SKIPPED_KINDS: Final = "kinds that a server does not keep"
 
 
-@click.command("delete", short_help="Remove objects from the state.")
+@click.command("delete", short_help="Remove objects or a cluster.")
 @click.argument("kind", required=False, shell_complete=complete_kinds)
 @click.argument("names", nargs=-1)
 @input_options(required=False)
 @click.option("--force", is_flag=True, help="Remove also what is newer than the given version.")
 @click.option("--ignore-not-found", is_flag=True, help="Absent objects are no mistake.")
+@click.option("--yes", is_flag=True, help="Delete a cluster without asking.")
 @server_options
 @output_option
 @pass_options
@@ -41,11 +42,19 @@ def command(
     namespace: str | None,
     force: bool,
     ignore_not_found: bool,
+    yes: bool,
 ) -> int:
     """Remove objects that are named, or that stand in files, from the cluster's state.
 
     Either KIND NAME... or -f PATH. Objects that are not there make the exit code 2.
+
+    `delete cluster NAME` removes a cluster with everything that is known of it, and asks for its
+    name again first.
     """
+    if kind and names and is_cluster(kind):
+        from topospread.cli.cluster_deletion import delete_cluster
+
+        return delete_cluster(options, names, confirmed=yes, ignore_not_found=ignore_not_found)
     if bool(kind) == bool(paths) or (kind and not names):
         raise click.UsageError("say what to delete: either KIND NAME... or -f PATH")
     if kind:
