@@ -20,6 +20,7 @@ from topospread.cli.documents import (
     constant,
 )
 from topospread.cli.errors import Subject
+from topospread.cli.render.evaluation import NamedNode
 from topospread.config import values
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread_client import Kind
@@ -77,8 +78,12 @@ def schema() -> str:
             "EvaluatePodResponse",
             fits=bool,
             constraints=tuple[topospread_client.ConstraintState, ...],
+            top_nodes=tuple[NamedNode, ...],
+            not_modelled=tuple[str, ...],
         ),
-        "ExplanationList": made.items(Subject, "ExplainPodResponse", fits=bool),
+        "ExplanationList": made.items(
+            Subject, "ExplainPodResponse", fits=bool, without=["evaluation"]
+        ),
         "PlacementList": made.items(Subject, "PlacePodResponse", optional=_OF_ONE),
         "ReleaseList": made.items("ReleaseReservationResponse", pod=topospread_client.PodReference),
         "ReservationList": made.items("Reservation", one_revision=True),
@@ -252,10 +257,21 @@ class _Schema:
         head: Sequence[str] = (),
         optional: Sequence[str] = (),
         optional_head: Mapping[str, Any] = MappingProxyType({}),
+        without: Sequence[str] = (),
         **more: Any,
     ) -> dict[str, Any]:
-        """A document with a list, each of whose items has the fields of all parts."""
-        item = self._joined(parts, more, optional)
+        """A document with a list, each of whose items has the fields of all parts.
+
+        Args:
+            parts: types, or the names of the client's.
+            one_revision: all items are of one.
+            head: parts of the document itself.
+            optional: fields that may be absent.
+            optional_head: properties of the document itself that may be absent.
+            without: fields of the parts that are not there.
+            more: fields by name, also instead of the parts' own.
+        """
+        item = self._joined(parts, more, optional, without)
         if "revision" in item["properties"]:
             item = {"description": _OWN_REVISION, **item}
         document = self._joined(head, {}, ())
@@ -291,23 +307,31 @@ class _Schema:
         }
 
     def _joined(
-        self, parts: Sequence[type | str], more: Mapping[str, Any], optional: Sequence[str]
+        self,
+        parts: Sequence[type | str],
+        more: Mapping[str, Any],
+        optional: Sequence[str],
+        without: Sequence[str] = (),
     ) -> dict[str, Any]:
         properties: dict[str, Any] = {}
         required: list[str] = []
         for part in parts:
-            found, needed = self._fields(_NAMES[part] if isinstance(part, str) else part)
+            owner = _NAMES[part] if isinstance(part, str) else part
+            found, needed = self._fields(owner, without)
             properties |= found
             required += [name for name in needed if name not in map(camel, optional)]
         for name, hint in more.items():
+            if camel(name) not in properties:
+                required.append(camel(name))
             properties[camel(name)] = self.type(hint)
-            required.append(camel(name))
         return self.closed(properties, required)
 
-    def _fields(self, owner: type) -> tuple[dict[str, Any], list[str]]:
+    def _fields(self, owner: type, without: Sequence[str] = ()) -> tuple[dict[str, Any], list[str]]:
         properties: dict[str, Any] = {}
         required: list[str] = []
         for each in fields(owner):
+            if each.name in without:
+                continue
             hint = _evaluated(str(each.type))
             if each.name == "traceparent":
                 properties["traceId"] = _STRING

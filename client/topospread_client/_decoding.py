@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from google.protobuf.message import Message
 
+    from topospread_client import _explain as explain
     from topospread_client._operations import RpcReply
     from topospread_proto.v1 import decision_service_pb2 as decisions
 
@@ -130,6 +131,13 @@ def batch(
     return answers.BatchEvaluatePodsResponse(
         meta=meta, traceparent=reply.traceparent, results=results
     )
+
+
+def explained(reply: RpcReply[decisions.ExplainPodResponse]) -> explain.ExplainPodResponse:
+    """Convert a response of ExplainPod; its evaluation has its metadata."""
+    meta = value(answers.ResponseMeta, reply.message.meta)
+    evaluation = evaluated(reply.message.evaluation, reply.traceparent, meta=meta)
+    return answer(topospread_client.ExplainPodResponse, reply, meta=meta, evaluation=evaluation)
 
 
 @cache

@@ -14,7 +14,7 @@ from topospread_client._operations import ClientSession, Operation, call
 from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from topospread_client._answers import SpreadConstraint, Verdict
+    from topospread_client._answers import EvaluatePodResponse, SpreadConstraint, Verdict
     from topospread_client._enums import ConstraintValidation, Fit, MinimumReason, WarningKind
     from topospread_client._requests import Consistency, PodSource, Settings
 
@@ -296,7 +296,8 @@ class Explanation:
         node_reasons: nodes that the other filters refuse, most frequent reason first.
         defaulted: the constraints are the profile's.
         suggestions: what would let the pod in; only when no node fits.
-        not_modelled: features of the pod that were not considered.
+        not_modelled: checks that were not asked for, and features of the pod that were not
+            considered.
     """
 
     verdict: Verdict
@@ -318,10 +319,13 @@ class ExplainPodResponse(Answer):
 
     Attributes:
         domain_limit: greatest number of domains listed of each constraint.
+        evaluation: as of evaluate_pod, but by Filter and the filters of `fit` together; a node that
+            lacks several resources counts in the verdict of each.
     """
 
     explanation: Explanation
     domain_limit: int
+    evaluation: EvaluatePodResponse
 
 
 def explain_pod(
@@ -330,6 +334,8 @@ def explain_pod(
     *,
     fit: Fit | None = None,
     domain_limit: int | None = None,
+    top_k: int | None = None,
+    skip_suggestions: bool = False,
     cluster: str | None = None,
     settings: Settings | None = None,
     consistency: Consistency | None = None,
@@ -343,6 +349,8 @@ def explain_pod(
         pod: a message, a manifest, bytes of a v1.Pod, or the name of a pod in the state.
         fit: filters beside spreading; None applies NODE_AND_RESOURCES.
         domain_limit: domains to list of each constraint, at most 1000; None lists 20.
+        top_k: best nodes to name, at most 1000; None names 5.
+        skip_suggestions: leave out what would let the pod in, which takes the most time.
         cluster: None takes the client's.
         settings: None takes the profile of the pod's schedulerName.
         consistency: None answers from the newest snapshot at hand.
@@ -364,6 +372,8 @@ def explain_pod(
         validation=requests.validation_message(validation),
         fit=requests.fit_message(fit),
         domain_limit=domain_limit or 0,
+        top_k=top_k or 0,
+        skip_suggestions=skip_suggestions,
     )
     reply = yield from call(rpcs.EXPLAIN_POD, request, timeout, traceparent)
-    return decoding.answer(ExplainPodResponse, reply)
+    return decoding.explained(reply)

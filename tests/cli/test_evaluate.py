@@ -18,7 +18,7 @@ def loaded(topospread):
     return topospread
 
 
-def test_pod_that_fits_shows_counts_and_best_nodes(loaded):
+def test_pod_that_fits_shows_counts_and_nodes(loaded):
     said = loaded("evaluate", "-f", "-", stdin=POD)
     assert said.code == 0
     assert said.lines[0] == "Pod shop/web-2  (standard input:1)"
@@ -27,7 +27,10 @@ def test_pod_that_fits_shows_counts_and_best_nodes(loaded):
     ]
     assert f"    2  Unschedulable  {SKEW}" in said.lines
     assert "    1  Success        <none>" in said.lines
-    assert "b1        -    -" in said.lines
+    title = said.lines.index(
+        "Nodes that fit, domains with the fewest pods first; nothing scores them"
+    )
+    assert said.lines[title + 1 : title + 4] == ["NODE", "b1", ""]
     assert "fits:     1 of 3 nodes" in said.lines
     assert [line.split(":")[0] for line in said.lines[-2:]] == ["revision", "trace"]
 
@@ -38,6 +41,49 @@ def test_a_pod_that_fits_nowhere_ends_with_1(loaded):
     assert "fits:     0 of 3 nodes" in said.lines
     assert f"message:  0/3 nodes are available: 3 {SKEW} (missing required label)." in said.lines
     assert not said.err
+
+
+TAINTED = """\
+kind: Node
+metadata: {name: b1, labels: {topology.kubernetes.io/zone: b}}
+spec: {taints: [{key: gpu, effect: NoSchedule}]}
+"""
+REFUSED = "0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 " + SKEW + "."
+
+
+def test_a_node_that_another_filter_refuses_does_not_fit(loaded):
+    loaded("apply", "-f", "-", stdin=TAINTED)
+    said = loaded("evaluate", "-f", "-", stdin=POD)
+    assert said.code == 1
+    assert "    1  UnschedulableAndUnresolvable  node(s) had untolerated taint(s)" in said.lines
+    assert "fits:     0 of 3 nodes (spreading alone leaves 1)" in said.lines
+    assert f"message:  {REFUSED}" in said.lines
+    assert not [line for line in said.lines if line.startswith("b1")]
+    assert loaded("evaluate", "-f", "-", "-o", "name", stdin=POD).lines == ["<none>"]
+    (item,) = json.loads(loaded("evaluate", "-f", "-", "-o", "json", stdin=POD).out)["items"]
+    assert (item["fits"], item["feasibleNodeCount"], item["topNodes"]) == (False, 0, [])
+    assert (item["message"], item["reason"]) == (REFUSED, "Unschedulable")
+    explained = loaded("explain", "-f", "-", "-o", "json", stdin=POD)
+    assert json.loads(explained.out)["items"][0]["explanation"]["message"] == REFUSED
+
+
+def test_spreading_alone_is_asked_about_and_says_what_it_leaves_out(loaded):
+    loaded("apply", "-f", "-", stdin=TAINTED)
+    said = loaded("evaluate", "-f", "-", "--fit", "spread-only", stdin=POD)
+    assert said.code == 0
+    assert "fits:          1 of 3 nodes" in said.lines
+    assert "not looked at: cordons, taints, node affinity, resources" in said.lines
+    asked = ("evaluate", "-f", "-", "--fit", "node", "-o", "json")
+    (item,) = json.loads(loaded(*asked, stdin=POD).out)["items"]
+    assert (item["fits"], item["notModelled"]) == (False, ["resources"])
+
+
+def test_without_constraints_nodes_are_listed_by_name_and_none_is_called_best(loaded):
+    plain = "kind: Pod\nmetadata: {name: x, namespace: other}\n"
+    said = loaded("evaluate", "-f", "-", stdin=plain)
+    assert said.code == 0
+    title = said.lines.index("Nodes that fit, by name; nothing scores them")
+    assert said.lines[title + 1 : title + 5] == ["NODE", "a1", "a2", "b1"]
 
 
 def test_several_pods_are_judged_each_on_its_own(loaded):
@@ -53,7 +99,8 @@ def test_json_has_the_evaluations(loaded, cluster):
     assert fits["pod"] == {"name": "web-2", "namespace": "shop"}
     assert (fits["kind"], fits["source"]) == ("Pod", "standard input:1")
     assert "observed" not in fits
-    assert (fits["fits"], fits["topNodes"][0]["node"]) == (True, "b1")
+    assert (fits["fits"], fits["topNodes"]) == (True, [{"node": "b1"}]), "nothing scores it"
+    assert fits["notModelled"] == []
     assert (fits["nodeCount"], fits["feasibleNodeCount"]) == (3, 1)
     assert fits["verdictCounts"][0] == {
         "verdict": {"code": "Unschedulable", "reasons": [SKEW]},
@@ -95,6 +142,7 @@ def test_soft_constraints_are_scored(loaded):
     said = loaded("evaluate", "-f", "-", "--top", "1", stdin=soft)
     assert said.code == 0
     assert "topology.kubernetes.io/zone  ScheduleAnyway         1" in said.out
+    assert said.lines[said.lines.index("NODE  SCORE  RAW") - 1] == "Best nodes"
     header = said.lines.index("NODE  SCORE  RAW")
     node, score, _ = said.lines[header + 1].split()
     assert (node, score) == ("b1", "100")

@@ -56,6 +56,20 @@ def test_explanation_has_suggestions(client, fresh):
     assert (len(zone.domains), zone.leading_domain_count, zone.unlisted_domain_count) == (1, 1, 1)
 
 
+def test_explanation_has_the_evaluation_and_leaves_suggestions_out(client, fresh):
+    answer = client.explain_pod(incoming(), consistency=fresh, top_k=1)
+    assert answer.evaluation.best
+    assert (answer.evaluation.feasible_node_count, answer.evaluation.top_k) == (1, 1)
+    assert (answer.evaluation.revision, answer.evaluation.trace_id) == (
+        answer.revision,
+        answer.trace_id,
+    )
+    nowhere = incoming(spread(minDomains=3))
+    skipped = client.explain_pod(nowhere, consistency=fresh, skip_suggestions=True)
+    assert (skipped.explanation.suggestions, skipped.evaluation.best) == ((), None)
+    assert skipped.evaluation.message == skipped.explanation.message
+
+
 def test_settings_and_fit_are_used(client, fresh):
     pod = incoming(spread(minDomains=3), nodeSelector={"disk": "fast"})
     off = Settings(feature_gates={"MinDomainsInPodTopologySpread": False})

@@ -116,18 +116,22 @@ class OverGrpc:
 
     def explanation(self, case: Decision, domain_limit: int) -> explain.Explanation:
         """What ExplainPod says of a case, looking at spreading alone, without its what-ifs."""
+        return self.explained(case, domain_limit).explanation
+
+    def explained(self, case: Decision, limit: int) -> engine.ExplainPodResponse:
+        """The same with the evaluation; `limit` is of nodes and of domains."""
         place = self.load(case.cluster)
-        response = self._engine.ExplainPod(
+        return self._engine.ExplainPod(
             engine.ExplainPodRequest(
                 cluster=place.name,
                 pod=common.PodSource(object=pod_from_manifest(case.pod)),
                 settings=self.settings(case),
                 consistency=common.Consistency(at_least_as_fresh=place.revision),
                 fit=common.FIT_SPREAD_ONLY,
-                domain_limit=domain_limit,
+                domain_limit=limit,
+                top_k=limit,
             )
         )
-        return response.explanation
 
     def plain_evaluation(
         self, place: Loaded, pod: Json, top_k: int = 0

@@ -118,6 +118,22 @@ def test_a_server_explains_by_domain_what_it_filters_by_node(
         assert verdict_on(explained_domains(found.constraints), labels) == expected
 
 
+@given(decision=kind_of(cases(), cases(), odd_cases()))
+def test_by_spreading_alone_it_is_what_evaluate_pod_answers(
+    server: OverGrpc, decision: Decision
+) -> None:
+    decision = replace(decision, ops=[], filter_nodes=None)
+    if "newError" in server.evaluate(decision):
+        return
+    expected = server.evaluation(decision, 1000)
+    expected.ClearField("meta")
+    found = server.explained(decision, 1000).evaluation
+    assert sorted(map(str, found.verdict_counts)) == sorted(map(str, expected.verdict_counts))
+    for each in (found, expected):
+        each.ClearField("verdict_counts")
+    assert found == expected
+
+
 def domain_scores_span_node_scores(decision: Decision) -> None:
     expected = answer_to(decision)
     if "newError" in expected or expected["preFilter"]["code"] == "Error":

@@ -51,6 +51,17 @@ def input_options(*, required: bool) -> Callable[[_C], _C]:
     return decorate
 
 
+def fit_option(command: _C) -> _C:
+    """Add ``fit``: which of the scheduler's filters beside spreading are asked; all by default."""
+    return click.option(
+        "--fit",
+        type=click.Choice(list(FITS)),
+        default="node-and-resources",
+        show_default=True,
+        help="What to ask beside spreading.",
+    )(command)
+
+
 def consistency_option(command: _C) -> _C:
     """Add ``consistency``: how fresh the state must be that pods are judged on."""
     return click.option(

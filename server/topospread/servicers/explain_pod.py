@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from topospread.service.decisions.engine import Engine
+    from topospread.service.decisions.evaluate import Evaluation
     from topospread.service.explaining.findings import (
         Change,
         ConstraintFinding,
@@ -75,6 +76,7 @@ class ExplainPodServicer:
             meta=meta_of(explained.resolved.cycle.view, explained.resolved.replica),
             explanation=explanation_message(explained.explanation),
             domain_limit=explained.limit,
+            evaluation=evaluation_message(explained.evaluation, explained.top_k),
         )
 
     def _explained(self, request: frames_pb2.ExplainPodFrame, call: Call) -> ExplainResult:
@@ -87,7 +89,36 @@ class ExplainPodServicer:
             validate=strict(request.validation),
         )
         pod = self._engine.with_requests(decision.cluster, pod_of(request))
-        return explain(self._engine, decision, pod, fit=fit, limit=request.domain_limit)
+        return explain(
+            self._engine,
+            decision,
+            pod,
+            fit=fit,
+            limit=request.domain_limit,
+            top_k=request.top_k,
+            advise=not request.skip_suggestions,
+        )
+
+
+def evaluation_message(found: Evaluation, top_k: int) -> decision_service_pb2.EvaluatePodResponse:
+    """Encode an evaluation that is part of another answer, which has the metadata."""
+    return decision_service_pb2.EvaluatePodResponse(
+        pre_filter_verdict=verdict_message(found.pre_filter),
+        pre_score_verdict=verdict_message(found.pre_score),
+        node_count=found.nodes,
+        feasible_node_count=found.feasible,
+        verdict_counts=[
+            decision_service_pb2.VerdictCount(verdict=verdict_message(status), node_count=nodes)
+            for status, nodes in found.verdicts
+        ],
+        top_nodes=[
+            decision_service_pb2.NodeScore(node=each.name, raw=each.raw, normalized=each.normalized)
+            for each in found.top
+        ],
+        message=found.message,
+        reason=found.reason,
+        top_k=top_k,
+    )
 
 
 def explanation_message(found: Explanation) -> pb.Explanation:

@@ -15,6 +15,7 @@ from topospread.cli.request_options import (
     FITS,
     consistency_of,
     consistency_option,
+    fit_option,
     input_options,
     rules_options,
     settings_of,
@@ -29,13 +30,7 @@ if TYPE_CHECKING:
 @click.command("explain", short_help="Explain where pods may go, by constraint and domain.")
 @click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
 @input_options(required=False)
-@click.option(
-    "--fit",
-    type=click.Choice(list(FITS)),
-    default="node-and-resources",
-    show_default=True,
-    help="What to ask beside spreading.",
-)
+@fit_option
 @click.option(
     "--domains",
     type=click.IntRange(1, 1000),

@@ -58,10 +58,11 @@ def show(found: Sequence[ExplainedPod], form: str, cluster: str) -> None:
                 click.echo()
             _print(each)
         return
-    items = [
-        {**documents.plain(each.request.subject), "fits": each.fits, **documents.plain(each.answer)}
-        for each in found
-    ]
+    items = []
+    for each in found:
+        fields = documents.plain(each.answer)
+        del fields["evaluation"]  # it is what `evaluate` prints
+        items.append({**documents.plain(each.request.subject), "fits": each.fits, **fields})
     documents.show("ExplanationList", form, cluster=cluster, items=items)
 
 
@@ -86,7 +87,7 @@ def _print(pod: ExplainedPod) -> None:
     click.echo()
     output.fields(
         [
-            ("fits", _fits_text(found)),
+            ("fits", fits_text(found)),
             ("refused by other filters", _reason_counts(found.node_reasons)),
             ("not looked at", ", ".join(found.not_modelled)),
             ("message", found.message),
@@ -218,7 +219,8 @@ def _suggestions(found: Explanation) -> Iterator[str]:
         yield f"{each.text}: {nodes} node{'s' * (nodes != 1)} would take it"
 
 
-def _fits_text(found: Explanation) -> str:
+def fits_text(found: Explanation) -> str:
+    """Number of nodes that a pod fits, and of those that spreading alone leaves."""
     text = f"{found.fitting_node_count} of {found.node_count} nodes"
     if found.feasible_node_count != found.fitting_node_count:
         text += f" (spreading alone leaves {found.feasible_node_count})"

@@ -52,6 +52,14 @@ class Fit(Enum):
     NODE_AND_RESOURCES = auto()
 
 
+NOT_ASKED: Final = {
+    Fit.SPREAD_ONLY: ("cordons", "taints", "node affinity", "resources"),
+    Fit.NODE: ("resources",),
+    Fit.NODE_AND_RESOURCES: (),
+}
+"""What a fit leaves out of the modelled checks."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """One of the scheduler's filters, and the nodes it refuses.

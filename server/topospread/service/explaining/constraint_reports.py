@@ -248,7 +248,7 @@ def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -
         nodes=by_domain.nodes(snapshot.alive),
         eligible=membership.nodes,
         excluded=[(why, by_domain.nodes(mask)) for why, mask in _excluded(context, constraint)],
-        refused=[(why, refused[id(mask)]) for why, mask in context.refusals],
+        refused=[(why.reasons[0], refused[id(mask)]) for why, mask in context.refusals],
         usable=by_domain.nodes(context.usable),
         fitting=by_domain.nodes(context.fitting),
         skew=pods + int(constraint.self_match) - minimum,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from topospread.service.decisions.cycle import computed_once
 from topospread.service.decisions.node_fit import Fit, suited
 from topospread.spread.filtering import DomainState, filter_nodes, pre_filter
 from topospread.spread.scoring import score
-from topospread.spread.verdicts import FITS
+from topospread.spread.verdicts import FITS, LABEL_MISSING, TOO_SKEWED, VERDICTS, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from topospread.spread.filtering import Verdicts
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools, GroupKey, Ints
+
+_BY_SPREADING: Final = (TOO_SKEWED, LABEL_MISSING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,14 +117,15 @@ class EvaluationContext:
         return int(np.count_nonzero(self.fitting))
 
     @computed_once
-    def refusals(self) -> tuple[tuple[str, Bools], ...]:
-        """(reason, [slots] nodes that the other filters refuse for it), by the first that does."""
+    def refusals(self) -> tuple[tuple[Status, Bools], ...]:
+        """(status, [slots] nodes that the other filters refuse with it), by the first that does."""
         left = self.snapshot.alive
-        found: list[tuple[str, Bools]] = []
+        found: list[tuple[Status, Bools]] = []
         for rule in self.suits.rules():
             # Reasons that refuse the same nodes share an array.
             here = {id(refused): refused & left for _, refused in rule.refusals}
-            found.extend((reason, here[id(refused)]) for reason, refused in rule.refusals)
+            for reason, refused in rule.refusals:
+                found.append((Status(rule.code, (reason,)), here[id(refused)]))
             left = left & ~rule.refused
         return tuple(found)
 
@@ -196,8 +199,24 @@ class EvaluationContext:
 
     def refused_by(self, nodes: Bools) -> Counter[str]:
         """The number of nodes by the reasons for which the other filters refuse them."""
-        found = Counter({r: int(np.count_nonzero(refused & nodes)) for r, refused in self.refusals})
+        found = Counter(
+            {
+                status.reasons[0]: int(np.count_nonzero(refused & nodes))
+                for status, refused in self.refusals
+            }
+        )
         return +found
+
+    @computed_once
+    def refused(self) -> tuple[tuple[Status, int], ...]:
+        """(status, nodes) of all that refuses a node, the other filters first.
+
+        A node has the status of the first filter that refuses it; one that lacks several resources
+        has several.
+        """
+        skewed = [(VERDICTS[v], self.usable & (self.verdicts == v)) for v in _BY_SPREADING]
+        counted = [(s, int(np.count_nonzero(nodes))) for s, nodes in (*self.refusals, *skewed)]
+        return tuple([(status, nodes) for status, nodes in counted if nodes])
 
 
 class ProposedChange(NamedTuple):

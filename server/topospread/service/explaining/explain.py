@@ -19,25 +19,30 @@ from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
 from topospread.kube.selectors import IN
 from topospread.kube.violations import invalid
-from topospread.service.decisions.node_fit import Fit
+from topospread.service.decisions.evaluate import (
+    DEFAULT_TOP_K,
+    SCHEDULER_ERROR,
+    UNSCHEDULABLE,
+    Evaluation,
+    check_top_k,
+    rank,
+)
+from topospread.service.decisions.node_fit import NOT_ASKED, Fit
 from topospread.service.explaining.constraint_reports import constraint_findings
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.findings import Explanation, WarningFinding, WarningKind
 from topospread.service.explaining.suggestions import suggestions
 from topospread.spread.constraints import needs_default_selector
 from topospread.spread.verdicts import (
-    LABEL_MISSING,
     SKIP,
     SUCCESS,
-    TOO_SKEWED,
-    VERDICTS,
+    Code,
     error,
     error_message,
     fit_message,
 )
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterator, Sequence
 
     from topospread.kube.affinity import CompiledRequirements, CompiledTerm
@@ -66,19 +71,18 @@ def explain_at(
         limit: domains to list of each constraint, those with the fewest pods and with the most.
         advise: try out what would let it in; costs some judgements when it fits nowhere.
     """
-    refused = context.refused_by(context.snapshot.alive)
     return Explanation(
         status=_status(context),
         nodes=context.snapshot.node_count,
         passing=int(np.count_nonzero(context.passing)),
         fitting=context.fits,
-        message="" if context.fits else _message(context, refused),
-        refused=tuple(refused.most_common()),
+        message="" if context.fits else _message(context),
+        refused=tuple(context.refused_by(context.snapshot.alive).most_common()),
         defaulted=context.constraints.defaulted,
         constraints=constraint_findings(context, limit),
         suggestions=suggestions(context) if advise else (),
         warnings=constraint_warnings(context),
-        not_modelled=context.demand.not_modelled,
+        not_modelled=(*NOT_ASKED[context.fit], *context.demand.not_modelled),
     )
 
 
@@ -88,25 +92,30 @@ def _status(context: EvaluationContext) -> Status:
     return SUCCESS if context.hard else SKIP
 
 
-def _message(context: EvaluationContext, refused: Counter[str]) -> str:
+def _message(context: EvaluationContext) -> str:
     """kube-scheduler's message: each node with the reasons of the first filter that refuses it."""
     if context.constraints.hard.error and context.snapshot.node_count:
         return error_message(context.constraints.hard.error)
-    counts = refused.copy()
-    for verdict in (TOO_SKEWED, LABEL_MISSING):
-        nodes = int(np.count_nonzero(context.usable & (context.verdicts == verdict)))
-        if nodes:
-            counts[VERDICTS[verdict].reasons[0]] += nodes
+    counts = {status.reasons[0]: nodes for status, nodes in context.refused}
     return fit_message(context.snapshot.node_count, counts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExplainResult:
-    """An explanation, the cycle that it is about, and how many domains it lists of a constraint."""
+    """An explanation.
+
+    Attributes:
+        resolved: the cycle that it is about.
+        limit: how many domains it lists of a constraint.
+        evaluation: by Filter and the other filters together.
+        top_k: how many nodes that names at most.
+    """
 
     resolved: ResolvedCycle
     explanation: Explanation
     limit: int
+    evaluation: Evaluation
+    top_k: int
 
 
 def explain(
@@ -116,6 +125,8 @@ def explain(
     *,
     fit: Fit = Fit.NODE_AND_RESOURCES,
     limit: int = 0,
+    top_k: int = 0,
+    advise: bool = True,
 ) -> ExplainResult:
     """Explain a pod at a fresh enough state.
 
@@ -125,12 +136,15 @@ def explain(
         pod: with what it takes.
         fit: what is asked beside spreading.
         limit: domains to list of each constraint; 0 is the default of 20.
+        top_k: how many of the best nodes to name; 0 is the default of 5.
+        advise: try out what would let it in.
 
     Raises:
-        As Engine.new_cycle; InvalidRequest for the limit.
+        As Engine.new_cycle; InvalidRequest for the limit and for top_k.
     """
     check_limit(limit)
-    limit = limit or DEFAULT_LIMIT
+    check_top_k(engine, top_k)
+    limit, top_k = limit or DEFAULT_LIMIT, top_k or DEFAULT_TOP_K
     resolved = engine.new_cycle(request._replace(pod=pod.pod))
     cycle = resolved.cycle
     context = EvaluationContext(
@@ -156,7 +170,35 @@ def explain(
                 )
             ]
         )
-    return ExplainResult(resolved, explain_at(context, limit), limit)
+    explanation = explain_at(context, limit, advise=advise)
+    evaluation = _evaluation(resolved, context, explanation.message, top_k)
+    return ExplainResult(resolved, explanation, limit, evaluation, top_k)
+
+
+def _evaluation(
+    resolved: ResolvedCycle, context: EvaluationContext, message: str, top_k: int
+) -> Evaluation:
+    """What EvaluatePod would answer if it asked the other filters, too."""
+    cycle, snapshot = resolved.cycle, context.snapshot
+    failed = cycle.pre_filter_status.code is Code.ERROR
+    counts = [] if failed else [(SUCCESS, context.fits), *context.refused]
+    verdicts = sorted([each for each in counts if each[1]], key=lambda counted: -counted[1])
+    order = snapshot.nodes.order
+    fitting = order[context.fitting[order]]
+    reason = ""
+    if not context.fits:
+        reason = SCHEDULER_ERROR if failed and snapshot.node_count else UNSCHEDULABLE
+    return Evaluation(
+        resolved,
+        cycle.pre_filter_status,
+        SKIP if failed else cycle.pre_score_status,
+        snapshot.node_count,
+        context.fits,
+        tuple(verdicts),
+        rank(cycle, fitting, top_k) if fitting.size else (),
+        message,
+        reason,
+    )
 
 
 def check_limit(limit: int) -> None:
