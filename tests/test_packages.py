@@ -30,7 +30,11 @@ SHIPPED = {
 """What may be in each wheel: the top-level packages, and what each has in it."""
 
 KINDS = {".py", ".pyi"}
-OTHER_FILES = {"py.typed", "topospread/store/redis/store.lua"}
+OTHER_FILES = {
+    "py.typed",
+    "topospread/store/redis/store.lua",
+    "topospread_client/_kubernetes_fields.json",
+}
 
 WORKSHOP = {
     *("bench", "benchmark", "benchmarks", "conftest", "examples", "fixtures", "test", "tests"),

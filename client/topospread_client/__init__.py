@@ -196,6 +196,10 @@ if TYPE_CHECKING:
     from topospread_client._stream import (
         EvaluateStream as EvaluateStream,
     )
+    from topospread_client._unknown_fields import (
+        KUBERNETES_VERSION as KUBERNETES_VERSION,
+        unknown_fields as unknown_fields,
+    )
     from topospread_client._writing import (
         ApplyObjectsResponse as ApplyObjectsResponse,
         DeleteObjectsResponse as DeleteObjectsResponse,
@@ -264,6 +268,7 @@ _HOMES: Final = {
             SpreadChange
         """,
         "_stream": "EvaluateStream",
+        "_unknown_fields": "KUBERNETES_VERSION unknown_fields",
         "_writing": """
             ApplyObjectsResponse DeleteObjectsResponse ObjectResult ReplaceObjectsResponse
         """,

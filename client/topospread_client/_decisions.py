@@ -52,7 +52,8 @@ def pre_filter(
         remove_pods: pods to count as if they were gone from a node.
         settings: None takes the profile of the pod's schedulerName.
         consistency: None answers from the newest snapshot at hand.
-        validation: STRICT refuses what an API server would refuse in the pod's constraints.
+        validation: STRICT refuses what an API server would refuse in the pod's constraints, and
+            fields of manifests that Kubernetes does not have.
         with_counts: also return the number of matching pods of each domain.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
@@ -65,9 +66,9 @@ def pre_filter(
     request = arguments.request(
         pb.PreFilterRequest,
         cluster=cluster or session.cluster,
-        pod=requests.decided_pod(pod),
-        add_pods=requests.pods_on_nodes(add_pods, "addPods"),
-        remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
+        pod=requests.decided_pod(pod, validation=validation),
+        add_pods=requests.pods_on_nodes(add_pods, "addPods", validation),
+        remove_pods=requests.pods_on_nodes(remove_pods, "removePods", validation),
         settings=requests.settings_message(settings),
         consistency=requests.consistency_message(consistency),
         validation=requests.validation_message(validation),
@@ -120,9 +121,9 @@ def filter_nodes(
         pb.FilterRequest,
         cluster=cluster,
         cycle=cycle or "",
-        pod=requests.decided_pod(pod),
-        add_pods=requests.pods_on_nodes(add_pods, "addPods"),
-        remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
+        pod=requests.decided_pod(pod, validation=validation),
+        add_pods=requests.pods_on_nodes(add_pods, "addPods", validation),
+        remove_pods=requests.pods_on_nodes(remove_pods, "removePods", validation),
         candidates=requests.selection(chosen),
         node_table_id=table.node_table_id if table else "",
         settings=requests.settings_message(settings),
@@ -194,9 +195,9 @@ def score(
         pb.ScoreRequest,
         cluster=cluster,
         cycle=cycle or "",
-        pod=requests.decided_pod(pod),
-        add_pods=requests.pods_on_nodes(add_pods, "addPods"),
-        remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
+        pod=requests.decided_pod(pod, validation=validation),
+        add_pods=requests.pods_on_nodes(add_pods, "addPods", validation),
+        remove_pods=requests.pods_on_nodes(remove_pods, "removePods", validation),
         candidates=requests.selection(chosen),
         node_table_id=table.node_table_id if table else "",
         settings=requests.settings_message(settings),
@@ -257,10 +258,10 @@ def evaluate_pod(
     request = arguments.request(
         pb.EvaluatePodRequest,
         cluster=cluster or session.cluster,
-        pod=requests.decided_pod(pod),
+        pod=requests.decided_pod(pod, validation=validation),
         top_k=top_k or 0,
-        add_pods=requests.pods_on_nodes(add_pods, "addPods"),
-        remove_pods=requests.pods_on_nodes(remove_pods, "removePods"),
+        add_pods=requests.pods_on_nodes(add_pods, "addPods", validation),
+        remove_pods=requests.pods_on_nodes(remove_pods, "removePods", validation),
         candidates=requests.selection(candidates),
         settings=requests.settings_message(settings),
         consistency=requests.consistency_message(consistency),
@@ -304,7 +305,7 @@ def batch_evaluate_pods(
     request = arguments.request(
         pb.BatchEvaluatePodsRequest,
         cluster=cluster or session.cluster,
-        pods=requests.decided_pods(pods),
+        pods=requests.decided_pods(pods, "pods", validation),
         top_k=top_k or 0,
         settings=requests.settings_message(settings),
         consistency=requests.consistency_message(consistency),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import grpc
 
@@ -22,8 +22,9 @@ _WORDS: Final = {
     "FIELD_VALUE_NOT_FOUND": "Not found",
     "FIELD_VALUE_TOO_LONG": "Too long",
     "FIELD_VALUE_TOO_MANY": "Too many",
+    "FIELD_UNKNOWN": "Unknown field",
 }
-"""Kubernetes' text for each kind of violation."""
+"""Kubernetes' text for each kind of violation; the last is the client's own."""
 
 INVALID_FIELDS: Final = "INVALID_FIELDS"
 """Reason of requests that the client itself refuses, as servers give it."""
@@ -104,9 +105,14 @@ def invalid(path: str, description: str, reason: str = "FIELD_VALUE_INVALID") ->
         description: of the error.
         reason: kind of the violation.
     """
-    violation = Violation(path, reason, description)
-    error = InvalidRequest(violation.text, reason=INVALID_FIELDS)
-    error.violations = (violation,)
+    return invalid_fields([Violation(path, reason, description)])
+
+
+def invalid_fields(violations: Sequence[Violation]) -> InvalidRequest:
+    """Error for at least one violation that the client found, with the text of a server's."""
+    more = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+    error = InvalidRequest(f"{violations[0].text}{more}", reason=INVALID_FIELDS)
+    error.violations = tuple(violations)
     return error
 
 

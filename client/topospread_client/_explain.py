@@ -354,7 +354,8 @@ def explain_pod(
         cluster: None takes the client's.
         settings: None takes the profile of the pod's schedulerName.
         consistency: None answers from the newest snapshot at hand.
-        validation: STRICT refuses what an API server would refuse in the pod's constraints.
+        validation: STRICT refuses what an API server would refuse in the pod's constraints, and
+            fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
 
@@ -366,7 +367,7 @@ def explain_pod(
     request = arguments.request(
         pb.ExplainPodRequest,
         cluster=cluster or session.cluster,
-        pod=requests.pod_source(pod),
+        pod=requests.pod_source(pod, validation=validation),
         settings=requests.settings_message(settings),
         consistency=requests.consistency_message(consistency),
         validation=requests.validation_message(validation),

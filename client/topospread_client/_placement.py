@@ -134,7 +134,8 @@ def place_pod(
         seed: orders equal nodes, so that callers with different seeds choose different ones.
         cluster: None takes the client's.
         settings: None takes the profile of the pod's schedulerName.
-        validation: STRICT refuses what an API server would refuse in the pod's constraints.
+        validation: STRICT refuses what an API server would refuse in the pod's constraints, and
+            fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
 
@@ -147,7 +148,7 @@ def place_pod(
     request = arguments.request(
         pb.PlacePodRequest,
         cluster=cluster or session.cluster,
-        pod=requests.pod_source(pod),
+        pod=requests.pod_source(pod, validation=validation),
         candidates=requests.selection(candidates),
         fit=requests.fit_message(fit),
         reservation_ttl=arguments.duration(reservation_ttl, "reservationTtl"),
@@ -191,7 +192,7 @@ def reserve_node(
     request = arguments.request(
         pb.ReserveNodeRequest,
         cluster=cluster or session.cluster,
-        pod=requests.pod_source(pod),
+        pod=requests.pod_source(pod, validation=validation),
         node=node,
         reservation_ttl=arguments.duration(reservation_ttl, "reservationTtl"),
         settings=requests.settings_message(settings),

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from topospread_client import _arguments as arguments
 from topospread_client._enums import ConstraintValidation, Fit, Kind
-from topospread_client._errors import invalid
+from topospread_client._errors import invalid, invalid_fields
 from topospread_client._manifests import (
     ManifestError,
     args_from_manifest,
@@ -20,6 +20,7 @@ from topospread_client._manifests import (
     selector_from_query,
 )
 from topospread_client._references import PodReference, ResourceVersion, pod_reference, versions
+from topospread_client._unknown_fields import unknown_fields
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
@@ -188,28 +189,43 @@ def label_selector(
     raise arguments.type_violation(path, "LabelSelector", selector)
 
 
-def pod_source(pod: PodSource | None, path: str = "pod") -> common.PodSource | None:
+def pod_source(
+    pod: PodSource | None, path: str = "pod", validation: ConstraintValidation | None = None
+) -> common.PodSource | None:
     """Message of a pod: itself, or its name in the state.
+
+    Args:
+        pod: itself or its name.
+        path: of the field.
+        validation: STRICT refuses a manifest with fields that Kubernetes does not have.
 
     Raises:
         ManifestError: a manifest that is no pod.
-        InvalidRequest: an argument of another type.
+        InvalidRequest: an argument of another type, or unknown fields.
     """
-    values = _source_values(pod, path)
+    values = _source_values(pod, path, validation)
     return None if values is None else common.PodSource(**values)
 
 
-def decided_pod(pod: PodSource | None, path: str = "pod") -> Any:
+def decided_pod(
+    pod: PodSource | None, path: str = "pod", validation: ConstraintValidation | None = None
+) -> Any:
     """Pod of a decision, as the fields of its message, which the request copies only once.
 
-    Of a manifest, fields that no decision reads are skipped. Raises as :func:`pod_source` does.
+    Of a manifest, fields that no decision reads are skipped, but their names are known to be right
+    with STRICT. Raises as :func:`pod_source` does.
     """
-    return _source_values(pod, path, _NOT_DECISIVE)
+    return _source_values(pod, path, validation, _NOT_DECISIVE)
 
 
-def decided_pods(pods: Iterable[PodSource], path: str = "pods") -> list[Any]:
+def decided_pods(
+    pods: Iterable[PodSource], path: str, validation: ConstraintValidation | None
+) -> list[Any]:
     """Several pods as :func:`decided_pod` gives them."""
-    return [_required(decided_pod, pod, where) for where, pod in arguments.with_paths(pods, path)]
+    return [
+        _required(decided_pod, pod, where, validation)
+        for where, pod in arguments.with_paths(pods, path)
+    ]
 
 
 _NOT_DECISIVE: Final = frozenset(
@@ -231,7 +247,10 @@ _NOT_DECISIVE: Final = frozenset(
 
 
 def _source_values(
-    pod: PodSource | None, path: str, skipped: frozenset[str] = frozenset()
+    pod: PodSource | None,
+    path: str,
+    validation: ConstraintValidation | None,
+    skipped: frozenset[str] = frozenset(),
 ) -> dict[str, Any] | None:
     """Fields of a PodSource."""
     if isinstance(pod, kube.Pod):
@@ -242,7 +261,8 @@ def _source_values(
         return {"ref": pod_reference(pod, f"{path}.ref")}
     if isinstance(pod, bytes):
         return {"object_proto": pod}
-    return {"object": manifest(pod_or_values, pod, f"{path}.object", skipped)}
+    where = f"{path}.object"
+    return {"object": checked_manifest(pod_or_values, pod, where, validation, skipped)}
 
 
 def pod_message(pod: PodObject, path: str) -> kube.Pod:
@@ -262,20 +282,27 @@ def pod_message(pod: PodObject, path: str) -> kube.Pod:
     return manifest(pod_from_manifest, pod, path)
 
 
-def pods_on_nodes(pods: WhatIf, path: str) -> list[common.PodOnNode]:
+def pods_on_nodes(
+    pods: WhatIf, path: str, validation: ConstraintValidation | None = None
+) -> list[common.PodOnNode]:
     """Messages of what-if pods, each with its node."""
     if pods == ():
         return []
     made = []
     for where, pair in arguments.with_paths(pods, path):
         pod, node = arguments.checked_pair(pair, where)
-        source = _required(pod_source, pod, f"{where}.pod")
+        source = _required(pod_source, pod, f"{where}.pod", validation)
         made.append(arguments.part(where, common.PodOnNode, pod=source, node=node or ""))
     return made
 
 
-def _required(make: Callable[[PodSource, str], _T | None], pod: PodSource, path: str) -> _T:
-    source = make(pod, path)
+def _required(
+    make: Callable[[PodSource, str, ConstraintValidation | None], _T | None],
+    pod: PodSource,
+    path: str,
+    validation: ConstraintValidation | None,
+) -> _T:
+    source = make(pod, path, validation)
     if source is None:
         raise arguments.type_violation(path, "PodSource", pod)
     return source
@@ -314,6 +341,35 @@ def manifest(
         return read(content, *args, **options)
     except ManifestError as error:
         raise error.below(path) from None
+
+
+def checked_manifest(
+    read: Callable[Concatenate[Any, _P], _T],
+    content: Any,
+    path: str,
+    validation: ConstraintValidation | None,
+    /,
+    *args: _P.args,
+    **options: _P.kwargs,
+) -> _T:
+    """Convert a manifest as :func:`manifest` does; with STRICT also its unknown fields are errors.
+
+    Raises:
+        ManifestError: the manifest cannot be read.
+        InvalidRequest: the same, together with unknown fields.
+    """
+    if validation != ConstraintValidation.STRICT:
+        return manifest(read, content, path, *args, **options)
+    unknown = unknown_fields(content, path)
+    try:
+        converted = manifest(read, content, path, *args, **options)
+    except ManifestError as error:
+        if not unknown:
+            raise
+        raise invalid_fields((*unknown, *error.violations)) from None
+    if unknown:
+        raise invalid_fields(unknown)
+    return converted
 
 
 def object_message(kept: KeptObject, path: str) -> state.ClusterObject:

@@ -34,8 +34,8 @@ class PodsToPlace:
     pod: PodSource
     replicas: int | None = None
 
-    def message(self, path: str) -> pb.PodsToPlace:
-        """Message of the request.
+    def message(self, path: str, validation: ConstraintValidation | None = None) -> pb.PodsToPlace:
+        """Message of the request, with the manifest validated as the scenario says.
 
         Raises:
             InvalidRequest: replicas that cannot be.
@@ -44,7 +44,7 @@ class PodsToPlace:
         return arguments.part(
             path,
             pb.PodsToPlace,
-            pod=requests.pod_source(self.pod, f"{path}.pod"),
+            pod=requests.pod_source(self.pod, f"{path}.pod", validation),
             replicas=self.replicas,
         )
 
@@ -66,8 +66,8 @@ class NodeGroup:
     name: str | None = None
     variants: Sequence[Mapping[str, str]] = ()
 
-    def message(self, path: str) -> pb.NodeGroup:
-        """Message of the request.
+    def message(self, path: str, validation: ConstraintValidation | None = None) -> pb.NodeGroup:
+        """Message of the request, with the manifest validated as the scenario says.
 
         Raises:
             InvalidRequest: a count that cannot be, or a manifest of another kind.
@@ -77,7 +77,7 @@ class NodeGroup:
             path,
             pb.NodeGroup,
             name=self.name or "",
-            template=node_message(self.template, f"{path}.template"),
+            template=node_message(self.template, f"{path}.template", validation),
             node_count=self.node_count,
             variants=[
                 arguments.part(where, pb.NodeLabels, labels=labels)
@@ -182,11 +182,13 @@ class SupposedChanges:
     delete_pods: Sequence[PodReference | str] = ()
     constraint_changes: Sequence[ConstraintChange] = ()
 
-    def message(self, path: str) -> pb.SupposedChanges:
+    def message(
+        self, path: str, validation: ConstraintValidation | None = None
+    ) -> pb.SupposedChanges:
         """As the request carries it; raises as its parts do."""
         return pb.SupposedChanges(
             add_node_groups=[
-                arguments.checked(NodeGroup, each, where).message(where)
+                arguments.checked(NodeGroup, each, where).message(where, validation)
                 for where, each in arguments.with_paths(
                     self.add_node_groups, f"{path}.addNodeGroups"
                 )
@@ -197,7 +199,7 @@ class SupposedChanges:
                 ).message(where)
                 for where, each in arguments.with_paths(self.drain_nodes, f"{path}.drainNodes")
             ],
-            add_pods=requests.pods_on_nodes(self.add_pods, f"{path}.addPods"),
+            add_pods=requests.pods_on_nodes(self.add_pods, f"{path}.addPods", validation),
             delete_pods=[
                 pod_reference(each, where)
                 for where, each in arguments.with_paths(self.delete_pods, f"{path}.deletePods")
@@ -220,7 +222,8 @@ class Scenario:
         fit: filters beside spreading; None applies NODE_AND_RESOURCES.
         seed: orders equal nodes, as for place_pod.
         settings: None takes the profiles of the pods' schedulerNames.
-        validation: of the pods' constraints, as changed.
+        validation: of the pods' constraints, as changed; STRICT also refuses manifests with fields
+            that Kubernetes does not have.
     """
 
     changes: SupposedChanges | None = None
@@ -231,10 +234,15 @@ class Scenario:
 
     def message(self, path: str) -> pb.Scenario:
         """As the request carries it; raises as its parts do."""
+        where = f"{path}.changes"
+        changes = None
+        if self.changes is not None:
+            checked = arguments.checked(SupposedChanges, self.changes, where)
+            changes = checked.message(where, self.validation)
         return arguments.part(
             path,
             pb.Scenario,
-            changes=requests.part_message(self.changes, SupposedChanges, f"{path}.changes"),
+            changes=changes,
             fit=requests.fit_message(self.fit, f"{path}.fit"),
             seed=self.seed or "",
             settings=requests.part_message(self.settings, requests.Settings, f"{path}.settings"),
@@ -242,7 +250,9 @@ class Scenario:
         )
 
 
-def node_message(node: NodeObject, path: str) -> kube.Node:
+def node_message(
+    node: NodeObject, path: str, validation: ConstraintValidation | None = None
+) -> kube.Node:
     """Convert a node to a message.
 
     Raises:
@@ -251,7 +261,7 @@ def node_message(node: NodeObject, path: str) -> kube.Node:
     """
     if isinstance(node, kube.Node):
         return node
-    converted = requests.manifest(object_from_manifest, node, path)
+    converted = requests.checked_manifest(object_from_manifest, node, path, validation)
     if converted is None or not converted.HasField("node"):
         raise invalid(path, f"kind {node['kind']!r}: this must be a Node")
     return converted.node

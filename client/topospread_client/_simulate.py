@@ -171,11 +171,14 @@ def simulate(
     """
     if isinstance(pods, PodsToPlace | Pod | PodReference | Mapping | str | bytes):
         pods = [pods]
+    validation = scenario.validation if isinstance(scenario, Scenario) else None
     request = arguments.request(
         pb.SimulateRequest,
         cluster=cluster or session.cluster,
         pods=[
-            (each if isinstance(each, PodsToPlace) else PodsToPlace(each)).message(where)
+            (each if isinstance(each, PodsToPlace) else PodsToPlace(each)).message(
+                where, validation
+            )
             for where, each in arguments.with_paths(pods, "pods")
         ],
         scenario=requests.part_message(scenario, Scenario, "scenario"),

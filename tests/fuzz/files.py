@@ -19,6 +19,7 @@ from tests.fuzz.documents import EXAMPLES, changed_file
 from tests.fuzz.found import Found, resident
 from topospread.cli import manifest_files, manifest_objects
 from topospread.cli.errors import BadInput
+from topospread.cli.field_validation import FieldValidation
 from topospread.cli.main import run
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ VERBS: Final[tuple[tuple[str, ...], ...]] = (
     ("apply", "-o", "json"),
     ("delete",),
     ("evaluate",),
-    ("evaluate", "-o", "yaml", "--no-validate"),
+    ("evaluate", "-o", "yaml", "--validate=ignore"),
     ("explain",),
     ("explain", "-o", "json"),
     ("simulate",),
-    ("simulate", "--no-validate"),
+    ("simulate", "--validate=ignore"),
     ("rank-deletions", "--delete-count", "1"),
 )
 ENDS: Final = {0, 1, 2}
@@ -88,8 +89,8 @@ class Files:
     def _read(self, path: str, content: bytes) -> None:
         try:
             manifests = manifest_files.read([path])
-            manifest_objects.storable_objects(manifests)
-            manifest_objects.manifest_pods(manifests)
+            manifest_objects.storable_objects(manifests, FieldValidation.STRICT)
+            manifest_objects.manifest_pods(manifests, FieldValidation.STRICT)
         except BadInput as refused:
             self.found.codes["refused"] += 1
             if not refused.message.strip():

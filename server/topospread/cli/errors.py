@@ -65,10 +65,15 @@ class Terminated(KeyboardInterrupt):
 
 
 class BadInput(click.ClickException):
-    """Input that cannot be used. Several messages become several lines."""
+    """Input that cannot be used. Several messages become several lines.
 
-    def __init__(self, *messages: str) -> None:
-        super().__init__("\n".join(_at_most(messages)))
+    Args:
+        messages: what is wrong; many are cut.
+        advice: what to do, as a line of its own behind them.
+    """
+
+    def __init__(self, *messages: str, advice: str = "") -> None:
+        super().__init__("\n".join([*at_most(messages), *filter(None, [advice])]))
 
 
 class Unreachable(click.ClickException):
@@ -176,7 +181,7 @@ def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str
     """Messages for an error of a call: one, or one for each violation."""
     at = f" at {address}" if address else ""
     if isinstance(error, InvalidRequest) and error.violations:
-        return _at_most([violation.text for violation in error.violations])
+        return at_most([violation.text for violation in error.violations])
     if isinstance(error, Unavailable) and not error.reached:
         reason = _network_reason(str(error))
         advice = "start one with `topospread serve`, or name another with --address"
@@ -209,7 +214,8 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], short)
 
 
-def _at_most(messages: Sequence[str]) -> Sequence[str]:
+def at_most(messages: Sequence[str]) -> Sequence[str]:
+    """The first messages, and how many more there are."""
     if len(messages) <= MAX_LINES:
         return messages
     return [*messages[:MAX_LINES], f"… and {len(messages) - MAX_LINES} more"]

@@ -10,6 +10,7 @@ import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput, Subject
+from topospread.cli.field_validation import ManifestErrors
 from topospread_client import (
     ConstraintValidation,
     Kind,
@@ -22,6 +23,7 @@ from topospread_client import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from topospread.cli.field_validation import FieldValidation
     from topospread.cli.manifest_files import Manifest
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
@@ -84,36 +86,38 @@ class PodRequest:
 
 
 def storable_objects(
-    manifests: Iterable[Manifest], namespace: str | None = None
+    manifests: Iterable[Manifest], validation: FieldValidation, namespace: str | None = None
 ) -> StorableObjects:
     """Convert the manifests of kinds that a server stores.
 
     Args:
         manifests: of any kind.
+        validation: of the fields of those that are converted.
         namespace: for namespaced objects that name none.
 
     Raises:
-        BadInput: manifests that cannot be read, all at once.
+        BadInput: all manifests that cannot be read, or whose fields are refused.
     """
-    found, messages = StorableObjects(), []
+    found, errors = StorableObjects(), ManifestErrors(validation)
     for manifest in manifests:
         _set_namespace(manifest, namespace)
         try:
             converted = object_from_manifest(manifest.content)
         except ManifestError as error:
-            messages.append(f"{manifest.title}: {error}")
+            errors.check_fields(manifest)
+            errors.add(manifest, error)
             continue
         if converted is None:
             found.skipped[manifest.kind] += 1
         else:
+            errors.check_fields(manifest)
             found.objects.append((manifest, converted))
-    if messages:
-        raise BadInput(*messages)
+    errors.raise_all()
     return found
 
 
 def manifest_pods(
-    manifests: Sequence[Manifest], namespace: str | None = None
+    manifests: Sequence[Manifest], validation: FieldValidation, namespace: str | None = None
 ) -> tuple[list[ManifestPod], Counter[str]]:
     """Convert the manifests of pods and of workloads that make pods.
 
@@ -121,22 +125,23 @@ def manifest_pods(
         The pods, and the number of objects of each other kind.
 
     Raises:
-        BadInput: manifests that cannot be read, all at once; or none is a pod or makes one.
+        BadInput: all manifests that cannot be read, or whose fields are refused; or none is a pod
+            or makes one.
     """
     pods: list[ManifestPod] = []
     skipped: Counter[str] = Counter()
-    messages = []
+    errors = ManifestErrors(validation)
     for manifest in manifests:
         if manifest.kind not in POD_KINDS:
             skipped[manifest.kind] += 1
             continue
         _set_namespace(manifest, namespace)
+        errors.check_fields(manifest)
         try:
             pods.append(ManifestPod(manifest, pod_from_manifest(manifest.content)))
         except ManifestError as error:
-            messages.append(f"{manifest.title}: {error}")
-    if messages:
-        raise BadInput(*messages)
+            errors.add(manifest, error)
+    errors.raise_all()
     if not pods:
         raise BadInput(f"no pod to evaluate in the input: give one of {', '.join(POD_KINDS)}")
     return pods, skipped
@@ -148,7 +153,7 @@ def pod_requests(
     *,
     recursive: bool,
     namespace: str | None,
-    validate: bool,
+    validation: FieldValidation,
 ) -> list[PodRequest]:
     """Pods that are named on the command line, then those of files.
 
@@ -161,15 +166,14 @@ def pod_requests(
     requests = [_stored_pod(name, namespace) for name in stored]
     if paths:
         manifests = manifest_files.read(paths, recursive=recursive)
-        pods, skipped = manifest_pods(manifests, namespace)
+        pods, skipped = manifest_pods(manifests, validation, namespace)
         warn_skipped(skipped, _NO_POD_KINDS)
-        validation = ConstraintValidation.STRICT if validate else ConstraintValidation.IGNORE
         requests += [
             PodRequest(
                 each.pod,
                 _subject(each.manifest),
                 each.manifest.label,
-                validation,
+                validation.of_constraints,
                 _replicas(each.manifest),
             )
             for each in pods

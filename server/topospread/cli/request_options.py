@@ -8,6 +8,7 @@ import click
 
 from topospread.cli import manifest_files
 from topospread.cli.errors import BadInput
+from topospread.cli.field_validation import FieldValidation
 from topospread.cli.options import complete_files
 from topospread_client import Consistency, Fit, ManifestError, Settings, args_from_manifest
 
@@ -20,6 +21,13 @@ FITS: Final = {
     "node-and-resources": Fit.NODE_AND_RESOURCES,
 }
 """Values of `--fit`."""
+
+_VALIDATIONS: Final = {
+    **{each.value: each for each in FieldValidation},
+    "true": FieldValidation.STRICT,
+    "false": FieldValidation.IGNORE,
+}
+"""Values of `--validate`, as kubectl takes them."""
 
 _FULL: Final = "full"
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -75,11 +83,17 @@ def consistency_option(command: _C) -> _C:
 
 
 def validation_option(command: _C) -> _C:
-    """Add ``no_validate``: how strictly the constraints of pods in files are checked."""
+    """Add ``validation``: how strictly manifests are checked."""
     return click.option(
-        "--no-validate",
-        is_flag=True,
-        help="Take constraints as they are, even those that an API server would refuse.",
+        "--validate",
+        "validation",
+        type=click.Choice(list(_VALIDATIONS)),
+        callback=lambda context, parameter, word: _VALIDATIONS[word],
+        default=FieldValidation.STRICT.value,
+        show_default=True,
+        metavar="strict|warn|ignore",
+        help="What becomes of fields that Kubernetes does not have, misspelt ones for example. "
+        "With ignore, constraints that an API server would refuse are taken, too.",
     )(command)
 
 

@@ -13,12 +13,13 @@ from topospread.cli.errors import DONE
 from topospread.cli.manifest_objects import storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import writes
-from topospread.cli.request_options import input_options
+from topospread.cli.request_options import input_options, validation_option
 from topospread_client import Kind, ObjectOutcome, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from topospread.cli.field_validation import FieldValidation
     from topospread_client import ReplaceObjectsResponse
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
@@ -27,6 +28,7 @@ _SKIPPED_KINDS: Final = "kinds that spreading does not look at"
 
 @click.command("apply", short_help="Write objects to the state.")
 @input_options(required=True)
+@validation_option
 @click.option("--force", is_flag=True, help="Write also what is older than the stored version.")
 @click.option(
     "--replace",
@@ -41,6 +43,7 @@ def command(
     paths: Sequence[str],
     recursive: bool,
     namespace: str | None,
+    validation: FieldValidation,
     force: bool,
     replace: bool,
 ) -> int:
@@ -58,7 +61,7 @@ def command(
         typed = manifest_files.STDIN in paths and sys.stdin.isatty()
         with nullcontext() if typed else output.progress("reading"):
             manifests = manifest_files.read(paths, recursive=recursive, whole=replace)
-            found = storable_objects(manifests, namespace)
+            found = storable_objects(manifests, validation, namespace)
             del manifests
     except KeyboardInterrupt:
         output.warn("nothing is written: the input was still being read")

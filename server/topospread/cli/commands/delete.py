@@ -12,12 +12,13 @@ from topospread.cli.kinds import complete_kinds, is_cluster, kinds_named
 from topospread.cli.manifest_objects import storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import writes
-from topospread.cli.request_options import input_options
+from topospread.cli.request_options import input_options, validation_option
 from topospread_client import Kind, ObjectOutcome, ObjectReference, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topospread.cli.field_validation import FieldValidation
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _SKIPPED_KINDS: Final = "kinds that a server does not keep"
@@ -27,6 +28,7 @@ _SKIPPED_KINDS: Final = "kinds that a server does not keep"
 @click.argument("kind", required=False, shell_complete=complete_kinds)
 @click.argument("names", nargs=-1)
 @input_options(required=False)
+@validation_option
 @click.option("--force", is_flag=True, help="Remove also what is newer than the given version.")
 @click.option("--ignore-not-found", is_flag=True, help="Absent objects are no mistake.")
 @click.option("--yes", is_flag=True, help="Delete a cluster without asking.")
@@ -40,6 +42,7 @@ def command(
     paths: Sequence[str],
     recursive: bool,
     namespace: str | None,
+    validation: FieldValidation,
     force: bool,
     ignore_not_found: bool,
     yes: bool,
@@ -64,7 +67,8 @@ def command(
             for name in names
         ]
     else:
-        found = storable_objects(manifest_files.read(paths, recursive=recursive), namespace)
+        manifests = manifest_files.read(paths, recursive=recursive)
+        found = storable_objects(manifests, validation, namespace)
         warn_skipped(found.skipped, _SKIPPED_KINDS)
         references = [_reference(each) for _, each in found.objects]
     with options.client() as client, writes.write_progress("deleting", "deleted") as progress:

@@ -26,6 +26,8 @@ from topospread_client import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topospread.cli.field_validation import FieldValidation
+
 
 @click.command("evaluate", short_help="Judge pods: where may they go?")
 @click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
@@ -51,7 +53,7 @@ def command(
     args_file: str | None,
     profile: str | None,
     gates: Sequence[str],
-    no_validate: bool,
+    validation: FieldValidation,
     consistency: str,
 ) -> int:
     """Judge pods, from files or by name in the state: which nodes pass, and which are best.
@@ -63,7 +65,7 @@ def command(
     fits nowhere.
     """
     requests = pod_requests(
-        stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
+        stored, paths, recursive=recursive, namespace=namespace, validation=validation
     )
     settings = settings_of(args_file, profile, gates)
     freshness = consistency_of(consistency)

@@ -26,6 +26,8 @@ from topospread_client import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topospread.cli.field_validation import FieldValidation
+
 
 @click.command("explain", short_help="Explain where pods may go, by constraint and domain.")
 @click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
@@ -55,7 +57,7 @@ def command(
     args_file: str | None,
     profile: str | None,
     gates: Sequence[str],
-    no_validate: bool,
+    validation: FieldValidation,
     consistency: str,
 ) -> int:
     """Explain pods, from files or by name in the state.
@@ -67,7 +69,7 @@ def command(
     if options.output == "name":
         raise click.UsageError("-o name: an explanation is no name: use table, json or yaml")
     requests = pod_requests(
-        stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
+        stored, paths, recursive=recursive, namespace=namespace, validation=validation
     )
     settings = settings_of(args_file, profile, gates)
     freshness = consistency_of(consistency)

@@ -22,6 +22,7 @@ from topospread_client import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topospread.cli.field_validation import FieldValidation
     from topospread.cli.manifest_objects import PodRequest
     from topospread_client import PlacePodResponse
 
@@ -59,7 +60,7 @@ def command(
     args_file: str | None,
     profile: str | None,
     gates: Sequence[str],
-    no_validate: bool,
+    validation: FieldValidation,
 ) -> int:
     """Choose the best node for pods, one after the other, and hold it until they are bound.
 
@@ -67,7 +68,7 @@ def command(
     pod fits nowhere.
     """
     requests = pod_requests(
-        stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
+        stored, paths, recursive=recursive, namespace=namespace, validation=validation
     )
     refuse_workloads(requests)
     settings = settings_of(args_file, profile, gates)

@@ -9,11 +9,13 @@ import click
 
 from topospread.cli import documents, manifest_files, output
 from topospread.cli.errors import DONE, BadInput
+from topospread.cli.field_validation import ManifestErrors
 from topospread.cli.manifest_objects import storable_objects
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
-from topospread.cli.request_options import input_options
+from topospread.cli.request_options import input_options, validation_option
 from topospread_client import (
     Consistency,
+    Kind,
     ManifestError,
     RankConstraint,
     RankStrategy,
@@ -25,6 +27,7 @@ from topospread_client import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topospread.cli.field_validation import FieldValidation
     from topospread.cli.manifest_files import Manifest
     from topospread_client import RankDeletionsResponse, RankedConstraint, RankedPod
     from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Node, Pod, ReplicaSet
@@ -35,6 +38,7 @@ STRATEGIES: Final = {each.lower().replace("_", "-"): each for each in RankStrate
 _SELECTING_KINDS: Final = ("Deployment", "CloneSet", "StatefulSet", "ReplicationController", "Job")
 """Kinds whose manifests select pods."""
 
+_STORED_KINDS: Final = frozenset(kind.label for kind in Kind)
 _REPLICA_SET: Final = "ReplicaSet"
 _ADVICE: Final = "say which with --selector"
 
@@ -62,6 +66,7 @@ class _RankedPods:
 
 @click.command("rank-deletions", short_help="Which pods of a workload should go first?")
 @input_options(required=False)
+@validation_option
 @click.option("-l", "--selector", metavar="QUERY", help="The pods' labels, as kubectl takes them.")
 @click.option(
     "--constraint",
@@ -88,6 +93,7 @@ def command(
     paths: Sequence[str],
     recursive: bool,
     namespace: str | None,
+    validation: FieldValidation,
     selector: str | None,
     constraints: Sequence[str],
     delete_count: int | None,
@@ -100,7 +106,8 @@ def command(
     files take the place of the state's.
     """
     given = [_constraint(text) for text in constraints]
-    wanted = _ranked_pods(manifest_files.read(paths, recursive=recursive), namespace, selector)
+    manifests = manifest_files.read(paths, recursive=recursive)
+    wanted = _ranked_pods(manifests, validation, namespace, selector)
     with options.client() as client:
         ranked = client.rank_deletions(
             wanted.selector,
@@ -140,12 +147,16 @@ def _template_constraints(wanted: _RankedPods) -> list[RankConstraint]:
 
 
 def _ranked_pods(
-    manifests: Sequence[Manifest], namespace: str | None, query: str | None
+    manifests: Sequence[Manifest],
+    validation: FieldValidation,
+    namespace: str | None,
+    query: str | None,
 ) -> _RankedPods:
     """Pods that manifests and a label query select.
 
     Args:
         manifests: pods; or a workload, for the pods that it selects; and nodes and ReplicaSets.
+        validation: of their fields.
         namespace: of the pods, and of objects that name none.
         query: labels; empty or None for the selector of the workload.
 
@@ -153,7 +164,7 @@ def _ranked_pods(
         BadInput: no pods are selected, or those of several workloads.
         InvalidRequest: a query that cannot be parsed.
     """
-    read = [each for _, each in storable_objects(manifests, namespace).objects]
+    read = [each for _, each in storable_objects(manifests, validation, namespace).objects]
     pods = [each.pod for each in read if each.HasField("pod")]
     nodes = [each.node for each in read if each.HasField("node")]
     replica_sets = [each.replica_set for each in read if each.HasField("replica_set")]
@@ -167,11 +178,7 @@ def _ranked_pods(
                 "say which pods: with --selector, or with -f and a file of pods or of one workload"
             )
         return _RankedPods(None, namespace, pods, nodes, replica_sets, None)
-    try:
-        selector = selector_from_manifest(owner.content)
-        template = pod_from_manifest(owner.content)
-    except ManifestError as error:
-        raise BadInput(f"{owner.title}: {error}") from error
+    selector, template = _read_workload(owner, validation)
     if selector is None:
         raise BadInput(f"{owner.title}: it selects no pods: {_ADVICE}")
     space = template.metadata.namespace or namespace
@@ -179,6 +186,27 @@ def _ranked_pods(
     if pods and not own:
         raise BadInput(f"{owner.title}: none of the pods in the input is in its namespace")
     return _RankedPods(selector, space, own, nodes, replica_sets, template)
+
+
+def _read_workload(
+    owner: Manifest, validation: FieldValidation
+) -> tuple[LabelSelector | None, Pod]:
+    """Selector and pod template of a workload.
+
+    Raises:
+        BadInput: it cannot be read, or its fields are refused.
+    """
+    errors = ManifestErrors(validation)
+    if owner.kind not in _STORED_KINDS:  # the others have been checked
+        errors.check_fields(owner)
+    try:
+        selector, template = selector_from_manifest(owner.content), pod_from_manifest(owner.content)
+    except ManifestError as error:
+        errors.add(owner, error)
+        errors.raise_all()
+        raise
+    errors.raise_all()
+    return selector, template
 
 
 def _owner(manifests: Sequence[Manifest], *, pods_given: bool) -> Manifest | None:

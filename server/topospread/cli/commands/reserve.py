@@ -20,6 +20,8 @@ from topospread.cli.request_options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from topospread.cli.field_validation import FieldValidation
+
 
 @click.command("reserve", short_help="Hold one node for a pod.")
 @click.argument("node")
@@ -44,14 +46,14 @@ def command(
     args_file: str | None,
     profile: str | None,
     gates: Sequence[str],
-    no_validate: bool,
+    validation: FieldValidation,
 ) -> int:
     """Hold NODE for a pod until it is bound, if the pod's hard constraints allow it.
 
     `place` chooses the node itself. The exit code is 1 when the constraints refuse it.
     """
     requests = pod_requests(
-        stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
+        stored, paths, recursive=recursive, namespace=namespace, validation=validation
     )
     refuse_workloads(requests)
     if len(requests) > 1:

@@ -42,7 +42,8 @@ from topospread_client import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.cli.manifest_objects import PodRequest
+    from topospread.cli.field_validation import FieldValidation
+    from topospread.cli.manifest_objects import ManifestPod, PodRequest
 
 _COUNT: Final = click.IntRange(0)
 
@@ -134,7 +135,7 @@ def command(
     args_file: str | None,
     profile: str | None,
     gates: Sequence[str],
-    no_validate: bool,
+    validation: FieldValidation,
     consistency: str,
 ) -> int:
     """Place pods one by one, as `place` would, on the live state plus changes. Nothing is written.
@@ -145,13 +146,13 @@ def command(
     requests: list[PodRequest] = []
     if stored or paths or not reschedule:
         requests = pod_requests(
-            stored, paths, recursive=recursive, namespace=namespace, validate=not no_validate
+            stored, paths, recursive=recursive, namespace=namespace, validation=validation
         )
-    running = manifest_pods(manifest_files.read(add_pods), namespace)[0] if add_pods else []
-    validation = (each.validation for each in requests)
+    running = _running_pods(add_pods, validation, namespace)
+    validations = {each.validation for each in requests}
     scenario = Scenario(
         changes=SupposedChanges(
-            add_node_groups=_node_groups(add_nodes, zones, fewest=fewest_nodes),
+            add_node_groups=_node_groups(add_nodes, zones, validation, fewest=fewest_nodes),
             drain_nodes=[_drained(text) for text in drained],
             add_pods=[(each.pod, None) for each in running],
             delete_pods=deleted,
@@ -161,7 +162,7 @@ def command(
         seed=seed or None,
         settings=settings_of(args_file, profile, gates),
         validation=ConstraintValidation.STRICT
-        if ConstraintValidation.STRICT in validation
+        if ConstraintValidation.STRICT in validations
         else ConstraintValidation.IGNORE,
     )
     with options.client() as client:
@@ -190,12 +191,21 @@ def _replicas(request: PodRequest, given: int | None) -> int | None:
     return request.replicas if given is None else given
 
 
-def _node_groups(given: Sequence[str], zones: str | None, *, fewest: bool) -> list[NodeGroup]:
+def _running_pods(
+    paths: Sequence[str], validation: FieldValidation, namespace: str | None
+) -> list[ManifestPod]:
+    return manifest_pods(manifest_files.read(paths), validation, namespace)[0] if paths else []
+
+
+def _node_groups(
+    given: Sequence[str], zones: str | None, validation: FieldValidation, *, fewest: bool
+) -> list[NodeGroup]:
     """Node groups of `--add-nodes PATH[=N]`, one for each Node in the file.
 
     Args:
         given: values of the option.
         zones: names, separated by commas.
+        validation: of the fields in the files.
         fewest: without N, as many as it takes; otherwise one.
 
     Raises:
@@ -210,7 +220,7 @@ def _node_groups(given: Sequence[str], zones: str | None, *, fewest: bool) -> li
         nodes = [each for each in manifest_files.read([path]) if each.kind == "Node"]
         if not nodes:
             raise BadInput(f"--add-nodes {path}: no Node in it: give what the nodes are like")
-        converted = storable_objects(nodes).objects
+        converted = storable_objects(nodes, validation).objects
         groups += [NodeGroup(each.node, count, variants=variants) for _, each in converted]
     return groups
 
