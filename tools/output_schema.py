@@ -87,7 +87,9 @@ def schema() -> str:
         "PlacementList": made.items(Subject, "PlacePodResponse", optional=_OF_ONE),
         "ReleaseList": made.items("ReleaseReservationResponse", pod=topospread_client.PodReference),
         "ReservationList": made.items("Reservation", one_revision=True),
-        "ObjectResultList": made.items("ObjectResult", head=("Answer",), optional_head=_SKIPPED),
+        "ObjectResultList": made.items(
+            "ObjectResult", head=("Answer",), optional_head=_BESIDE_RESULTS
+        ),
         "ReplacementList": made.items("ReplaceObjectsResponse", kind=topospread_client.Kind),
         "DeletionOrder": made.whole("RankDeletionsResponse"),
         "Simulation": made.whole("SimulateResponse", pods=tuple[Subject, ...]),
@@ -164,17 +166,21 @@ _OWN_REVISION: Final = "Each is of a call of its own, and so of a revision of it
 _OF_ONE: Final = ("node", "message", "not_modelled")
 """What `place` answers and `reserve`, which is of one node, does not."""
 
-_SKIPPED: Final[Mapping[str, Any]] = {
-    "skipped": {
-        "description": "Objects of kinds that are not kept.",
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {"kind": _STRING, "count": _INTEGER},
-            "required": ["kind", "count"],
-            "additionalProperties": False,
-        },
-    }
+_BY_KIND: Final[Mapping[str, Any]] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"kind": _STRING, "count": _INTEGER},
+        "required": ["kind", "count"],
+        "additionalProperties": False,
+    },
+}
+_BESIDE_RESULTS: Final[Mapping[str, Any]] = {
+    "skipped": {"description": "Objects of kinds that are not kept.", **_BY_KIND},
+    "notInInput": {
+        "description": "Other objects of the state, of kinds of which the input looks whole.",
+        **_BY_KIND,
+    },
 }
 
 

@@ -256,6 +256,7 @@ def get_cluster(
     session: ClientSession,
     *,
     cluster: str | None = None,
+    consistency: Consistency | None = None,
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> Operation[GetClusterResponse]:
@@ -263,6 +264,8 @@ def get_cluster(
 
     Args:
         cluster: None takes the client's.
+        consistency: loads the cluster where the server does not follow it yet, and waits; None
+            answers how it stands, loaded or not.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
 
@@ -270,7 +273,11 @@ def get_cluster(
         NotFound: there is no such cluster.
         TopospreadClientError: any other failure of the call.
     """
-    request = arguments.request(pb.GetClusterRequest, cluster=cluster or session.cluster)
+    request = arguments.request(
+        pb.GetClusterRequest,
+        cluster=cluster or session.cluster,
+        consistency=requests.consistency_message(consistency),
+    )
     reply = yield from call(rpcs.GET_CLUSTER, request, timeout, traceparent)
     return decoding.answer(GetClusterResponse, reply)
 

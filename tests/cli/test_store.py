@@ -57,7 +57,7 @@ def test_accepted_store_takes_writes_again(emptied, form):
     assert "shop" in said.out
     assert emptied("status").lines[-1].startswith("no cluster yet")
     assert emptied("apply", "-f", "-", stdin=CLUSTER).code == 0
-    assert state(emptied)[:2] == (0, False)
+    assert state(emptied)[:2] == (3, False)
     assert emptied("get", "nodes").code == 0
 
 

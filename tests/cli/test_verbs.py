@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.manifests import CLUSTER, POD
+from tests.servers import served
 
 
 @pytest.fixture
@@ -206,6 +207,59 @@ def test_status_shows_the_server_and_its_clusters(loaded, cluster):
     value = json.loads(loaded("status", "-o", "json").out)
     mine = next(each for each in value["clusters"] if each["name"] == cluster)
     assert (mine["loaded"], mine["nodeCount"], mine["podCount"]) == (True, 3, 2)
+
+
+def test_all_namespaces_may_be_typed_where_they_are_the_default(loaded):
+    assert loaded("get", "-A", "pods", "-o", "name").lines == ["pod/shop/web-0", "pod/shop/web-1"]
+    assert loaded("plan-rebalance", "--all-namespaces").code in {0, 1}
+    for arguments in (
+        ("get", "pods", "-A", "-n", "shop"),
+        ("get", "pods", "-A", "web-0"),
+        ("plan-rebalance", "-A", "-n", "shop"),
+    ):
+        assert loaded(*arguments).code == 2, arguments
+
+
+def test_status_right_after_apply_has_its_counts(topospread, cluster):
+    # No List, after which apply itself would ask for the counts.
+    single = CLUSTER.partition("---")[2]
+    assert topospread("apply", "-f", "-", stdin=single).code == 0
+    row = next(line for line in topospread("status").lines if line.startswith(cluster)).split()
+    assert row[1:5] == ["ok", "0", "2", "1"]
+    assert row[6] == "0", "nothing lags"
+
+
+def test_status_of_clusters_that_are_not_loaded_has_no_counts(topospread, cluster):
+    other = f"{cluster}-other"
+    topospread("apply", "-f", "-", "--cluster", other, stdin="kind: Node\nmetadata: {name: n}\n")
+    row = next(line for line in topospread("status").lines if line.startswith(other))
+    assert "not loaded until it is asked about" in row
+    assert row.split()[-6:-1] == ["-"] * 5
+
+
+def test_status_of_a_named_cluster_is_of_that_alone(loaded, cluster, topospread):
+    other = f"{cluster}-other"
+    assert topospread("apply", "-f", "-", "--cluster", other, stdin=CLUSTER).code == 0
+    assert topospread("status", "--cluster", other, "-o", "name").lines == [other]
+    (found,) = json.loads(topospread("status", "--cluster", other, "-o", "json").out)["clusters"]
+    assert (found["loaded"], found["nodeCount"], found["lag"]) == (True, 3, 0)
+    missing = topospread("status", "--cluster", "nope")
+    assert (missing.code, missing.out) == (2, "")
+    assert missing.err.startswith("topospread: no cluster nope: there are ")
+
+
+def test_status_of_a_cluster_that_is_not_there_names_at_most_ten(bare):
+    with served() as server:
+        where = ("--address", server.address)
+        missing = bare("status", "--cluster", "nope", *where)
+        assert missing.err == "topospread: no cluster nope: there is none yet\n"
+        assert bare("status", *where).lines[-1].startswith("no cluster yet")
+        node = "kind: Node\nmetadata: {name: n}\n"
+        for number in range(11):
+            bare("apply", "-f", "-", "--cluster", f"c{number:02}", *where, stdin=node)
+        names = ", ".join(f"c{number:02}" for number in range(10))
+        said = bare("status", "--cluster", "nope", *where)
+        assert said.err == f"topospread: no cluster nope: there are {names}, …\n"
 
 
 def test_version_needs_no_server(bare):

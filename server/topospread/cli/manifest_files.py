@@ -46,10 +46,12 @@ class Manifest:
     Attributes:
         content: the object.
         source: file and line, for example ``pods.yaml:12``.
+        is_listed: it is an item of a List, as kubectl prints several objects.
     """
 
     content: dict[str, Any]
     source: str
+    is_listed: bool = False
 
     @property
     def kind(self) -> str:
@@ -255,7 +257,7 @@ def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
     if not isinstance(kind, str) or not kind:
         raise BadInput(f"{source}: this object has no `kind`: is it a Kubernetes manifest?")
     if not kind.endswith("List") or "items" not in document:
-        yield Manifest(document, source)
+        yield Manifest(document, source, is_listed=depth > 0)
         return
     items = document["items"]
     if items is None:

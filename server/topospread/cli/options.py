@@ -31,10 +31,15 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
 
 @dataclass(slots=True)
 class ClientOptions:
-    """Values of the options that stand before or after the verb, and their defaults."""
+    """Values of the options that stand before or after the verb, and their defaults.
+
+    Attributes:
+        cluster_is_named: on the command line; it is no default then.
+    """
 
     address: str | None = None
     cluster: str = "default"
+    cluster_is_named: bool = False
     timeout: float = 30.0
     tls: bool = False
     tls_ca: str | None = None
@@ -94,6 +99,7 @@ def _store(context: click.Context, parameter: click.Parameter, value: object) ->
     given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     if given or context.parent is None:
         setattr(options, name, value)
+        options.cluster_is_named |= given and name == "cluster"
 
 
 def _option(*names: str, **attributes: Any) -> Callable[[_C], _C]:

@@ -70,6 +70,23 @@ def fit_option(command: _C) -> _C:
     )(command)
 
 
+def all_namespaces_option(command: _C) -> _C:
+    """Add ``all_namespaces``, which kubectl needs and people type: here it is the default."""
+    return click.option(
+        "-A", "--all-namespaces", is_flag=True, help="All namespaces, which is the default."
+    )(command)
+
+
+def check_all_namespaces(*, all_namespaces: bool, namespace: str | None) -> None:
+    """Refuse `-A` beside `-n`.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if all_namespaces and namespace:
+        raise click.UsageError("-A is all namespaces and -n is one: give one of them")
+
+
 def consistency_option(command: _C) -> _C:
     """Add ``consistency``: how fresh the state must be that pods are judged on."""
     return click.option(

@@ -129,9 +129,7 @@ class ClusterStateReadServicer:
         """ClusterStateService.GetNodeTable."""
         cluster = request.cluster or DEFAULT_CLUSTER
         check_all(partial(check_cluster, cluster), partial(required_consistency, request))
-        replica, view = self._reads.node_table(
-            cluster, required_consistency(request), call.deadline
-        )
+        replica, view = self._reads.view(cluster, required_consistency(request), call.deadline)
         nodes = view.snapshot.nodes
         return pb.GetNodeTableResponse(
             meta=meta_of(view, replica), node_table_id=nodes.id, node_names=nodes.sorted_names
@@ -139,8 +137,11 @@ class ClusterStateReadServicer:
 
     def get_cluster(self, request: pb.GetClusterRequest, call: Call) -> pb.GetClusterResponse:
         """ClusterStateService.GetCluster."""
-        del call
-        followed = self._reads.cluster(request.cluster or DEFAULT_CLUSTER)
+        cluster = request.cluster or DEFAULT_CLUSTER
+        check_all(partial(check_cluster, cluster), partial(required_consistency, request))
+        if request.HasField("consistency"):
+            self._reads.view(cluster, required_consistency(request), call.deadline)
+        followed = self._reads.cluster(cluster)
         replica = followed.replica
         view = None if replica is None else replica.view
         return pb.GetClusterResponse(

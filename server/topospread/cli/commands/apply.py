@@ -12,7 +12,7 @@ from topospread.cli import manifest_files, output
 from topospread.cli.errors import DONE
 from topospread.cli.manifest_objects import storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
-from topospread.cli.render import writes
+from topospread.cli.render import unlisted, writes
 from topospread.cli.request_options import input_options, validation_option
 from topospread_client import Kind, ObjectOutcome, kind_of
 
@@ -54,7 +54,8 @@ def command(
 
     With --replace, input that may have been cut is refused: a page of a longer list, a file that
     ends within a line, and what comes through a pipe and does not show its own end, as one value of
-    JSON, a List of kubectl or a last line `...` do.
+    JSON, a List of kubectl or a last line `...` do. Without it nothing is removed; of a List that
+    looks like a dump of all nodes or pods it is said how many others the state has.
     """
     try:
         # A bar would be drawn over what a person types.
@@ -76,7 +77,9 @@ def command(
         return DONE
     with options.client() as client, writes.write_progress("applying", "written") as progress:
         applied = client.apply_objects(objects, force=force, progress=progress)
-    writes.print_applied(applied, options, found.skipped)
+        lacking = unlisted.not_in_dump(client, found.objects, applied.revision)
+    writes.print_applied(applied, options, found.skipped, lacking)
+    unlisted.warn(lacking)
     stale = applied.counts().get(ObjectOutcome.IGNORED_STALE, 0)
     if stale:
         output.warn(f"{stale} older than what is stored: --force writes them all the same")

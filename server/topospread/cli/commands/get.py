@@ -17,6 +17,7 @@ from topospread.cli.kinds import (
     reservation_path,
 )
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.request_options import all_namespaces_option, check_all_namespaces
 from topospread_client import Kind, PodReference, manifest_from_object, selector_from_query
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _P = TypeVar("_P", bound=_Page)
 @click.argument("what", metavar="KIND", shell_complete=complete_kinds)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("-n", "--namespace", metavar="NAME", help="Only this namespace; with names: default.")
+@all_namespaces_option
 @click.option("-l", "--selector", metavar="QUERY", help="Only these labels, as kubectl takes them.")
 @server_options
 @output_option
@@ -58,6 +60,7 @@ def command(
     what: str,
     names: Sequence[str],
     namespace: str | None,
+    all_namespaces: bool,
     selector: str | None,
 ) -> int:
     """Show nodes, pods or workloads as they are kept: trimmed to what matters to spreading.
@@ -65,6 +68,9 @@ def command(
     KIND is nodes, pods, services, replicationcontrollers, replicasets, statefulsets, or workloads
     for the last four; or reservations, for the places that are held for pods.
     """
+    check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
+    if all_namespaces and names:
+        raise click.UsageError("names are of one namespace: leave -A out, or the names")
     if is_reservation(what):
         return _get_reservations(options, names, namespace, selector)
     kinds = kinds_named(what)

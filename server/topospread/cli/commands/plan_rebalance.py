@@ -9,7 +9,12 @@ import click
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, NO_NODE_FITS
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
-from topospread.cli.request_options import rules_options, settings_of
+from topospread.cli.request_options import (
+    all_namespaces_option,
+    check_all_namespaces,
+    rules_options,
+    settings_of,
+)
 from topospread_client import Consistency, EvictionFilters, EvictionLimits, selector_from_query
 
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ _COUNT = click.IntRange(min=0)
 
 @click.command("plan-rebalance", short_help="Which evictions would even pods out?")
 @click.option("-n", "--namespace", metavar="NAME", help="Only this namespace.  [all]")
+@all_namespaces_option
 @click.option(
     "--exclude-namespace", "excluded", multiple=True, metavar="NAME", help="Leave this one alone."
 )
@@ -70,6 +76,7 @@ _COUNT = click.IntRange(min=0)
 def command(
     options: ClientOptions,
     namespace: str | None,
+    all_namespaces: bool,
     excluded: Sequence[str],
     selector: str | None,
     include_soft: bool,
@@ -90,6 +97,7 @@ def command(
     Nothing is evicted. Each eviction names a node that the replacement can go to then. The exit
     code is 1 when a constraint stays above its maxSkew.
     """
+    check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     with options.client() as client:
         plan = client.plan_rebalance(
             _selector(selector, "--selector"),

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from topospread.cli import documents, output
-from topospread.cli.errors import DONE
+from topospread.cli.errors import DONE, BadInput
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread_client import Consistency, NotFound, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_client import Cluster, GetServerInfoResponse
+    from topospread_client import Client, Cluster, GetServerInfoResponse
+
+_PATIENCE: Final = 5.0
+"""Seconds to wait for a cluster that the server loads."""
+
+_NAMED: Final = 10
+"""Clusters that are named where another is not there."""
+
+_UNKNOWN: Final = "-----"
+"""What is shown for the counts of a cluster that is not loaded."""
 
 
 @click.command("status", short_help="Show the server and its clusters.")
@@ -22,10 +32,15 @@ if TYPE_CHECKING:
 @output_option
 @pass_options
 def command(options: ClientOptions) -> int:
-    """Show the server's version, store and configuration, and how it follows each cluster."""
+    """Show the server's version, store and configuration, and how it follows each cluster.
+
+    With --cluster, that cluster alone. It, or else `default`, is loaded where nobody has asked
+    about it yet; others are shown as they are.
+    """
     with options.client() as client:
         info = client.get_server_info()
-        clusters = list(client.list_clusters())
+        named = _loaded(client, options)
+        clusters = [named] if named and options.cluster_is_named else _clusters(client, named)
     if options.output == "table":
         _print(info, clusters)
     elif options.output == "name":
@@ -34,6 +49,43 @@ def command(options: ClientOptions) -> int:
     else:
         documents.show("ServerStatus", options.output, answer=info, clusters=clusters)
     return DONE
+
+
+def _loaded(client: Client, options: ClientOptions) -> Cluster | None:
+    """The cluster of the command line, loaded if that is possible soon.
+
+    None where it cannot be told and was not asked for by name.
+
+    Raises:
+        BadInput: there is no cluster of that name.
+    """
+    newest = Consistency(fully_consistent=True)
+    try:
+        return client.get_cluster(
+            consistency=newest, timeout=min(_PATIENCE, options.timeout)
+        ).cluster
+    except TopospreadClientError:
+        pass  # how it stands says what is wrong
+    try:
+        return client.get_cluster().cluster
+    except TopospreadClientError as error:
+        if not options.cluster_is_named:
+            return None
+        if isinstance(error, NotFound):
+            raise BadInput(_not_there(client, options.cluster)) from error
+        raise
+
+
+def _not_there(client: Client, cluster: str) -> str:
+    page = client.list_clusters_page(page_size=_NAMED + 1)
+    names = [each.name for each in page.clusters]
+    there = ", ".join(names[:_NAMED]) + ", …" * (len(names) > _NAMED)
+    return f"no cluster {cluster}: " + (f"there are {there}" if names else "there is none yet")
+
+
+def _clusters(client: Client, loaded: Cluster | None) -> list[Cluster]:
+    every = client.list_clusters()
+    return [loaded if loaded and each.name == loaded.name else each for each in every]
 
 
 def _print(info: GetServerInfoResponse, clusters: Sequence[Cluster]) -> None:
@@ -56,11 +108,7 @@ def _print(info: GetServerInfoResponse, clusters: Sequence[Cluster]) -> None:
         [
             cluster.name,
             _state(cluster),
-            cluster.node_count,
-            cluster.pod_count,
-            cluster.workload_count,
-            cluster.group_count,
-            cluster.lag,
+            *(_counts(cluster) if cluster.loaded else _UNKNOWN),
             cluster.revision,
         ]
         for cluster in clusters
@@ -70,6 +118,16 @@ def _print(info: GetServerInfoResponse, clusters: Sequence[Cluster]) -> None:
         if cluster.identity_changed:
             accept = f"topospread store accept --cluster {cluster.name} --store-identity"
             output.echo(f"to accept the store of {cluster.name}: {accept} {cluster.store_identity}")
+
+
+def _counts(cluster: Cluster) -> Sequence[int]:
+    return (
+        cluster.node_count,
+        cluster.pod_count,
+        cluster.workload_count,
+        cluster.group_count,
+        cluster.lag,
+    )
 
 
 def _settings(info: GetServerInfoResponse) -> str:
@@ -89,7 +147,7 @@ def _state(cluster: Cluster) -> str:
     if cluster.corrupt_count:
         found.append(f"{cluster.corrupt_count} unreadable")
     if not cluster.loaded:
-        found.append("not loaded")
+        found.append("not loaded until it is asked about")
     return ", ".join(found) or "ok"
 
 

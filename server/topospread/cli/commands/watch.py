@@ -11,6 +11,7 @@ from topospread.cli import documents, output
 from topospread.cli.errors import DONE
 from topospread.cli.kinds import complete_kinds, is_reservation, kinds_named, path_of
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.request_options import all_namespaces_option
 from topospread_client import Kind, WatchEventType, manifest_from_object
 
 if TYPE_CHECKING:
@@ -23,17 +24,23 @@ if TYPE_CHECKING:
 @click.argument("kinds", nargs=-1, metavar="[KIND]...", shell_complete=complete_kinds)
 @click.option("--revision", metavar="REVISION", help="Start after this revision.  [now]")
 @click.option("--send-initial", is_flag=True, help="Begin with what there is.")
+@all_namespaces_option
 @server_options
 @output_option
 @pass_options
 def command(
-    options: ClientOptions, kinds: Sequence[str], revision: str | None, send_initial: bool
+    options: ClientOptions,
+    kinds: Sequence[str],
+    revision: str | None,
+    send_initial: bool,
+    all_namespaces: bool,
 ) -> int:
     """Show changes of nodes, pods, workloads and reservations until Ctrl-C, a line each.
 
     With -o json each line is a document with the revision from which a watch may go on; a bookmark
     is one without an object.
     """
+    del all_namespaces  # a watch is of all of them
     wanted = [each for word in kinds for each in _named(word)]
     with options.client() as client:
         changes = client.watch_objects(kinds=wanted, revision=revision, send_initial=send_initial)

@@ -118,7 +118,10 @@ def _signals_ignored() -> Iterator[None]:
 
 
 def print_applied(
-    response: ApplyObjectsResponse, options: ClientOptions, skipped: Mapping[str, int]
+    response: ApplyObjectsResponse,
+    options: ClientOptions,
+    skipped: Mapping[str, int],
+    not_in_input: Mapping[Kind, int],
 ) -> None:
     """Print the results of `apply`, and their warnings.
 
@@ -126,6 +129,7 @@ def print_applied(
         response: of the server.
         options: form of output and cluster.
         skipped: number of objects of each kind that is not stored.
+        not_in_input: number of the state's other objects, of kinds of which the input looks whole.
     """
     if options.output == "table":
         counted = Counter((result.kind, result.outcome) for result in response.results)
@@ -142,9 +146,12 @@ def print_applied(
         for result in response.results:
             output.echo(f"{_path(result)} {documents.words(result.outcome)}")
     else:
-        counts = [{"kind": kind, "count": count} for kind, count in skipped.items()]
-        _dump_results(response, options, skipped=counts)
+        _dump_results(response, options, skipped=_kinds(skipped), not_in_input=_kinds(not_in_input))
     _warn(response.results)
+
+
+def _kinds(counts: Mapping[str, int] | Mapping[Kind, int]) -> list[dict[str, object]]:
+    return [{"kind": kind, "count": count} for kind, count in counts.items()]
 
 
 def print_deleted(response: DeleteObjectsResponse, options: ClientOptions) -> None:

@@ -138,10 +138,12 @@ class StateReader:
         """Changes as they happen, until the caller is gone; see :func:`~.log.watch`."""
         return watch(self._store, asked, active)
 
-    def node_table(
-        self, cluster: str, consistency: Consistency, deadline: float
-    ) -> tuple[Replica, View]:
-        """The view whose node table is current."""
+    def view(self, cluster: str, consistency: Consistency, deadline: float) -> tuple[Replica, View]:
+        """A fresh enough view of a cluster, which is loaded if it is not followed yet.
+
+        Raises:
+            As Replicas.resolve.
+        """
         return self._replicas.resolve(cluster, consistency, deadline)
 
     def fresh(self, cluster: str, consistency: Consistency, deadline: float) -> None:
