@@ -12,6 +12,7 @@ import grpc
 import grpc.aio
 
 from topospread_client import _decisions as decisions
+from topospread_client._arguments import several
 from topospread_client._operations import lazy_method
 from topospread_client._retries import to_grpc
 
@@ -69,7 +70,9 @@ def _evaluating_all(
         Yields:
             For each pod its evaluation, or the error that `evaluate_pod` would have raised.
         """
-        return self._evaluate_all(operation(self._session, pod, *args, **kwargs) for pod in pods)
+        return self._evaluate_all(
+            operation(self._session, pod, *args, **kwargs) for pod in several(pods, "pods")
+        )
 
     return method
 

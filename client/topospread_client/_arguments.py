@@ -54,21 +54,26 @@ def _message(
     given = {name: value for name, value in fields.items() if value is not None}
     try:
         return kind(*args, **given)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         for name, value in given.items():
             _check(path, kind, name, value)
         raise invalid(path, str(error)) from error
 
 
-def as_list(argument: Iterable[_T], path: str) -> list[_T]:
-    """Copy an iterable argument; strings, bytes and mappings are single values.
+def several(argument: Iterable[_T], path: str) -> Iterable[_T]:
+    """Check that an argument is an iterable; strings, bytes and mappings are single values.
 
     Raises:
         InvalidRequest: the argument is no such iterable.
     """
     if isinstance(argument, str | bytes | Mapping) or not isinstance(argument, Iterable):
         raise type_violation(path, "list", argument)
-    return list(argument)
+    return argument
+
+
+def as_list(argument: Iterable[_T], path: str) -> list[_T]:
+    """Copy an iterable argument; raises as :func:`several` does."""
+    return list(several(argument, path))
 
 
 def with_paths(argument: Iterable[_T], path: str) -> Iterator[tuple[str, _T]]:
@@ -154,7 +159,7 @@ def _check(path: str, kind: Callable[..., Message], name: str, value: Any) -> No
             kind(**{name: tried})
         except UnicodeError as error:
             raise invalid(at, str(error)) from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise type_violation(at, _expected(field), element) from error
 
 

@@ -140,10 +140,12 @@ class Client:
 
         Raises:
             BadConnection: the options cannot be used.
+            InvalidRequest: another argument of a wrong type.
         """
         if isinstance(connection, str):
             connection = Connection(connection)
-        self._session: Final = ClientSession(cluster)
+        connection = checked(Connection, connection, "connection")
+        self._session: Final = ClientSession(checked(str, cluster, "cluster"))
         self._timeout = seconds(timeout, DEFAULT_TIMEOUT)
         self._bulk_timeout = seconds(bulk_timeout, DEFAULT_BULK_TIMEOUT)
         self._retry_timeout = connection.retry_timeout if connection.retries else 0.0

@@ -6,17 +6,26 @@ import ipaddress
 import threading
 import time
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 import grpc
 import grpc.aio
 
-from topospread_client._credentials import FilePath, Tls, TlsFiles, TokenProvider
+from topospread_client._credentials import (
+    PATH_TYPES,
+    TEXT_TYPES,
+    FilePath,
+    Tls,
+    TlsFiles,
+    TokenProvider,
+    check_types,
+)
 from topospread_client._errors import BadConnection, Closed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from topospread_client._rpcs import Rpc
 
@@ -31,6 +40,17 @@ DEFAULT_BULK_TIMEOUT: Final = 600.0
 
 _MAX_SECONDS: Final = 86400
 """Longest time in seconds of an option for connecting."""
+
+_TIMES: Final = ("connect_timeout", "max_reconnect_backoff", "keepalive", "keepalive_timeout")
+_OPTION_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "address": (str,),
+    "tls": (Tls, NoneType),
+    "insecure": (bool,),
+    "retries": (bool,),
+    "token": TEXT_TYPES,
+    "token_file": PATH_TYPES,
+    **dict.fromkeys((*_TIMES, "retry_timeout"), (float, int)),
+}
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 """Size of the largest response: a page of objects, or the names of all nodes."""
@@ -59,6 +79,9 @@ class Connection:
             not calls are under way; servers take it for abuse below 5.
         keepalive_timeout: seconds for the reply; then the connection is closed, calls under way end
             with Unavailable, and the next ones connect anew.
+
+    Raises:
+        BadConnection: an option of a wrong type.
     """
 
     address: str
@@ -72,6 +95,9 @@ class Connection:
     max_reconnect_backoff: float = 2.0
     keepalive: float = 10.0
     keepalive_timeout: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_types(self, _OPTION_TYPES)
 
     def token_provider(self) -> TokenProvider:
         """Provider of the token for each call.
@@ -118,7 +144,7 @@ class Connection:
                 "give TLS options, or ask for insecure plain text explicitly"
             )
 
-        for name in ("connect_timeout", "max_reconnect_backoff", "keepalive", "keepalive_timeout"):
+        for name in _TIMES:
             if not 0.001 <= getattr(self, name) <= _MAX_SECONDS:
                 raise BadConnection(
                     f"{name}: {getattr(self, name)}: must be from 0.001 to {_MAX_SECONDS} seconds"

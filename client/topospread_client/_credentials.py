@@ -7,15 +7,46 @@ from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Final, TypeAlias
+from types import NoneType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import grpc
 
 from topospread_client._errors import BadConnection
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 FilePath: TypeAlias = str | PathLike[str]
 
+PATH_TYPES: Final = (str, PathLike, NoneType)
+TEXT_TYPES: Final = (str, NoneType)
+
 _FileVersions: TypeAlias = tuple[tuple[int, int, int], ...]
+
+
+def check_types(options: object, kinds: Mapping[str, tuple[type, ...]]) -> None:
+    """Check the types of options by their names; values are not shown, one may be a token.
+
+    Raises:
+        BadConnection: an option of another type, or a text with control characters.
+    """
+    for name, allowed in kinds.items():
+        value = getattr(options, name)
+        # Python takes booleans for numbers.
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            words = " or ".join(kind.__name__ for kind in allowed if kind is not NoneType)
+            raise BadConnection(f"{name}: expected {words}, got {type(value).__name__}")
+        if isinstance(value, str) and ("\0" in value or not _encodable(value)):
+            raise BadConnection(f"{name}: this text has characters that cannot be sent")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +58,19 @@ class Tls:
         cert: this client's certificate chain, where the server asks for one; needs `key`.
         key: the private key of `cert`.
         server_name: the name that the server's certificate is checked for; None takes the address'.
+
+    Raises:
+        BadConnection: an option of a wrong type.
     """
 
     ca: FilePath | None = None
     cert: FilePath | None = None
     key: FilePath | None = None
     server_name: str | None = None
+
+    def __post_init__(self) -> None:
+        kinds = {**dict.fromkeys(("ca", "cert", "key"), PATH_TYPES), "server_name": TEXT_TYPES}
+        check_types(self, kinds)
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files.

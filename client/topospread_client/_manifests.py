@@ -12,7 +12,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from topospread_client._errors import INVALID_FIELDS, InvalidRequest, Violation, invalid
-from topospread_client._manifest_fields import FieldTypeError, field_type_error, field_values, plain
+from topospread_client._manifest_fields import (
+    FieldTypeError,
+    check_text,
+    field_type_error,
+    field_values,
+    plain,
+)
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import (
     LabelSelector,
     LabelSelectorRequirement,
@@ -144,11 +150,12 @@ def selector_from_manifest(manifest: Manifest) -> LabelSelector | None:
     Raises:
         ManifestError: a value of a wrong type.
     """
+    kind = _text(manifest, "kind")
     spec = manifest.get("spec")
     given = spec.get("selector") if isinstance(spec, Mapping) else None
     if given is None:
         return None
-    if _text(manifest, "kind") == "ReplicationController":
+    if kind == "ReplicationController":
         given = {"matchLabels": given}
     return LabelSelector(**_values(LabelSelector.DESCRIPTOR, given, "spec.selector"))
 
@@ -163,6 +170,10 @@ def selector_from_query(query: str, path: str = "labelSelector") -> LabelSelecto
     Raises:
         InvalidRequest: a part that is no requirement.
     """
+    try:
+        query, path = check_text(query), check_text(path)
+    except FieldTypeError as wrong:
+        raise invalid("labelSelector", str(wrong)) from None
     if not query.strip():
         return LabelSelector()
     parts = [part.strip() for part in _parts(query)]
@@ -173,8 +184,10 @@ def manifest_from_object(message: ClusterObject) -> dict[str, Any]:
     """Convert an object to a manifest as ``kubectl get -o json`` prints it, as far as stored.
 
     Raises:
-        ManifestError: the message is empty.
+        ManifestError: the message is empty, or of another type.
     """
+    if not isinstance(message, ClusterObject):
+        raise ManifestError("", str(field_type_error("ClusterObject", message)))
     field = message.WhichOneof("content")
     if field is None:
         raise ManifestError("", "an empty message is no object")

@@ -34,10 +34,15 @@ class PodReference:
 
     @classmethod
     def of(cls, named: PodReference | str) -> Self:
-        """Make a reference from ``NAMESPACE/NAME`` or ``NAME``."""
+        """Make a reference from ``NAMESPACE/NAME`` or ``NAME``.
+
+        Raises:
+            InvalidRequest: an argument of another type.
+        """
         if isinstance(named, str):
             namespace, _, name = named.rpartition("/")
             return cls(name, namespace or None)
+        named = arguments.checked(PodReference, named, "pod")
         return cls(named.name, named.namespace, named.uid)
 
     def message(self, path: str) -> common.PodReference:

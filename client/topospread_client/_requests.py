@@ -402,7 +402,7 @@ def object_messages(kept: Iterable[KeptObject], path: str = "objects") -> list[s
 
 def kind_of(given: state.ClusterObject) -> Kind | None:
     """Kind of the object in a ClusterObject; None for an empty one."""
-    name = given.WhichOneof("content")
+    name = arguments.checked(state.ClusterObject, given, "object").WhichOneof("content")
     return None if name is None else Kind[name.upper()]
 
 

@@ -48,7 +48,7 @@ def seconds(timeout: float | None, default: float) -> float:
     """
     chosen = default if timeout is None else timeout
     try:
-        positive = chosen > 0  # NaN is not
+        positive = not isinstance(chosen, bool) and chosen > 0  # NaN is not
     except TypeError:
         positive = False
     if not positive:

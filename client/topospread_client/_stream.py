@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, cast
 import grpc
 
 from topospread_client import _decisions as decisions
+from topospread_client._arguments import several
 from topospread_client._operations import lazy_method
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def _evaluating_all(
         Yields:
             For each pod its evaluation, or the error that `evaluate_pod` would have raised.
         """
-        return self._evaluate_all(operation(self._session, pod, *args, **kwargs) for pod in pods)
+        return self._evaluate_all(
+            operation(self._session, pod, *args, **kwargs) for pod in several(pods, "pods")
+        )
 
     return method
 
