@@ -22,7 +22,8 @@ from topospread_client._credentials import (
     TokenProvider,
     check_types,
 )
-from topospread_client._errors import BadConnection, Closed
+from topospread_client._errors import BadConnection, Closed, Unavailable
+from topospread_client._retries import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -133,11 +134,33 @@ class Connection:
 
         return Channels(self, open_channel)
 
+    def diagnose(self, timeout: float = 5.0) -> BadConnection | Unavailable | None:
+        """Find out why calls end with Unavailable: connect once more, without gRPC, and look.
+
+        It blocks; in asyncio, ``await asyncio.to_thread(connection.diagnose)``.
+
+        Args:
+            timeout: seconds that it may take.
+
+        Returns:
+            The error that says what is wrong, its ``reason`` for programs: BadConnection where a
+            server answers that these options do not fit, Unavailable where none answers. None
+            where connections work, and of targets that gRPC reaches by an HTTP proxy or ``xds:``.
+
+        Raises:
+            BadConnection: the options cannot be used.
+            InvalidRequest: the time-out is no positive number.
+        """
+        from topospread_client._diagnosis import diagnose  # loads ssl, for which few have a use
+
+        timeout = min(seconds(timeout, timeout), _MAX_SECONDS)
+        self._check()
+        if self.tls is not None:
+            self.tls.credentials()
+        return diagnose(self.address, self.tls, timeout)
+
     def _check(self) -> None:
-        if not self.address.strip():
-            raise BadConnection("the server's address is empty: write HOST:PORT")
-        if "://" not in self.address and ":" not in self.address:
-            raise BadConnection(f"{self.address} has no port: write HOST:PORT")
+        _check_address(self.address)
         if self.tls is None and not self.insecure and not is_local(self.address):
             raise BadConnection(
                 f"{self.address} is not on this machine and no TLS is set up: "
@@ -176,6 +199,32 @@ class Connection:
         if self.tls is not None and self.tls.server_name is not None:
             options.append(("grpc.ssl_target_name_override", self.tls.server_name))
         return options
+
+
+_SCHEMES: Final = frozenset(
+    {"dns", "ipv4", "ipv6", "unix", "unix-abstract", "vsock", "xds", "google-c2p"}
+)
+"""Schemes of gRPC's targets."""
+
+_MAX_PORT: Final = 65535
+
+
+def _check_address(address: str) -> None:
+    if not address.strip():
+        raise BadConnection("the server's address is empty: write HOST:PORT")
+    scheme, found, _ = address.partition("://")
+    if found and scheme not in _SCHEMES:
+        tls = ", and set up TLS" if scheme.endswith("s") else ""
+        raise BadConnection(f"{address}: gRPC has no scheme {scheme}: write HOST:PORT{tls}")
+    if found:
+        return
+    if ":" not in address:
+        raise BadConnection(f"{address} has no port: write HOST:PORT")
+    port = address.rpartition(":")[2]
+    if address.partition(":")[0] not in _SCHEMES and (
+        "/" in port or (port.isdigit() and int(port) > _MAX_PORT)
+    ):
+        raise BadConnection(f"{address}: {port} is no port: write HOST:PORT")
 
 
 def is_local(address: str) -> bool:

@@ -205,7 +205,7 @@ def test_pieces_of_python_programs_run(page, serving):
                 "deployment": incoming(),
                 "template": hosts[0].node,
             }
-            exec(piece, known)
+            exec(piece.replace("127.0.0.1:7946", serving), known)
 
 
 def test_the_example_of_a_recorded_case_passes(serving, tmp_path):

@@ -26,7 +26,7 @@ from topospread_client import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_client import PodReference
+    from topospread_client import Connection, PodReference
 
 DONE: Final = 0
 NO_NODE_FITS: Final = 1
@@ -45,6 +45,23 @@ MAX_CHARACTERS: Final = 4096
 _HIDDEN: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _UNPRINTABLE: Final = re.compile(rf"[\x00-\x1f{_HIDDEN}]")
 UNPRINTABLE_IN_LINES: Final = re.compile(rf"[\x00-\x09\x0b-\x1f{_HIDDEN}]")
+
+_GRPC_PORT: Final = "7946 unless the server was told otherwise; 7947 is for metrics and health"
+_ADVICE: Final = {
+    "TLS_NOT_SERVED": "leave out --tls and --tls-…, or name a server with TLS",
+    "TLS_REQUIRED": "name the CA of its certificate with --tls-ca",
+    "TLS_HANDSHAKE_FAILED": "look at what TLS versions and certificates it takes",
+    "SERVER_CERTIFICATE_NOT_TRUSTED": "name the CA that issued it with --tls-ca",
+    "SERVER_CERTIFICATE_EXPIRED": "renew it, or set this machine's clock",
+    "SERVER_CERTIFICATE_FOR_OTHER_NAME": "if it is the right server, give --tls-server-name",
+    "CLIENT_CERTIFICATE_REQUIRED": "give --tls-cert and --tls-key",
+    "CLIENT_CERTIFICATE_REFUSED": "give one that is valid and of a CA in the server's --client-ca",
+    "NOT_GRPC": f"name the port for gRPC ({_GRPC_PORT})",
+}
+"""What to do about each reason of a `Connection.diagnose`."""
+
+_UNKNOWN_OUTCOME: Final = "; whether the call was carried out is not known"
+"""How the client's errors go on of a write that a server may have received."""
 
 _SYSTEM_ERROR: Final = re.compile(r"(?:connect|getsockopt)[^:]{0,100}: ([^:()]{1,100}) \(")
 
@@ -183,9 +200,13 @@ def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str
     if isinstance(error, InvalidRequest) and error.violations:
         return at_most([violation.text for violation in error.violations])
     if isinstance(error, Unavailable) and not error.reached:
-        reason = _network_reason(str(error))
+        text, unknown, more = str(error).partition(_UNKNOWN_OUTCOME)
+        reason = text if error.reason else _network_reason(text)
+        reason = reason.removeprefix(f"{address}: ")
         advice = "start one with `topospread serve`, or name another with --address"
-        return [f"no server answers{at} ({reason}): {advice}"]
+        return [f"no server answers{at} ({reason}): {advice}{unknown}{more}"]
+    if isinstance(error, BadConnection) and error.reason in _ADVICE:
+        return [f"{error}: {_ADVICE[error.reason]}"]
     if isinstance(error, Unavailable):
         return [f"the server{at} cannot answer now: {error}"]
     if isinstance(error, DeadlineExceeded):
@@ -193,9 +214,30 @@ def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str
     if isinstance(error, ServerFault):
         trace = f" (trace {error.traceparent.split('-')[1]})" if error.traceparent else ""
         return [f"the server{at} failed: {error}{trace}: its log says more"]
+    if isinstance(error, Unauthenticated):
+        return [f"{error}: name a token with --token-file or TOPOSPREAD_TOKEN"]
     if isinstance(error, NotSupported):
         return [f"the server{at} does not have this call: is it an older version?"]
     return [str(error)]
+
+
+def diagnosed(
+    error: TopospreadClientError, connection: Connection, timeout: float
+) -> TopospreadClientError:
+    """An error of a call, or of what keeps calls from the server.
+
+    Args:
+        error: of the call.
+        connection: that it was made with.
+        timeout: seconds to look for the cause.
+    """
+    if not isinstance(error, Unavailable) or error.reached:
+        return error
+    found = connection.diagnose(timeout)
+    if isinstance(found, Unavailable):
+        _, unknown, more = str(error).partition(_UNKNOWN_OUTCOME)
+        return Unavailable(f"{found}{unknown}{more}", code=error.code, reason=found.reason)
+    return found or error
 
 
 def exit_code_of(error: TopospreadClientError) -> int:
@@ -226,4 +268,5 @@ def _network_reason(text: str) -> str:
     found = _SYSTEM_ERROR.search(text)
     if found:
         return found.group(1).strip()
-    return text.rsplit(": ", 1)[-1].strip(" ()[]{}") or "unreachable"
+    last = text.rsplit(": ", 1)[-1].strip(" ()[]{}")
+    return last if last not in {"", "OK"} else "unreachable"

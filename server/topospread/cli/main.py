@@ -194,6 +194,10 @@ def _discard_stdout() -> None:
 
 def main() -> NoReturn:
     """Run the console script."""
+    # gRPC's own library would log lines in another form, with bytes of unknown callers in them,
+    # such as the server name of a handshake. It reads this variable when it is loaded; errors that
+    # end the process are written all the same.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     if "_TOPOSPREAD_COMPLETE" in os.environ:
         from topospread.cli.commands.completion import complete_files_in_bash
 

@@ -5,6 +5,7 @@ They may stand before the verb or after it; after it wins.
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
+from typing_extensions import override
 
 from topospread.cli import errors
 from topospread_client import TopospreadClientError
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from topospread_client import Client, Connection
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7946"
+
+DIAGNOSIS_TIME: Final = 2.0
+"""Seconds to look why a call reached no server, beside its own time."""
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
@@ -71,23 +76,37 @@ class ClientOptions:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Client for the server; the errors of its calls name the address."""
+        """Client for the server; the errors of its calls name the address and the cause."""
         from topospread_client import Client
 
+        connection = self.connection()
         with (
-            self.naming_address(),
-            Client(self.connection(), cluster=self.cluster, timeout=self.timeout) as client,
+            self.naming_address(connection),
+            Client(connection, cluster=self.cluster, timeout=self.timeout) as client,
         ):
             yield client
 
     @contextmanager
-    def naming_address(self) -> Iterator[None]:
-        """Turn errors of calls into one that names the address that was called."""
+    def naming_address(self, connection: Connection) -> Iterator[None]:
+        """Turn errors of calls into one that names the address, and why it was not reached."""
         try:
             yield
         except TopospreadClientError as error:
-            failed = errors.FailedCall(error)
-            raise errors.CallsFailed([failed], self.address or DEFAULT_ADDRESS) from error
+            cause = errors.diagnosed(error, connection, min(self.timeout, DIAGNOSIS_TIME))
+            raise errors.CallsFailed([errors.FailedCall(cause)], connection.address) from error
+
+
+class _Seconds(click.FloatRange):
+    """More than 0; NaN is not, though no comparison finds it."""
+
+    @override
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is no number of seconds.", param, ctx)
+        return seconds
 
 
 def _store(context: click.Context, parameter: click.Parameter, value: object) -> None:
@@ -110,7 +129,9 @@ _SERVER: Final = (
     _option("--address", envvar="TOPOSPREAD_ADDRESS", metavar="HOST:PORT", help="The server."),
     _option("--cluster", envvar="TOPOSPREAD_CLUSTER", metavar="NAME", help="The cluster."),
     _option(
-        "--timeout", type=click.FloatRange(0, min_open=True), help="Seconds to wait for an answer."
+        "--timeout",
+        type=_Seconds(0, min_open=True),
+        help="Seconds to wait for an answer; inf is no limit.",
     ),
     _option("--tls/--no-tls", is_flag=True, help="Use TLS; any --tls-… option does so, too."),
     _option("--tls-ca", type=_FILE, help="PEM file with the CA of the server's certificate."),

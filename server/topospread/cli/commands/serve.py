@@ -70,10 +70,6 @@ def command(**flags: object) -> int:
     of a TopospreadConfiguration (maxWaitingCalls). An option goes before a variable, which goes
     before the file. SIGHUP reads the file again.
     """
-    # gRPC's own library would log lines in another form, with bytes of unknown callers in them,
-    # such as the server name of a handshake. It reads this variable when it is loaded; errors that
-    # end the process are written all the same.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _allow_files()
     allow_closed_stdout()
     try:

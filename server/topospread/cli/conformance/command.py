@@ -116,8 +116,8 @@ def command(
     if cases:
         with (
             _terminable(),
-            options.naming_address(),
             _server(options, store) as connection,
+            options.naming_address(connection),
             output.progress("asking") as progress,
         ):
             for result in _run(cases, connection, jobs, options.timeout):

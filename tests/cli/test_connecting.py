@@ -1,0 +1,168 @@
+"""A server that is not reached: one line says why and what to do, the code whose mistake it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import check_document
+from tests.cli.processes import run, serving
+from tests.servers import served
+from tests.wrong_peers import NAME, Certificates, answer, listening, silence
+
+DONE, BAD_INPUT, OUT_OF_REACH = 0, 2, 3
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return Certificates(tmp_path_factory.mktemp("pki"))
+
+
+OURS = ("--tls-ca", "ca.pem")
+SERVER = {"certificate": "server"}
+MUTUAL = {"certificate": "server", "mutual": True}
+MISTAKES = {
+    "TLS to plain text": ({}, OURS, "TLS_NOT_SERVED", "leave out --tls"),
+    "plain text to TLS": (SERVER, (), "TLS_REQUIRED", "name the CA of its certificate"),
+    "another CA": (
+        SERVER,
+        ("--tls-ca", "foreign-ca.pem"),
+        "SERVER_CERTIFICATE_NOT_TRUSTED",
+        "name the CA that issued it with --tls-ca",
+    ),
+    "another name": (
+        {"certificate": "other-name"},
+        OURS,
+        "SERVER_CERTIFICATE_FOR_OTHER_NAME",
+        f"is for {NAME}, and not for 127.0.0.1",
+    ),
+    "expired": ({"certificate": "expired"}, OURS, "SERVER_CERTIFICATE_EXPIRED", "has expired"),
+    "no client certificate": (
+        MUTUAL,
+        OURS,
+        "CLIENT_CERTIFICATE_REQUIRED",
+        "give --tls-cert and --tls-key",
+    ),
+    "another client certificate": (
+        MUTUAL,
+        (*OURS, "--tls-cert", "foreign.pem", "--tls-key", "foreign.key"),
+        "CLIENT_CERTIFICATE_REFUSED",
+        "--client-ca",
+    ),
+}
+
+
+@pytest.mark.parametrize(("server", "options", "reason", "text"), MISTAKES.values(), ids=MISTAKES)
+def test_tls_mistakes_are_bad_input_with_a_reason(
+    bare, certificates, server, options, reason, text
+):
+    paths = [certificates.file(each) if "." in each else each for each in options]
+    with served(**(certificates.server(**server) if server else {})) as running:
+        said = bare("status", "--address", running.address, *paths, "-o", "json")
+    error = json.loads(said.err)["error"]
+    assert (said.code, error["reason"]) == (BAD_INPUT, reason)
+    assert running.address in error["message"]
+    assert text in error["message"]
+
+
+def test_another_kind_of_server_is_bad_input(bare):
+    with listening(answer(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as address:
+        said = bare("status", "--address", address)
+    assert said.code == BAD_INPUT
+    assert said.err == (
+        f"topospread: an HTTP/1 server answers at {address}, and no gRPC server: name the port for"
+        " gRPC (7946 unless the server was told otherwise; 7947 is for metrics and health)\n"
+    )
+
+
+def test_a_silent_peer_is_out_of_reach(bare):
+    with listening(silence) as address:
+        said = bare("status", "--address", address, "-o", "json")
+    assert said.code == OUT_OF_REACH
+    assert json.loads(said.err)["error"]["reason"] == "OUT_OF_REACH"
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        ("http://127.0.0.1:7946", "gRPC has no scheme http: write HOST:PORT\n"),
+        ("https://127.0.0.1:7946", "gRPC has no scheme https: write HOST:PORT, and set up TLS\n"),
+        ("grpc://127.0.0.1:7946", "gRPC has no scheme grpc: write HOST:PORT\n"),
+        ("127.0.0.1:79460", "79460 is no port: write HOST:PORT\n"),
+        ("127.0.0.1:7946/", "7946/ is no port: write HOST:PORT\n"),
+    ],
+)
+def test_an_address_that_grpc_cannot_have_is_bad_input(bare, address, text):
+    said = bare("status", "--address", address)
+    assert (said.code, said.err) == (BAD_INPUT, f"topospread: {address}: {text}")
+
+
+@pytest.mark.parametrize("form", ["dns:///{}", "ipv4:{}", "ipv4:127.0.0.1:1,{}"])
+def test_targets_of_grpc_are_addresses(bare, address, form):
+    assert bare("status", "--address", form.format(address)).code == DONE
+
+
+def test_a_list_of_servers_that_are_all_away_is_out_of_reach(bare):
+    said = bare("status", "--address", "ipv4:127.0.0.1:1,127.0.0.1:2")
+    assert said.code == OUT_OF_REACH
+    assert "(127.0.0.1:1: Connection refused)" in said.err
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--tls-ca", "server.key"), "server.key has no PEM certificates"),
+        (("--tls-cert", "client.pem"), "a cert is given without its key"),
+        (("--tls-cert", "client.pem", "--tls-key", "foreign.key"), "that belong together"),
+    ],
+)
+def test_files_that_cannot_be_used_are_bad_input(bare, address, certificates, options, text):
+    paths = [certificates.file(each) if "." in each else each for each in options]
+    said = bare("status", "--address", address, *paths)
+    assert said.code == BAD_INPUT
+    assert text in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("token", ["", "unknown"])
+def test_unknown_callers_are_pointed_to_the_token_options(bare, tmp_path, monkeypatch, token):
+    access = tmp_path / "access.yaml"
+    assert bare("token", "new", "--file", access, "--name", "x", "--role", "read").code == DONE
+    monkeypatch.setenv("TOPOSPREAD_TOKEN", token)
+    with served(access_file=str(access)) as running:
+        said = bare("status", "--address", running.address, "-o", "json")
+    error = json.loads(said.err)["error"]
+    assert (said.code, error["code"]) == (BAD_INPUT, "UNAUTHENTICATED")
+    assert "name a token with --token-file or TOPOSPREAD_TOKEN" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--tls-ca", "foreign-ca.pem"), ("--tls-ca", "ca.pem", "--tls-server-name", NAME), ("--tls",)],
+    ids=" ".join,
+)
+def test_grpc_writes_nothing_beside_the_error(certificates, tmp_path, options):
+    paths = [certificates.file(each) if ".pem" in each else each for each in options]
+    files = ("--tls-cert", certificates.file("server.pem"), "--tls-key")
+    with serving(
+        *files, certificates.file("server.key"), "--http", "off", "--store", "memory:"
+    ) as (
+        _,
+        address,
+    ):
+        said = run("status", "--address", address, *paths, "-o", "json", HOME=str(tmp_path))
+    assert said.returncode == BAD_INPUT
+    assert said.stderr.count("\n") == 1
+    check_document(json.loads(said.stderr))
+
+
+@pytest.mark.parametrize("timeout", ["0", "-1", "nan", "soon"])
+def test_a_time_out_that_is_none_is_refused(bare, address, timeout):
+    said = bare("status", "--address", address, "--timeout", timeout)
+    assert said.code == BAD_INPUT
+    assert "Invalid value for '--timeout'" in said.err
+
+
+def test_no_time_out_is_inf(bare, address):
+    assert bare("status", "--address", address, "--timeout", "inf").code == DONE
