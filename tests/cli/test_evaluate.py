@@ -88,7 +88,7 @@ def test_without_constraints_nodes_are_listed_by_name_and_none_is_called_best(lo
 
 def test_several_pods_are_judged_each_on_its_own(loaded):
     said = loaded("evaluate", "-f", "-", "-o", "name", stdin=f"{POD}---\n{NOWHERE}")
-    assert (said.code, said.lines) == (1, ["b1", "<none>"])
+    assert (said.code, said.lines) == (1, ["node/b1", "<none>"])
 
 
 def test_json_has_the_evaluations(loaded, cluster):
@@ -130,8 +130,8 @@ def test_workloads_stand_for_the_pod_they_would_make(loaded):
 def test_pods_of_the_state_are_named(loaded):
     loaded("apply", "-f", "-", stdin=POD)
     said = loaded("evaluate", "shop/web-2", "-o", "name")
-    assert (said.code, said.lines) == (0, ["b1"])
-    assert loaded("evaluate", "web-2", "-n", "shop", "-o", "name").lines == ["b1"]
+    assert (said.code, said.lines) == (0, ["node/b1"])
+    assert loaded("evaluate", "web-2", "-n", "shop", "-o", "name").lines == ["node/b1"]
     missing = loaded("evaluate", "web-2")
     assert missing.code == 2
     assert "default/web-2" in missing.err

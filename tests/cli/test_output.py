@@ -53,7 +53,7 @@ def server() -> Iterator[str]:
 
 def got(server: str, form: str, encoding: str) -> bytes:
     ended = subprocess.run(
-        [*TOPOSPREAD, "get", "pods", "--address", server, "-o", form],
+        [*TOPOSPREAD, "get", "pods", "--show-labels", "--address", server, "-o", form],
         capture_output=True,
         check=False,
         env=environment(PYTHONIOENCODING=encoding, PYTHONUTF8="0"),

@@ -23,7 +23,7 @@ def test_pod_gets_a_reservation_of_the_best_node(loaded):
     assert said.lines[0].split() == ["POD", "NODE", "HELD", "UNTIL", "NOT", "LOOKED", "AT"]
     assert said.lines[1].split()[:3] == ["Pod", "shop/web-2", "b1"]
 
-    held = loaded("get", "reservations")
+    held = loaded("get", "reservations", "-o", "wide")
     assert held.lines[0].split() == ["NAMESPACE", "NAME", "NODE", "EXPIRES", "UID", "LABELS"]
     assert held.lines[1].split()[:3] == ["shop", "web-2", "b1"]
     assert held.lines[1].split()[4:] == ["<none>", "app=web"]
@@ -61,7 +61,7 @@ def test_candidates_and_fit_restrict_the_choice(loaded):
     one = loaded("place", "-f", "-", "--candidate", "a1", "-o", "name", stdin=POD)
     assert (one.code, one.lines) == (1, ["<none>"])
     both = ("--candidate", "a1", "--candidate", "b1", "--fit", "node", "--seed", "me", "--ttl", "5")
-    assert loaded("place", "-f", "-", *both, "-o", "name", stdin=POD).lines == ["b1"]
+    assert loaded("place", "-f", "-", *both, "-o", "name", stdin=POD).lines == ["node/b1"]
 
 
 def test_json_has_the_placements(loaded, cluster):
@@ -84,7 +84,7 @@ def test_json_has_the_placements(loaded, cluster):
 
 def test_pods_of_the_state_are_placed_unless_bound(loaded):
     loaded("apply", "-f", "-", stdin=POD)
-    assert loaded("place", "shop/web-2", "-o", "name").lines == ["b1"]
+    assert loaded("place", "shop/web-2", "-o", "name").lines == ["node/b1"]
     said = loaded("place", "shop/web-0")
     assert said.lines[1].split() == ["Pod", "shop/web-0", "a1", "bound", "<none>"]
 
@@ -151,8 +151,8 @@ def test_workload_is_refused(loaded):
     [
         (("place",), "say which pods"),
         (("release",), "NAME"),
-        (("release", "pod/shop/web-2"), "write NAME or NAMESPACE/NAME"),
-        (("release", "shop/"), "write NAME or NAMESPACE/NAME"),
+        (("release", "deploy/web"), "write NAME, NAMESPACE/NAME or pod/NAMESPACE/NAME"),
+        (("release", "shop/"), "write NAME, NAMESPACE/NAME or pod/NAMESPACE/NAME"),
         (("release", "web-1", "web-2", "--uid", "u1"), "--uid is of one pod"),
         (("place", "shop/missing"), "shop/missing"),
         (("place", "-f", "-", "--ttl", "0"), "--ttl"),

@@ -42,7 +42,7 @@ def test_json_has_the_plan(loaded, cluster):
 def test_name_output_has_the_evicted_pods(loaded):
     lines = loaded("plan-rebalance", "-n", "shop", "-o", "name").lines
     assert len(lines) == 2
-    assert all(line.startswith("shop/web-") for line in lines)
+    assert all(line.startswith("pod/shop/web-") for line in lines)
 
 
 def test_plan_over_the_limit_is_reported(loaded):

@@ -1,18 +1,22 @@
-"""Kinds and names as people type them on the command line, and as they are printed."""
+"""Kinds and names of objects: as people type them, and as `-o name` prints them.
+
+A name is typed as ``NAME``, ``NAMESPACE/NAME``, ``KIND/NAME`` or ``KIND/NAMESPACE/NAME``, the kind
+as kubectl takes it. All verbs print the last form, and ``node/NAME`` for a node.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import click
+
 from topospread.cli.errors import BadInput
-from topospread_client import Kind
+from topospread.cli.output import NONE
+from topospread_client import Kind, PodReference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import click
-
-    from topospread_client import PodReference
+    from collections.abc import Collection, Mapping, Sequence
 
 WORKLOADS: Final = (
     Kind.SERVICE,
@@ -20,37 +24,85 @@ WORKLOADS: Final = (
     Kind.REPLICA_SET,
     Kind.STATEFUL_SET,
 )
-_SHORT: Final[Mapping[Kind, tuple[str, ...]]] = {
-    Kind.NODE: ("no",),
-    Kind.POD: ("po",),
-    Kind.SERVICE: ("svc",),
-    Kind.REPLICATION_CONTROLLER: ("rc",),
-    Kind.REPLICA_SET: ("rs",),
-    Kind.STATEFUL_SET: ("sts",),
+NODE: Final = Kind.NODE.label
+POD: Final = Kind.POD.label
+RESERVATION: Final = Kind.RESERVATION.label
+
+_SHORT: Final[Mapping[str, tuple[str, ...]]] = {
+    NODE: ("no",),
+    POD: ("po",),
+    "Service": ("svc",),
+    "ReplicationController": ("rc",),
+    "ReplicaSet": ("rs",),
+    "StatefulSet": ("sts",),
+    RESERVATION: (),
+    "Deployment": ("deploy",),
+    "DaemonSet": ("ds",),
+    "Job": (),
+    "CronJob": ("cj",),
+    "CloneSet": ("clone",),
 }
+"""Kinds in Kubernetes' spelling, with their short names."""
+
+_WORDS: Final = {
+    word: label
+    for label, short in _SHORT.items()
+    for word in (label.lower(), f"{label.lower()}s", *short)
+}
+_STORED: Final = tuple(kind for kind in Kind if kind is not Kind.RESERVATION)
+STORED: Final = tuple(kind.label for kind in _STORED)
+"""Kinds of objects that a server stores."""
 
 
-_PLURALS: Final = (*(f"{kind.label.lower()}s" for kind in _SHORT), "workloads")
-_RESERVATIONS: Final = frozenset({"reservation", "reservations"})
-_CLUSTERS: Final = frozenset({"cluster", "clusters"})
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """Name of an object that was typed.
+
+    Attributes:
+        kind: in Kubernetes' spelling.
+        namespace: None for a node.
+    """
+
+    kind: str
+    namespace: str | None
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Name as `-o name` prints it."""
+        parts = (self.kind.lower(), self.namespace, self.name)
+        return "/".join(part for part in parts if part is not None)
+
+    @property
+    def stored_kind(self) -> Kind:
+        """Kind as the API has it; only of kinds that a server stores, and reservations."""
+        return next(kind for kind in Kind if kind.label == self.kind)
 
 
 def complete_kinds(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
     """Completion of a kind: `get` takes reservations and `delete` a cluster, too."""
-    known = {"get": (*_PLURALS, "reservations"), "delete": (*_PLURALS[:-1], "cluster")}.get(
-        str(context.command.name), _PLURALS[:-1]
-    )
+    more = {"get": ["workloads", "reservations"], "delete": ["cluster"]}
+    known = [f"{label.lower()}s" for label in STORED] + more.get(str(context.command.name), [])
     return [each for each in known if each.startswith(typed.lower())]
 
 
 def is_reservation(word: str) -> bool:
     """Whether a person means reservations, which are no kind of object."""
-    return word.lower() in _RESERVATIONS
+    return kind_label(word) == RESERVATION
+
+
+def kind_label(word: str) -> str | None:
+    """Kind of a word such as ``pods``, ``Pod``, ``po`` or kubectl's ``deployment.apps``.
+
+    Returns:
+        Kubernetes' spelling; None where the word is no kind.
+    """
+    return _WORDS.get(word.lower().partition(".")[0])
 
 
 def is_cluster(word: str) -> bool:
     """Whether a person means a cluster as a whole."""
-    return word.lower() in _CLUSTERS
+    return word.lower() in {"cluster", "clusters"}
 
 
 def kinds_named(word: str) -> tuple[Kind, ...]:
@@ -59,23 +111,128 @@ def kinds_named(word: str) -> tuple[Kind, ...]:
     Raises:
         BadInput: the word is no kind that a server stores.
     """
-    typed = word.lower()
-    if typed in {"workload", "workloads"}:
+    if word.lower() in {"workload", "workloads"}:
         return WORKLOADS
-    for kind, short in _SHORT.items():
-        name = kind.label.lower()
-        if typed in (name, f"{name}s", *short):
-            return (kind,)
-    known = ", ".join(f"{kind.label.lower()}s" for kind in _SHORT)
-    raise BadInput(f"unknown kind {word!r}: there are {known}; `workloads` means the last four")
+    label = kind_label(word)
+    found = tuple(kind for kind in _STORED if kind.label == label)
+    if found:
+        return found
+    known = ", ".join(f"{each.lower()}s" for each in STORED)
+    unknown = f"a server stores no {label}s" if label else f"unknown kind {word!r}"
+    raise BadInput(f"{unknown}: there are {known}; `workloads` means the last four")
 
 
-def path_of(kind: Kind, namespace: str, name: str) -> str:
-    """Name as kubectl prints it, with the namespace where there is one: ``pod/prod/web-0``."""
-    parts = (kind.label.lower(), namespace, name) if namespace else (kind.label.lower(), name)
-    return "/".join(parts)
+def parse_name(
+    text: str, namespace: str | None, kinds: Collection[str], default_kind: str | None = None
+) -> ObjectName:
+    """Name of an object in any of the forms that may be typed.
+
+    The first of two words is a kind if it can be one. But where a kind need not be said, the plural
+    of one that is not taken is a namespace, as in ``jobs/worker-0``; ``pod/jobs/worker-0`` says so
+    anywhere.
+
+    Args:
+        text: as it was typed.
+        namespace: value of -n, for names that have none; None for ``default``.
+        kinds: those that are taken, in Kubernetes' spelling.
+        default_kind: of a name without one; None where it must have one.
+
+    Raises:
+        BadInput: the text is no name, of a kind that is not taken, or contradicts -n.
+    """
+    parts = text.split("/")
+    label = kind_label(parts[0]) if len(parts) > 1 else None
+    plural = label is not None and parts[0].lower() == f"{label.lower()}s"
+    if default_kind and plural and label not in kinds and len(parts) == 2:
+        label = None
+    if len(parts) == 3 and label is None:
+        raise BadInput(f"{text!r}: unknown kind {parts[0]!r}: write {_forms(kinds)}")
+    kind = label or default_kind
+    if kind is None:
+        raise BadInput(f"{text!r} has no kind: write {_forms(kinds)}")
+    if kind not in kinds:
+        wanted = " or ".join(each.lower() for each in kinds)
+        raise BadInput(f"{text!r} names a {kind.lower()}, not a {wanted}: write {_forms(kinds)}")
+    *spaces, name = parts[1:] if label else parts
+    if not name or not all(spaces) or len(spaces) > (kind != NODE):
+        raise BadInput(f"{text!r} is no name of a {kind.lower()}: write {_forms((kind,))}")
+    if kind == NODE:
+        return ObjectName(kind, None, name)
+    if spaces and namespace and spaces != [namespace]:
+        raise BadInput(f"{text!r} is not in --namespace {namespace}: leave one of them out")
+    return ObjectName(kind, spaces[0] if spaces else namespace or "default", name)
+
+
+def _forms(kinds: Collection[str]) -> str:
+    """Forms of the names of some kinds, as a message advises them."""
+    if set(kinds) == {NODE}:
+        return "NAME or node/NAME"
+    word = next(iter(kinds)).lower() if len(kinds) == 1 or POD in kinds else "KIND"
+    return f"NAME, NAMESPACE/NAME or {word}/NAMESPACE/NAME"
+
+
+def pod_name(text: str, namespace: str | None) -> PodReference:
+    """Pod of a name that was typed; a reservation has the name of its pod.
+
+    Raises:
+        BadInput: as `parse_name` does.
+    """
+    found = parse_name(text, namespace, (POD, RESERVATION), POD)
+    return PodReference(found.name, found.namespace)
+
+
+def node_name(text: str) -> str:
+    """Node of a name that was typed: ``NAME`` or ``node/NAME``.
+
+    Raises:
+        BadInput: as `parse_name` does.
+    """
+    return parse_name(text, None, (NODE,), NODE).name
+
+
+def objects_named(
+    what: str, names: Sequence[str], namespace: str | None, kinds: Collection[str]
+) -> list[ObjectName]:
+    """Objects of ``KIND NAME...`` or ``KIND/NAME...``, each once.
+
+    Args:
+        what: first word: a kind, or a name with its kind.
+        names: the other words.
+        namespace: value of -n.
+        kinds: those that are taken.
+
+    Raises:
+        BadInput: as `parse_name` does, or the kind is unknown.
+        UsageError: the word means several kinds.
+    """
+    if "/" in what:
+        typed = [parse_name(text, namespace, kinds) for text in (what, *names)]
+        return list(dict.fromkeys(typed))
+    label = kind_label(what)
+    if label is None or label not in kinds:
+        found = kinds_named(what)
+        if len(found) > 1:
+            raise click.UsageError(f"{what} are of several kinds: name the kind of what is wanted")
+        label = found[0].label
+    typed = [parse_name(text, namespace, (label,), label) for text in names]
+    return list(dict.fromkeys(typed))
+
+
+def path_of(kind: Kind, namespace: str | None, name: str) -> str:
+    """Name of an object as all verbs print it: ``pod/prod/web-0``, ``node/a1``."""
+    return ObjectName(kind.label, namespace or None, name).path
+
+
+def pod_path(pod: PodReference) -> str:
+    """Name of a pod as `-o name` prints it: ``pod/prod/web-0``."""
+    return path_of(Kind.POD, pod.namespace or "default", pod.name)
+
+
+def node_path(node: str | None) -> str:
+    """Name of a node as `-o name` prints it: ``node/a1``; ``<none>`` for none."""
+    return path_of(Kind.NODE, None, node) if node else NONE
 
 
 def reservation_path(pod: PodReference) -> str:
     """Reservation as `-o name` prints it, by its pod: ``reservation/prod/web-0``."""
-    return f"reservation/{pod.full_name}"
+    return path_of(Kind.RESERVATION, pod.namespace or "default", pod.name)

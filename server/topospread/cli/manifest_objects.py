@@ -11,6 +11,7 @@ import click
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput, Subject
 from topospread.cli.field_validation import ManifestErrors
+from topospread.cli.kinds import pod_name
 from topospread_client import (
     ConstraintValidation,
     Kind,
@@ -159,7 +160,7 @@ def pod_requests(
 
     Raises:
         UsageError: neither names nor files are given.
-        BadInput: files that cannot be read.
+        BadInput: a name of no pod, or files that cannot be read.
     """
     if not stored and not paths:
         raise click.UsageError("say which pods: -f PATH, or NAMESPACE/NAME of pods in the state")
@@ -206,8 +207,7 @@ def warn_skipped(skipped: Counter[str], reason: str) -> None:
 
 
 def _stored_pod(text: str, namespace: str | None) -> PodRequest:
-    space, _, name = text.rpartition("/")
-    reference = PodReference(name, space or namespace or "default")
+    reference = pod_name(text, namespace)
     # Pods of the state are taken as they are: validating them again could refuse them.
     return PodRequest(
         reference,

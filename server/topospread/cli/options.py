@@ -54,6 +54,7 @@ class ClientOptions:
     insecure: bool = False
     token_file: str | None = None
     output: str = "table"
+    wide: bool = False
 
     def connection(self) -> Connection:
         """Connection to the server that was named, or else to this machine's."""
@@ -117,6 +118,9 @@ def _store(context: click.Context, parameter: click.Parameter, value: object) ->
     # Both places read the environment: it must not win over an option before the verb.
     given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     if given or context.parent is None:
+        if name == "output":
+            # A wide table is a table to all verbs, with more columns where there are any.
+            options.wide, value = value == "wide", "table" if value == "wide" else value
         setattr(options, name, value)
         options.cluster_is_named |= given and name == "cluster"
 
@@ -146,7 +150,7 @@ _SERVER: Final = (
     ),
     _option("--insecure", is_flag=True, help="Allow plain text to another machine."),
 )
-_OUTPUTS: Final = click.Choice(["table", "json", "yaml", "name"])
+_OUTPUTS: Final = click.Choice(["table", "wide", "json", "yaml", "name"])
 
 
 def server_options(command: _C) -> _C:

@@ -33,51 +33,39 @@ def table(
     rows: Iterable[Sequence[object]],
     title: str = "",
     styles: Mapping[str, str] = NO_STYLES,
+    *,
+    headings: bool = True,
 ) -> None:
-    """Print rows under their headings.
+    """Print rows under their headings, as wide as the cells: nothing is cut, as in kubectl.
 
     Args:
         columns: headings; those that begin with ``#`` hold numbers and are set to the right.
         rows: cells, one for each column; None and "" show as ``<none>``.
         title: a line above.
-        styles: on a terminal, rich's styles of cells with this text.
+        styles: on a terminal, the colours of cells with this text.
+        headings: whether to print these, and the title.
     """
     cells = [[NONE if cell in (None, "") else printable(str(cell)) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        _print_rich(columns, cells, title, styles)
-        return
-    if title:
-        click.echo(title)
-    for line in _plain_lines(columns, cells):
-        click.echo(line)
-
-
-def _print_rich(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str, styles: Mapping[str, str]
-) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(column.removeprefix("#"), justify="right" if column[0] == "#" else "left")
-    for row in rows:
-        made.add_row(*(Text(cell, style=styles.get(cell, "")) for cell in row))
-    console = Console(highlight=False)
-    if title:
-        console.print(Text(title, style="bold"))
-    console.print(made)
-
-
-def _plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lines of a table without colour, as wide as its cells: nothing is cut in a pipe."""
-    headings = [column.removeprefix("#") for column in columns]
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    names = [column.removeprefix("#") for column in columns]
+    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
     pads = [str.rjust if column[0] == "#" else str.ljust for column in columns]
-    for row in (headings, *rows):
+
+    def line(row: Sequence[str], *, bold: bool = False) -> str:
         padded = [pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)]
-        yield "  ".join(padded).rstrip()
+        padded[-1] = padded[-1].rstrip()
+        shown = [
+            click.style(text, fg=colours.get(cell), bold=bold) if bold or cell in colours else text
+            for text, cell in zip(padded, row, strict=True)
+        ]
+        return "  ".join(shown).rstrip()
+
+    colours = {} if "NO_COLOR" in os.environ else styles
+    if headings:
+        if title:
+            click.secho(title, bold=True)
+        click.echo(line(names, bold=True))
+    for row in cells:
+        click.echo(line(row))
 
 
 def dump(value: Any, form: str) -> None:

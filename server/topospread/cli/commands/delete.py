@@ -8,12 +8,12 @@ import click
 
 from topospread.cli import manifest_files
 from topospread.cli.errors import BAD_INPUT, DONE
-from topospread.cli.kinds import complete_kinds, is_cluster, kinds_named
+from topospread.cli.kinds import STORED, complete_kinds, is_cluster, objects_named
 from topospread.cli.manifest_objects import storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import writes
 from topospread.cli.request_options import input_options, validation_option
-from topospread_client import Kind, ObjectOutcome, ObjectReference, kind_of
+from topospread_client import ObjectOutcome, ObjectReference, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ _SKIPPED_KINDS: Final = "kinds that a server does not keep"
 
 
 @click.command("delete", short_help="Remove objects or a cluster.")
-@click.argument("kind", required=False, shell_complete=complete_kinds)
-@click.argument("names", nargs=-1)
+@click.argument("kind", required=False, metavar="[KIND|KIND/NAME]", shell_complete=complete_kinds)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @input_options(required=False)
 @validation_option
 @click.option("--force", is_flag=True, help="Remove also what is newer than the given version.")
@@ -49,7 +49,7 @@ def command(
 ) -> int:
     """Remove objects that are named, or that stand in files, from the cluster's state.
 
-    Either KIND NAME... or -f PATH. Objects that are not there make the exit code 2.
+    Either KIND NAME..., KIND/NAME... or -f PATH. Objects that are not there make the exit code 2.
 
     `delete cluster NAME` removes a cluster with everything that is known of it, and asks for its
     name again first.
@@ -58,13 +58,12 @@ def command(
         from topospread.cli.cluster_deletion import delete_cluster
 
         return delete_cluster(options, names, confirmed=yes, ignore_not_found=ignore_not_found)
-    if bool(kind) == bool(paths) or (kind and not names):
-        raise click.UsageError("say what to delete: either KIND NAME... or -f PATH")
+    if bool(kind) == bool(paths) or (kind and not names and "/" not in kind):
+        raise click.UsageError("say what to delete: either KIND NAME..., KIND/NAME... or -f PATH")
     if kind:
         references = [
-            ObjectReference(each, name, None if each is Kind.NODE else namespace)
-            for each in kinds_named(kind)
-            for name in names
+            ObjectReference(each.stored_kind, each.name, each.namespace)
+            for each in objects_named(kind, names, namespace, STORED)
         ]
     else:
         manifests = manifest_files.read(paths, recursive=recursive)

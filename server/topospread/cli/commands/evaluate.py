@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("evaluate", short_help="Judge pods: where may they go?")
-@click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
+@click.argument("stored", nargs=-1, metavar="[NAME]...")
 @input_options(required=False)
 @click.option(
     "--top", type=click.IntRange(1, 1000), default=5, show_default=True, help="Nodes to name."

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain", short_help="Explain where pods may go, by constraint and domain.")
-@click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
+@click.argument("stored", nargs=-1, metavar="[NAME]...")
 @input_options(required=False)
 @fit_option
 @click.option(

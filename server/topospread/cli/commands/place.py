@@ -8,6 +8,7 @@ import click
 
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, NO_NODE_FITS, CallErrors
+from topospread.cli.kinds import node_name, node_path
 from topospread.cli.manifest_objects import pod_requests, refuse_workloads
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.request_options import (
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command("place")
-@click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
+@click.argument("stored", nargs=-1, metavar="[NAME]...")
 @input_options(required=False)
 @click.option(
     "--candidate", "candidates", multiple=True, metavar="NODE", help="Choose among these nodes."
@@ -79,7 +80,7 @@ def command(
             try:
                 placed = client.place_pod(
                     request.pod,
-                    candidates=candidates or None,
+                    candidates=[node_name(text) for text in candidates] or None,
                     fit=FITS[fit] if fit else None,
                     reservation_ttl=ttl,
                     seed=seed or None,
@@ -99,7 +100,7 @@ def command(
 def _show(found: Sequence[tuple[PodRequest, PlacePodResponse]], options: ClientOptions) -> None:
     if options.output == "name":
         for _, placed in found:
-            output.echo(placed.node or output.NONE)
+            output.echo(node_path(placed.node))
     elif options.output == "table":
         rows = [
             [request.label, placed.node, _until(placed), ", ".join(placed.not_modelled)]

@@ -8,6 +8,7 @@ import click
 
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, NO_NODE_FITS
+from topospread.cli.kinds import pod_path
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.request_options import (
     all_namespaces_option,
@@ -130,7 +131,7 @@ def _selector(query: str | None, option: str) -> LabelSelector | None:
 def _show(plan: PlanRebalanceResponse, options: ClientOptions) -> None:
     if options.output == "name":
         for each in plan.evictions:
-            output.echo(each.pod.full_name)
+            output.echo(pod_path(each.pod))
     elif options.output == "table":
         _print(plan)
     else:

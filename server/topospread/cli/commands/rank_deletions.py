@@ -10,6 +10,7 @@ import click
 from topospread.cli import documents, manifest_files, output
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.field_validation import ManifestErrors
+from topospread.cli.kinds import pod_path
 from topospread.cli.manifest_objects import storable_objects
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.request_options import input_options, validation_option
@@ -226,9 +227,8 @@ def _namespace(pod: Pod, namespace: str | None) -> str:
 
 def _show(ranked: RankDeletionsResponse, options: ClientOptions) -> None:
     if options.output == "name":
-        several = len({each.pod.namespace for each in ranked.pods}) > 1
         for each in ranked.pods:
-            output.echo(each.pod.full_name if several else each.pod.name)
+            output.echo(pod_path(each.pod))
     elif options.output == "table":
         _print(ranked)
     else:

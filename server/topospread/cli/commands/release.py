@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from topospread.cli import documents, output
-from topospread.cli.errors import BAD_INPUT, DONE, BadInput
-from topospread.cli.kinds import reservation_path
+from topospread.cli.errors import BAD_INPUT, DONE
+from topospread.cli.kinds import pod_name, reservation_path
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
-from topospread_client import PodReference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_client import ReleaseReservationResponse
+    from topospread_client import PodReference, ReleaseReservationResponse
 
 
 @click.command("release", short_help="End what is held for pods.")
-@click.argument("names", nargs=-1, required=True, metavar="[NAMESPACE/]NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("-n", "--namespace", metavar="NAME", help="Of names that say none.  [default]")
 @click.option("--uid", metavar="UID", help="Only what is held for the pod with this uid.")
 @click.option("--ignore-not-found", is_flag=True, help="That nothing was held is no mistake.")
@@ -35,35 +35,21 @@ def command(
 ) -> int:
     """End the reservations of pods, so that what `place` held for them counts no more.
 
-    Names may be written as `get reservations -o name` prints them. Pods of which nothing was held
-    make the exit code 2.
+    NAME is also NAMESPACE/NAME, pod/NAMESPACE/NAME, or what `get reservations -o name` prints. Pods
+    of which nothing was held make the exit code 2.
     """
-    pods = list(dict.fromkeys(_pod(name, namespace or "default") for name in names))
+    pods = list(dict.fromkeys(pod_name(text, namespace) for text in names))
     if uid and len(pods) > 1:
         raise click.UsageError("--uid is of one pod: name only that")
     released: list[tuple[PodReference, ReleaseReservationResponse]] = []
     with options.client() as client, output.progress("releasing") as progress:
-        for done, (space, name) in enumerate(pods, start=1):
-            pod = PodReference(name, space, uid)
+        for done, named in enumerate(pods, start=1):
+            pod = replace(named, uid=uid)
             released.append((pod, client.release_reservation(pod)))
             progress(done, len(pods))
     _show(released, options)
     missing = not all(each.released for _, each in released)
     return BAD_INPUT if missing and not ignore_not_found else DONE
-
-
-def _pod(text: str, namespace: str) -> tuple[str, str]:
-    """Namespace and name of a pod.
-
-    Raises:
-        BadInput: the text is no name of a pod.
-    """
-    match text.split("/"):
-        case [name] if name:
-            return namespace, name
-        case [space, name] | ["reservation", space, name] if space and name:
-            return space, name
-    raise BadInput(f"{text!r} is no pod: write NAME or NAMESPACE/NAME")
 
 
 def _show(

@@ -8,6 +8,7 @@ import click
 
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, NO_NODE_FITS
+from topospread.cli.kinds import node_name, node_path
 from topospread.cli.manifest_objects import pod_requests, refuse_workloads
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.request_options import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("reserve", short_help="Hold one node for a pod.")
 @click.argument("node")
-@click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]")
+@click.argument("stored", nargs=-1, metavar="[NAME]")
 @input_options(required=False)
 @click.option(
     "--ttl", type=click.FloatRange(0, min_open=True), help="Seconds to hold the place.  [60]"
@@ -62,13 +63,13 @@ def command(
     with options.client() as client:
         reserved = client.reserve_node(
             request.pod,
-            node,
+            node_name(node),
             reservation_ttl=ttl,
             settings=settings_of(args_file, profile, gates),
             validation=request.validation,
         )
     if options.output == "name":
-        output.echo(reserved.node or output.NONE)
+        output.echo(node_path(reserved.node))
     elif options.output == "table":
         until = documents.moment(reserved.expire_time) if reserved.expire_time else ""
         output.fields(

@@ -8,6 +8,7 @@ import click
 
 from topospread.cli import manifest_files
 from topospread.cli.errors import DONE, NO_NODE_FITS, BadInput
+from topospread.cli.kinds import node_name, pod_name
 from topospread.cli.manifest_objects import manifest_pods, pod_requests, storable_objects
 from topospread.cli.options import (
     ClientOptions,
@@ -58,7 +59,7 @@ _STRINGS: Final = {
 
 
 @click.command("simulate", short_help="What would happen: place pods on the state plus changes.")
-@click.argument("stored", nargs=-1, metavar="[NAMESPACE/NAME]...")
+@click.argument("stored", nargs=-1, metavar="[NAME]...")
 @input_options(required=False)
 @click.option(
     "--replicas", type=_COUNT, help="Of each pod in files.  [what a workload says; a pod: 1]"
@@ -89,9 +90,7 @@ _STRINGS: Final = {
     shell_complete=complete_files,
     help="These pods run, each on its spec.nodeName.",
 )
-@click.option(
-    "--delete-pod", "deleted", multiple=True, metavar="NAMESPACE/NAME", help="This pod is gone."
-)
+@click.option("--delete-pod", "deleted", multiple=True, metavar="NAME", help="This pod is gone.")
 @click.option(
     "--constraint",
     "constraints",
@@ -155,7 +154,7 @@ def command(
             add_node_groups=_node_groups(add_nodes, zones, validation, fewest=fewest_nodes),
             drain_nodes=[_drained(text) for text in drained],
             add_pods=[(each.pod, None) for each in running],
-            delete_pods=deleted,
+            delete_pods=[pod_name(text, namespace) for text in deleted],
             constraint_changes=_constraint_changes(constraints),
         ),
         fit=FITS[fit] if fit else None,
@@ -181,7 +180,7 @@ def _drained(text: str) -> DrainedNode:
     node, equals, mode = text.partition("=")
     if not node or (equals and mode != "tainted"):
         raise BadInput(f"--drain {text}: write NODE, or NODE=tainted")
-    return DrainedNode(node, DrainMode.TAINTED if equals else None)
+    return DrainedNode(node_name(node), DrainMode.TAINTED if equals else None)
 
 
 def _replicas(request: PodRequest, given: int | None) -> int | None:

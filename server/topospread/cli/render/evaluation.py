@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli import documents, output
+from topospread.cli.kinds import node_path
 from topospread.cli.render.explanation import fits_text
 from topospread_client import ConstraintState
 
@@ -94,7 +95,7 @@ def show(found: Sequence[EvaluatedPod], form: str, cluster: str) -> None:
             _print(each)
     elif form == "name":
         for each in found:
-            output.echo(each.evaluation.best or output.NONE)
+            output.echo(node_path(each.evaluation.best))
     else:
         items = [
             {

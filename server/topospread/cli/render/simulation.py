@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli import documents, output
+from topospread.cli.kinds import node_path
 from topospread_client import Optimality
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def show(found: SimulateResponse, requests: Sequence[PodRequest], form: str, clu
         _print(found, [each.label for each in requests])
     elif form == "name":
         for placement in found.placements:
-            output.echo(placement.node)
+            output.echo(node_path(placement.node))
         for _ in range(found.pending_pod_count):
             output.echo(output.NONE)
     else:

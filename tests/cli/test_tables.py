@@ -1,0 +1,131 @@
+"""Tables, on a terminal of 80 columns as in a pipe: cells are whole."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+
+import pytest
+
+from tests.cli.manifests import CLUSTER
+from tests.cli.processes import TOPOSPREAD, environment
+
+LONG = "disk-eu-central-1a-0123456789abcdef0123456789abcdef-pool"
+NODES = [f"{LONG}-{number}" for number in range(3)]
+SPREAD = (
+    "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, "
+    "whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: orders}}}]"
+)
+
+
+def long_names() -> str:
+    made = []
+    for number, node in enumerate(NODES):
+        made.append(
+            f"kind: Node\nmetadata: {{name: {node}, labels: {{zone: zone-{number}, "
+            f"kubernetes.io/hostname: {node}, topology.kubernetes.io/zone: zone-{number}}}}}\n"
+        )
+        made.append(
+            f"kind: Pod\nmetadata: {{name: orders-database-{number}, namespace: data, "
+            "labels: {app: orders, app.kubernetes.io/part-of: everything}, ownerReferences: "
+            "[{apiVersion: apps/v1, kind: StatefulSet, name: orders-database, controller: true}]}\n"
+            f"spec: {{nodeName: {NODES[0]}, {SPREAD}}}\n"
+        )
+    made.append(
+        "kind: StatefulSet\nmetadata: {name: orders-database, namespace: data}\n"
+        "spec: {replicas: 3, selector: {matchLabels: {app: orders}}}\n"
+    )
+    return "---\n".join(made)
+
+
+def on_terminal(*arguments: str, columns: int = 80, **variables: str) -> list[str]:
+    """Lines that a command writes to a terminal, without their colours."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with subprocess.Popen(
+        [*TOPOSPREAD, *arguments],
+        stdout=its,
+        stderr=its,
+        env=environment(TERM="xterm", COLUMNS=str(columns), **variables),
+    ) as process:
+        os.close(its)
+        written = b""
+        while True:
+            try:
+                read = os.read(ours, 65536)
+            except OSError:  # Linux: the other end is closed
+                break
+            if not read:
+                break
+            written += read
+        process.wait()
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode()).splitlines()
+
+
+@pytest.fixture
+def loaded(topospread):
+    assert topospread("apply", "-f", "-", stdin=long_names()).code == 0
+    return topospread
+
+
+SHOWN = {
+    ("get", "pods", "-n", "data"): ["data", "orders-database-0", NODES[0]],
+    ("get", "pods", "-o", "wide"): ["StatefulSet/orders-database", NODES[0]],
+    ("get", "nodes"): NODES,
+    ("get", "workloads"): ["StatefulSet", "orders-database", "app=orders"],
+    ("evaluate", "data/orders-database-0"): ["DoNotSchedule", "ELIGIBLE DOMAINS"],
+    ("explain", "data/orders-database-0"): ["closed", "holds the minimum"],
+    ("place", "data/orders-database-0"): [NODES[0], "HELD UNTIL"],
+    ("simulate", "data/orders-database-0", "--delete-pod", "data/orders-database-0"): [NODES[1]],
+    ("rank-deletions", "-l", "app=orders", "-n", "data"): [*NODES[:1], "data/orders-database-2"],
+    ("plan-rebalance", "-n", "data"): [NODES[0], NODES[1], "data/orders-database-"],
+    ("status",): ["NODES", "PODS"],
+}
+
+
+@pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
+def test_cells_are_whole_on_a_narrow_terminal(loaded, address, cluster, arguments):
+    where = {"TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
+    lines = on_terminal(*arguments, **where)
+    text = "\n".join(lines)
+    assert "…" not in text
+    assert [part for part in SHOWN[arguments] if part not in text] == []
+
+
+def test_terminal_and_pipe_show_the_same_table(loaded, address, cluster):
+    where = {"TOPOSPREAD_ADDRESS": address, "TOPOSPREAD_CLUSTER": cluster}
+    assert on_terminal("get", "pods", **where) == loaded("get", "pods").lines
+
+
+def test_labels_are_shown_where_they_are_asked_for(loaded):
+    columns = ["NAMESPACE", "NAME", "NODE", "PHASE", "CONSTRAINTS"]
+    assert loaded("get", "pods").lines[0].split() == columns
+    labels = "app=orders,app.kubernetes.io/part-of=everything"
+    assert loaded("get", "pods", "--show-labels").lines[0].split() == [*columns, "LABELS"]
+    assert loaded("get", "pods", "--show-labels").lines[1].split()[-1] == labels
+    wide = loaded("get", "pods", "-o", "wide").lines
+    assert wide[0].split() == [*columns, "CONTROLLED", "BY", "LABELS"]
+    assert wide[1].split()[-2:] == ["StatefulSet/orders-database", labels]
+    keyed = loaded("get", "pods", "-L", "app.kubernetes.io/part-of,app").lines
+    assert keyed[0].split() == [*columns, "PART-OF", "APP"]
+    assert keyed[1].split()[-2:] == ["everything", "orders"]
+    nodes = loaded("get", "nodes", "-L", "zone").lines
+    assert [line.split()[-1] for line in nodes] == ["ZONE", "zone-0", "zone-1", "zone-2"]
+
+
+def test_headings_may_be_left_out(loaded):
+    assert loaded("get", "nodes", "--no-headers").lines == loaded("get", "nodes").lines[1:]
+    mixed = loaded("get", "node/" + NODES[0], "pod/data/orders-database-0").lines
+    assert [line.split()[0] for line in mixed if line] == ["NAME", NODES[0], "NAMESPACE", "data"]
+
+
+def test_wide_is_a_table_to_verbs_without_more_columns(topospread):
+    topospread("apply", "-f", "-", stdin=CLUSTER)
+    assert topospread("evaluate", "shop/web-0", "-o", "wide").lines[0] == "Pod shop/web-0"
+    assert topospread("-o", "wide", "get", "nodes", "-o", "name").lines[0] == "node/a1"
