@@ -21,6 +21,7 @@ from topospread.app.expander import (
 )
 from topospread.app.factories import make_extender, open_store, within_open_files
 from topospread.app.http_servers import make_extender_http, make_http
+from topospread.app.pending_settings import PendingSettings
 from topospread.app.ports import check_free
 from topospread.app.shared_settings import SharedSettings
 from topospread.bounded import CLUSTER, PROCESS, budgets
@@ -121,6 +122,7 @@ class Server:
         store: Store | None = None,
     ) -> None:
         url = parse_store_url(settings.store, environ)
+        configured = settings
         self.settings = settings = within_open_files(settings, url)
         self.version = version("topospread")
         self.metrics = Metrics(self.version, scheduler_metrics=settings.scheduler_metrics)
@@ -138,6 +140,7 @@ class Server:
         # What is made last is closed first.
         with ExitStack() as made:
             self._rules = self._watched_rules()
+            self._pending = PendingSettings(configured, self._rules.current.value.settings)
             made.callback(self._rules.close)
             self._watcher = CredentialWatcher(settings, self.metrics.file_read)
             made.callback(self._watcher.close)
@@ -310,6 +313,7 @@ class Server:
             self._profiles.replace(loaded.value)
             self._expect_profiles(loaded.value)
             self._shared.replace(loaded.value)
+            self._pending.compare(loaded.value.settings)
 
     def _expect_profiles(self, rules: ConfiguredRules) -> None:
         for profile in rules.profiles:
@@ -382,6 +386,7 @@ class Server:
             factories.limits(settings),
             self._config_state,
             lambda: (self._shared.digest, self._shared.differing),
+            lambda: self._pending.keys,
         )
         reads = StateReader(self._store, self._replicas)
         budget = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")

@@ -7,7 +7,7 @@ looked at; defaults and checks are kube-scheduler's (pkg/scheduler/apis/config, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.codec.pods import constraint_from_proto
@@ -84,11 +84,13 @@ class ConfiguredRules:
         profiles: by schedulerName, in the file's order; never empty.
         gates: upstream's defaults, changed by the file, changed by the overrides.
         warnings: about accepted settings that are perhaps not intended; a line each.
+        settings: of the server, by field name, that the file has; a server reads them at its start.
     """
 
     profiles: Mapping[str, Profile]
     gates: FeatureGates
     warnings: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 def read_rules(
@@ -108,9 +110,10 @@ def read_rules(
     problems: list[str] = []
     warnings: list[str] = []
     gates: dict[str, bool] = {}
+    settings: dict[str, object] = {}
     if documents.own is not None:
         # A reading while the server runs must not accept what would keep it from starting again.
-        dict(settings_in(documents.own, problems))
+        settings |= settings_in(documents.own, problems)
         if not problems:
             gates.update(StrictMapping(documents.own, "", problems).switches(FEATURE_GATES))
     problems += _unknown_gates(gates, FEATURE_GATES)
@@ -121,7 +124,7 @@ def read_rules(
     if problems:
         raise ConfigError("\n".join(f"{name}: {problem}" for problem in problems))
     configured = FeatureGates().switched({**gates, **(overrides or {})})
-    return ConfiguredRules(profiles, configured, tuple(warnings))
+    return ConfiguredRules(profiles, configured, tuple(warnings), settings)
 
 
 def _unknown_gates(gates: Mapping[str, bool], where: str) -> Iterator[str]:

@@ -53,11 +53,11 @@ def load_settings(
         settings_in(read_documents(file_text or "", name).own or {}, in_file)
     )
     problems = [f"{name}: {problem}" for problem in in_file]
-    chosen.update(_from_environment(environ, problems))
-    chosen.update(_from_flags(flags, problems))
+    overriding = dict(_from_environment(environ, problems)) | dict(_from_flags(flags, problems))
+    chosen |= overriding
     if not chosen.get("store") and not problems:
         chosen["store"] = default_store(environ)
-    settings = ServerSettings(**chosen)
+    settings = ServerSettings(**chosen, overriding=frozenset(overriding))
     problems.extend(_contradictions(settings))
     if problems:
         raise ConfigError("\n".join(problems))

@@ -667,6 +667,8 @@ class ServerSettings:
         help="Allow plain text on an address that others can reach.",
         reason="Must be spelled out.",
     )
+    # No setting: the names of those that a flag or a variable gives, whatever the file has.
+    overriding: frozenset[str] = frozenset()
 
     @property
     def tls(self) -> bool:
@@ -690,6 +692,6 @@ class ServerSettings:
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {
-    one.name: Setting(one.name, **one.metadata) for one in fields(ServerSettings)
+    one.name: Setting(one.name, **one.metadata) for one in fields(ServerSettings) if one.metadata
 }
 """By field name, in the order of the class."""

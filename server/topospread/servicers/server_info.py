@@ -30,6 +30,7 @@ class ServerFacts:
         config: (generation, error) of the configuration.
         settings: digest of the settings that answers depend on, and the names of those that
             differ on another server of the store.
+        pending: keys of settings whose change waits for a restart.
     """
 
     version: str
@@ -39,6 +40,7 @@ class ServerFacts:
     limits: pb.ServerLimits
     config: Callable[[], tuple[int, str]]
     settings: Callable[[], tuple[str, Sequence[str]]]
+    pending: Callable[[], Sequence[str]]
 
 
 class ServerInfoServicer:
@@ -73,4 +75,5 @@ class ServerInfoServicer:
             config_error=error if reads_all else "",
             settings_digest=digest,
             differing_settings=differing if reads_all else (),
+            pending_settings=facts.pending() if reads_all else (),
         )

@@ -97,6 +97,7 @@ def _print(info: GetServerInfoResponse, clusters: Sequence[Cluster]) -> None:
             ("up for", _age(info.start_time)),
             ("configuration", f"generation {info.config_generation}, {config}"),
             ("settings", _settings(info)),
+            ("waits for a restart", ", ".join(info.pending_settings)),
             ("trace", info.trace_id),
         ]
     )
