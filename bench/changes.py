@@ -18,7 +18,7 @@ from bench.load import numbered, run_calls
 from bench.processes import WorkerProcess, server, worker_process
 from bench.requests import CLUSTER
 from bench.stores import fill_store, redis_store, sqlite_store
-from topospread.app.factories import open_store
+from topospread.app.stores import open_store
 from topospread.replica.replicas import Replicas, seconds_from_now
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency, Freshness, Token

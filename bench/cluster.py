@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from topospread.app.factories import open_store
+from topospread.app.stores import open_store
 from topospread.codec.stored import stored
 from topospread.store.model import LogEntry, Put, Remove
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s

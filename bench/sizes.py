@@ -94,7 +94,7 @@ def _in_sqlite(file: Path, size: Size, changes: int) -> int:
 
 def _fill(address: str, size: Size, changes: int) -> None:
     from bench.cluster import churn, fill
-    from topospread.app.factories import open_store
+    from topospread.app.stores import open_store
 
     with closing(open_store(address, {})) as store:
         fill(store, CLUSTER, size)

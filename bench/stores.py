@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.cluster import fill
 from bench.requests import CLUSTER
-from topospread.app.factories import open_store
+from topospread.app.stores import open_store
 from topospread.cli.errors import Unreachable
 from topospread.errors import StoreUnavailable
 from topospread.store.model import Revision

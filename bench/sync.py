@@ -21,7 +21,7 @@ from bench.requests import CLUSTER
 from bench.stores import sqlite_store
 from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer as MadeUpApiServer
-from topospread.app.factories import open_store
+from topospread.app.stores import open_store
 from topospread.cli.errors import Unreachable
 from topospread.codec.stored import object_from_stored
 from topospread.replica.replicas import Replicas

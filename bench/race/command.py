@@ -209,7 +209,7 @@ def run_race(
     from bench.race.judge import LogReplay
     from bench.race.race import Race, RaceSettings
     from bench.stores import LogRecorder
-    from topospread.app.factories import open_store
+    from topospread.app.stores import open_store
     from topospread_client import Client
 
     processes.require_proc()

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from topospread.codec.parsing import NODES
-from topospread.errors import ConfigError, QueueFull, StoreUnavailable
+from topospread.errors import QueueFull
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import Freshness
 from topospread.service.decisions.pods import Limits
 from topospread.service.state.write import StateWriter, WriteLimits
-from topospread.store.model import StoreSettings
-from topospread.store.urls import SqliteURL, parse_store_url
+from topospread.store.urls import SqliteURL
 from topospread.telemetry.families import CacheGauges, ClusterGauges
 from topospread.threads.executor import BoundedExecutor, StreamExecutor
 from topospread.threads.pool import arrival, lend_place, overloaded
@@ -40,7 +39,7 @@ from topospread.transports.http.extender_handlers import ExtenderHandlers
 from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
     from topospread.app.credentials import CredentialWatcher
@@ -343,38 +342,3 @@ def within_open_files(
         connections,
     )
     return replace(settings, max_clusters=clusters, max_connections=connections)
-
-
-def open_store(address: str, environ: Mapping[str, str], wait_replicas: int = 0) -> Store:
-    """Open the store that an address names.
-
-    Args:
-        address: see :mod:`topospread.store.urls`.
-        environ: the environment, for user and password.
-        wait_replicas: how many replicas of Redis must have a write before it is answered.
-
-    Raises:
-        ConfigError: the address cannot be used, or the store must not be.
-        StoreUnavailable: it is out of reach; names its address, without user and password.
-    """
-    url = parse_store_url(address, environ)
-    try:
-        return _opened(url, wait_replicas)
-    except StoreUnavailable as error:
-        raise StoreUnavailable(f"store {url.address}: {error}") from error
-
-
-def _opened(url: StoreURL, wait_replicas: int) -> Store:
-    # Only the one that is used: Redis' driver alone takes a third of a server's start.
-    if isinstance(url, SqliteURL):
-        from topospread.store.sqlite.store import open_store as open_sqlite
-
-        if wait_replicas:
-            raise ConfigError("--wait-replicas: only Redis has replicas: leave it out, or name one")
-        return open_sqlite(url)
-    from topospread.store.redis.open import open_store as open_redis
-
-    store = open_redis(url, StoreSettings(wait_replicas=wait_replicas))
-    for warning in store.warnings:
-        LOG.warning("store %s: %s", store.address, warning)
-    return store

@@ -19,11 +19,12 @@ from topospread.app.expander import (
     expander_methods,
     expander_server,
 )
-from topospread.app.factories import make_extender, open_store, within_open_files
+from topospread.app.factories import make_extender, within_open_files
 from topospread.app.http_servers import make_extender_http, make_http
 from topospread.app.pending_settings import PendingSettings
 from topospread.app.ports import check_free
 from topospread.app.shared_settings import SharedSettings
+from topospread.app.stores import open_store
 from topospread.bounded import CLUSTER, PROCESS, budgets
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
 from topospread.config.reloading import FileWatcher, Loaded

@@ -7,7 +7,7 @@ import pytest
 from bench.race import scenario
 from bench.race.judge import LogReplay, RaceFindings
 from bench.stores import LogGap, LogRecorder
-from topospread.app.factories import open_store
+from topospread.app.stores import open_store
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.reservations import ReservationTemplate, reservation_key
 from topospread.codec.stored import ends_reservation, stored

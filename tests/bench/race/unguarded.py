@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from topospread.app.factories import open_store
 from topospread.app.server import Server
 from topospread.app.stop_event import StopEvent
+from topospread.app.stores import open_store
 from topospread.config.loading import load_settings
 
 if TYPE_CHECKING:

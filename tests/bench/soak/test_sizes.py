@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bench.cluster import Size, fill
 from bench.soak.command import redis_megabytes, sqlite_megabytes
-from topospread.app.factories import open_store
+from topospread.app.stores import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

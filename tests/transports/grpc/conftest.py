@@ -11,7 +11,7 @@ import pytest
 from tests.servers import Peer, served, two_zones
 from tests.telemetry.expositions import value
 from topospread.app import server as app_server
-from topospread.app.factories import open_store
+from topospread.app.stores import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -44,6 +44,8 @@
 --    numbers of the kinds; without a cluster it is remembered for 4 as well
 -- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, 4 = milliseconds, 0 to give it back, 5 = fence of the lease
 --    that is to be renewed or given back, or "" to take any that is free
+-- ARGV[1] = "restore", 2 to 6 as for vouch, but no identity is that of a cluster that is not there, 7 = number and
+--    8 = tag of the cluster that takes the place of this one; KEYS has its keys behind the others, in the same order
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
 --
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
@@ -52,6 +54,7 @@
 -- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds that
 -- lifetimes are counted from, identity, namespace/name of each reservation that ended without being among the
 -- changes ...}, {"OK", count, identity or ""} for drop, {"OK"} for vouch,
+-- {"OK"} for restore, {"STAGED"} when what is to take the place is not as it was written,
 -- {"OK", holder, fence, milliseconds left, milliseconds that it was granted for, when it ends} for lease,
 -- {"FENCED", holder}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number},
 -- {"VANISHED", key, counts as noted, counts as found}: entries are gone that no write removed,
@@ -556,6 +559,33 @@ local function drop()
   return {'OK', count, identity}
 end
 
+local function restore()
+  local staged = {unpack(KEYS, 12, 22)}
+  local meta = call('HMGET', META, 'format', 'identity', 'dropped', 'dropped_at')
+  if meta[1] and meta[1] ~= ARGV[2] then return {'FORMAT', meta[1]} end
+  local identity = meta[2] or ''
+  if ARGV[5] ~= identity then return {'IDENTITY', identity} end
+  local made = call('HMGET', staged[1], 'number', 'tag')
+  if made[1] ~= ARGV[7] or made[2] ~= ARGV[8] then return {'STAGED'} end
+  local now, dropped, at = milliseconds(), meta[3], meta[4]
+  for _, gone in ipairs({ARGV[6], identity}) do
+    if gone ~= '' then dropped, at = dropped_with(gone, dropped, at, now), now end
+  end
+  if dropped then call('HSET', staged[1], 'dropped', dropped, 'dropped_at', string.format('%.0f', at)) end
+  void_lease(call('EXISTS', FEEDER) == 1)
+  call('PERSIST', FEEDER)
+  for i = 1, 10 do
+    if call('EXISTS', staged[i]) == 1 then
+      call('PERSIST', staged[i])
+      call('RENAME', staged[i], KEYS[i])
+    else
+      call('UNLINK', KEYS[i])
+    end
+  end
+  call('UNLINK', staged[11])
+  return {'OK'}
+end
+
 local function vouch()
   local cluster, refusal = load()
   if not cluster then return refusal end
@@ -623,6 +653,7 @@ end
 
 if ARGV[1] == 'apply' or ARGV[1] == 'purge' then return apply() end
 if ARGV[1] == 'drop' then return drop() end
+if ARGV[1] == 'restore' then return restore() end
 if ARGV[1] == 'vouch' then return vouch() end
 if ARGV[1] == 'lease' then return lease() end
 return probe()

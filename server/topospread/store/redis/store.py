@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import secrets
+from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
-from topospread.errors import Conflict, IdentityChanged, RevisionCompacted, RevisionOfOtherHistory
+from topospread.errors import (
+    Conflict,
+    IdentityChanged,
+    RevisionCompacted,
+    RevisionOfOtherHistory,
+    StoreUnavailable,
+)
 from topospread.store import checks, rules, values
 from topospread.store.model import (
     Applied,
@@ -16,6 +23,7 @@ from topospread.store.model import (
     Kind,
     Lease,
     Put,
+    Restored,
     Revision,
     StoredObject,
     Transaction,
@@ -23,17 +31,22 @@ from topospread.store.model import (
     WriteOutcome,
 )
 from topospread.store.notifier import Notifier, SocketWaiter
-from topospread.store.redis import reading
+from topospread.store.redis import keys, reading
 from topospread.store.redis.client import Script
 from topospread.store.redis.following import BlockingReaders, RedisFollower
 from topospread.store.redis.keys import check_format
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from topospread.store.model import StoreSettings
     from topospread.store.redis.client import RedisClients
     from topospread.store.redis.connections import Arg, Reply
+
+STAGED_MILLISECONDS: Final = 600_000
+"""After which what an early end of a restore left behind is gone: far longer than one batch takes,
+after each of which it begins anew.
+"""
 
 _OUTCOMES: Final = {
     "C": WriteOutcome.CREATED,
@@ -163,6 +176,48 @@ class RedisStore:
         count = int(reply[1])
         # Objects may be left of a cluster that has lost its identity.
         return count if count or reply[2] else None
+
+    def restore(
+        self,
+        cluster: str,
+        changes: Iterable[Sequence[Change]],
+        *,
+        identity: str = "",
+        instead_of: str = "",
+    ) -> Restored:
+        """See the contract.
+
+        The cluster is made under names of its own, which take the place of the others in one step;
+        while it is being made it takes as much memory again. What an early end leaves of it
+        expires.
+        """
+        checks.check_cluster(cluster)
+        client, staged = self._clients.for_cluster(cluster), keys.staged_keys(cluster)
+        client.call("UNLINK", *staged)
+        made = Restored("", Revision(), 0)
+        # The first batch makes the cluster, also where there is nothing to write into it.
+        for batch in chain([()], changes):
+            checks.check_changes(batch)
+            words = self._apply_words(batch, None, "", force=True)
+            reply = self._script.run(cluster, words, names=staged)
+            if reply[0] != b"OK":
+                _refuse(cluster, reply, None)
+            client.pipeline(*(("PEXPIRE", name, STAGED_MILLISECONDS) for name in staged))
+            applied = _applied(reply)
+            made = Restored(applied.identity, applied.revision, made.object_count + len(batch))
+        kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
+        revision = (made.revision.number, made.revision.tag)
+        args = ("restore", values.FORMAT, *kept, identity, instead_of, *revision)
+        both = (*keys.script_keys(cluster), *staged)
+        reply = self._script.run(cluster, args, repeat=False, names=both)
+        if reply[0] != b"OK":
+            _refuse(cluster, reply, None)
+        self._notifier.notify(cluster)
+        return made
+
+    def damage(self) -> Sequence[str]:
+        """See the contract: a key that lacks entries is noticed by all that read it."""
+        return ()
 
     def confirm_history(
         self,
@@ -301,6 +356,10 @@ def _refuse(cluster: str, reply: Reply, precondition: Unchanged | None) -> None:
         case "CONFLICT":
             raise Conflict(
                 f"{rest[0]!r} changed at revision {rest[1]}, after {number}: evaluate again"
+            )
+        case "STAGED":
+            raise StoreUnavailable(
+                "what was to be restored is gone from Redis, or another restore began: retry"
             )
         case "VANISHED":
             raise reading.vanished(cluster, *rest)
