@@ -112,6 +112,7 @@ class RebalanceGroup:
         eviction_count: how many it needs; None when that is not known.
         reason: why there is no plan.
         at_once: its pods must all be evicted before the first replacement is placed.
+        pending_pod_count: pods without a node that the constraints count; the plan is of others.
     """
 
     constraints: tuple[RebalanceConstraint, ...]
@@ -120,6 +121,7 @@ class RebalanceGroup:
     eviction_count: int | None
     reason: str
     at_once: bool
+    pending_pod_count: int
 
 
 @dataclass(frozen=True, slots=True)

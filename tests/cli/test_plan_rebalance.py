@@ -93,3 +93,43 @@ def test_errors_are_one_line(loaded, arguments, says):
     assert (said.code, said.out) == (2, "")
     assert says in said.err
     assert len(said.err.splitlines()) == 1
+
+
+TAINTED = """\
+kind: Node
+metadata: {name: far, labels: {rack: r2}}
+spec: {taints: [{key: dedicated, value: gpu, effect: NoSchedule}]}
+"""
+RACKED = """\
+---
+kind: Pod
+metadata:
+  name: NAME
+  namespace: shop
+  uid: NAME
+  labels: {app: racked}
+  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: r, controller: true}]
+spec:
+  nodeName: WHERE
+  topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: rack
+    whenUnsatisfiable: DoNotSchedule
+    labelSelector: {matchLabels: {app: racked}}
+"""
+
+
+def test_domains_that_take_no_pod_are_named_and_pending_pods_counted(topospread):
+    near = "---\nkind: Node\nmetadata: {name: near, labels: {rack: r1}}\n"
+    pods = "".join(RACKED.replace("NAME", f"p{n}").replace("WHERE", "near") for n in range(2))
+    waiting = RACKED.replace("NAME", "waits").replace("WHERE", '""')
+    assert topospread("apply", "-f", "-", stdin=TAINTED + near + pods + waiting).code == 0
+    said = topospread("plan-rebalance")
+    assert said.code == 1
+    assert (
+        "1: impossible: the domains that lack pods have no node that its pods may go to: "
+        "rack=r2 (1 node: 1 node(s) had untolerated taint(s), most often dedicated=gpu:NoSchedule)"
+        "; 1 pending pod counts for it once the scheduler finds a node: plan again then"
+    ) in said.lines
+    (group,) = json.loads(topospread("plan-rebalance", "-o", "json").out)["groups"]
+    assert group["pendingPodCount"] == 1

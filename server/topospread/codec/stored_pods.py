@@ -178,10 +178,12 @@ class BoundPod:
     Attributes:
         node: that it is bound to; empty while it waits.
         counted: bound, neither terminating nor ended.
+        pending: not bound, neither terminating nor ended.
     """
 
     node: str
     counted: bool
+    pending: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +212,8 @@ def bound_pod(payload: bytes, terminal: frozenset[str]) -> BoundPod:
     """
     pod = parse_stored(stored_pb2.ListedPod, payload)
     node = pod.spec.node_name
-    ended = pod.status.phase in terminal
-    return BoundPod(
-        node, bool(node) and not ended and not pod.metadata.HasField("deletion_timestamp")
-    )
+    ends = pod.status.phase in terminal or pod.metadata.HasField("deletion_timestamp")
+    return BoundPod(node, counted=bool(node) and not ends, pending=not node and not ends)
 
 
 def eviction_facts(payload: bytes) -> EvictionFacts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.kube.label_syntax import parse_canonical_int64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from topospread.kube.objects import Taint, Toleration
 
@@ -40,6 +40,23 @@ def tolerated(
         for taint in taints
         if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
     )
+
+
+def untolerated(
+    taints: Iterable[Taint],
+    tolerations: Sequence[Toleration],
+    *,
+    comparison_operators: bool = False,
+) -> Iterator[Taint]:
+    """The taints that keep a pod away; arguments as of :func:`tolerated`."""
+    for taint in taints:
+        if not tolerated((taint,), tolerations, comparison_operators=comparison_operators):
+            yield taint
+
+
+def taint_text(taint: Taint) -> str:
+    """A taint as kubectl writes it: ``dedicated=gpu:NoSchedule``."""
+    return f"{taint.key}{f'={taint.value}' * bool(taint.value)}:{taint.effect}"
 
 
 def by_key(tolerations: Sequence[Toleration]) -> Mapping[str, Sequence[Toleration]]:

@@ -177,4 +177,5 @@ def _group(group: GroupResult) -> rebalance_pb2.RebalanceGroup:
         eviction_count=None if group.evictions < 0 else group.evictions,
         reason=group.reason,
         at_once=group.at_once,
+        pending_pod_count=group.pending,
     )

@@ -64,6 +64,7 @@ def test_the_use_case(case: Case, empty_world: World):
         plan.left,
         dict(plan.stuck),
         list(plan.not_modelled),
+        plan.groups[0].pending if plan.groups else 0,
     )
     check(case, found)
     assert plan.optimality is inventory.Optimality.PROVED
@@ -97,6 +98,7 @@ def test_grpc(case: Case, peer: Peer):
         plan.remaining_constraint_count,
         {each.reason: each.pod_count for each in plan.stuck},
         list(plan.not_modelled),
+        plan.groups[0].pending_pod_count if plan.groups else 0,
     )
     check(case, found)
     assert plan.optimality == common_pb2.OPTIMALITY_PROVEN
@@ -119,6 +121,7 @@ class Found:
         outcomes: of the groups.
         reason: of the first group.
         needs: evictions of the first group.
+        pending: pods without a node that the first group counts.
     """
 
     evictions: list[tuple[str, str, str]]
@@ -129,6 +132,7 @@ class Found:
     left: int
     stuck: dict[str, int]
     not_modelled: list[str]
+    pending: int
 
 
 def check(case: Case, found: Found) -> None:
@@ -155,6 +159,7 @@ def check(case: Case, found: Found) -> None:
     if "stuck" in item:
         assert found.stuck == item["stuck"]
     assert found.not_modelled == item.get("notModelled", [])
+    assert found.pending == item.get("pending", 0)
 
 
 def follow(case: Case, found: Found) -> None:

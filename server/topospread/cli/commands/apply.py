@@ -75,8 +75,9 @@ def command(
     if replace:
         writes.print_replaced(_replace(options, objects, force=force), options)
         return DONE
-    with options.client() as client, writes.write_progress("applying", "written") as progress:
-        applied = client.apply_objects(objects, force=force, progress=progress)
+    with options.client() as client:
+        with writes.write_progress("applying", "written") as progress:
+            applied = client.apply_objects(objects, force=force, progress=progress)
         lacking = unlisted.not_in_dump(client, found.objects, applied.revision)
     writes.print_applied(applied, options, found.skipped, lacking)
     unlisted.warn(lacking)

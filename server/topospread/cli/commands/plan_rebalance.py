@@ -193,7 +193,12 @@ def _summary(group: RebalanceGroup) -> str:
         text += f", {group.eviction_count} eviction{plural}{_optimality_text(group.optimality)}"
     if group.at_once:
         text += ": evict all of them before the first replacement is placed"
-    return f"{text}: {group.reason}" if group.reason else text
+    if group.reason:
+        text += f": {group.reason}"
+    if pending := group.pending_pod_count:
+        pods = "1 pending pod counts" if pending == 1 else f"{pending} pending pods count"
+        text += f"; {pods} for it once the scheduler finds a node: plan again then"
+    return text
 
 
 def _optimality_text(optimality: Optimality | None) -> str:

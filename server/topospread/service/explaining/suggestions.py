@@ -23,7 +23,7 @@ from topospread.kube.objects import (
     Taint,
     Toleration,
 )
-from topospread.kube.taints import NO_EXECUTE, NO_SCHEDULE, tolerated
+from topospread.kube.taints import taint_text, untolerated
 from topospread.service.decisions.node_fit import CORDONED_TAINT
 from topospread.service.explaining.context import (
     ProposedChange,
@@ -358,18 +358,15 @@ def tolerate(context: EvaluationContext) -> Iterator[ProposedChange]:
         checkpoint()
         node = context.snapshot.nodes.node(slot)
         assert node is not None, "nodes that pass are there"
-        refusing = {
-            taint
-            for taint in node.taints
-            if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
-            and not tolerated((taint,), context.pod.tolerations, comparison_operators=compares)
-        }
+        refusing = set(
+            untolerated(node.taints, context.pod.tolerations, comparison_operators=compares)
+        )
         if len(refusing) == 1:
             alone.update(refusing)
     alone.pop(CORDONED_TAINT, None)
     order = sorted(alone, key=lambda taint: (-alone[taint], taint.key, taint.value))
     for taint in order[:WAYS_TO_TOLERATE]:
-        written = f"{taint.key}{f'={taint.value}' * bool(taint.value)}:{taint.effect}"
+        written = taint_text(taint)
         yield ProposedChange(
             _tolerating(context, taint),
             (Change(ChangeKind.TOLERATE, number=alone[taint], value=written),),

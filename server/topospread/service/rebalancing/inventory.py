@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -17,7 +18,7 @@ from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
 from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE, SettingsOverride
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from topospread.index.snapshot import Snapshot
     from topospread.kube.selectors import Selector
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from topospread.spread.topology import Eligibility, GroupKey
     from topospread.store.model import StoredObject
 
+
+LabelPairs = tuple[tuple[str, str], ...]
+"""Labels of a pod, sorted."""
 
 SYSTEM_CRITICAL: Final = 2_000_000_000
 """Kubernetes' lowest priority of pods that the cluster itself needs."""
@@ -147,6 +151,7 @@ class GroupResult:
 
     Attributes:
         evictions: that it needs; −1 when that is not known.
+        pending: pods without a node that the constraints count.
         at_once: its pods must all be evicted before the first replacement is placed.
         reason: why there is no plan; empty when there is one.
     """
@@ -155,6 +160,7 @@ class GroupResult:
     outcome: GroupOutcome
     optimality: Optimality
     evictions: int
+    pending: int
     reason: str = ""
     at_once: bool = False
 
@@ -250,10 +256,12 @@ class NamespaceInventory:
 
     Attributes:
         limits: all that its pods demand; True for those of pods that the request means.
+        pending: pods without a node by their labels.
     """
 
     pod_classes: dict[PodShape, PodClass] = field(default_factory=dict)
     limits: dict[SkewLimit, bool] = field(default_factory=dict)
+    pending: Counter[LabelPairs] = field(default_factory=Counter)
 
 
 def take_inventory(
@@ -272,12 +280,15 @@ def take_inventory(
         turn()
         with suppress(CorruptValue, InvalidRequest):
             bound = bound_pod(item.payload, TERMINAL_PHASES)
-            if not bound.counted:
+            if not bound.counted and not bound.pending:
                 continue
             pod = engine.intern(framed(item.payload))
             inventory = inventories.setdefault(
                 item.key.namespace or DEFAULT_NAMESPACE, NamespaceInventory()
             )
+            if bound.pending:
+                inventory.pending[tuple(sorted(pod.shape.pod.labels.items()))] += 1
+                continue
             pod_class = inventory.pod_classes.get(pod.shape)
             if pod_class is None:
                 pod_class = inventory.pod_classes[pod.shape] = _pod_class(
@@ -335,11 +346,13 @@ class ConstraintComponent:
     Attributes:
         limits: with whether the request means them.
         pod_classes: pods that may be moved for them.
+        pending: pods without a node that one of them counts.
     """
 
     namespace: str
     limits: dict[SkewLimit, bool]
     pod_classes: list[PodClass]
+    pending: int
 
 
 def connected_components(
@@ -372,7 +385,18 @@ def connected_components(
                         found[limit] = inventory.limits[limit]
                         waiting.append(limit)
         seen.update(found)
-        yield ConstraintComponent(namespace, found, list(pod_classes.values()))
+        pending = _pending(inventory, found)
+        yield ConstraintComponent(namespace, found, list(pod_classes.values()), pending)
+
+
+def _pending(inventory: NamespaceInventory, limits: Iterable[SkewLimit]) -> int:
+    """The pods without a node that one of the constraints counts."""
+    selectors = {limit.group.selector for limit in limits}
+    return sum(
+        count
+        for labels, count in inventory.pending.items()
+        if any(selector.matches(dict(labels)) for selector in selectors)
+    )
 
 
 def _touched(pod_class: PodClass, inventory: NamespaceInventory) -> list[SkewLimit]:

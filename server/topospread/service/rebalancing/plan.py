@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import CooperativeYield
 from topospread.errors import Conflict
+from topospread.service.decisions.node_fit import Fit
 from topospread.service.rebalancing.evictions import EvictionSequence, EvictionSequencer
+from topospread.service.rebalancing.impossible import NO_CAPACITY, closed_domains, why_impossible
 from topospread.service.rebalancing.integer_program import (
-    IntegerProgram,
     NoTimeLeft,
     ProgramSolution,
     solve,
@@ -216,7 +217,8 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
             # Refused for lack of capacity, which the bound above does not model.
             moves = solve(made.program(left=left, snapshot=run.state), _seconds(run))
             if moves is None:
-                reason = "the nodes that its pods may go to have no room for them"
+                fit = Fit.NODE_AND_RESOURCES
+                reason = f"{NO_CAPACITY}{closed_domains(component, made, run.state, fit)}"
                 _refused(run, component, GroupOutcome.IMPOSSIBLE, reason)
                 return
             if _over_limit(run, component, moves):
@@ -262,6 +264,7 @@ def _over_limit(run: _RebalanceRun, component: ConstraintComponent, moves: Progr
             GroupOutcome.OVER_LIMIT,
             Optimality.PROVED if moves.proved else Optimality.BEST_FOUND,
             moves.count,
+            component.pending,
             reason,
         )
     )
@@ -274,7 +277,14 @@ def _refused(
     proved = outcome is GroupOutcome.IMPOSSIBLE
     optimality = Optimality.PROVED if proved else Optimality.BEST_FOUND
     run.found.append(
-        GroupResult(_judged(component, run.state, run.state), outcome, optimality, -1, reason)
+        GroupResult(
+            _judged(component, run.state, run.state),
+            outcome,
+            optimality,
+            -1,
+            component.pending,
+            reason,
+        )
     )
 
 
@@ -306,7 +316,14 @@ def _planned(
     judged = _judged(component, run.state, sequence.state)
     count = len(sequence.steps)
     run.found.append(
-        GroupResult(judged, GroupOutcome.PLANNED, optimality, count, at_once=sequence.at_once)
+        GroupResult(
+            judged,
+            GroupOutcome.PLANNED,
+            optimality,
+            count,
+            component.pending,
+            at_once=sequence.at_once,
+        )
     )
     run.state = sequence.state
 
@@ -323,45 +340,3 @@ def _judged(
         )
         for limit, meant in component.limits.items()
     ]
-
-
-def why_impossible(
-    component: ConstraintComponent,
-    model: RebalanceModel,
-    snapshot: Snapshot,
-    left: Mapping[int, int] | None,
-    seconds: float,
-) -> str:
-    """The bound that prevents a solution: the first without which there is one."""
-    if left is not None and _solvable(model.program(), seconds):
-        return "too few evictions are allowed on a node"
-    if _solvable(model.program(everybody=True), seconds):
-        stays = sum(bool(movable.stays) for movable in model.movable_pods)
-        return f"{stays} of its {len(model.movable_pods)} pods may not be evicted"
-    if _solvable(model.program(everybody=True, anywhere=True), seconds):
-        return (
-            "the domains that lack pods have no node that its pods may go to "
-            "(affinity, taints, cordoned)"
-        )
-    for limit in component.limits:
-        size = snapshot.membership(limit.eligibility, limit.topology_key).size
-        if size >= limit.min_domains:
-            continue
-        counts = snapshot.domain_counts(limit.group, limit.eligibility, limit.topology_key)
-        pods = int(counts.sum())
-        if pods > size * limit.max_skew:
-            return (
-                f"{limit.topology_key} has {size} eligible domains and minDomains is "
-                f"{limit.min_domains}, so each may hold {limit.max_skew} of its {pods} pods: "
-                f"{limit.min_domains - size} more domains are needed, or fewer pods"
-            )
-    if len(component.limits) > 1:
-        return "its constraints contradict each other, wherever its pods are"
-    return "no way to place its pods fulfils it"
-
-
-def _solvable(program: IntegerProgram, seconds: float) -> bool:
-    try:
-        return solve(program, seconds) is not None
-    except NoTimeLeft:
-        return False
