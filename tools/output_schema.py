@@ -13,6 +13,7 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 import topospread_client
 from topospread.app.store_backup import ClusterBackup, ClusterRestoration
 from topospread.app.store_check import ClusterCheck
+from topospread.cli.contexts import KEYS
 from topospread.cli.documents import (
     API_VERSION,
     DURATIONS,
@@ -97,7 +98,10 @@ def schema() -> str:
         "Simulation": made.whole("SimulateResponse", pods=tuple[Subject, ...]),
         "RebalancePlan": made.whole("PlanRebalanceResponse"),
         "ServerStatus": made.whole(
-            "GetServerInfoResponse", clusters=tuple[topospread_client.Cluster, ...]
+            "GetServerInfoResponse",
+            optional={"context": str},
+            address=str,
+            clusters=tuple[topospread_client.Cluster, ...],
         ),
         "StoreBackup": made.closed(
             {"store": _STRING, "file": _STRING, "clusters": made.type(tuple[ClusterBackup, ...])},
@@ -132,6 +136,36 @@ def schema() -> str:
                 "object": made.object(),
             },
             ["cluster", "type"],
+        ),
+        "ContextList": made.closed(
+            {
+                "currentContext": _STRING,
+                "contexts": {
+                    "type": "array",
+                    "items": made.closed(
+                        {"name": _STRING, **{key: _WRITTEN[of] for key, (_, of) in KEYS.items()}},
+                        ["name", "address"],
+                    ),
+                },
+            },
+            ["contexts"],
+        ),
+        "ConnectionOptions": made.closed(
+            {
+                "context": _STRING,
+                "options": {
+                    "type": "array",
+                    "items": made.closed(
+                        {
+                            "option": _STRING,
+                            "value": {"type": ["string", "number", "boolean"]},
+                            "source": _STRING,
+                        },
+                        ["option", "value", "source"],
+                    ),
+                },
+            },
+            ["options"],
         ),
         "Version": made.closed(
             {"version": _STRING, "pythonVersion": _STRING}, ["version", "pythonVersion"]
@@ -315,10 +349,16 @@ class _Schema:
         document["required"] = ["cluster", *document["required"], "items"]
         return document
 
-    def whole(self, *parts: type | str, **more: Any) -> dict[str, Any]:
-        """A document with the fields of an answer."""
+    def whole(
+        self,
+        *parts: type | str,
+        optional: Mapping[str, type] = MappingProxyType({}),
+        **more: Any,
+    ) -> dict[str, Any]:
+        """A document with the fields of an answer, and others, some of which may be absent."""
         document = self._joined(parts, more, ())
-        document["properties"] = {"cluster": _STRING, **document["properties"]}
+        beside = {camel(name): self.type(hint) for name, hint in optional.items()}
+        document["properties"] = {"cluster": _STRING, **document["properties"], **beside}
         return document
 
     def properties(self, owner: type) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import secrets
 import sys
 from dataclasses import dataclass
@@ -70,8 +71,10 @@ def address() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test may depend on what the person who runs it has set."""
-    for name in ("ADDRESS", "CLUSTER", "CONFIG", "STORE", "LISTEN", "HTTP"):
-        monkeypatch.delenv(f"TOPOSPREAD_{name}", raising=False)
+    for name in list(os.environ):
+        if name.startswith("TOPOSPREAD_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("TOPOSPREAD_CLIENT_CONFIG", os.devnull)
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ VERBS: Final = (
     "token",
     "conformance",
     "config",
+    "context",
     "completion",
     "help",
     "version",

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -39,14 +40,14 @@ class ClientOptions:
     """Values of the options that stand before or after the verb, and their defaults.
 
     Attributes:
-        cluster_is_named: on the command line; it is no default then.
+        sources: of each option that was given: its flag, its variable, or the context.
     """
 
+    context: str | None = None
     address: str | None = None
     cluster: str = "default"
-    cluster_is_named: bool = False
     timeout: float = 30.0
-    tls: bool = False
+    tls: bool | None = None
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
@@ -55,19 +56,47 @@ class ClientOptions:
     token_file: str | None = None
     output: str = "table"
     wide: bool = False
+    sources: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def cluster_is_named(self) -> bool:
+        """Whether the cluster is named on the command line; it is no default then."""
+        return self.sources.get("cluster") == "--cluster"
+
+    def apply_context(self) -> None:
+        """Fill in from the context what no flag and no variable gives.
+
+        The current context is left aside where an address is given: its token is for its own
+        server. One that is named holds in any case.
+
+        Raises:
+            BadInput: the client's configuration file cannot be used, or has no such context.
+        """
+        if self.context is None and "address" in self.sources:
+            return
+        from topospread.cli.contexts import chosen_context
+
+        found = chosen_context(self.context)
+        if found is None:
+            return
+        self.context, values = found
+        own_token = bool(os.environ.get("TOPOSPREAD_TOKEN"))
+        for name, value in values.items():
+            if name not in self.sources and not (name == "token_file" and own_token):
+                setattr(self, name, value)
+                self.sources[name] = f"context {self.context}"
 
     def connection(self) -> Connection:
         """Connection to the server that was named, or else to this machine's."""
         from topospread_client import Connection, Tls
 
-        tls = None
-        if self.tls or self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name:
-            tls = Tls(self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name)
+        files = (self.tls_ca, self.tls_cert, self.tls_key, self.tls_server_name)
+        encrypted = any(files) if self.tls is None else self.tls
         # A flag would show the token in `ps`, so there is none.
         token = None if self.token_file else os.environ.get("TOPOSPREAD_TOKEN") or None
         return Connection(
             self.address or DEFAULT_ADDRESS,
-            tls,
+            Tls(*files) if encrypted else None,
             insecure=self.insecure,
             token=token,
             token_file=self.token_file,
@@ -122,33 +151,68 @@ def _store(context: click.Context, parameter: click.Parameter, value: object) ->
             # A wide table is a table to all verbs, with more columns where there are any.
             options.wide, value = value == "wide", "table" if value == "wide" else value
         setattr(options, name, value)
-        options.cluster_is_named |= given and name == "cluster"
+        options.sources[name] = parameter.opts[-1] if given else str(parameter.envvar)
 
 
 def _option(*names: str, **attributes: Any) -> Callable[[_C], _C]:
     return click.option(*names, expose_value=False, callback=_store, default=None, **attributes)
 
 
+def complete_contexts(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
+    """Completion of a context's name."""
+    from topospread.cli.contexts import context_names
+
+    return [name for name in context_names() if name.startswith(typed)]
+
+
+def _server_option(variable: str, *names: str, **attributes: Any) -> Callable[[_C], _C]:
+    return _option(*names, envvar=f"TOPOSPREAD_{variable}", show_envvar=True, **attributes)
+
+
+# TOPOSPREAD_TLS_CERT, …_TLS_KEY and …_INSECURE are settings of `serve`.
 _SERVER: Final = (
-    _option("--address", envvar="TOPOSPREAD_ADDRESS", metavar="HOST:PORT", help="The server."),
-    _option("--cluster", envvar="TOPOSPREAD_CLUSTER", metavar="NAME", help="The cluster."),
-    _option(
+    _server_option(
+        "CONTEXT",
+        "--context",
+        metavar="NAME",
+        shell_complete=complete_contexts,
+        help="Context with the options that are not given (see `topospread context --help`).",
+    ),
+    _server_option("ADDRESS", "--address", metavar="HOST:PORT", help="The server."),
+    _server_option("CLUSTER", "--cluster", metavar="NAME", help="The cluster."),
+    _server_option(
+        "TIMEOUT",
         "--timeout",
         type=_Seconds(0, min_open=True),
         help="Seconds to wait for an answer; inf is no limit.",
     ),
-    _option("--tls/--no-tls", is_flag=True, help="Use TLS; any --tls-… option does so, too."),
-    _option("--tls-ca", type=_FILE, help="PEM file with the CA of the server's certificate."),
-    _option("--tls-cert", type=_FILE, help="PEM file with this client's certificate."),
-    _option("--tls-key", type=_FILE, help="PEM file with the key of --tls-cert."),
-    _option("--tls-server-name", metavar="NAME", help="Name that the certificate must be for."),
-    _option(
+    _server_option(
+        "TLS", "--tls/--no-tls", is_flag=True, help="Use TLS; any --tls-… option does so, too."
+    ),
+    _server_option(
+        "TLS_CA", "--tls-ca", type=_FILE, help="PEM file with the CA of the server's certificate."
+    ),
+    _server_option(
+        "CLIENT_TLS_CERT", "--tls-cert", type=_FILE, help="PEM file with this client's certificate."
+    ),
+    _server_option(
+        "CLIENT_TLS_KEY", "--tls-key", type=_FILE, help="PEM file with the key of --tls-cert."
+    ),
+    _server_option(
+        "TLS_SERVER_NAME",
+        "--tls-server-name",
+        metavar="NAME",
+        help="Name that the certificate must be for.",
+    ),
+    _server_option(
+        "TOKEN_FILE",
         "--token-file",
-        envvar="TOPOSPREAD_TOKEN_FILE",
         type=_FILE,
         help="File with the token that says who calls; TOPOSPREAD_TOKEN may hold it instead.",
     ),
-    _option("--insecure", is_flag=True, help="Allow plain text to another machine."),
+    _server_option(
+        "CLIENT_INSECURE", "--insecure", is_flag=True, help="Allow plain text to another machine."
+    ),
 )
 _OUTPUTS: Final = click.Choice(["table", "wide", "json", "yaml", "name"])
 
@@ -190,5 +254,15 @@ def complete_files(
     return [CompletionItem(typed, type="file")]
 
 
-pass_options: Final = click.make_pass_decorator(ClientOptions, ensure=True)
-"""Pass the options from before and after the verb to its function."""
+pass_given_options: Final = click.make_pass_decorator(ClientOptions, ensure=True)
+"""Pass the options from before and after the verb to its function, without those of a context."""
+
+
+def pass_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Pass the options from before and after the verb, and of the context, to its function."""
+
+    def completed(options: ClientOptions, *args: Any, **values: Any) -> Any:
+        options.apply_context()
+        return function(options, *args, **values)
+
+    return pass_given_options(update_wrapper(completed, function))

@@ -9,7 +9,13 @@ import click
 
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.options import (
+    DEFAULT_ADDRESS,
+    ClientOptions,
+    output_option,
+    pass_options,
+    server_options,
+)
 from topospread_client import Consistency, NotFound, TopospreadClientError
 
 if TYPE_CHECKING:
@@ -42,12 +48,19 @@ def command(options: ClientOptions) -> int:
         named = _loaded(client, options)
         clusters = [named] if named and options.cluster_is_named else _clusters(client, named)
     if options.output == "table":
-        _print(info, clusters)
+        _print(info, clusters, options)
     elif options.output == "name":
         for cluster in clusters:
             output.echo(cluster.name)
     else:
-        documents.show("ServerStatus", options.output, answer=info, clusters=clusters)
+        documents.show(
+            "ServerStatus",
+            options.output,
+            context=options.context,
+            address=options.address or DEFAULT_ADDRESS,
+            answer=info,
+            clusters=clusters,
+        )
     return DONE
 
 
@@ -88,10 +101,14 @@ def _clusters(client: Client, loaded: Cluster | None) -> list[Cluster]:
     return [loaded if loaded and each.name == loaded.name else each for each in every]
 
 
-def _print(info: GetServerInfoResponse, clusters: Sequence[Cluster]) -> None:
+def _print(
+    info: GetServerInfoResponse, clusters: Sequence[Cluster], options: ClientOptions
+) -> None:
     config = f"refused: {info.config_error}" if info.config_error else "in force"
     output.fields(
         [
+            ("address", options.address or DEFAULT_ADDRESS),
+            ("context", options.context),
             ("server", info.version),
             ("store", info.store),
             ("up for", _age(info.start_time)),

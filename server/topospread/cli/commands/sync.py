@@ -39,7 +39,7 @@ def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address |
     shell_complete=complete_files,
     help="Names the API server.",
 )
-@click.option("--context", default="", metavar="NAME", help="Of the kubeconfig.")
+@click.option("--kube-context", default="", metavar="NAME", help="Context of the kubeconfig.")
 @click.option(
     "--exclude-namespace",
     "excluded_namespaces",
@@ -69,7 +69,7 @@ def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address |
 def command(
     options: ClientOptions,
     kubeconfig: str,
-    context: str,
+    kube_context: str,
     excluded_namespaces: tuple[str, ...],
     lease: float,
     once: bool,
@@ -86,7 +86,7 @@ def command(
     from topospread.transports.kubernetes.api_server import ClusterAccess
 
     try:
-        api = open_api_server(ClusterAccess(kubeconfig, context))
+        api = open_api_server(ClusterAccess(kubeconfig, kube_context))
         with options.client() as client:
             sink = ClientSink(client, holder_identity())
             syncing = SyncProcess(options.cluster, api, sink, lease, excluded_namespaces, http)

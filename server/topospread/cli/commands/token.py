@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 import textwrap
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +14,7 @@ import yaml
 from topospread.access.authentication import new_token
 from topospread.access.file import KIND, grant, read_access
 from topospread.cli.errors import DONE, BadInput
+from topospread.cli.replacing import replace_file
 from topospread.config.documents import OWN_VERSION, yaml_documents
 from topospread.errors import ConfigError
 
@@ -69,7 +68,7 @@ def new(name: str, roles: tuple[str, ...], expires_in: str | None, path: Path) -
         entry["expires"] = _expiry(expires_in)
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        _write(path, _with_token(text, entry, str(path)))
+        replace_file(path, _with_token(text, entry, str(path)))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadInput(f"{path}: cannot be changed: {reason}") from error
@@ -127,18 +126,3 @@ def _in_order(document: dict[str, Any]) -> dict[str, Any]:
     """Access file with its tokens ordered by id."""
     tokens = document.get("tokens") or []
     return {**document, "tokens": sorted(tokens, key=lambda token: str(token["id"]))}
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the file in one step, so that no server reads half of it."""
-    target = path.resolve()
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o640
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(target)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -35,7 +35,7 @@ from topospread.cli.conformance.recordings import (
     report_lines,
 )
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.options import ClientOptions, pass_options, server_options
+from topospread.cli.options import ClientOptions, pass_given_options, server_options
 from topospread.config.loading import load_settings
 from topospread.errors import ConfigError
 from topospread_client import (
@@ -87,7 +87,7 @@ _ONE_WRITE: Final = 500
     help="Recording that holds the cases which FILE names; those near FILE are found.",
 )
 @server_options
-@pass_options
+@pass_given_options
 def command(
     options: ClientOptions,
     files: Sequence[Path],
@@ -103,6 +103,8 @@ def command(
     clusters named conf-RANDOM that are deleted afterwards: on a server of its own, or on the one
     that --address names.
     """
+    if options.context is not None:
+        options.apply_context()
     if store and options.address:
         raise click.UsageError("--store is for a temporary server: give it or --address")
     found = [case for path in files for case in _cases(path, elsewhere) if _selected(case, only)]
