@@ -23,6 +23,7 @@ from topospread.cli.documents import (
     constant,
 )
 from topospread.cli.errors import Subject
+from topospread.cli.manifest_objects import NextReplica
 from topospread.cli.render.evaluation import NamedNode
 from topospread.config import values
 from topospread.config.settings import SETTINGS, ServerSettings
@@ -85,7 +86,12 @@ def schema() -> str:
             not_modelled=tuple[str, ...],
         ),
         "ExplanationList": made.items(
-            Subject, "ExplainPodResponse", fits=bool, without=["evaluation"]
+            Subject,
+            "ExplainPodResponse",
+            fits=bool,
+            next_replica=NextReplica,
+            optional=("next_replica",),
+            without=["evaluation"],
         ),
         "PlacementList": made.items(Subject, "PlacePodResponse", optional=_OF_ONE),
         "ReleaseList": made.items("ReleaseReservationResponse", pod=topospread_client.PodReference),
@@ -390,7 +396,7 @@ class _Schema:
             properties |= found
             required += [name for name in needed if name not in map(camel, optional)]
         for name, hint in more.items():
-            if camel(name) not in properties:
+            if camel(name) not in properties and name not in optional:
                 required.append(camel(name))
             properties[camel(name)] = self.type(hint)
         return self.closed(properties, required)

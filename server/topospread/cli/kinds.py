@@ -44,6 +44,18 @@ _SHORT: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Kinds in Kubernetes' spelling, with their short names."""
 
+OWNERS: Final = (
+    "Deployment",
+    "StatefulSet",
+    "DaemonSet",
+    "CronJob",
+    "Job",
+    "ReplicaSet",
+    "ReplicationController",
+    "CloneSet",
+)
+"""Kinds that control pods; the outer one of two stands before the inner."""
+
 _WORDS: Final = {
     word: label
     for label, short in _SHORT.items()

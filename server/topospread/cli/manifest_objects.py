@@ -11,7 +11,7 @@ import click
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput, Subject
 from topospread.cli.field_validation import ManifestErrors
-from topospread.cli.kinds import pod_name
+from topospread.cli.kinds import POD, RESERVATION, ObjectName, parse_name
 from topospread_client import (
     ConstraintValidation,
     Kind,
@@ -63,6 +63,21 @@ class ManifestPod:
 
 
 @dataclass(frozen=True, slots=True)
+class NextReplica:
+    """What stands for the next replica of a workload of the state.
+
+    Attributes:
+        like_pod: the newest pod of the workload, whose template it has.
+        pending_pod_count: pods of the workload without a node.
+        running_pod_count: those with one, less those that have ended or are being deleted.
+    """
+
+    like_pod: PodReference
+    pending_pod_count: int
+    running_pod_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class PodRequest:
     """Pod that a server is asked about.
 
@@ -72,6 +87,7 @@ class PodRequest:
         label: kind and name, for people.
         validation: how strictly its constraints are checked.
         replicas: how many a workload makes; None for a pod.
+        next_replica: what the pod is made of; None unless it is that of a workload of the state.
     """
 
     pod: Pod | PodReference
@@ -79,6 +95,7 @@ class PodRequest:
     label: str
     validation: ConstraintValidation
     replicas: int | None = None
+    next_replica: NextReplica | None = None
 
     @property
     def title(self) -> str:
@@ -164,7 +181,9 @@ def pod_requests(
     """
     if not stored and not paths:
         raise click.UsageError("say which pods: -f PATH, or NAMESPACE/NAME of pods in the state")
-    requests = [_stored_pod(name, namespace) for name in stored]
+    requests = [
+        named_request(parse_name(text, namespace, (POD, RESERVATION), POD)) for text in stored
+    ]
     if paths:
         manifests = manifest_files.read(paths, recursive=recursive)
         pods, skipped = manifest_pods(manifests, validation, namespace)
@@ -206,13 +225,15 @@ def warn_skipped(skipped: Counter[str], reason: str) -> None:
         output.warn(f"skipped: {kinds} ({reason})")
 
 
-def _stored_pod(text: str, namespace: str | None) -> PodRequest:
-    reference = pod_name(text, namespace)
+def named_request(name: ObjectName) -> PodRequest:
+    """Request about a pod of the state, by its name; or what errors about a workload's name say."""
+    reference = PodReference(name.name, name.namespace)
+    kind = POD if name.kind == RESERVATION else name.kind
     # Pods of the state are taken as they are: validating them again could refuse them.
     return PodRequest(
         reference,
-        Subject(reference, "Pod"),
-        f"Pod {reference.full_name}",
+        Subject(reference, kind),
+        f"{kind} {reference.full_name}",
         ConstraintValidation.IGNORE,
     )
 

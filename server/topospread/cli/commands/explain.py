@@ -8,7 +8,8 @@ import click
 
 from topospread.cli import output
 from topospread.cli.errors import DONE, NO_NODE_FITS, CallErrors
-from topospread.cli.manifest_objects import pod_requests
+from topospread.cli.kinds import OWNERS, POD, RESERVATION, ObjectName, parse_name
+from topospread.cli.manifest_objects import PodRequest, named_request, pod_requests
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import explanation
 from topospread.cli.request_options import (
@@ -21,10 +22,11 @@ from topospread.cli.request_options import (
     settings_of,
     validation_option,
 )
-from topospread_client import InvalidRequest, NotFound
+from topospread.cli.workloads import StatePods
+from topospread_client import ErrorReason, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from topospread.cli.field_validation import FieldValidation
 
@@ -60,7 +62,10 @@ def command(
     validation: FieldValidation,
     consistency: str,
 ) -> int:
-    """Explain pods, from files or by name in the state.
+    """Explain pods, from files or by name in the state, or the next replica of a workload.
+
+    NAME is that of a pod, or of a workload: deploy/web, KIND/NAMESPACE/NAME, or the name alone
+    where no pod has it. Its newest pod in the state shows what the next one is like.
 
     For each constraint and domain: the pods and nodes that count, the skew if the pod came, who
     holds the minimum and why, and the verdict. For a pod that fits nowhere: what would let it in,
@@ -68,29 +73,71 @@ def command(
     """
     if options.output == "name":
         raise click.UsageError("-o name: an explanation is no name: use table, json or yaml")
-    requests = pod_requests(
-        stored, paths, recursive=recursive, namespace=namespace, validation=validation
-    )
+    named = [_candidates(text, namespace) for text in stored]
+    asked: list[PodRequest | Sequence[ObjectName]] = [*named]
+    if paths or not stored:
+        asked += pod_requests(
+            [], paths, recursive=recursive, namespace=namespace, validation=validation
+        )
     settings = settings_of(args_file, profile, gates)
     freshness = consistency_of(consistency)
     found: list[explanation.ExplainedPod] = []
     errors = CallErrors()
     with options.client() as client, output.progress("explaining") as progress:
-        for done, request in enumerate(requests, start=1):
+
+        def explained(request: PodRequest) -> explanation.ExplainedPod:
+            answer = client.explain_pod(
+                request.pod,
+                fit=FITS[fit],
+                domain_limit=domains,
+                settings=settings,
+                consistency=freshness,
+                validation=request.validation,
+            )
+            return explanation.ExplainedPod(request, answer)
+
+        state = StatePods(client, freshness)
+        for done, each in enumerate(asked, start=1):
+            request = each if isinstance(each, PodRequest) else named_request(each[-1])
             try:
-                answer = client.explain_pod(
-                    request.pod,
-                    fit=FITS[fit],
-                    domain_limit=domains,
-                    settings=settings,
-                    consistency=freshness,
-                    validation=request.validation,
-                )
-                found.append(explanation.ExplainedPod(request, answer))
+                if isinstance(each, PodRequest):
+                    found.append(explained(each))
+                else:
+                    found.append(_explain_named(each, state, explained))
             except (InvalidRequest, NotFound) as error:
                 errors.add(error, request.title, request.subject)
-            progress(done, len(requests))
+            progress(done, len(asked))
     if found:
         explanation.show(found, options.output, options.cluster)
     errors.raise_all()
     return DONE if all(each.fits for each in found) else NO_NODE_FITS
+
+
+def _candidates(text: str, namespace: str | None) -> Sequence[ObjectName]:
+    """What a name may mean, in the order of trial: ``jobs/x`` is a pod there before a Job."""
+    name = parse_name(text, namespace, (POD, RESERVATION, *OWNERS), POD)
+    word, slash, rest = text.partition("/")
+    if name.kind in OWNERS and slash and "/" not in rest and word == f"{name.kind.lower()}s":
+        return ObjectName(POD, word, rest), name
+    return (name,)
+
+
+def _explain_named(
+    candidates: Sequence[ObjectName],
+    state: StatePods,
+    explained: Callable[[PodRequest], explanation.ExplainedPod],
+) -> explanation.ExplainedPod:
+    """Explain a pod of the state, or the next replica of the workload that is called so.
+
+    Raises:
+        NotFound: there is neither; the message has names that are like it.
+    """
+    for name in candidates:
+        if name.kind in OWNERS:
+            return explained(state.next_replica(name))
+        try:
+            return explained(named_request(name))
+        except NotFound as error:
+            if error.reason != ErrorReason.POD_NOT_FOUND:
+                raise
+    return explained(state.workload_or_near(candidates[-1]))

@@ -62,6 +62,8 @@ def show(found: Sequence[ExplainedPod], form: str, cluster: str) -> None:
     for each in found:
         fields = documents.plain(each.answer)
         del fields["evaluation"]  # it is what `evaluate` prints
+        if each.request.next_replica:
+            fields["nextReplica"] = documents.plain(each.request.next_replica)
         items.append({**documents.plain(each.request.subject), "fits": each.fits, **fields})
     documents.show("ExplanationList", form, cluster=cluster, items=items)
 
@@ -70,6 +72,11 @@ def _print(pod: ExplainedPod) -> None:
     found = pod.answer.explanation
     source = pod.request.subject.source
     click.secho(f"{pod.request.label}{f'  ({source})' if source else ''}", bold=True)
+    if replica := pod.request.next_replica:
+        output.echo(
+            f"its next replica, like pod {replica.like_pod.full_name}, the newest; "
+            f"{replica.pending_pod_count} pending, {replica.running_pod_count} running"
+        )
     if not found.constraints:
         output.echo("no constraint holds for it")
     for constraint in found.constraints:

@@ -1,0 +1,154 @@
+"""Workloads as their pods in the state show them: Deployments are not stored, their pods are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from topospread.cli.errors import Subject
+from topospread.cli.kinds import OWNERS, ObjectName
+from topospread.cli.manifest_objects import NextReplica, PodRequest
+from topospread.cli.suggestions import nearest
+from topospread_client import ConstraintValidation, Kind, NotFound, PodReference
+from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from topospread_client import Client, Consistency
+
+_TEMPLATE_HASH: Final = "pod-template-hash"
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_PAGE_SIZE: Final = 5000
+_COMPARED: Final = 2000
+"""Names that one which is not there is compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatePods:
+    """Reads pods of the state, of one namespace at a time or of all.
+
+    Attributes:
+        consistency: how fresh they must be; None for the state at hand.
+    """
+
+    client: Client
+    consistency: Consistency | None
+
+    def of(self, namespace: str | None) -> list[Pod]:
+        """All pods of a namespace; None for those of all."""
+        listed = self.client.list_objects(
+            Kind.POD, namespace=namespace, page_size=_PAGE_SIZE, consistency=self.consistency
+        )
+        return [each.pod for each in listed]
+
+    def next_replica(self, workload: ObjectName) -> PodRequest:
+        """Pod that a workload would make next, as its newest pod shows it.
+
+        Raises:
+            NotFound: no pod of the workload is in the state.
+        """
+        pods = self.of(workload.namespace)
+        own = [pod for pod in pods if workload in owners_of(pod)]
+        if own:
+            return _next_replica(workload, own)
+        raise NotFound(
+            f"no pod of {workload.path} is in the state, and no more than its pods is known of it: "
+            f"explain its manifest with -f{_did_you_mean(workload.name, pods)}",
+            reason="POD_NOT_FOUND",
+        )
+
+    def workload_or_near(self, missing: ObjectName) -> PodRequest:
+        """Next replica of the workload that has the name of a pod that is not in the state.
+
+        Raises:
+            NotFound: no workload has it; the message has names that are like it.
+        """
+        pods = self.of(missing.namespace)
+        owners = {owner for pod in pods for owner in owners_of(pod)}
+        found = sorted(
+            (owner for owner in owners if owner.name == missing.name),
+            key=lambda owner: OWNERS.index(owner.kind) if owner.kind in OWNERS else len(OWNERS),
+        )
+        if found:
+            return _next_replica(found[0], [pod for pod in pods if found[0] in owners_of(pod)])
+        raise NotFound(
+            f"pod {missing.namespace}/{missing.name} is not in the state, nor a pod of a "
+            f"workload of that name{_did_you_mean(missing.name, pods)}",
+            reason="POD_NOT_FOUND",
+        )
+
+
+def owners_of(pod: Pod) -> Sequence[ObjectName]:
+    """Controllers of a pod, the outer one last: a ReplicaSet, and its Deployment.
+
+    Those of ReplicaSets and Jobs are not stored. A Deployment's ReplicaSet is called as it is with
+    the hash that its pods have as a label, a CronJob's Job with a number.
+    """
+    metadata = pod.metadata
+    owner = next((each for each in metadata.owner_references if each.controller), None)
+    if owner is None:
+        return ()
+    direct = ObjectName(owner.kind, metadata.namespace, owner.name)
+    name, _, suffix = owner.name.rpartition("-")
+    if name and owner.kind == "ReplicaSet" and metadata.labels.get(_TEMPLATE_HASH) == suffix:
+        return (direct, ObjectName("Deployment", metadata.namespace, name))
+    if name and owner.kind == "Job" and suffix.isdecimal():
+        return (direct, ObjectName("CronJob", metadata.namespace, name))
+    return (direct,)
+
+
+def is_pending(pod: Pod) -> bool:
+    """Whether a pod waits for a node: neither bound nor ended nor being deleted."""
+    return not (pod.spec.node_name or _is_going(pod))
+
+
+def _is_going(pod: Pod) -> bool:
+    return pod.status.phase in _ENDED or pod.metadata.HasField("deletion_timestamp")
+
+
+def _next_replica(workload: ObjectName, pods: Sequence[Pod]) -> PodRequest:
+    # What goes may be of an older template; where all go, it is all that is known.
+    staying = [pod for pod in pods if not _is_going(pod)]
+    newest = max(
+        staying or pods,
+        key=lambda pod: (
+            pod.metadata.creation_timestamp.seconds,
+            is_pending(pod),
+            pod.metadata.name,
+        ),
+    )
+    pending = sum(map(is_pending, pods))
+    replica = Pod()
+    replica.CopyFrom(newest)
+    replica.metadata.generate_name = f"{workload.name}-"
+    for field in ("name", "uid", "resource_version", "creation_timestamp", "deletion_timestamp"):
+        replica.metadata.ClearField(field)
+    replica.spec.ClearField("node_name")
+    replica.ClearField("status")
+    return PodRequest(
+        replica,
+        Subject(PodReference(workload.name, workload.namespace), workload.kind),
+        f"{workload.kind} {workload.namespace}/{workload.name}",
+        ConstraintValidation.IGNORE,
+        next_replica=NextReplica(
+            PodReference(newest.metadata.name, newest.metadata.namespace),
+            pending_pod_count=pending,
+            running_pod_count=len(staying) - pending,
+        ),
+    )
+
+
+def _did_you_mean(name: str, pods: Iterable[Pod]) -> str:
+    """Question with at most three names of pods and workloads that are like one."""
+    known: dict[str, str] = {}
+    for pod in pods:
+        for owner in reversed(owners_of(pod)):
+            known.setdefault(owner.name, owner.path)
+    for pod in pods:
+        if len(known) >= _COMPARED:
+            break
+        metadata = pod.metadata
+        known.setdefault(metadata.name, ObjectName("Pod", metadata.namespace, metadata.name).path)
+    found = " or ".join(known[each] for each in nearest(name, known))
+    return f": did you mean {found}?" if found else ""
