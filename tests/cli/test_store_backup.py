@@ -8,8 +8,10 @@ import sqlite3
 
 import pytest
 
+from tests.apiserver.server import ApiServer
 from tests.cli.manifests import CLUSTER
 from tests.servers import served
+from tests.transports.kubernetes.syncing import pod, small_cluster, synced
 from tests.waiting import until
 from topospread.app.stores import open_store
 from topospread_client import Client, RevisionUnavailable
@@ -247,3 +249,15 @@ def test_entries_that_are_gone_from_redis_are_named(loaded, redis_server):
         redis.hdel("ts:{shop}:node", "a1")
     said = loaded("store", "check")
     assert (said.code, "gone from Redis" in said.err) == (1, True)
+
+
+def test_a_leader_lists_a_restored_cluster_anew(bare, store, file, tmp_path):
+    objects = small_cluster()
+    with ApiServer(objects) as api, synced(tmp_path, api, store=store) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        assert bare("store", "backup", file, "--store", store).code == 0
+        objects.remove("Pod", "web-0", "default")
+        objects.put(pod("web-2", "a2"))
+        until(lambda: set(state.pods()) == {"web-1", "web-2"}, "watched")
+        assert bare("store", "restore", file, "--store", store, "--replace").code == 0
+        until(lambda: set(state.pods()) == {"web-1", "web-2"}, "listed anew")

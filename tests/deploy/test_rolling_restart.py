@@ -114,8 +114,10 @@ def test_a_rolling_restart_behind_the_balancer_fails_no_call(
         return sum(row[17] == "UP" for row in servers)
 
     with ExitStack() as ending:
-        servers = [run(*each) for each in ports]
+        servers: list[ServerProcess] = []
+        # Before they are started: the second may fail to.
         ending.callback(lambda: [server.end() for server in servers])
+        servers.extend(run(*each) for each in ports)
         with Peer(servers[0].address) as peer:
             peer.apply(*two_zones())
         balancer = subprocess.Popen(["haproxy", "-db", "-f", str(file)], stdout=subprocess.DEVNULL)
