@@ -68,7 +68,7 @@ def _in_redis(address: str, size: Size, changes: int) -> dict[str, Any]:
         _fill(address, size, changes)
         sizes = {
             part: client.memory_usage(f"ts:{{{CLUSTER}}}:{part}", samples=0) or 0
-            for part in ("node", "pod", "log", "touched")
+            for part in ("node", "pod", "log", "touched", "names", "undo")
         }
         # Beside the changes an entry has its tag and the tag before it.
         kept = sum(len(entry) - 2 for _, entry in client.xrange(f"ts:{{{CLUSTER}}}:log"))
@@ -82,6 +82,8 @@ def _in_redis(address: str, size: Size, changes: int) -> dict[str, Any]:
         "logChanges": kept,
         "redisBytesALoggedChange": round(sizes["log"] / kept),
         "redisLogBytes": sizes["log"],
+        "redisBytesAName": round(sizes["names"] / (size.nodes + pods)),
+        "redisUndoBytes": sizes["undo"],
         "redisBytes": whole,
     }
 

@@ -149,7 +149,7 @@ class NoFeedProgress(PreconditionFailed):
 
 
 class RevisionUnavailable(TopospreadClientError):
-    """Revision that the log no longer has, or of another history. List again, then watch."""
+    """Revision that the store no longer has, or of another history. List again, then watch."""
 
 
 class LimitExceeded(TopospreadClientError):

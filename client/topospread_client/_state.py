@@ -99,13 +99,15 @@ def list_objects_page(
         label_selector: a message, labels that must be equal, or a query as kubectl's
             ``-l`` takes it; None selects all.
         page_size: at most 5,000; None leaves it to the server.
-        page_token: from the page before, asked for with the same arguments.
+        page_token: from the page before, asked for with the same arguments; empty on the last one
+            only, though a page may have no objects.
         cluster: None takes the client's.
         consistency: None answers from the newest snapshot at hand.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
 
     Raises:
+        RevisionUnavailable: too much has changed since the first page: begin with it again.
         TopospreadClientError: the call failed.
     """
     request = arguments.request(
@@ -134,7 +136,10 @@ def list_objects(
     timeout: float | None = None,
     traceparent: str | None = None,
 ) -> PagedList[pb.ClusterObject]:
-    """List all objects of one kind, page by page; later pages may have newer objects.
+    """List all objects of one kind as they are at one revision, page by page.
+
+    A page is fetched when the objects of the one before are used up. The store keeps what its
+    newest 25,000 changes replaced: an iteration that takes longer ends in RevisionUnavailable.
 
     Args:
         kind: of the objects.
@@ -148,6 +153,8 @@ def list_objects(
         traceparent: parent of the server's spans.
 
     Raises:
+        RevisionUnavailable: too much has changed since the first page. The objects so far are those
+            of its revision, and not all of them: begin anew.
         TopospreadClientError: a call failed.
     """
 

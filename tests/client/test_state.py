@@ -186,6 +186,32 @@ def test_list_fetches_all_pages(client):
     assert refused.value.reason == ErrorReason.PAGE_TOKEN_MISMATCH
 
 
+def test_iteration_over_a_list_has_the_objects_of_its_first_page_s_revision(client):
+    client.apply_objects(TWO_ZONES)
+    listed = iter(client.list_objects(Kind.POD, page_size=1))
+    found = [next(listed)]
+    client.delete_objects([ObjectReference(Kind.POD, "web-1", "default")])
+    client.apply_objects([pod("web-1-2", "b1"), pod("web-2", "b1", app="other")])
+    found += listed
+    assert [each.pod.metadata.name for each in found] == ["web-0", "web-1", "web-2"]
+    assert found[2].pod.metadata.labels["app"] == "web"
+    names = [each.pod.metadata.name for each in client.list_objects(Kind.POD, page_size=1)]
+    assert names == ["web-0", "web-1-2", "web-2"]
+
+
+def test_iteration_over_a_list_that_can_not_go_on_says_so(connect, address):
+    """It never goes on with objects of another state, and does not begin anew by itself."""
+    client = connect(address, cluster="listed-and-deleted")
+    client.apply_objects(TWO_ZONES)
+    listed = iter(client.list_objects(Kind.POD, page_size=1))
+    assert next(listed).pod.metadata.name == "web-0"
+    client.delete_cluster("listed-and-deleted")
+    client.apply_objects(TWO_ZONES)
+    with pytest.raises(RevisionUnavailable, match="begin it anew") as refused:
+        list(listed)
+    assert refused.value.reason == ErrorReason.REVISION_OF_OTHER_HISTORY
+
+
 def test_list_selects_by_namespace_and_labels(client):
     elsewhere = pod("other", "a1", app="db")
     elsewhere["metadata"]["namespace"] = "data"

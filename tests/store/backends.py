@@ -140,7 +140,7 @@ class SqliteBackend:
         saved.close()
 
     def empty(self, store: Store) -> None:
-        for table in ("cluster", "object", "log", "touched", "tombstone", "expiry"):
+        for table in ("cluster", "object", "log", "touched", "tombstone", "expiry", "undo"):
             _writer(store).execute(f"DELETE FROM {table}")
 
     def overwrite(self, store: Store, cluster: str, key: Key, value: bytes) -> None:

@@ -36,6 +36,8 @@ PARTS = {
     "touched": b"hash",
     "tombstone": b"hash",
     "buried": b"zset",
+    "names": b"zset",
+    "undo": b"stream",
 }
 SHORT = replace(SETTINGS, timeout=1.0)
 LONG = 60.0

@@ -200,6 +200,8 @@ STEPS = [
     (sqlite3.SQLITE_DELETE, "touched"),
     (sqlite3.SQLITE_INSERT, "tombstone"),
     (sqlite3.SQLITE_DELETE, "tombstone"),
+    (sqlite3.SQLITE_INSERT, "undo"),
+    (sqlite3.SQLITE_DELETE, "undo"),
     (sqlite3.SQLITE_INSERT, "expiry"),
     (sqlite3.SQLITE_DELETE, "expiry"),
     (sqlite3.SQLITE_UPDATE, "cluster"),

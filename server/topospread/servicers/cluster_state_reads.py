@@ -90,11 +90,12 @@ class ClusterStateReadServicer:
             partial(object_kind, request.kind, "kind"),
             partial(label_matcher, request),
             lambda: ask.most,
-            ask.place,
+            partial(ask.place, request.namespace),
             partial(required_consistency, request),
         )
         kind = object_kind(request.kind, "kind")
-        self._reads.fresh(cluster, required_consistency(request), call.deadline)
+        if not request.page_token:
+            self._reads.fresh(cluster, required_consistency(request), call.deadline)
         page = self._reads.list(cluster, kind, request.namespace, _object_matcher(request), ask)
         response = pb.ListObjectsResponse(meta=revision_meta(page.token), next_page_token=page.next)
         for item in page.objects:

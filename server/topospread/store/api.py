@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from topospread.store.model import (
         Applied,
@@ -82,6 +82,59 @@ class Reader(Protocol):
 
     def clusters(self) -> Sequence[str]:
         """Names of the clusters that exist, sorted."""
+        ...
+
+
+class Lister(Protocol):
+    """Reads a kind in the order of its keys, as it is and as it was."""
+
+    def read_range(
+        self,
+        cluster: str,
+        kind: Kind,
+        namespace: str,
+        after: tuple[str, str],
+        limit: int,
+        max_bytes: int,
+    ) -> tuple[Sequence[StoredObject], bool]:
+        """Objects of one kind by namespace and name as bytes, each as new as the call or newer.
+
+        It costs what it returns, however many objects there are. For those of one revision, take
+        back with :meth:`read_undo` what has changed since. Of kinds that ListObjects has alone.
+
+        Args:
+            cluster: its name; one that is not there has no objects.
+            kind: of the objects.
+            namespace: empty for all.
+            after: namespace and name that the objects come after; empty ones for the first.
+            limit: objects at most.
+            max_bytes: of payloads, about, after which it ends early.
+
+        Returns:
+            The objects, and whether there may be more after them. A value that cannot be read is as
+            in :meth:`scan`.
+        """
+        ...
+
+    def read_undo(
+        self, cluster: str, identity: str, since: Revision, wanted: Callable[[Key], bool]
+    ) -> Mapping[Key, StoredObject | None]:
+        """What the objects that have changed since a revision were then; None where there was none.
+
+        It has the changes up to the call, and maybe newer ones. It reaches back over the newest
+        changes, a fourth of those in the log, and costs as many as came since.
+
+        Args:
+            cluster: its name.
+            identity: the identity that ``since`` belongs to.
+            since: the revision.
+            wanted: which keys to return; of kinds that ListObjects has.
+
+        Raises:
+            RevisionUnavailable: too much has changed since, an older version wrote meanwhile, or
+                the revision is of a history that lost writes.
+            IdentityChanged: the cluster is missing or has another identity.
+        """
         ...
 
 
@@ -270,7 +323,7 @@ class Leaser(Protocol):
         ...
 
 
-class Store(Reader, Follower, Writer, HistoryConfirmer, Leaser, Protocol):
+class Store(Reader, Lister, Follower, Writer, HistoryConfirmer, Leaser, Protocol):
     """The whole contract of a store."""
 
     @property

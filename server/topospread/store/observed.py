@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, final, get_args
 from topospread.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from topospread.store.api import Store
     from topospread.store.model import (
@@ -32,6 +32,8 @@ Operation = Literal[
     "head",
     "verify",
     "scan",
+    "read_range",
+    "read_undo",
     "get",
     "clusters",
     "follow",
@@ -93,6 +95,26 @@ class ObservedStore:
             if found is None:
                 return
             yield found
+
+    def read_range(
+        self,
+        cluster: str,
+        kind: Kind,
+        namespace: str,
+        after: tuple[str, str],
+        limit: int,
+        max_bytes: int,
+    ) -> tuple[Sequence[StoredObject], bool]:
+        """See the contract."""
+        with self._observing("read_range"):
+            return self._store.read_range(cluster, kind, namespace, after, limit, max_bytes)
+
+    def read_undo(
+        self, cluster: str, identity: str, since: Revision, wanted: Callable[[Key], bool]
+    ) -> Mapping[Key, StoredObject | None]:
+        """See the contract."""
+        with self._observing("read_undo"):
+            return self._store.read_undo(cluster, identity, since, wanted)
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
         """See the contract."""

@@ -8,15 +8,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import Fenced
+from topospread.errors import Fenced, RevisionCompacted
 from topospread.store.model import MAX_LEASE, Kind, Lease, Put, WriteOutcome
-from topospread.store.values import Header, header
+from topospread.store.values import Header, header, key_of, unpack
 
 if TYPE_CHECKING:
-    from topospread.store.model import Change
+    from collections.abc import Callable, Iterable
+
+    from topospread.store.model import Change, Key, Revision, StoredObject
 
 GRAINS: Final = 64
 """The log is trimmed in steps of 1/64 of its limit, so that a write rarely pays for it."""
+
+UNDO_SHARE: Final = 4
+"""What transactions replaced is kept for the newest changes: one in so many of those in the log.
+It is as large as the log's own values, and only lists with pages need it, which take seconds.
+"""
 
 _MARK: Final = re.compile(r"[0-9]{1,20}:[0-9]{1,20}")
 
@@ -139,7 +146,7 @@ def fenced(cluster: str, holder: str) -> Fenced:
     )
 
 
-def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int]:
+def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tuple[str, int, int]:
     """Whether the log is due for trimming after a transaction.
 
     Marks are places where the log may be cut: ``number:total`` pairs, oldest first, one for each
@@ -153,14 +160,44 @@ def trimmed(marks: str, number: int, before: int, total: int, limit: int) -> tup
         limit: changes that the log must keep.
 
     Returns:
-        The new marks, and the number of the last transaction to drop (0: none).
+        The new marks, the number of the last transaction to drop (0: none), and of the last one
+        whose undo entry is to be dropped.
     """
     grain = max(1, limit // GRAINS)
     if before // grain == total // grain:
-        return marks, 0
+        return marks, 0, 0
     # What is no mark is left out: it only makes the log longer for a while.
     kept = [*filter(_MARK.fullmatch, marks.split()), f"{number}:{total}"]
-    last = 0
+    last = undone = 0
+    for mark in kept:
+        at, _, count = mark.partition(":")
+        if int(count) <= total - limit // UNDO_SHARE:
+            undone = int(at)
     while int(kept[0].partition(":")[2]) <= total - limit:
         last = int(kept.pop(0).partition(":")[0])
-    return " ".join(kept), last
+    return " ".join(kept), last, undone
+
+
+def undo(
+    replaced: dict[Key, StoredObject | None],
+    entry: Iterable[tuple[bytes, bytes]],
+    wanted: Callable[[Key], bool],
+) -> None:
+    """Add what one more transaction replaced; what the first one replaced was there before all.
+
+    Args:
+        replaced: so far, by the transactions before it.
+        entry: names, with the stored values; empty where there was none.
+        wanted: which keys to add.
+    """
+    for name, value in entry:
+        key = key_of(name)
+        if key is not None and key not in replaced and wanted(key):
+            replaced[key] = unpack(key, value) if value else None
+
+
+def undone(since: Revision) -> RevisionCompacted:
+    """The error for a revision that the undo entries do not reach back to."""
+    return RevisionCompacted(
+        f"revision {since.number} cannot be read any more: too much has changed since"
+    )

@@ -18,6 +18,9 @@ for nodes and progress. A log entry is such a name behind one mark, and the stor
 relevant write, ``~`` a write of the same digest, ``-`` a deletion (its value is what stood before
 the payload of what was deleted; empty when an older version wrote it, or that cannot be read).
 
+The undo entry of a transaction has a name and a stored value for each object of
+:data:`OBSERVABLE` that it changed: the value from before, empty where there was none.
+
 Servers of several versions may share a store. A newer one may add fields to payloads, kinds, and
 names behind which a reader finds nothing that it knows: readers pass over what they do not know.
 All else takes another format, which they refuse.

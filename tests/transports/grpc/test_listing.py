@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from typing import Any
 
 import grpc
@@ -10,8 +12,11 @@ import pytest
 
 from tests.redis_server import RedisProcess, default_redis_binary
 from tests.servers import node, pod, two_zones
+from tests.transports.grpc.details import reason
 from tests.waiting import PATIENCE, until
-from topospread.service.state.read import PAGE_BYTES, StateReader
+from topospread.service.state import listing
+from topospread.service.state.listing import PAGE_BYTES
+from topospread.service.state.read import StateReader
 from topospread.transports.grpc.pipeline import LARGE_CALLS, LARGE_QUEUE
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
@@ -53,6 +58,38 @@ def test_page_of_large_objects_ends_before_it_is_too_large(run, store):
     assert len(pages) == -(-1200 * 60 * 70 // PAGE_BYTES)
     expected = [one.pod.metadata.name for one in many]
     assert [name for page in pages for name in page if name.startswith("large-")] == expected
+
+
+def test_list_that_is_too_old_is_out_of_range_and_says_what_to_do(run, tmp_path):
+    peer = run(store=f"sqlite://{tmp_path}/state.db").peer
+    peer.apply(*two_zones())
+    first = pb.ListObjectsRequest(kind=common_pb2.KIND_POD, page_size=1)
+    answer = peer.state.ListObjects(first, timeout=PATIENCE)
+    peer.apply(pod("more", "a1"))
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+        assert connection.execute("DELETE FROM undo").rowcount
+    second = pb.ListObjectsRequest(page_token=answer.next_page_token)
+    second.MergeFrom(first)
+    with pytest.raises(grpc.RpcError, match="begin it anew, without a page token") as refused:
+        peer.state.ListObjects(second, timeout=PATIENCE)
+    assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE
+    assert reason(refused.value) == "REVISION_COMPACTED"
+    assert len(peer.state.ListObjects(EVERYTHING, timeout=PATIENCE).objects) == 4
+
+
+def test_page_may_be_empty_before_the_last_one(run, monkeypatch):
+    monkeypatch.setattr(listing, "READ_OBJECTS", 100)
+    peer = run().peer
+    peer.apply(*(pod(f"p-{n:03}", "a1", "many") for n in range(300)))
+    peer.apply(pod("z", "a1", "one"))
+    request = pb.ListObjectsRequest(kind=common_pb2.KIND_POD)
+    request.label_selector.match_labels["app"] = "one"
+    pages: list[list[str]] = []
+    while not pages or request.page_token:
+        page = peer.state.ListObjects(request, timeout=PATIENCE)
+        pages.append([found.pod.metadata.name for found in page.objects])
+        request.page_token = page.next_page_token
+    assert pages == [[], [], [], ["z"]]
 
 
 class Slow:

@@ -116,7 +116,7 @@ def _objects(
     namespace: str | None,
     labels: LabelSelector | None,
 ) -> tuple[Sequence[tuple[Kind, ClusterObject]], str]:
-    """Objects, and the revision of the first answer; later answers may hold newer objects."""
+    """Objects, and the revision of the first answer; those of another kind may be newer."""
     found: list[tuple[Kind, ClusterObject]] = []
     revisions: list[str] = []
     for name in named:

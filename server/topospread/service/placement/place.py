@@ -352,7 +352,7 @@ def list_reservations(
     split = ((pod.partition("/"), row) for pod, row in view.snapshot.reservations)
     rest = sorted(
         (
-            ((space.encode(), name.encode()), space, name, row)
+            ((space, name), space, name, row)
             for (space, _, name), row in split
             if not namespace or space == namespace
         ),

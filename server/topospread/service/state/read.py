@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from bisect import insort
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from topospread.checkpoints import checkpoint
 from topospread.errors import (
     ClusterNotFound,
     FieldViolation,
@@ -20,6 +18,7 @@ from topospread.errors import (
     StoreUnavailable,
 )
 from topospread.replica.view import Consistency, Freshness, Token, View
+from topospread.service.state.listing import Listed, list_page
 from topospread.service.state.log import watch
 from topospread.store.checks import check_cluster
 
@@ -28,15 +27,11 @@ if TYPE_CHECKING:
 
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
+    from topospread.service.state.listing import Place
     from topospread.service.state.log import WatchEvent, WatchRequest
     from topospread.store.api import Store
     from topospread.store.model import Head, Key, Kind, StoredObject
 
-
-PAGE_BYTES: Final = 3 << 20
-"""Of the objects of a page as they are stored, if it has more than one. A page that is answered
-fits into the 4 MiB that gRPC clients take by default.
-"""
 
 DEFAULT_PAGE: Final = 500
 MAX_PAGE: Final = 5000
@@ -105,34 +100,26 @@ class StateReader:
     ) -> ObjectPage:
         """A page of the objects of one kind, ordered by namespace and name as bytes.
 
+        All pages are of the revision that the first one was.
+
         Args:
             cluster: its name.
             kind: of the objects.
             namespace: empty for all.
             matches: which objects to answer.
-            request: which page; it ends at PAGE_BYTES, too.
+            request: which page; for what else it ends at see :func:`~.listing.list_page`.
 
         Raises:
             InvalidRequest: a page token or size that cannot be.
             NotFound: no such cluster.
+            RevisionUnavailable: the list's revision cannot be read any more.
         """
-        first = _FirstPage(request.most)
-        token, after = request.place()
-        token = token or _token(self._head(cluster))
-        for page in self._store.scan(cluster, kind=kind):
-            for stored in page:
-                checkpoint()
-                if (
-                    stored.digest
-                    and (not namespace or stored.key.namespace == namespace)
-                    and _place(stored) > after
-                    and matches(stored)
-                ):
-                    first.see(stored)
-        objects = first.objects
-        last = objects[-1].key if first.more else None
-        more = "" if last is None else request.next(token, last.namespace, last.name)
-        return ObjectPage(token, objects, more)
+        revision, after = request.place(namespace)
+        revision = revision or _token(self._head(cluster))
+        listed = Listed(cluster, kind, namespace, matches, Token.decode(revision))
+        objects, last = list_page(self._store, listed, after, request.most)
+        more = "" if last is None else request.next(revision, *last)
+        return ObjectPage(revision, objects, more)
 
     def watch(self, asked: WatchRequest, active: Callable[[], bool]) -> Iterator[WatchEvent]:
         """Changes as they happen, until the caller is gone; see :func:`~.log.watch`."""
@@ -214,45 +201,6 @@ class StateReader:
         return head
 
 
-def _place(stored: StoredObject) -> tuple[bytes, bytes]:
-    """The sort key of an object in the order of pages."""
-    return stored.key.namespace.encode(), stored.key.name.encode()
-
-
-class _FirstPage:
-    """The first of the objects that are seen, as many as one page has; no others are kept.
-
-    Args:
-        most: objects.
-
-    Attributes:
-        objects: in order.
-        more: whether others come after them.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.objects: list[StoredObject] = []
-        self.more = False
-        self._most = most
-        self._bytes = 0
-        # What comes from here on belongs to later pages.
-        self._end: tuple[bytes, bytes] | None = None
-
-    def see(self, stored: StoredObject) -> None:
-        """One more object, in any order."""
-        if self._end is not None and _place(stored) >= self._end:
-            return
-        insort(self.objects, stored, key=_place)
-        self._bytes += len(stored.payload)
-        while len(self.objects) > self._most or (
-            self._bytes > PAGE_BYTES and len(self.objects) > 1
-        ):
-            last = self.objects.pop()
-            self._bytes -= len(last.payload)
-            self._end = _place(last)
-            self.more = True
-
-
 def _token(head: Head) -> str:
     return Token(head.identity, head.revision).encode()
 
@@ -319,23 +267,28 @@ class PageRequest:
             raise self._none_of_ours() from cause
         return words
 
-    def place(self) -> tuple[str, tuple[bytes, bytes]]:
+    def place(self, namespace: str = "") -> tuple[str, Place]:
         """The continuation of a page: the first page's revision, and the last object's key.
 
         That is what :meth:`next` was given: the revision, a namespace and a name.
+
+        Args:
+            namespace: that the list is of; empty for all.
 
         Raises:
             PageTokenMismatch, InvalidRequest: as :meth:`words`.
         """
         words = self.words(3)
         if not words:
-            return "", (b"", b"")
-        revision, namespace, name = words
+            return "", ("", "")
+        revision, *place = words
         try:
             Token.decode(revision)
         except InvalidRequest as cause:
             raise self._none_of_ours() from cause
-        return revision, (namespace.encode(), name.encode())
+        if namespace and place[0] != namespace:
+            raise self._none_of_ours()
+        return revision, (place[0], place[1])
 
     def _none_of_ours(self) -> InvalidRequest:
         return InvalidRequest.of([self._wrong("must be the token of an earlier page")])

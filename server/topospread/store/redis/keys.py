@@ -23,6 +23,8 @@ _PARTS: Final = (
     "buried",
     "expiry",
     "feeder",
+    "names",
+    "undo",
 )
 COUNTED: Final = ("node", "pod", "workload", "reservation", "touched")
 """Keys whose numbers of entries are noted in meta, in the order of COUNTED in store.lua."""
@@ -67,6 +69,20 @@ def hashes(cluster: str, kind: Kind | None = None) -> tuple[tuple[str, bytes, st
     part = _HASHES.get(kind, "workload")
     pattern = f"{kind.value}/*" if part == "workload" else "*"
     return ((key(cluster, part), _PREFIXES[part], pattern),)
+
+
+def names_after(kind: Kind, namespace: str, after: tuple[str, str]) -> tuple[bytes, bytes]:
+    """Bounds, for ZRANGEBYLEX, of the names of a kind, or of a namespace's, that come after one."""
+    prefix = f"{kind.value}\0{namespace}\0" if namespace else f"{kind.value}\0"
+    begin = "\0".join((f"({kind.value}", *after)) if any(after) else f"[{prefix}"
+    # All that begin with the prefix are smaller than it with its last byte one greater.
+    return begin.encode(), f"({prefix[:-1]}\1".encode()
+
+
+def listed_key(kind: Kind, name: bytes) -> Key:
+    """The key of an object by its name among the listed ones."""
+    _, namespace, rest = name.decode(errors="replace").split("\0", 2)
+    return Key(kind, namespace, rest)
 
 
 def cluster_of(meta: str) -> str:

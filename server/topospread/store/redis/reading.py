@@ -12,7 +12,7 @@ from topospread.store.redis import keys
 from topospread.store.redis.keys import check_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from topospread.store.redis.client import RedisClient
 
@@ -21,6 +21,9 @@ DROPPED_MILLISECONDS: Final = 86_400_000
 
 _LOOKS: Final = 10
 """Reads of a cluster that is written to without pause: others write between the parts."""
+
+UNDO_ENTRIES: Final = 500
+"""Transactions whose undo entries are read at once."""
 
 LONGEST_NUMBER: Final = 20
 """Digits of a stream's largest number, which has 64 bits."""
@@ -127,6 +130,27 @@ def scan(
     _check_whole(client, cluster)
 
 
+def read_undo(
+    client: RedisClient, cluster: str, since: Revision, wanted: Callable[[Key], bool]
+) -> dict[Key, StoredObject | None]:
+    """What the transactions after a revision have replaced, up to the newest one at the call."""
+    meta, stream = keys.key(cluster, "meta"), keys.key(cluster, "undo")
+    found = client.call("HMGET", meta, "format", "number")
+    check_format(found[0])
+    head, number = number_of(cluster, "number", found[1]), since.number
+    replaced: dict[Key, StoredObject | None] = {}
+    while number < head:
+        reply = client.call("XRANGE", stream, f"{number + 1}-0", "+", "COUNT", UNDO_ENTRIES)
+        for identifier, fields in reply:
+            number += 1
+            if identifier != b"%d-0" % number:
+                raise rules.undone(since)
+            rules.undo(replaced, zip(fields[2::2], fields[3::2], strict=False), wanted)
+        if not reply:
+            raise rules.undone(since)
+    return replaced
+
+
 def _check_whole(client: RedisClient, cluster: str) -> None:
     """Check that no entries are gone which no write removed.
 
@@ -165,8 +189,8 @@ def vanished(cluster: str, key: str, noted: str, found: str) -> StoreUnavailable
 def clusters(clients: Iterable[RedisClient]) -> list[str]:
     """Names of the clusters, by SCAN for their meta keys: no second list that could disagree.
 
-    It walks all keys of the database, ten a cluster; give topospread a Redis or a database of its
-    own.
+    It walks all keys of the database, a dozen a cluster; give topospread a Redis or a database of
+    its own.
     """
     found: set[str] = set()
     for client in clients:

@@ -11,7 +11,8 @@
 --                                   ("number:total ...", where the log may be cut), dropped ("identity ...",
 --                                   newest first), dropped_at (milliseconds), vouched ("kind:milliseconds
 --                                   ...", each more than before), counts (number, then how many entries each key of
---                                   COUNTED has, where a key that was evicted or deleted shows)
+--                                   COUNTED has, where a key that was evicted or deleted shows), listed (number,
+--                                   then how many entries names has: of another number or count, they are made anew)
 --    2  ts:{C}:node         hash    name                  -> value
 --    3  ts:{C}:pod          hash    namespace/name        -> value
 --    4  ts:{C}:workload     hash    kind/namespace/name   -> value; also of how far the API server was read
@@ -26,6 +27,9 @@
 --   10  ts:{C}:expiry       zset    namespace/name of reservations by when they are due
 --   11  ts:{C}:feeder       hash    holder, fence, until (milliseconds) of the cluster's lease,
 --                                   and the milliseconds that it was granted_for
+--   12  ts:{C}:names        zset    kind NUL namespace NUL name of the objects that are listed, in the order of bytes
+--   13  ts:{C}:undo         stream  <number>-0: t = tag, then kind/namespace/name of each listed object that
+--                                   the transaction changed, with the value that it had before, or nothing
 --
 -- ARGV[1] = "apply", or "purge" for a write of what is due alone, ARGV[2] = format, then
 --    3  identity for a cluster that is not there yet        4  identity that it must have, or ""
@@ -46,6 +50,8 @@
 --    that is to be renewed or given back, or "" to take any that is free
 -- ARGV[1] = "restore", 2 to 6 as for vouch, but no identity is that of a cluster that is not there, 7 = number and
 --    8 = tag of the cluster that takes the place of this one; KEYS has its keys behind the others, in the same order
+-- ARGV[1] = "range", ARGV[2] = format, 3 and 4 = bounds for ZRANGEBYLEX of names, 5 = how many, 6 = bytes of values
+--    after which it ends early
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
 --
 -- A value begins with: length of the version, version, 8 bytes of digest, length of the uid, uid.
@@ -56,16 +62,19 @@
 -- changes ...}, {"OK", count, identity or ""} for drop, {"OK"} for vouch,
 -- {"OK"} for restore, {"STAGED"} when what is to take the place is not as it was written,
 -- {"OK", holder, fence, milliseconds left, milliseconds that it was granted for, when it ends} for lease,
+-- {"RANGE", "1" where it ended early or "0", name, value ...} for range,
 -- {"FENCED", holder}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number},
 -- {"VANISHED", key, counts as noted, counts as found}: entries are gone that no write removed,
 -- {"UNREADABLE", what, what stands there}: what is noted in meta or touched is none of ours.
 
 local META, NODE, POD, WORKLOAD, RESERVATION = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local FEEDER = KEYS[11]
+local FEEDER, NAMES, UNDO = KEYS[11], KEYS[12], KEYS[13]
 local HASHES = {['1'] = NODE, ['2'] = POD, ['7'] = RESERVATION}
 local COUNTED = {NODE, POD, WORKLOAD, RESERVATION, TOUCHED}
 local GRAINS = 64
+local UNDO_SHARE = 4
+local BATCH = 100
 local MAX_PURGED = 100
 local MAX_LEASE = 3600000
 
@@ -119,6 +128,12 @@ local function scope(name)
   return string.match(name, '^%d/([^/]*)/')
 end
 
+-- the name of an object as it is listed, or nil for what is not
+local function listed(name)
+  if not string.find(name, '^[1-6]/') then return nil end
+  return (string.gsub(name, '/', '\0', 2))
+end
+
 -- A cluster that lost its meta: numbers go on after the stream's own last id, so that none is used twice.
 local function leftover()
   local found = {number = '0', tag = '', total = 0, oldest = '1'}
@@ -158,7 +173,7 @@ local function vanished(cluster)
 end
 
 local function load()
-  local meta = call('HMGET', META, 'format', 'identity', 'number', 'tag', 'total', 'oldest', 'counts')
+  local meta = call('HMGET', META, 'format', 'identity', 'number', 'tag', 'total', 'oldest', 'counts', 'listed')
   if meta[1] and meta[1] ~= ARGV[2] then return nil, {'FORMAT', meta[1]} end
   if not meta[2] then
     local found = leftover()
@@ -174,6 +189,7 @@ local function load()
   return {
     identity = meta[2], number = meta[3] or '0', tag = meta[4] or '',
     total = tonumber(meta[5] or '0'), oldest = meta[6] or '1', counts = meta[7] or nil,
+    listed = meta[8] or nil,
   }
 end
 
@@ -358,7 +374,7 @@ end
 local function judge(changes, force, graves, now, expired)
   local todo = {
     outcomes = {}, entry = {}, set = {}, del = {}, scopes = {}, bury = {}, dig = {},
-    ended = {}, handled = {}, date = {}, undate = {},
+    ended = {}, handled = {}, date = {}, undate = {}, undo = {}, list = {}, unlist = {},
   }
   for i, change in ipairs(changes) do
     local outcome, mark, grave
@@ -376,6 +392,17 @@ local function judge(changes, force, graves, now, expired)
       table.insert(todo.entry, mark .. change.name)
       table.insert(todo.entry, change.value or front(change.stored))
       if mark ~= '~' then todo.scopes[scope(change.name)] = true end
+      local member = listed(change.name)
+      if member then
+        table.insert(todo.undo, change.name)
+        table.insert(todo.undo, change.stored or '')
+        if not change.put then
+          table.insert(todo.unlist, member)
+        elseif not change.stored then
+          table.insert(todo.list, 0)
+          table.insert(todo.list, member)
+        end
+      end
       if change.put then
         add(todo.set, change.hash, change.field, change.value)
         if graves > 0 and not change.stored then table.insert(todo.dig, change.name) end
@@ -421,12 +448,14 @@ local function trim(cluster, number, total)
   local limit = tonumber(ARGV[7])
   local grain = math.max(1, math.floor(limit / GRAINS))
   if math.floor(cluster.total / grain) == math.floor(total / grain) then return end
-  local kept, last = {}, nil
+  local kept, last, undone = {}, nil, nil
   for n, t in string.gmatch(call('HGET', META, 'marks') or '', '(%d+):(%d+)') do
+    if tonumber(t) <= total - math.floor(limit / UNDO_SHARE) then undone = n end
     if tonumber(t) <= total - limit then last = n else table.insert(kept, n .. ':' .. t) end
   end
   table.insert(kept, number .. ':' .. string.format('%.0f', total))
   call('HSET', META, 'marks', table.concat(kept, ' '))
+  if undone then call('XTRIM', UNDO, 'MINID', successor(undone) .. '-0') end
   if not last then return end
   local oldest = successor(last)
   call('HSET', META, 'oldest', oldest)
@@ -441,6 +470,39 @@ local function trim(cluster, number, total)
   end
 end
 
+-- whether the names are those of the objects: an older version writes none, and keys may be evicted
+local function is_listed(cluster)
+  return cluster.listed == cluster.number .. ' ' .. call('ZCARD', NAMES)
+end
+
+-- A new cluster has nothing to list, but where objects are left of one that lost its meta.
+local function begin_names(cluster)
+  call('UNLINK', NAMES, UNDO)
+  for i, key in ipairs({NODE, POD, WORKLOAD}) do
+    if call('HLEN', key) > 0 then return end
+  end
+  cluster.listed = cluster.number .. ' 0'
+  call('HSET', META, 'listed', cluster.listed)
+end
+
+local function list_all(cluster)
+  call('UNLINK', NAMES)
+  for hash, prefix in pairs({[NODE] = '1//', [POD] = '2/', [WORKLOAD] = ''}) do
+    local members = {}
+    for _, field in ipairs(call('HKEYS', hash)) do
+      local member = listed(prefix .. field)
+      if member then
+        table.insert(members, 0)
+        table.insert(members, member)
+      end
+    end
+    for i = 1, #members, 1000 do
+      call('ZADD', NAMES, unpack(members, i, math.min(i + 999, #members)))
+    end
+  end
+  call('HSET', META, 'listed', cluster.number .. ' ' .. call('ZCARD', NAMES))
+end
+
 local function create(cluster)
   call('HSET', META, 'format', ARGV[2], 'identity', ARGV[3], 'oldest', cluster.oldest, 'number',
     cluster.number, 'tag', cluster.tag)
@@ -451,8 +513,14 @@ end
 local function write(cluster, todo)
   local number, tag = successor(cluster.number), ARGV[5]
   call('XADD', LOG, number .. '-0', 't', tag, 'p', cluster.tag, unpack(todo.entry))
+  if cluster.identity == '' then begin_names(cluster) end
+  local lists = is_listed(cluster)
   for hash, pairs_of in pairs(todo.set) do call('HSET', hash, unpack(pairs_of)) end
   for hash, fields in pairs(todo.del) do call('HDEL', hash, unpack(fields)) end
+  -- Refused only where somebody set it further than the log: lists are to begin anew then, and the write is whole.
+  if redis.pcall('XADD', UNDO, number .. '-0', 't', tag, unpack(todo.undo)).err then call('UNLINK', UNDO) end
+  if lists and #todo.list > 0 then call('ZADD', NAMES, unpack(todo.list)) end
+  if lists and #todo.unlist > 0 then call('ZREM', NAMES, unpack(todo.unlist)) end
   if #todo.undate > 0 then call('ZREM', EXPIRY, unpack(todo.undate)) end
   if #todo.date > 0 then call('ZADD', EXPIRY, unpack(todo.date)) end
   local touched = {}
@@ -466,6 +534,7 @@ local function write(cluster, todo)
   trim(cluster, number, total)
   call('HSET', META, 'number', number, 'tag', tag, 'total', string.format('%.0f', total),
     'counts', number .. ' ' .. counts())
+  if lists then call('HSET', META, 'listed', number .. ' ' .. call('ZCARD', NAMES)) end
   return number, tag
 end
 
@@ -488,7 +557,8 @@ local function apply()
   read(changes)
   read_reserved(changes)
   -- These read little, and fail on a wrong type before anything is written.
-  call('XLEN', LOG)
+  for _, stream in ipairs({LOG, UNDO}) do call('XLEN', stream) end
+  call('ZCARD', NAMES)
   local graves, dated, now, expired = call('HLEN', TOMBSTONE), call('ZCARD', EXPIRY), 0, 0
   local timed = lifetimes or (ARGV[1] == 'purge' and cluster.identity ~= '')
   if graves > 0 or removes or dated > 0 or timed then
@@ -504,6 +574,7 @@ local function apply()
     number, tag = write(cluster, todo)
     if identity == '' then identity = ARGV[3] end
   elseif ARGV[1] == 'apply' and #changes == 0 and identity == '' then
+    begin_names(cluster)
     create(cluster)
     identity = ARGV[3]
   end
@@ -547,7 +618,7 @@ local function drop()
   for _, hash in ipairs({NODE, POD, WORKLOAD, RESERVATION}) do
     if has(hash, 'hash') then count = count + call('HLEN', hash) end
   end
-  call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY)
+  call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY, NAMES, UNDO)
   void_lease(has(FEEDER, 'hash'))
   if meta and not meta[2] then return {'OK', count, ''} end
   call('UNLINK', META)
@@ -560,7 +631,7 @@ local function drop()
 end
 
 local function restore()
-  local staged = {unpack(KEYS, 12, 22)}
+  local staged = {unpack(KEYS, 14, 26)}
   local meta = call('HMGET', META, 'format', 'identity', 'dropped', 'dropped_at')
   if meta[1] and meta[1] ~= ARGV[2] then return {'FORMAT', meta[1]} end
   local identity = meta[2] or ''
@@ -574,15 +645,16 @@ local function restore()
   if dropped then call('HSET', staged[1], 'dropped', dropped, 'dropped_at', string.format('%.0f', at)) end
   void_lease(call('EXISTS', FEEDER) == 1)
   call('PERSIST', FEEDER)
-  for i = 1, 10 do
-    if call('EXISTS', staged[i]) == 1 then
-      call('PERSIST', staged[i])
-      call('RENAME', staged[i], KEYS[i])
+  for i, key in ipairs(staged) do
+    if KEYS[i] == FEEDER then
+      call('UNLINK', key)
+    elseif call('EXISTS', key) == 1 then
+      call('PERSIST', key)
+      call('RENAME', key, KEYS[i])
     else
       call('UNLINK', KEYS[i])
     end
   end
-  call('UNLINK', staged[11])
   return {'OK'}
 end
 
@@ -634,6 +706,40 @@ local function lease()
   return {'OK', holder, token, ARGV[4], ARGV[4], till}
 end
 
+-- the hash of a name as it is listed, and its field there
+local function place_of(member)
+  return place((string.gsub(member, '%z', '/', 2)))
+end
+
+-- objects in the order of their names, with their values as they are at this moment
+local function range()
+  local cluster, refusal = load()
+  if not cluster then return refusal end
+  if cluster.identity == '' then return {'RANGE', '0'} end
+  refusal = vanished(cluster)
+  if refusal then return refusal end
+  if not is_listed(cluster) then list_all(cluster) end
+  local names = call('ZRANGEBYLEX', NAMES, ARGV[3], ARGV[4], 'LIMIT', 0, ARGV[5])
+  local found, size, most = {'RANGE', '0'}, 0, tonumber(ARGV[6])
+  for first = 1, #names, BATCH do
+    if size >= most then
+      found[2] = '1'
+      break
+    end
+    local fields, hash = {}, nil
+    for i = first, math.min(first + BATCH - 1, #names) do
+      hash, fields[i - first + 1] = place_of(names[i])
+    end
+    for i, value in ipairs(call('HMGET', hash, unpack(fields))) do
+      if not value then return {'VANISHED', hash, cluster.counts or '', counts()} end
+      table.insert(found, names[first + i - 1])
+      table.insert(found, value)
+      size = size + #value
+    end
+  end
+  return found
+end
+
 local function probe()
   local denied = {}
   if not redis.acl_check_cmd then return denied end
@@ -644,7 +750,7 @@ local function probe()
     {'xadd', LOG, '1-0', 'f', '1'}, {'xtrim', LOG, 'MINID', '1'}, {'xinfo', 'STREAM', LOG},
     {'xrange', LOG, '-', '+'}, {'xrevrange', LOG, '+', '-'}, {'xread', 'STREAMS', LOG, '0'},
     {'zadd', BURIED, '1', 'm'}, {'zrem', BURIED, 'm'}, {'zcard', BURIED}, {'zrange', BURIED, '0', '1'},
-    {'zrangebyscore', BURIED, '0', '1'}, {'scan', '0'}, {'ping'},
+    {'zrangebyscore', BURIED, '0', '1'}, {'zrangebylex', NAMES, '-', '+'}, {'hkeys', NODE}, {'scan', '0'}, {'ping'},
   }) do
     if not redis.acl_check_cmd(unpack(words)) then table.insert(denied, words[1]) end
   end
@@ -656,4 +762,5 @@ if ARGV[1] == 'drop' then return drop() end
 if ARGV[1] == 'restore' then return restore() end
 if ARGV[1] == 'vouch' then return vouch() end
 if ARGV[1] == 'lease' then return lease() end
+if ARGV[1] == 'range' then return range() end
 return probe()

@@ -37,7 +37,7 @@ from topospread.store.redis.following import BlockingReaders, RedisFollower
 from topospread.store.redis.keys import check_format
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from topospread.store.model import StoreSettings
     from topospread.store.redis.client import RedisClients
@@ -103,6 +103,40 @@ class RedisStore:
         """See the contract."""
         checks.check_cluster(cluster)
         return reading.scan(self._clients.for_cluster(cluster), cluster, page, kind)
+
+    def read_range(
+        self,
+        cluster: str,
+        kind: Kind,
+        namespace: str,
+        after: tuple[str, str],
+        limit: int,
+        max_bytes: int,
+    ) -> tuple[Sequence[StoredObject], bool]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        bounds = keys.names_after(kind, namespace, after)
+        args = ("range", values.FORMAT, *bounds, limit, max_bytes)
+        reply = self._script.run(cluster, args)
+        if reply[0] != b"RANGE":
+            _refuse(cluster, reply, None)
+        _, early, *rest = reply
+        found = [
+            values.unpack(keys.listed_key(kind, name), value)
+            for name, value in zip(rest[::2], rest[1::2], strict=True)
+        ]
+        return found, early == b"1" or len(found) == limit
+
+    def read_undo(
+        self, cluster: str, identity: str, since: Revision, wanted: Callable[[Key], bool]
+    ) -> Mapping[Key, StoredObject | None]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        client = self._clients.for_cluster(cluster)
+        found = reading.read_undo(client, cluster, since, wanted)
+        # Afterwards: an identity does not come back.
+        self._follower.verify(cluster, identity, since)
+        return found
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
         """See the contract."""

@@ -11,15 +11,16 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import ConfigError, RevisionCompacted, StoreUnavailable
-from topospread.store import values
+from topospread.store import rules, values
 from topospread.store.model import Key, Kind, Revision, StoredObject, Transaction
 from topospread.store.sqlite import clusters
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from topospread.store.notifier import Notifier, Waiter
+    from topospread.store.sqlite.clusters import ClusterRow
     from topospread.store.sqlite.connections import Connections
 
 
@@ -69,6 +70,59 @@ def scan(
             if kind in _KINDS
         ]
         last = rows[-1][:3]
+
+
+def read_range(
+    connection: sqlite3.Connection,
+    cluster: ClusterRow,
+    kind: Kind,
+    namespace: str,
+    after: tuple[str, str],
+    limit: int,
+    max_bytes: int,
+) -> tuple[list[StoredObject], bool]:
+    """The objects that come after a key, and whether there may be more."""
+    where, bounds = "(namespace, name) > (?, ?)", after
+    if namespace:
+        where, bounds = "namespace = ? AND name > ?", (namespace, after[1])
+    rows = connection.execute(
+        f"SELECT namespace, name, value FROM object WHERE cluster = ? AND kind = ? AND {where} "
+        # Others were not written by us, and come behind all that were.
+        "AND typeof(namespace) = 'text' AND typeof(name) = 'text' "
+        "ORDER BY namespace, name LIMIT ?",
+        (cluster.id, kind.value, *bounds, limit),
+    )
+    found: list[StoredObject] = []
+    size = 0
+    for space, name, value in rows:
+        found.append(_object(kind, space, name, value))
+        size += len(found[-1].payload)
+        if size >= max_bytes:
+            return found, True
+    return found, len(found) == limit
+
+
+def read_undo(
+    connection: sqlite3.Connection,
+    cluster: ClusterRow,
+    since: Revision,
+    wanted: Callable[[Key], bool],
+) -> dict[Key, StoredObject | None]:
+    """What the transactions after a revision have replaced."""
+    rows = connection.execute(
+        "SELECT number, entries FROM undo WHERE cluster = ? AND number > ? ORDER BY number",
+        (cluster.id, since.number),
+    )
+    replaced: dict[Key, StoredObject | None] = {}
+    reached = since.number
+    for number, blob in rows:
+        reached += 1
+        if number != reached:
+            raise rules.undone(since)
+        rules.undo(replaced, values.split(clusters.blob(blob)), wanted)
+    if reached != cluster.number:
+        raise rules.undone(since)
+    return replaced
 
 
 def _object(kind: Kind, namespace: object, name: object, value: object) -> StoredObject:

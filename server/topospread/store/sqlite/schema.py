@@ -30,6 +30,12 @@ _ADDED: Final = (
         granted_for INTEGER NOT NULL DEFAULT 0  -- milliseconds; 0 when an older version wrote it
     ) WITHOUT ROWID
     """,
+    """
+    CREATE TABLE IF NOT EXISTS undo (    -- what the newest transactions replaced, see values.py
+        cluster INTEGER NOT NULL, number INTEGER NOT NULL, entries BLOB NOT NULL,
+        PRIMARY KEY (cluster, number)
+    ) WITHOUT ROWID
+    """,
 )
 """Tables that older versions of the format lack, and do without."""
 

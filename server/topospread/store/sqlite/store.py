@@ -27,7 +27,7 @@ from topospread.store.sqlite.connections import Connections
 from topospread.store.sqlite.reading import SqliteFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from topospread.store.urls import SqliteURL
 
@@ -78,6 +78,35 @@ class SqliteStore:
         """See the contract."""
         checks.check_cluster(cluster)
         return reading.scan(self._connections, cluster, page, kind)
+
+    def read_range(
+        self,
+        cluster: str,
+        kind: Kind,
+        namespace: str,
+        after: tuple[str, str],
+        limit: int,
+        max_bytes: int,
+    ) -> tuple[Sequence[StoredObject], bool]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.reading() as connection:
+            found = clusters.load(connection, cluster)
+            if found is None:
+                return (), False
+            return reading.read_range(connection, found, kind, namespace, after, limit, max_bytes)
+
+    def read_undo(
+        self, cluster: str, identity: str, since: Revision, wanted: Callable[[Key], bool]
+    ) -> Mapping[Key, StoredObject | None]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.snapshot() as connection:
+            found = clusters.load(connection, cluster)
+            clusters.check_identity(found, identity)
+            clusters.check_reaches(connection, found, since)
+            assert found is not None, "it has the identity"
+            return reading.read_undo(connection, found, since, wanted)
 
     def get(self, cluster: str, key: Key) -> StoredObject | None:
         """See the contract."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from topospread.store.model import StoreSettings
     from topospread.store.sqlite.clusters import ClusterRow
 
+_CHANGES = frozenset({WriteOutcome.CREATED, WriteOutcome.UPDATED, WriteOutcome.DELETED})
 _OBJECT = "cluster = ? AND kind = ? AND namespace = ? AND name = ?"
 _INSERT_CLUSTER = (
     "INSERT INTO cluster (name, identity, number, tag, total, oldest, marks, tombstones, dropped, "
@@ -44,6 +45,8 @@ class Effects:
     """The effects of a transaction, before they are written.
 
     Attributes:
+        replaced: the listed objects that change, by written name, with their values before; empty
+            where there was none.
         due: when the reservations among ``puts`` are due, in milliseconds since 1970; 0 for never.
         ended: the reservations that end without being among the changes.
     """
@@ -53,6 +56,7 @@ class Effects:
     tombstones: list[Remove] = field(default_factory=list)
     scopes: set[str] = field(default_factory=set)
     entries: list[tuple[bytes, bytes]] = field(default_factory=list)
+    replaced: list[tuple[bytes, bytes]] = field(default_factory=list)
     due: list[tuple[Key, int]] = field(default_factory=list)
     ended: list[Key] = field(default_factory=list)
 
@@ -131,7 +135,7 @@ def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) 
         "DELETE FROM object WHERE cluster = ? AND kind = ?", (cluster.id, Kind.PROGRESS.value)
     )
     count = connection.execute("DELETE FROM object WHERE cluster = ?", (cluster.id,)).rowcount
-    for table in ("log", "touched", "tombstone", "expiry"):
+    for table in ("log", "touched", "tombstone", "expiry", "undo"):
         connection.execute(f"DELETE FROM {table} WHERE cluster = ?", (cluster.id,))
     connection.execute(
         "UPDATE cluster SET identity = '', number = 0, tag = '', total = 0, oldest = 0, "
@@ -257,6 +261,8 @@ class _Writer:
             outcome = self._judge_put(change, stored, effects)
         else:
             outcome = self._judge_remove(change, stored, effects)
+        if outcome in _CHANGES and _key(change).kind in values.OBSERVABLE:
+            effects.replaced.append((values.name_of(_key(change)).encode(), stored or b""))
         uid = rules.ends_for(change, outcome, stored)
         if uid is not None:
             self._end_reservation(_key(change), uid, effects)
@@ -291,6 +297,10 @@ class _Writer:
         self._connection.execute(
             "INSERT INTO log (cluster, number, tag, previous, entries) VALUES (?, ?, ?, ?, ?)",
             (cluster.id, number, tag, cluster.tag, values.join(effects.entries)),
+        )
+        self._connection.execute(
+            "INSERT OR REPLACE INTO undo (cluster, number, entries) VALUES (?, ?, ?)",
+            (cluster.id, number, values.join(effects.replaced)),
         )
         run(
             "INSERT OR REPLACE INTO touched (cluster, scope, number) VALUES (?, ?, ?)",
@@ -418,12 +428,14 @@ class _Writer:
         return row[0] if row is not None and isinstance(row[0], str) else ""
 
     def _trim(self, cluster: ClusterRow, number: int, total: int) -> tuple[str, int]:
-        marks, last = rules.trimmed(
+        marks, last, undone = rules.trimmed(
             cluster.marks, number, cluster.total, total, self._settings.log_limit
         )
+        run = self._connection.execute
+        if undone:
+            run("DELETE FROM undo WHERE cluster = ? AND number <= ?", (cluster.id, undone))
         if not last:
             return marks, cluster.oldest
-        run = self._connection.execute
         run("DELETE FROM log WHERE cluster = ? AND number <= ?", (cluster.id, last))
         # No precondition can name a revision that old any more.
         run("DELETE FROM touched WHERE cluster = ? AND number <= ?", (cluster.id, last))

@@ -1,0 +1,316 @@
+"""Lists in pages: all of one revision, on any server, for what they answer and no more."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.redis_server import RedisProcess, default_redis_binary
+from tests.store.backends import CLUSTER, Backend, RedisBackend, SqliteBackend, node, pod, put
+from tests.store.conftest import SETTINGS
+from topospread.errors import InvalidRequest, RevisionCompacted, RevisionOfOtherHistory
+from topospread.replica.view import Token
+from topospread.service.state import listing
+from topospread.service.state.read import MAX_PAGE, PageRequest, StateReader
+from topospread.store.model import Key, Kind, Remove, StoredObject, StoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from topospread.service.state.read import ObjectPage
+    from topospread.store.api import Store
+
+
+class Counting:
+    """A store that counts what it is asked for.
+
+    Attributes:
+        calls: by method.
+        objects: that it handed out.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.calls: Counter[str] = Counter()
+        self.objects = 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return getattr(self._store, name)
+
+    def scan(self, *arguments: Any, **others: Any) -> Iterator[Sequence[StoredObject]]:
+        self.calls["scan"] += 1
+        for page in self._store.scan(*arguments, **others):
+            self.objects += len(page)
+            yield page
+
+    def read_range(self, *arguments: Any) -> Any:
+        self.calls["read_range"] += 1
+        found, more = self._store.read_range(*arguments)
+        self.objects += len(found)
+        return found, more
+
+    def read_undo(self, *arguments: Any) -> Any:
+        self.calls["read_undo"] += 1
+        found = self._store.read_undo(*arguments)
+        self.objects += len(found)
+        return found
+
+
+@pytest.fixture(scope="module")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    directory = tmp_path_factory.mktemp("redis")
+    with RedisProcess(directory, binary=default_redis_binary()) as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+    if request.param == "memory":
+        return SqliteBackend("memory:")
+    if request.param == "sqlite":
+        return SqliteBackend(f"sqlite://{tmp_path}/state.db")
+    running: RedisProcess = request.getfixturevalue("redis_server")
+    with running.client() as client:
+        client.flushall()
+    return RedisBackend(running.url)
+
+
+@pytest.fixture
+def store(backend: Backend) -> Iterator[Store]:
+    with closing(backend.open(SETTINGS)) as opened:
+        yield opened
+
+
+def reader(store: Any) -> StateReader:
+    """What lists; no index is asked."""
+    return StateReader(store, cast("Any", None))
+
+
+def fill(store: Store, count: int) -> None:
+    for first in range(0, count, 200):
+        numbers = range(first, min(first + 200, count))
+        store.apply(CLUSTER, [put(pod(f"p-{n:05}", f"ns-{n % 3}")) for n in numbers])
+
+
+def page(
+    reads: StateReader,
+    size: int,
+    token: str = "",
+    namespace: str = "",
+    matches: Callable[[StoredObject], bool] = lambda _: True,
+) -> ObjectPage:
+    return reads.list(CLUSTER, Kind.POD, namespace, matches, PageRequest(size, token))
+
+
+def pods(store: Store) -> dict[Key, StoredObject]:
+    return {each.key: each for found in store.scan(CLUSTER, kind=Kind.POD) for each in found}
+
+
+def in_order(state: dict[Key, StoredObject]) -> list[StoredObject]:
+    return sorted(state.values(), key=lambda each: (each.key.namespace, each.key.name))
+
+
+def whole(reads: StateReader, size: int, **others: Any) -> list[StoredObject]:
+    found: list[StoredObject] = []
+    token, first = "", True
+    while token or first:
+        answer = page(reads, size, token, **others)
+        found += answer.objects
+        token, first = answer.next, False
+    return found
+
+
+# ------------------------------ what it costs
+
+
+def test_work_of_a_list_grows_with_its_length_and_no_faster(store: Store) -> None:
+    """As many objects are read as are answered, by and large, in pages of any size."""
+    work = []
+    for count in (1200, 3600):
+        fill(store, count)
+        counting = Counting(store)
+        assert len(whole(reader(counting), 200)) == count
+        assert counting.objects <= 1.1 * count + 200
+        work.append(counting.objects)
+    assert work[1] <= 3.3 * work[0]
+
+
+def test_work_of_a_small_page_does_not_grow_with_the_cluster(store: Store) -> None:
+    work = []
+    for count in (600, 1800):
+        fill(store, count)
+        counting = Counting(store)
+        first = page(reader(counting), 1)
+        page(reader(counting), 1, first.next)
+        work.append((counting.objects, counting.calls))
+    assert work[0] == work[1]
+
+
+def test_work_of_a_page_is_bounded_whatever_its_selector_matches(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "READ_OBJECTS", 250)
+    fill(store, 2000)
+    wanted = pod("p-01900", "ns-1")
+    found: list[StoredObject] = []
+    token, pages = "", 0
+    while token or not pages:
+        counting = Counting(store)
+        answer = page(reader(counting), 10, token, matches=lambda each: each.key == wanted)
+        assert counting.objects <= 2 * 250 + listing.SMALLEST_STRETCH
+        found += answer.objects
+        token, pages = answer.next, pages + 1
+    assert [each.key for each in found] == [wanted]
+    assert pages >= 8
+
+
+def test_page_ends_where_many_bytes_were_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "READ_BYTES", 100_000)
+    store.apply(CLUSTER, [put(pod(f"p-{n:03}"), payload=b"x" * 1000) for n in range(450)])
+    answer = page(reader(store), 10, matches=lambda _: False)
+    assert not answer.objects
+    assert answer.next
+    assert whole(reader(store), 10, matches=lambda each: each.key.name == "p-449")
+
+
+def test_other_namespaces_and_kinds_are_not_read(store: Store) -> None:
+    fill(store, 600)
+    store.apply(CLUSTER, [put(pod("only", "small")), *(put(node(f"n-{n}")) for n in range(300))])
+    counting = Counting(store)
+    assert len(whole(reader(counting), 500, namespace="small")) == 1
+    assert counting.objects == 1
+    assert "scan" not in counting.calls
+
+
+# ------------------------------ what it says
+
+
+@pytest.mark.parametrize("size", [1, 7, 60, MAX_PAGE])
+def test_all_pages_are_of_the_first_ones_revision(store: Store, size: int) -> None:
+    """A writer changes, deletes and creates before, in and behind each page."""
+    fill(store, 150)
+    random_ = random.Random(size)
+    states = {store.head(CLUSTER).revision: pods(store)}
+    found: list[StoredObject] = []
+    token, first = "", True
+    revisions = set()
+    while token or first:
+        answer = page(reader(store), size, token)
+        found += answer.objects
+        revisions.add(answer.token)
+        token, first = answer.next, False
+        for n in random_.sample(range(200), 6):
+            key = pod(f"p-{n:05}", f"ns-{n % 3}")
+            gone = random_.random() < 0.4
+            new = put(key, payload=b"%d" % random_.randrange(9))
+            store.apply(CLUSTER, [Remove(key) if gone else new, put(node(f"n-{n}"))])
+    (revision,) = revisions
+    assert found == in_order(states[Token.decode(revision).revision])
+
+
+class Busy(Counting):
+    """A store that is written to between two reads of one page."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._number = 0
+
+    def _write(self) -> None:
+        self._number += 1
+        n = self._number * 37 % 400
+        self._store.apply(
+            CLUSTER,
+            [
+                Remove(pod(f"p-{n:05}", f"ns-{n % 3}")),
+                put(pod(f"new-{n}", "ns-1")),
+                put(pod(f"p-{n + 1:05}", f"ns-{(n + 1) % 3}"), payload=b"changed"),
+            ],
+        )
+
+    def read_range(self, *arguments: Any) -> Any:
+        self._write()
+        found = super().read_range(*arguments)
+        self._write()
+        return found
+
+    def read_undo(self, *arguments: Any) -> Any:
+        self._write()
+        found = super().read_undo(*arguments)
+        self._write()
+        return found
+
+
+def test_writes_amid_a_page_do_not_show(store: Store) -> None:
+    fill(store, 400)
+    before = pods(store)
+    assert whole(reader(Busy(store)), 30) == in_order(before)
+    assert pods(store) != before
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "redis"], indirect=True)
+def test_any_server_answers_the_next_page_also_after_a_restart(backend: Backend) -> None:
+    with closing(backend.open(SETTINGS)) as store:
+        fill(store, 90)
+        expected = in_order(pods(store))
+        first = page(reader(store), 30)
+        with closing(backend.open(SETTINGS)) as other:
+            other.apply(CLUSTER, [Remove(each.key) for each in expected[20:70]])
+            second = page(reader(other), 30, first.next)
+    with closing(backend.open(SETTINGS)) as restarted:
+        third = page(reader(restarted), 30, second.next)
+    assert [*first.objects, *second.objects, *third.objects] == expected
+    assert (third.token, third.next) == (first.token, "")
+
+
+def test_values_that_cannot_be_read_count_as_absent(store: Store, backend: Backend) -> None:
+    fill(store, 10)
+    backend.overwrite(store, CLUSTER, pod("p-00004", "ns-1"), b"\x00")
+    answer = page(reader(store), 5)
+    assert len(whole(reader(store), 5)) == 9
+    store.apply(CLUSTER, [put(pod("p-00004", "ns-1"), payload=b"healed")])
+    assert len([*answer.objects, *page(reader(store), 5, answer.next).objects]) == 9
+
+
+# ------------------------------ when it cannot go on
+
+
+def test_list_whose_revision_is_too_old_is_refused_and_says_what_to_do(backend: Backend) -> None:
+    few = StoreSettings(timeout=SETTINGS.timeout, connect_timeout=20.0, log_limit=64)
+    with closing(backend.open(few)) as store:
+        fill(store, 10)
+        token = page(reader(store), 3).next
+        for n in range(15):
+            store.apply(CLUSTER, [put(pod("changing"), payload=b"%d" % n)])
+        assert len(page(reader(store), 3, token).objects) == 3
+        for n in range(15):
+            store.apply(CLUSTER, [put(pod("changing"), payload=b"1%d" % n)])
+        with pytest.raises(RevisionCompacted, match="begin it anew, without a page token"):
+            page(reader(store), 3, token)
+        assert len(whole(reader(store), 3)) == 11
+
+
+def test_list_of_a_deleted_cluster_is_refused(store: Store) -> None:
+    fill(store, 10)
+    token = page(reader(store), 3).next
+    store.drop(CLUSTER)
+    with pytest.raises(RevisionOfOtherHistory, match="begin it anew"):
+        page(reader(store), 3, token)
+    fill(store, 10)
+    with pytest.raises(RevisionOfOtherHistory, match="begin it anew"):
+        page(reader(store), 3, token)
+
+
+def test_page_token_that_leads_out_of_the_namespace_is_refused(store: Store) -> None:
+    fill(store, 10)
+    token = page(reader(store), 3).token
+    elsewhere = PageRequest().next(token, "ns-0", "")
+    with pytest.raises(InvalidRequest, match="token of an earlier page"):
+        page(reader(store), 3, elsewhere, "ns-1")
