@@ -280,9 +280,15 @@ _HOMES: Final = {
 __all__ = sorted(_HOMES)
 
 
+__version__: str
+
 if not TYPE_CHECKING:  # type checkers would take every name for public
 
     def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("topospread-client")
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

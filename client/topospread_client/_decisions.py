@@ -52,8 +52,8 @@ def pre_filter(
         remove_pods: pods to count as if they were gone from a node.
         settings: None takes the profile of the pod's schedulerName.
         consistency: None answers from the newest snapshot at hand.
-        validation: STRICT refuses what an API server would refuse in the pod's constraints, and
-            fields of manifests that Kubernetes does not have.
+        validation: `ConstraintValidation.STRICT` refuses what an API server would refuse in the
+            pod's constraints, and fields of manifests that Kubernetes does not have.
         with_counts: also return the number of matching pods of each domain.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
@@ -96,15 +96,17 @@ def filter_nodes(
     """Judge each node by the pod's hard constraints.
 
     Args:
-        pod: as for `pre_filter`; None uses `cycle` alone.
+        pod: a message, a manifest, bytes of a v1.Pod, or the name of a pod in the state;
+            None uses `cycle` alone.
         cycle: of an earlier answer; made again from the pod where it is not known any more.
         candidates: names to judge, answered in this order; None judges all nodes of the cluster.
         cluster: None takes the client's.
-        add_pods: as for `pre_filter`.
-        remove_pods: as for `pre_filter`.
-        settings: as for `pre_filter`.
-        consistency: as for `pre_filter`.
-        validation: as for `pre_filter`.
+        add_pods: preemption what-ifs: pods to count as if they ran on a node.
+        remove_pods: pods to count as if they were gone from a node.
+        settings: None takes the profile of the pod's schedulerName.
+        consistency: None answers from the newest snapshot at hand.
+        validation: `ConstraintValidation.STRICT` refuses what an API server would refuse in the
+            pod's constraints, and fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
 
@@ -169,16 +171,18 @@ def score(
     """Score the nodes that passed the filter, raw and normalized.
 
     Args:
-        pod: as for `pre_filter`; None uses `cycle` alone.
+        pod: a message, a manifest, bytes of a v1.Pod, or the name of a pod in the state;
+            None uses `cycle` alone.
         cycle: of an earlier answer; made again from the pod where it is not known any more.
         candidates: the nodes that passed; None takes the server's own Filter result, empty means
             none.
         cluster: None takes the client's.
-        add_pods: as for `pre_filter`.
-        remove_pods: as for `pre_filter`.
-        settings: as for `pre_filter`.
-        consistency: as for `pre_filter`.
-        validation: as for `pre_filter`.
+        add_pods: preemption what-ifs: pods to count as if they ran on a node.
+        remove_pods: pods to count as if they were gone from a node.
+        settings: None takes the profile of the pod's schedulerName.
+        consistency: None answers from the newest snapshot at hand.
+        validation: `ConstraintValidation.STRICT` refuses what an API server would refuse in the
+            pod's constraints, and fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
 
@@ -238,15 +242,16 @@ def evaluate_pod(
     """Run PreFilter, Filter and Score in one call: counts by verdict and the best nodes.
 
     Args:
-        pod: as for `pre_filter`.
+        pod: a message, a manifest, bytes of a v1.Pod, or the name of a pod in the state.
         top_k: how many of the best nodes to name, at most 1000; None names 5.
         candidates: names to judge (all nodes still count); None judges all.
         cluster: None takes the client's.
-        add_pods: as for `pre_filter`.
-        remove_pods: as for `pre_filter`.
-        settings: as for `pre_filter`.
-        consistency: as for `pre_filter`.
-        validation: as for `pre_filter`.
+        add_pods: preemption what-ifs: pods to count as if they ran on a node.
+        remove_pods: pods to count as if they were gone from a node.
+        settings: None takes the profile of the pod's schedulerName.
+        consistency: None answers from the newest snapshot at hand.
+        validation: `ConstraintValidation.STRICT` refuses what an API server would refuse in the
+            pod's constraints, and fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
 
@@ -286,12 +291,14 @@ def batch_evaluate_pods(
     """Evaluate several pods at one revision, each on its own: none sees the others placed.
 
     Args:
-        pods: as for `pre_filter`; servers take 1,000 unless set up otherwise.
-        top_k: as for `evaluate_pod`.
+        pods: messages, manifests, bytes of a v1.Pod, or names of pods in the state; servers take
+            1,000 unless set up otherwise.
+        top_k: how many of the best nodes to name, at most 1000; None names 5.
         cluster: None takes the client's.
-        settings: as for `pre_filter`.
-        consistency: as for `pre_filter`.
-        validation: as for `pre_filter`.
+        settings: None takes the profile of the pod's schedulerName.
+        consistency: None answers from the newest snapshot at hand.
+        validation: `ConstraintValidation.STRICT` refuses what an API server would refuse in the
+            pod's constraints, and fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
 

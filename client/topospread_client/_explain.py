@@ -347,15 +347,15 @@ def explain_pod(
 
     Args:
         pod: a message, a manifest, bytes of a v1.Pod, or the name of a pod in the state.
-        fit: filters beside spreading; None applies NODE_AND_RESOURCES.
+        fit: filters beside spreading; None applies `Fit.NODE_AND_RESOURCES`.
         domain_limit: domains to list of each constraint, at most 1000; None lists 20.
         top_k: best nodes to name, at most 1000; None names 5.
         skip_suggestions: leave out what would let the pod in, which takes the most time.
         cluster: None takes the client's.
         settings: None takes the profile of the pod's schedulerName.
         consistency: None answers from the newest snapshot at hand.
-        validation: STRICT refuses what an API server would refuse in the pod's constraints, and
-            fields of manifests that Kubernetes does not have.
+        validation: `ConstraintValidation.STRICT` refuses what an API server would refuse in the
+            pod's constraints, and fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
 

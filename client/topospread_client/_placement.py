@@ -128,14 +128,15 @@ def place_pod(
     Args:
         pod: a message, a manifest, bytes of a v1.Pod, or the name of a pod in the state.
         candidates: names to choose from; None chooses from all nodes.
-        fit: SPREAD_ONLY, NODE (name, cordon, affinity, taints) or NODE_AND_RESOURCES; None applies
-            the last without candidates and the first with them.
+        fit: `Fit.SPREAD_ONLY`, `Fit.NODE` (name, cordon, affinity, taints) or
+            `Fit.NODE_AND_RESOURCES`; None applies the last without candidates and the first with
+            them.
         reservation_ttl: seconds until the reservation expires; None is the server's 60.
         seed: orders equal nodes, so that callers with different seeds choose different ones.
         cluster: None takes the client's.
         settings: None takes the profile of the pod's schedulerName.
-        validation: STRICT refuses what an API server would refuse in the pod's constraints, and
-            fields of manifests that Kubernetes does not have.
+        validation: `ConstraintValidation.STRICT` refuses what an API server would refuse in the
+            pod's constraints, and fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span; None takes the current OpenTelemetry span.
 
@@ -177,12 +178,13 @@ def reserve_node(
     """Reserve one node for a pod, if its hard constraints allow it.
 
     Args:
-        pod: as for `place_pod`.
+        pod: a message, a manifest, bytes of a v1.Pod, or the name of a pod in the state.
         node: its name.
-        reservation_ttl: as for `place_pod`.
+        reservation_ttl: seconds until the reservation expires; None is the server's 60.
         cluster: None takes the client's.
-        settings: as for `place_pod`.
-        validation: as for `place_pod`.
+        settings: None takes the profile of the pod's schedulerName.
+        validation: `ConstraintValidation.STRICT` refuses what an API server would refuse in the
+            pod's constraints, and fields of manifests that Kubernetes does not have.
         timeout: seconds; None takes the client's.
         traceparent: parent of the server's span.
 

@@ -219,7 +219,7 @@ class Scenario:
 
     Attributes:
         changes: of the live state.
-        fit: filters beside spreading; None applies NODE_AND_RESOURCES.
+        fit: filters beside spreading; None applies `Fit.NODE_AND_RESOURCES`.
         seed: orders equal nodes, as for place_pod.
         settings: None takes the profiles of the pods' schedulerNames.
         validation: of the pods' constraints, as changed; STRICT also refuses manifests with fields

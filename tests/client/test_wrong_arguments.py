@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -254,6 +255,20 @@ def test_functions_raise_errors_of_the_tree(name: str):
             what = f"{name}({parameter}={value!r})"
             check(what, function, {}, **{parameter: value})
             check(what, function, "a ==", **{parameter: value})
+
+
+@pytest.mark.parametrize("owner", [Client, AsyncClient])
+def test_help_on_a_method_stands_for_itself(owner: type):
+    for name in sorted({name for name, _ in calls(owner)}):
+        method = getattr(owner, name)
+        assert method.__doc__, name
+        assert "as for `pre_filter`" not in method.__doc__, name
+        assert "session" not in inspect.signature(method).parameters, name
+        assert "Operation[" not in str(inspect.signature(method)), name
+
+
+def test_the_package_has_the_version_of_its_distribution():
+    assert topospread_client.__version__ == version("topospread-client")
 
 
 def test_every_class_of_arguments_is_tried():
