@@ -203,6 +203,13 @@ class LogFollower:
             behind = self._on_response(view.revision, transactions)
             if transactions:
                 state.fold_and_publish(transactions)
+                LOG.debug(
+                    "cluster %s: %d transactions followed, up to number %d of %d",
+                    self._cluster,
+                    len(transactions),
+                    transactions[-1].revision.number,
+                    self.head_number,
+                )
                 if not behind:
                     self._coalesce()
             wait = min(FOLLOW_WAIT, self._purge_due(), self._drop_idle_groups())

@@ -85,6 +85,22 @@ def test_an_untrusted_server_gets_no_credentials(
     assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
 
 
+def test_an_unverified_server_is_one_line_of_the_log(
+    tmp_path: Path,
+    tls: ssl.SSLContext,
+    authority: trustme.CA,
+    caplog: pytest.LogCaptureFixture,
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    unverified = {"insecure-skip-tls-verify": True}
+    with ApiServer(small_cluster(), tls=tls) as api:
+        config = kubeconfig(tmp_path, api.url, cluster=unverified, user=user(authority))
+        with served(sync=True, sync_kubeconfig=config) as server:
+            until(lambda: server.ready()[0], "all kinds listed")
+    assert caplog.text.count("its certificate is not verified") == 1
+    assert [each for each in recwarn if "Unverified HTTPS" in str(each.message)] == []
+
+
 def test_a_token_is_made_by_a_program(tmp_path: Path) -> None:
     credential = {
         "apiVersion": "client.authentication.k8s.io/v1",

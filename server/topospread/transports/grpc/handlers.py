@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from topospread.telemetry.tracing import CallSpan
     from topospread.transports.grpc.pipeline import CallPipeline
     from topospread.transports.grpc.transport import Context, StreamContext
+
+LOG: Final = logging.getLogger(__name__)
 
 MAX_DEADLINE: Final = 24 * 3600.0
 """Seconds past which a deadline counts as none."""
@@ -423,7 +426,7 @@ class MethodHandler:
     def note_success(self, span: CallSpan, arrived: float) -> None:
         """Note that a call has its answer."""
         span.end(0)
-        self._meter.done("OK", time.perf_counter() - arrived)
+        self._done("OK", arrived)
 
     def fail(self, error: Exception, span: CallSpan, context: Context, arrived: float) -> NoReturn:
         """End a call with an error's status."""
@@ -444,7 +447,12 @@ class MethodHandler:
     ) -> None:
         """Note that a call has ended with a status other than OK."""
         span.end(status.code.value[0], error)
-        self._meter.done(status.code.name, time.perf_counter() - arrived)
+        self._done(status.code.name, arrived)
+
+    def _done(self, code: str, arrived: float) -> None:
+        seconds = time.perf_counter() - arrived
+        self._meter.done(code, seconds)
+        LOG.debug("%s %s in %.1f ms", self.name, code, 1000 * seconds)
 
 
 class OpenConversation:

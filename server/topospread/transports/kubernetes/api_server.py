@@ -14,6 +14,7 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
 from urllib.parse import urlencode
@@ -128,6 +129,18 @@ class WatchStream(Protocol):
         ...
 
 
+@cache
+def _warn_of_unverified(address: str) -> None:
+    """Warn once in a process, in the log; urllib3 would print two lines for each request."""
+    from urllib3 import disable_warnings
+    from urllib3.exceptions import InsecureRequestWarning
+
+    disable_warnings(InsecureRequestWarning)
+    LOG.warning(
+        "API server %s: its certificate is not verified (insecure-skip-tls-verify)", address
+    )
+
+
 class ApiServer:
     """One API server. Methods may be called from any thread.
 
@@ -153,6 +166,8 @@ class ApiServer:
         self._configuration.retries = False
         self._client: Any = ApiClient(self._configuration)
         self.address: str = self._configuration.host
+        if self.address.startswith("https:") and not self._configuration.verify_ssl:
+            _warn_of_unverified(self.address)
         self._reachability = Reachability(self.address)
 
     def list_page(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
