@@ -23,11 +23,11 @@ from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
 from topospread.service.decisions.extension_points import all_constraints
 from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE
-from topospread.service.state.log import list_at_revision
+from topospread.service.state.log import ChosenObjects, list_at_revision
 from topospread.spread.constraints import Constraint, pod_constraints
 from topospread.spread.ranking import DeletionConstraint, Ranking, Strategy, best, rank
 from topospread.spread.topology import Eligibility, GroupKey
-from topospread.store.model import Key, Kind
+from topospread.store.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -178,16 +178,13 @@ class DeletionRanker:
             )
             return (view, replica), view.snapshot.nodes, request.pods, ()
 
-        def wanted(key: Key) -> bool:
-            return key.namespace == request.namespace and key.kind in (Kind.POD, Kind.REPLICA_SET)
-
         listed = list_at_revision(
             self._store,
             self._replicas,
             request.cluster,
             request.consistency,
             request.deadline,
-            wanted,
+            ChosenObjects((Kind.POD, Kind.REPLICA_SET), request.namespace),
         )
         stored = listed.readable()
         return (

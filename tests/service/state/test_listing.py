@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from tests.counting import Counting
 from tests.redis_server import RedisProcess, default_redis_binary
 from tests.store.backends import CLUSTER, Backend, RedisBackend, SqliteBackend, node, pod, put
 from tests.store.conftest import SETTINGS
@@ -19,47 +19,11 @@ from topospread.service.state.read import MAX_PAGE, PageRequest, StateReader
 from topospread.store.model import Key, Kind, Remove, StoredObject, StoreSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from topospread.service.state.read import ObjectPage
     from topospread.store.api import Store
-
-
-class Counting:
-    """A store that counts what it is asked for.
-
-    Attributes:
-        calls: by method.
-        objects: that it handed out.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.calls: Counter[str] = Counter()
-        self.objects = 0
-
-    def __getattr__(self, name: str) -> Any:
-        self.calls[name] += 1
-        return getattr(self._store, name)
-
-    def scan(self, *arguments: Any, **others: Any) -> Iterator[Sequence[StoredObject]]:
-        self.calls["scan"] += 1
-        for page in self._store.scan(*arguments, **others):
-            self.objects += len(page)
-            yield page
-
-    def read_range(self, *arguments: Any) -> Any:
-        self.calls["read_range"] += 1
-        found, more = self._store.read_range(*arguments)
-        self.objects += len(found)
-        return found, more
-
-    def read_undo(self, *arguments: Any) -> Any:
-        self.calls["read_undo"] += 1
-        found = self._store.read_undo(*arguments)
-        self.objects += len(found)
-        return found
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,8 @@ from topospread.service.rebalancing.inventory import (
     take_inventory,
 )
 from topospread.service.rebalancing.model import RebalanceModel, build_model
-from topospread.service.state.log import list_at_revision
-from topospread.store.model import Key, Kind
+from topospread.service.state.log import ChosenObjects, list_at_revision
+from topospread.store.model import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,12 +141,6 @@ class RebalancePlanner:
         self, request: RebalanceRequest
     ) -> tuple[Replica, View, Mapping[str, NamespaceInventory]]:
         """The pods and a view of one revision that counts all that their constraints count."""
-
-        def wanted(key: Key) -> bool:
-            if key.kind is not Kind.POD or key.namespace in request.excluded:
-                return False
-            return not request.namespace or key.namespace == request.namespace
-
         engine = self._engine
         listed = list_at_revision(
             self._store,
@@ -154,7 +148,7 @@ class RebalancePlanner:
             request.cluster,
             request.consistency,
             request.deadline,
-            wanted,
+            ChosenObjects((Kind.POD,), request.namespace, request.excluded),
         )
         for _ in range(MAX_TRIES):
             inventories = take_inventory(engine, request, listed.readable(), listed.view.snapshot)

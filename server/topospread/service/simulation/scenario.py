@@ -24,7 +24,7 @@ from topospread.service.decisions.pods import PodShape, check_size
 from topospread.service.decisions.request import NO_OVERRIDE, PodRef
 from topospread.service.simulation.request import changed_constraints, unused_changes
 from topospread.service.simulation.run import PodBatch
-from topospread.service.state.log import list_at_revision
+from topospread.service.state.log import ChosenObjects, list_at_revision
 from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class ScenarioBuilder:
             decision.cluster,
             decision.consistency,
             decision.deadline,
-            lambda key: key.kind is Kind.POD,
+            ChosenObjects((Kind.POD,)),
         )
         drained = {each.node for each in request.drained}
         removed = {(each.namespace, each.name) for each in request.removed}

@@ -99,6 +99,25 @@ def list_page(
     return objects, None
 
 
+def stretches(
+    store: Lister, cluster: str, kind: Kind, namespace: str
+) -> Iterator[Sequence[StoredObject]]:
+    """The objects of a kind in their order, each stretch as new as its read or newer.
+
+    Args:
+        store: where they are.
+        cluster: its name.
+        kind: of the objects.
+        namespace: empty for all.
+    """
+    after, more = ("", ""), True
+    while more:
+        found, more = store.read_range(cluster, kind, namespace, after, LARGEST_STRETCH, PAGE_BYTES)
+        if found:
+            yield found
+            after = _place(found[-1].key)
+
+
 def _at_revision(
     store: Lister, listed: Listed, after: Place, stretch: int
 ) -> Iterator[tuple[Place, StoredObject | None]]:

@@ -17,6 +17,7 @@ from topospread.errors import (
 )
 from topospread.replica.history import compacted
 from topospread.replica.view import Consistency, Freshness, Token
+from topospread.service.state.listing import stretches
 from topospread.store.model import Kind, LogEntry
 
 if TYPE_CHECKING:
@@ -137,11 +138,12 @@ def _initial(
                 take(OBJECT_BYTES + len(item.payload))
                 objects[item.key] = item
 
-        only = next(iter(kinds)) if len(kinds) == 1 else None
-        for page in store.scan(asked.cluster, kind=only):
-            for item in page:
-                checkpoint()
-                keep(item)
+        # One kind after the other, so that a watch of nodes does not read the pods.
+        for kind in (None,) if kinds == WATCHED else sorted(kinds):
+            for page in store.scan(asked.cluster, kind=kind):
+                for item in page:
+                    checkpoint()
+                    keep(item)
         # Others wrote while it was read: all of it is brought to one revision.
         target = _head(store, asked.cluster)
         revision = head.revision
@@ -191,6 +193,26 @@ def _follow(
         raise compacted(str(cause), identity, cause) from cause
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenObjects:
+    """The objects to list.
+
+    Attributes:
+        namespace: empty for all.
+        excluded: other namespaces.
+    """
+
+    kinds: Collection[Kind]
+    namespace: str = ""
+    excluded: Collection[str] = ()
+
+    def has(self, key: Key) -> bool:
+        """Whether an object is among them."""
+        if key.kind not in self.kinds or key.namespace in self.excluded:
+            return False
+        return not self.namespace or key.namespace == self.namespace
+
+
 @dataclass(slots=True, eq=False)
 class ListedObjects:
     """Objects at a view's revision.
@@ -202,7 +224,7 @@ class ListedObjects:
     store: Store
     replica: Replica
     view: View
-    wanted: Callable[[Key], bool]
+    chosen: ChosenObjects
     objects: Objects
 
     def readable(self) -> list[StoredObject]:
@@ -229,11 +251,11 @@ def list_at_revision(
     cluster: str,
     demand: Consistency,
     deadline: float,
-    wanted: Callable[[Key], bool],
+    chosen: ChosenObjects,
 ) -> ListedObjects:
     """A view, and the objects that the store had at its revision.
 
-    The store is scanned, and the log followed from before the scan to the view's revision.
+    They are read from the store, and the log followed from before that to the view's revision.
 
     Args:
         store: where the objects are.
@@ -241,7 +263,7 @@ def list_at_revision(
         cluster: its name.
         demand: how fresh the view must be.
         deadline: of the call, on the monotonic clock.
-        wanted: which objects to return.
+        chosen: the objects to return; no others are read.
 
     Raises:
         Unavailable: the store is out of reach, or its history ended meanwhile.
@@ -252,13 +274,14 @@ def list_at_revision(
     head = store.head(cluster)
     if not head.identity:
         raise ClusterNotFound(cluster)
-    listed = ListedObjects(store, replica, view, wanted, {})
+    listed = ListedObjects(store, replica, view, chosen, {})
     turn = CooperativeYield(deadline, "the cluster was read")
-    for page in store.scan(cluster):
-        for item in page:
-            turn()
-            if wanted(item.key):
-                listed.objects[item.key] = item
+    for kind in sorted(chosen.kinds):
+        for stretch in stretches(store, cluster, kind, chosen.namespace):
+            for item in stretch:
+                turn()
+                if chosen.has(item.key):
+                    listed.objects[item.key] = item
     with _ended_meanwhile(cluster):
         if view.identity != head.identity:
             raise IdentityChanged("another history")
@@ -293,7 +316,7 @@ def _follow_until(listed: ListedObjects, after: Revision, until: Revision | None
             after = transaction.revision
             for entry in transaction.entries:
                 checkpoint()
-                if not listed.wanted(entry.key):
+                if not listed.chosen.has(entry.key):
                     continue
                 if entry.object is None:
                     listed.objects.pop(entry.key, None)
