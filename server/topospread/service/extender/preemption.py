@@ -7,14 +7,16 @@ are, because only what is counted there can make room.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol
 
 from topospread.codec.pods import pod_from_proto
 from topospread.codec.stored import object_from_stored
-from topospread.errors import CorruptValue, InvalidPod
+from topospread.errors import CorruptValue, IdentityChanged, InvalidPod, RevisionUnavailable
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.spread.filtering import PodMove, pre_filter, verdict_of
 from topospread.spread.verdicts import FITS, Code
+from topospread.store.api import Follower, Reader
 from topospread.store.model import Key, Kind
 
 if TYPE_CHECKING:
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from topospread.kube.objects import Pod
     from topospread.service.decisions.engine import Engine, ResolvedCycle
     from topospread.service.decisions.request import DecisionRequest
-    from topospread.store.api import Reader
-    from topospread.store.model import StoredObject
+    from topospread.store.model import Revision, StoredObject
 
 MOST_CLUSTERS: Final = 8
 """Clusters whose uids are remembered; past it, all are read anew."""
@@ -43,18 +44,43 @@ class Victim:
     namespace: str = DEFAULT_NAMESPACE
 
 
+class _Source(Reader, Follower, Protocol):
+    """The part of the store that is read."""
+
+
+class _Uids:
+    """The pods of a cluster by uid, up to a revision of one history."""
+
+    def __init__(self, identity: str, revision: Revision) -> None:
+        self.identity = identity
+        self.revision = revision
+        self.keys: dict[str, Key] = {}
+        self._uids: dict[Key, str] = {}
+
+    def note(self, key: Key, stored: StoredObject | None) -> None:
+        """Keep what a pod is now; None: it is gone."""
+        former = self._uids.pop(key, "")
+        if self.keys.get(former) == key:
+            del self.keys[former]
+        if stored is not None and stored.uid:
+            self.keys[stored.uid] = key
+            self._uids[key] = stored.uid
+
+
 class PodsByUid:
     """Finds pods of the state by uid.
 
-    A uid that is not remembered costs a scan of the cluster, which remembers all of them.
+    The first uid of a cluster costs a scan of its pods, and one that is not remembered later what
+    the log has since: a pod that is gone is asked for again and again.
 
     Args:
-        reader: has the state.
+        store: has the state.
     """
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._keys: dict[str, Mapping[str, Key]] = {}
+    def __init__(self, store: _Source) -> None:
+        self._store = store
+        self._uids: dict[str, _Uids] = {}
+        self._lock = Lock()
 
     def find(self, cluster: str, victims: Iterable[Victim]) -> dict[str, Pod]:
         """The pods that are there, by uid.
@@ -62,7 +88,8 @@ class PodsByUid:
         Raises:
             StoreUnavailable: the store did not answer.
         """
-        keys = self._keys.get(cluster, {})
+        remembered = self._uids.get(cluster)
+        keys: Mapping[str, Key] = {} if remembered is None else remembered.keys
         found: dict[str, Pod] = {}
         unknown: list[str] = []
         for victim in victims:
@@ -75,7 +102,7 @@ class PodsByUid:
             elif not victim.name:
                 unknown.append(victim.uid)
         if unknown:
-            keys = self._scanned(cluster)
+            keys = self._newest(cluster)
             for uid in unknown:
                 if uid in keys and (pod := self._pod(cluster, keys[uid], uid)) is not None:
                     found[uid] = pod
@@ -83,24 +110,41 @@ class PodsByUid:
 
     def _pod(self, cluster: str, key: Key, uid: str) -> Pod | None:
         try:
-            stored: StoredObject | None = self._reader.get(cluster, key)
+            stored: StoredObject | None = self._store.get(cluster, key)
         except CorruptValue:
             return None
         if stored is None or stored.uid != uid:
             return None
         return pod_from_proto(object_from_stored(stored).pod)
 
-    def _scanned(self, cluster: str) -> Mapping[str, Key]:
-        keys = {
-            stored.uid: stored.key
-            for page in self._reader.scan(cluster, kind=Kind.POD)
-            for stored in page
-            if stored.uid
-        }
-        if len(self._keys) >= MOST_CLUSTERS and cluster not in self._keys:
-            self._keys = {}
-        self._keys[cluster] = keys
-        return keys
+    def _newest(self, cluster: str) -> Mapping[str, Key]:
+        """All that are there now."""
+        with self._lock:
+            known = self._uids.get(cluster)
+            try:
+                if known is not None:
+                    self._follow(cluster, known)
+                    return known.keys
+            except (IdentityChanged, RevisionUnavailable):
+                del self._uids[cluster]
+            head = self._store.head(cluster)
+            found = _Uids(head.identity, head.revision)
+            for page in self._store.scan(cluster, kind=Kind.POD):
+                for stored in page:
+                    found.note(stored.key, stored)
+            if len(self._uids) >= MOST_CLUSTERS:
+                self._uids = {}
+            self._uids[cluster] = found
+            return found.keys
+
+    def _follow(self, cluster: str, known: _Uids) -> None:
+        """Bring them to the end of the log."""
+        while found := self._store.follow(cluster, known.identity, known.revision, wait=0):
+            for transaction in found:
+                for entry in transaction.entries:
+                    if entry.key.kind is Kind.POD:
+                        known.note(entry.key, entry.object)
+                known.revision = transaction.revision
 
 
 def nodes_made_feasible(
