@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import tracemalloc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -16,10 +16,11 @@ from tests.index.comparing import assert_counts, read
 from tests.index.counting import Cluster
 from topospread.bounded import CLUSTER, budgets
 from topospread.index.builder import Builder
-from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow
+from topospread.index.changes import IndexChange, NodeChange, PodChange, PodRow, WorkloadChange
 from topospread.index.groups import MAX_PENDING, Group
 from topospread.index.nodes import MAX_COLUMNS, NodeTable
-from topospread.kube.objects import Node
+from topospread.index.snapshot import NamespaceWorkloads
+from topospread.kube.objects import Node, Workload
 from topospread.spread.topology import Eligibility, GroupKey
 
 if TYPE_CHECKING:
@@ -346,3 +347,29 @@ def test_reading_the_past_does_not_change_the_present() -> None:
     values = after.domains(ZONE).values
     counts = after.domain_counts(OF_APP, Eligibility(), ZONE).tolist()
     assert dict(zip(values, counts, strict=True)) == {"a": 0, "b": 2}
+
+
+@pytest.mark.parametrize("kind", ["Service", "ReplicaSet"])
+def test_workloads_of_one_batch_make_their_namespace_anew_once(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Each time it costs all that the namespace has: thousands of Services took seconds."""
+    made: list[int] = []
+    changed = NamespaceWorkloads.changed
+
+    def counted(self: NamespaceWorkloads, rows: dict[tuple[str, str], Workload | None]) -> Any:
+        made.append(len(rows))
+        return changed(self, rows)
+
+    monkeypatch.setattr(NamespaceWorkloads, "changed", counted)
+    builder = Builder()
+    names = [f"w-{n:03}" for n in range(200)]
+    builder.fold(
+        WorkloadChange(kind, namespace, name, Workload(kind, namespace, name))
+        for name in reversed(names)
+        for namespace in ("one", "two")
+    )
+    assert made == [200, 200]
+    kept = builder.snapshot.namespace("one")
+    assert {name for _, name in kept.objects} == set(names)
+    assert [each.name for each in kept.services] == (names if kind == "Service" else [])

@@ -21,7 +21,6 @@ from topospread.index.changes import (
     PodRow,
     ReservationChange,
     ReservationRow,
-    WorkloadChange,
 )
 from topospread.index.groups import Group, GroupUsage
 from topospread.index.labels import LabelSet, LabelSets
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from topospread.bounded import Budgets
     from topospread.kube.demands import Requests
-    from topospread.kube.objects import Node
+    from topospread.kube.objects import Node, Workload
     from topospread.spread.topology import GroupKey
 
 CHANGES_PER_YIELD: Final = 50
@@ -103,7 +102,10 @@ class Builder:
                 elif isinstance(change, NodeChange):
                     self._fold_node(change, batch)
                 else:
-                    self._fold_workload(change, batch)
+                    rows = batch.workloads.setdefault(change.namespace, {})
+                    rows[change.kind, change.name] = change.workload
+            if batch.workloads:
+                self._change_workloads(batch)
             return self._publish(batch)
 
     def _fold_reservation(self, change: ReservationChange, batch: _Batch) -> None:
@@ -165,16 +167,15 @@ class Builder:
         nodes = self.snapshot.nodes
         return nodes.node(slot) if slot < nodes.capacity else None
 
-    def _fold_workload(self, change: WorkloadChange, batch: _Batch) -> None:
-        namespace = self._workloads.get(change.namespace, NO_WORKLOADS)
-        changed = namespace.changed(change.kind, change.name, change.workload)
-        if not batch.workloads_changed:
-            self._workloads = dict(self._workloads)
-            batch.workloads_changed = True
-        if changed.objects:
-            self._workloads[change.namespace] = changed
-        else:
-            self._workloads.pop(change.namespace, None)
+    def _change_workloads(self, batch: _Batch) -> None:
+        """Make each namespace anew once, whose workloads are many."""
+        self._workloads = dict(self._workloads)
+        for name, rows in batch.workloads.items():
+            changed = self._workloads.get(name, NO_WORKLOADS).changed(rows)
+            if changed.objects:
+                self._workloads[name] = changed
+            else:
+                self._workloads.pop(name, None)
 
     def _publish(self, batch: _Batch) -> Snapshot:
         by_group: dict[GroupKey, dict[int, int]] = {}
@@ -331,7 +332,7 @@ class Builder:
 class _Batch:
     """The differences of one fold."""
 
-    __slots__ = ("abandoned", "deltas", "nodes", "reservations", "used", "workloads_changed")
+    __slots__ = ("abandoned", "deltas", "nodes", "reservations", "used", "workloads")
 
     def __init__(self) -> None:
         self.deltas: dict[tuple[int, int], int] = {}
@@ -339,7 +340,7 @@ class _Batch:
         self.reservations: dict[str, ReservationRow | None] = {}
         self.used: dict[tuple[str, int], int] = {}
         self.abandoned: set[LabelSet] = set()
-        self.workloads_changed = False
+        self.workloads: dict[str, dict[tuple[str, str], Workload | None]] = {}
 
     def add(self, counts_for: tuple[int, int], delta: int) -> None:
         self.deltas[counts_for] = self.deltas.get(counts_for, 0) + delta

@@ -205,16 +205,18 @@ class NamespaceWorkloads:
         """One workload by kind and name."""
         return self.objects.get((kind, name))
 
-    def changed(self, kind: str, name: str, workload: Workload | None) -> NamespaceWorkloads:
-        """The namespace after one workload changed or, with None, went."""
+    def changed(self, rows: Mapping[tuple[str, str], Workload | None]) -> NamespaceWorkloads:
+        """The namespace after workloads changed or, with None, went; by kind and name."""
         objects = dict(self.objects)
-        if workload is None:
-            objects.pop((kind, name), None)
-        else:
-            objects[(kind, name)] = workload
+        for key, workload in rows.items():
+            if workload is None:
+                objects.pop(key, None)
+            else:
+                objects[key] = workload
         services = self.services
-        if kind == SERVICE:
-            services = tuple(w for (k, _), w in sorted(objects.items()) if k == SERVICE)
+        if any(kind == SERVICE for kind, _ in rows):
+            names = sorted(key for key in objects if key[0] == SERVICE)
+            services = tuple(objects[key] for key in names)
         return NamespaceWorkloads(objects, services)
 
 
