@@ -25,6 +25,7 @@ from tests.store.conftest import SETTINGS
 from tests.waiting import until
 from topospread.errors import Conflict, IdentityChanged, RevisionUnavailable, StoreUnavailable
 from topospread.store.model import Change, Key, Kind, Remove, Revision, Unchanged
+from topospread.store.redis.client import RedisClient
 
 PARTS = {
     "meta": b"hash",
@@ -520,3 +521,23 @@ def test_a_restart_during_a_scan_ends_it_rather_than_skipping(own, own_store):
     with pytest.raises(StoreUnavailable):
         list(pages)
     assert len(objects(own_store)) == 2000
+
+
+def test_clusters_are_listed_in_few_round_trips(redis_store, monkeypatch):
+    for number in range(60):
+        redis_store.apply(f"c-{number}", [put(node())])
+    trips: list[object] = []
+    exchange, pipeline = RedisClient._exchange, RedisClient._send_pipeline
+
+    def call(self, *arguments):
+        trips.append(arguments)
+        return exchange(self, *arguments)
+
+    def several(self, *arguments):
+        trips.append(arguments)
+        return pipeline(self, *arguments)
+
+    monkeypatch.setattr(RedisClient, "_exchange", call)
+    monkeypatch.setattr(RedisClient, "_send_pipeline", several)
+    assert len(redis_store.clusters()) == 60
+    assert len(trips) <= 10

@@ -197,9 +197,13 @@ def clusters(clients: Iterable[RedisClient]) -> list[str]:
         cursor = b"0"
         while True:
             cursor, names = client.call("SCAN", cursor, "MATCH", keys.META_PATTERN, "COUNT", 1000)
-            for name in names:
-                if client.call("HEXISTS", name, "identity"):
-                    found.add(keys.cluster_of(name.decode()))
+            asked = [("HEXISTS", name, "identity") for name in names]
+            alive = client.pipeline(*asked) if asked else []
+            found.update(
+                keys.cluster_of(name.decode())
+                for name, is_alive in zip(names, alive, strict=True)
+                if is_alive
+            )
             if cursor == b"0":
                 break
     return sorted(found)
