@@ -123,6 +123,28 @@ def test_reservations_are_listed_in_pages_by_name(placer: Placer):
     assert [name for _, name, _ in listed(placer, "other").held] == ["a"]
 
 
+def test_page_of_reservations_looks_at_the_labels_of_no_later_ones(placer: Placer):
+    for number in range(12):
+        placer.place(named(f"p-{number:02}"))
+    placer.held()
+    seen: list[object] = []
+
+    def matches(labels: object) -> bool:
+        seen.append(labels)
+        return True
+
+    page = list_reservations(
+        placer.engine.replicas,
+        CLUSTER,
+        ("", matches),
+        PageRequest(3),
+        DEFAULT_CONSISTENCY,
+        seconds_from_now(30.0),
+    )
+    assert [name for _, name, _ in page.held] == ["p-00", "p-01", "p-02"]
+    assert len(seen) == 4
+
+
 @pytest.mark.parametrize(("size", "token"), [(-1, ""), (0, "%%%"), (0, "YQ==")])
 def test_pages_that_cannot_be(placer: Placer, size, token):
     with pytest.raises(InvalidRequest):

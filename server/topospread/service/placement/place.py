@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -354,11 +355,11 @@ def list_reservations(
         (
             ((space, name), space, name, row)
             for (space, _, name), row in split
-            if not namespace or space == namespace
+            if (space, name) > after and (not namespace or space == namespace)
         ),
         key=lambda each: each[0],
     )
-    found = [each for each in rest if each[0] > after and matches(dict(each[3].labels))]
+    found = list(islice((each for each in rest if matches(dict(each[3].labels))), most + 1))
     here = [each[1:] for each in found[:most]]
     state = None if token else (replica, view)
     token = token or view.token
