@@ -3,8 +3,8 @@
 make docs
 
 In a block of the language ``console``, each line that begins with ``$ topospread`` is run against a
-server of the page's own, and what it prints is put below it. Revisions and traces are left out:
-they differ from run to run.
+server of the page's own that has what getting-started writes, and what it prints is put below it.
+Revisions and traces are left out: they differ from run to run.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def page(name: str) -> str:
     text = (DOCS / name).read_text(encoding="utf-8")
     flags = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
     with Server(load_settings(flags, {})) as server, _at_root():
+        list(_output(["apply", "-f", "examples/cluster", "--address", server.address]))
         return _BLOCK.sub(lambda block: _played(block.group(), server.address), text)
 
 

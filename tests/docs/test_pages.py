@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import click
 import pytest
 from google.protobuf import descriptor_pool
 
-from tests.docs.pages import PAGES, ROOT, anchors, blocks, commands, links, text
-from tests.servers import incoming, node, pod
+from tests.docs.pages import (
+    GUIDE,
+    PAGES,
+    README,
+    ROOT,
+    anchors,
+    commands,
+    links,
+    named,
+    text,
+)
 from tools import reference_pages
 from topospread.app import factories
 from topospread.cli.main import root
 from topospread.config.settings import ServerSettings
-from topospread.store.urls import MEMORY
 from topospread.transports.grpc.authorization import permission_of
-from topospread_client import Client
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
     decision_service_pb2,
@@ -29,8 +34,6 @@ from topospread_proto.v1 import (
     server_service_pb2,
 )
 
-README = ROOT / "README.md"
-GUIDE = ROOT / "docs" / "getting-started.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 # Written by a run on a machine that is known, not by hand.
 NOT_YET_WRITTEN = {"benchmarks.md"}
@@ -47,10 +50,6 @@ SERVICES = {
     )
     for service in module.DESCRIPTOR.services_by_name.values()
 }
-
-
-def named(page):
-    return str(page.relative_to(ROOT))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -154,64 +153,3 @@ def test_the_api_page_has_every_feature_and_limit():
     features = factories.features(ServerSettings(extender="place", reflection=True, sync=True))
     limits = server_service_pb2.ServerLimits.DESCRIPTOR.fields_by_name
     assert written == {*features, *limits}
-
-
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory):
-    """A server with the sample cluster; its address."""
-    where = ["--listen", "127.0.0.1:0", "--http", "off", "--store", MEMORY]
-    command = [sys.executable, "-m", "topospread", "serve", *where, "--log-level", "warning"]
-    errors = (tmp_path_factory.mktemp("serving") / "errors").open("w+")
-    with errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as it:
-        assert it.stdout is not None
-        said = re.search(r"listens on (\S+)", it.stdout.readline())
-        assert said, errors.name
-        apply = [sys.executable, "-m", "topospread", "apply", "-f", "examples/cluster"]
-        subprocess.run([*apply, "--address", said[1]], cwd=ROOT, check=True, capture_output=True)
-        yield said[1]
-        it.terminate()
-
-
-@pytest.mark.parametrize("page", [README, GUIDE], ids=named)
-def test_python_programs_run_as_they_stand(page, serving):
-    (program,) = blocks(page, "python")
-    assert "127.0.0.1:7946" in program
-    ran = subprocess.run(
-        [sys.executable, "-c", program.replace("127.0.0.1:7946", serving)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout
-
-
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if p not in (README, GUIDE) and blocks(p, "python")], ids=named
-)
-def test_pieces_of_python_programs_run(page, serving):
-    """With what a reader has by then: a client, a pod or some, a manifest to simulate with."""
-    hosts = [node("node-1", "a"), node("node-2", "b")]
-    bound = pod("checkout-7f9c", "node-1", "web")
-    bound.pod.metadata.namespace = "shop"
-    for piece in blocks(page, "python"):
-        with Client(serving, cluster=f"pieces-of-{page.stem}") as client:
-            client.apply_objects([*hosts, bound])
-            known = {
-                "client": client,
-                "pod": incoming(),
-                "pods": [incoming(), incoming(maxSkew=2)],
-                "deployment": incoming(),
-                "template": hosts[0].node,
-            }
-            exec(piece.replace("127.0.0.1:7946", serving), known)
-
-
-def test_the_example_of_a_recorded_case_passes(serving, tmp_path):
-    (example,) = blocks(ROOT / "docs" / "conformance.md", "json")
-    file = tmp_path / "case.json"
-    file.write_text(example, encoding="utf-8")
-    command = [sys.executable, "-m", "topospread", "conformance", str(file), "--address", serving]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.stdout == "1 passed, 0 failed\n"

@@ -1,0 +1,87 @@
+"""Every block of every page runs as it stands, in order, on the server of getting-started."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from tests.apiserver.objects import Objects
+from tests.apiserver.server import ApiServer
+from tests.docs.pages import GUIDE, README, ROOT, all_blocks, links, named, prose
+from tests.docs.reader import Reader
+from topospread_client import Client, Kind, ObjectOutcome
+
+READING_ORDER = [
+    README,
+    *(
+        (ROOT / "docs" / path).resolve()
+        for path, _ in links(ROOT / "docs" / "index.md")
+        if path.endswith(".md") and not path.startswith("..")
+    ),
+]
+FOLLOWED = {"sh", "console", "python"}
+"""The languages of blocks that a reader carries out."""
+READ = {"go", "json", "mermaid", "text", "ts", "yaml"}
+REASONS = {
+    "needs a Kubernetes cluster",
+    "needs a store that was exchanged",
+    "takes minutes",
+}
+"""Why blocks are not followed here. They are parsed all the same."""
+
+
+def with_blocks(languages):
+    return [
+        page
+        for page in dict.fromkeys(READING_ORDER)
+        if any(each.language in languages for each in all_blocks(page))
+    ]
+
+
+@pytest.mark.parametrize("page", with_blocks(FOLLOWED), ids=named)
+def test_every_block_of_a_page_runs_as_it_stands(page, tmp_path):
+    with ApiServer(Objects()) as api, Reader(tmp_path, api) as reader:
+        if page not in (README, GUIDE):
+            begin(reader)
+        for block in all_blocks(page):
+            if not block.not_run:
+                reader.follow(block)
+        assert_as_it_was(reader.address)
+    if reader.missing:
+        pytest.skip(f"without {', '.join(sorted(reader.missing))}")
+
+
+def begin(reader):
+    """What a reader of any other page has done: started the server, and written the sample."""
+    for block in all_blocks(GUIDE):
+        reader.follow(block)
+        if "topospread apply" in block.text:
+            return
+
+
+def assert_as_it_was(address):
+    """The next page finds the sample in `default`, no more and no less: their order is free."""
+    sample = [
+        each
+        for path in sorted((ROOT / "examples" / "cluster").glob("*.yaml"))
+        for each in yaml.load_all(path.read_text("utf-8"), yaml.CSafeLoader)
+    ]
+    with Client(address) as client:
+        results = client.apply_objects(sample).results
+        assert {each.outcome for each in results} == {ObjectOutcome.UNCHANGED}
+        kinds = [kind for kind in Kind if kind is not Kind.RESERVATION]
+        assert sum(1 for kind in kinds for _ in client.list_objects(kind)) == len(sample)
+        assert not list(client.list_reservations())
+
+
+@pytest.mark.parametrize("page", dict.fromkeys(READING_ORDER), ids=named)
+def test_blocks_have_a_language_and_a_reason_where_they_are_not_run(page):
+    for block in all_blocks(page):
+        assert block.language in FOLLOWED | READ, block
+        assert block.not_run in {"", *REASONS}, block
+        if block.language == "sh":
+            subprocess.run(["bash", "-n", "-c", block.text], check=True)
+    assert not re.search(r"\n\n    \S", prose(page)), "a block is fenced"
