@@ -25,6 +25,7 @@ from topospread.cli.documents import (
 from topospread.cli.errors import Subject
 from topospread.cli.manifest_objects import NextReplica
 from topospread.cli.render.evaluation import NamedNode
+from topospread.cli.render.pending import PendingPods
 from topospread.config import values
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread_client import Kind
@@ -92,6 +93,10 @@ def schema() -> str:
             next_replica=NextReplica,
             optional=("next_replica",),
             without=["evaluation"],
+        ),
+        "PendingPodList": made.items(
+            PendingPods,
+            optional_head={"podCount": _INTEGER, "unexplainedPodCount": _INTEGER},
         ),
         "PlacementList": made.items(Subject, "PlacePodResponse", optional=_OF_ONE),
         "ReleaseList": made.items("ReleaseReservationResponse", pod=topospread_client.PodReference),

@@ -12,8 +12,11 @@ from topospread.cli.kinds import OWNERS, POD, RESERVATION, ObjectName, parse_nam
 from topospread.cli.manifest_objects import PodRequest, named_request, pod_requests
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import explanation
+from topospread.cli.render import pending as pending_pods
 from topospread.cli.request_options import (
     FITS,
+    all_namespaces_option,
+    check_all_namespaces,
     consistency_of,
     consistency_option,
     fit_option,
@@ -42,6 +45,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="Domains to list of each constraint: those with the fewest pods and with the most.",
 )
+@click.option(
+    "--pending", is_flag=True, help="All pods that wait for a node, by workload and reason."
+)
+@all_namespaces_option
 @rules_options
 @validation_option
 @consistency_option
@@ -56,6 +63,8 @@ def command(
     namespace: str | None,
     fit: str,
     domains: int,
+    pending: bool,
+    all_namespaces: bool,
     args_file: str | None,
     profile: str | None,
     gates: Sequence[str],
@@ -70,12 +79,20 @@ def command(
     For each constraint and domain: the pods and nodes that count, the skew if the pod came, who
     holds the minimum and why, and the verdict. For a pod that fits nowhere: what would let it in,
     each tried out by judging it again. The exit code is 1 when a pod fits nowhere.
+
+    With --pending, all pending pods of the state (with -n, of one namespace): how many of each
+    workload, kube-scheduler's message, and what would let the first of them in.
     """
-    if options.output == "name":
+    check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
+    if pending and (stored or paths):
+        raise click.UsageError("--pending is of all pending pods: leave names and -f out")
+    if all_namespaces and not pending:
+        raise click.UsageError("-A goes with --pending; others are given by name or with -f")
+    if options.output == "name" and not pending:
         raise click.UsageError("-o name: an explanation is no name: use table, json or yaml")
     named = [_candidates(text, namespace) for text in stored]
     asked: list[PodRequest | Sequence[ObjectName]] = [*named]
-    if paths or not stored:
+    if paths or not (stored or pending):
         asked += pod_requests(
             [], paths, recursive=recursive, namespace=namespace, validation=validation
         )
@@ -83,7 +100,8 @@ def command(
     freshness = consistency_of(consistency)
     found: list[explanation.ExplainedPod] = []
     errors = CallErrors()
-    with options.client() as client, output.progress("explaining") as progress:
+    with options.client() as client:
+        state = StatePods(client, freshness)
 
         def explained(request: PodRequest) -> explanation.ExplainedPod:
             answer = client.explain_pod(
@@ -96,17 +114,25 @@ def command(
             )
             return explanation.ExplainedPod(request, answer)
 
-        state = StatePods(client, freshness)
-        for done, each in enumerate(asked, start=1):
-            request = each if isinstance(each, PodRequest) else named_request(each[-1])
-            try:
-                if isinstance(each, PodRequest):
-                    found.append(explained(each))
-                else:
-                    found.append(_explain_named(each, state, explained))
-            except (InvalidRequest, NotFound) as error:
-                errors.add(error, request.title, request.subject)
-            progress(done, len(asked))
+        if pending:
+            waiting = pending_pods.find(
+                state,
+                namespace,
+                lambda name: explained(named_request(name)).answer.explanation,
+            )
+            pending_pods.show(waiting, options.output, options.cluster)
+            return waiting.exit_code
+        with output.progress("explaining") as progress:
+            for done, each in enumerate(asked, start=1):
+                request = each if isinstance(each, PodRequest) else named_request(each[-1])
+                try:
+                    if isinstance(each, PodRequest):
+                        found.append(explained(each))
+                    else:
+                        found.append(_explain_named(each, state, explained))
+                except (InvalidRequest, NotFound) as error:
+                    errors.add(error, request.title, request.subject)
+                progress(done, len(asked))
     if found:
         explanation.show(found, options.output, options.cluster)
     errors.raise_all()
