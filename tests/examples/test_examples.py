@@ -46,10 +46,10 @@ def test_the_demonstration_ends_by_itself():
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
-    assert "fits:     36 of 60 nodes" in ended.stdout
-    assert "fits:     12 of 60 nodes" in ended.stdout
+    assert "fits:     32 of 60 nodes (spreading alone leaves 36)" in ended.stdout
+    assert "fits:     11 of 60 nodes (spreading alone leaves 12)" in ended.stdout
     assert "fits:     0 of 60 nodes" in ended.stdout
-    assert "message:  0/60 nodes are available: 4 node(s) didn't match" in ended.stdout
+    assert "message:  0/60 nodes are available: 1 node(s) were unschedulable, " in ended.stdout
     assert ended.stdout.count("trace: ") >= 5
     assert ended.stdout.count(" runs on ") == 9
 

@@ -20,6 +20,7 @@ from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer, Asked, Fault
 from tests.transports.kubernetes.syncing import ZONE, kubeconfig, node, pod, synced
 from tests.waiting import until
+from topospread_client import Consistency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +164,8 @@ def test_reservation_of_a_pod_that_cannot_be_bound_is_released(
 
         def schedule(manifest: dict[str, Any]) -> bool:
             done = refused(manifest)
-            held.append(len(list(state.client.list_reservations())))
+            now = Consistency(fully_consistent=True)
+            held.append(len(list(state.client.list_reservations(consistency=now))))
             return done
 
         copy.schedule = schedule  # type: ignore[method-assign,assignment] # to look right after each try

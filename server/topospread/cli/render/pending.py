@@ -95,9 +95,9 @@ def find(
     with output.progress("explaining") as progress:
         explained = most[:MAX_EXPLAINED]
         for done, ((workload, _), pods) in enumerate(explained, start=1):
-            pod = _reference(pods[0])
+            first = _reference(pods[0])
             try:
-                found = explain(ObjectName(POD, pod.namespace, pod.name))
+                found = explain(ObjectName(POD, first.namespace, first.name))
             except NotFound as error:
                 if error.reason != ErrorReason.POD_NOT_FOUND:
                     raise
@@ -105,7 +105,7 @@ def find(
             else:
                 same = groups.get((workload, found.message))
                 count = len(pods) + (same.pod_count if same else 0)
-                groups[workload, found.message] = _group(workload, pod, count, found)
+                groups[workload, found.message] = _group(workload, first, count, found)
             progress(done, len(explained))
     worst = sorted(groups.values(), key=lambda group: (group.fits, -group.pod_count))
     waiting = [_reference(pod) for _, pods in most for pod in pods]
