@@ -25,7 +25,7 @@ from topospread.cli.documents import (
 from topospread.cli.errors import Subject
 from topospread.cli.manifest_objects import NextReplica
 from topospread.cli.render.evaluation import NamedNode
-from topospread.cli.render.pending import PendingPods
+from topospread.cli.render.pending import PendingWorkload
 from topospread.config import values
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread_client import Kind
@@ -95,7 +95,7 @@ def schema() -> str:
             without=["evaluation"],
         ),
         "PendingPodList": made.items(
-            PendingPods,
+            PendingWorkload,
             optional_head={"podCount": _INTEGER, "unexplainedPodCount": _INTEGER},
         ),
         "PlacementList": made.items(Subject, "PlacePodResponse", optional=_OF_ONE),

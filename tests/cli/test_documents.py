@@ -35,6 +35,7 @@ ANSWERS = [
     (("explain", "-f", "-"), POD, "ExplanationList"),
     (("explain", "-f", "-"), NOWHERE, "ExplanationList"),
     (("explain", "-f", "-"), POD.replace("DoNotSchedule", "ScheduleAnyway"), "ExplanationList"),
+    (("explain", "--pending"), "", "PendingPodList"),
     (("place", "-f", "-"), POD, "PlacementList"),
     (("place", "-f", "-"), NOWHERE, "PlacementList"),
     (("reserve", "b1", "-f", "-"), POD, "PlacementList"),

@@ -51,23 +51,23 @@ class Reader:
         missing: the programs without which blocks were left out.
     """
 
-    def __init__(self, room: Path, api: ApiServer) -> None:
+    def __init__(self, parent: Path, api: ApiServer) -> None:
         """Come to a checkout in a folder of the test's own, with a kubeconfig for an API server.
 
         It is one of links, so that what a page writes beside the sources is not left there.
         """
-        self._room = room
-        self.folder = room / "topospread"
+        self._parent = parent
+        self.folder = parent / "topospread"
         self.folder.mkdir()
         for each in ROOT.iterdir():
             if each.name not in {*_CHECKOUT, ".venv"}:
                 (self.folder / each.name).symlink_to(each)
         (self.folder / ".venv").symlink_to(sys.prefix)
-        (room / "home" / ".kube").mkdir(parents=True)
-        (room / "home" / ".kube" / "config").write_text(json.dumps(_kubeconfig(api.url)))
-        self._variables = _variables(room / "home")
+        (parent / "home" / ".kube").mkdir(parents=True)
+        (parent / "home" / ".kube" / "config").write_text(json.dumps(_kubeconfig(api.url)))
+        self._variables = _variables(parent / "home")
         self._server: subprocess.Popen[str] | None = None
-        self._said = {STATE: str(room / "state")}
+        self._said = {STATE: str(parent / "state")}
         self.missing: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -111,7 +111,7 @@ class Reader:
             self._script(block.text)
 
     def _script(self, text: str) -> None:
-        codes, after = self._room / "codes", self._room / "after"
+        codes, after = self._parent / "codes", self._parent / "after"
         codes.write_text("")
         script = (
             f"set -uao pipefail\ntrap 'echo $? >>{shlex.quote(str(codes))}' ERR\n{self._here(text)}"
@@ -153,7 +153,7 @@ class Reader:
     def _lasting(self, verb: str, text: str) -> None:
         """Start what lasts, and end it with Ctrl-C, at once but for the reader's own server."""
         text = _LISTEN.sub("127.0.0.1:0", self._here(text)) if verb == "serve" else self._here(text)
-        with (self._room / "errors").open("w") as errors:
+        with (self._parent / "errors").open("w") as errors:
             process = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", text],
                 cwd=self.folder,
@@ -166,9 +166,9 @@ class Reader:
             )
         assert process.stdout is not None
         if verb != "serve":
-            assert process.stdout.readline(), (self._room / "errors").read_text()
+            assert process.stdout.readline(), (self._parent / "errors").read_text()
             code = _interrupted(process)
-            assert code == (130 if verb == "watch" else 0), (self._room / "errors").read_text()
+            assert code == (130 if verb == "watch" else 0), (self._parent / "errors").read_text()
             return
         said: dict[str, str] = {}
         for line in process.stdout:
@@ -178,9 +178,9 @@ class Reader:
                 said[HTTP] = found[1]
             elif line.startswith("store ") and said:
                 break
-        assert said, (self._room / "errors").read_text()
+        assert said, (self._parent / "errors").read_text()
         if self._server is not None:
-            assert _interrupted(process) == 0, (self._room / "errors").read_text()
+            assert _interrupted(process) == 0, (self._parent / "errors").read_text()
             return
         self._server = process
         self._said |= said

@@ -33,7 +33,7 @@ _OF_ONE_POD: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class PendingPods:
+class PendingWorkload:
     """Pending pods of one workload that are refused for one reason, or that fit.
 
     Attributes:
@@ -65,7 +65,7 @@ class PendingPods:
 class Pending:
     """What is pending: groups with the worst first, all pods, and how many were not explained."""
 
-    groups: Sequence[PendingPods]
+    groups: Sequence[PendingWorkload]
     pods: Sequence[PodReference]
     unexplained_pod_count: int
 
@@ -90,7 +90,7 @@ def find(
         if is_pending(pod):
             alike.setdefault((_workload(pod), _template(pod)), []).append(pod)
     most = sorted(alike.items(), key=lambda item: -len(item[1]))
-    groups: dict[tuple[ObjectName, str], PendingPods] = {}
+    groups: dict[tuple[ObjectName, str], PendingWorkload] = {}
     unexplained = sum(len(pods) for _, pods in most[MAX_EXPLAINED:])
     with output.progress("explaining") as progress:
         explained = most[:MAX_EXPLAINED]
@@ -136,8 +136,8 @@ def _reference(pod: Pod) -> PodReference:
 
 def _group(
     workload: ObjectName, pod: PodReference, pod_count: int, found: Explanation
-) -> PendingPods:
-    return PendingPods(
+) -> PendingWorkload:
+    return PendingWorkload(
         workload.kind,
         workload.namespace or "default",
         workload.name or pod.name,

@@ -44,7 +44,7 @@ class Victim:
     namespace: str = DEFAULT_NAMESPACE
 
 
-class _Source(Reader, Follower, Protocol):
+class _Followed(Reader, Follower, Protocol):
     """The part of the store that is read."""
 
 
@@ -77,7 +77,7 @@ class PodsByUid:
         store: has the state.
     """
 
-    def __init__(self, store: _Source) -> None:
+    def __init__(self, store: _Followed) -> None:
         self._store = store
         self._uids: dict[str, _Uids] = {}
         self._lock = Lock()
