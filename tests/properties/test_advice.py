@@ -1,9 +1,10 @@
 """What ExplainPod suggests lets the pod in: the reference model is asked of the state after it."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
-from itertools import combinations, islice
+from itertools import islice
 
 from hypothesis import given
 
@@ -12,7 +13,9 @@ from tests.properties.expected import answer_to
 from tests.properties.questions import odd_cases
 from tests.properties.test_explanations import case_of
 from tests.reference.alphabets import HOSTNAME
-from tests.reference.objects import labels_of
+from tests.reference.constraints import Gates, parse
+from tests.reference.objects import labels_of, namespace_of
+from tests.reference.snapshot import Snapshot
 from tests.reference.strategies import cases, kind_of
 from topospread.service.explaining.findings import Change, ChangeKind
 from topospread.service.explaining.suggestions import suggestions
@@ -69,7 +72,7 @@ def made(decision: Decision, change: Change) -> Iterator[Decision]:
         constraint[FIELDS[change.kind]] = change.value or change.number
         yield replace(decision, pod=pod)
     elif change.kind is ChangeKind.FEWER_PODS:
-        for gone in combinations(on_domain(decision.cluster, change), change.number):
+        for gone in removals(counted(decision, change), change.number):
             left = [pod for pod in decision.cluster["pods"] if pod not in gone]
             yield replace(decision, cluster=decision.cluster | {"pods": left})
     elif change.kind is ChangeKind.MORE_DOMAINS:
@@ -88,14 +91,30 @@ def made(decision: Decision, change: Change) -> Iterator[Decision]:
                 yield replace(decision, cluster=decision.cluster | {"nodes": changed})
 
 
-def on_domain(cluster: Json, change: Change) -> list[Json]:
-    """The pods on the nodes of a domain."""
-    names = {
-        node["metadata"]["name"]
-        for node in cluster["nodes"]
-        if labels_of(node).get(change.topology_key) == change.domain
-    }
-    return [pod for pod in cluster["pods"] if pod["spec"].get("nodeName") in names]
+def counted(decision: Decision, change: Change) -> list[list[Json]]:
+    """The pods that a constraint counts in a domain, by node and labels; the most alike first."""
+    written = decision.pod["spec"]["topologySpreadConstraints"][change.constraint]
+    labels, namespace = labels_of(decision.pod), namespace_of(decision.pod)
+    selector = parse(written, labels, Gates.parse(decision.gates)).selector
+    alike: defaultdict[tuple[str, ...], list[Json]] = defaultdict(list)
+    for pod in decision.cluster["pods"]:
+        alone = Snapshot(decision.cluster | {"pods": [pod]})
+        for name, node in alone.nodes.items():
+            in_domain = labels_of(node).get(change.topology_key) == change.domain
+            if in_domain and alone.count(name, selector, namespace):
+                alike[name, *map(str, sorted(labels_of(pod).items()))].append(pod)
+    return sorted(alike.values(), key=len, reverse=True)
+
+
+def removals(alike: list[list[Json]], number: int) -> Iterator[list[Json]]:
+    """All ways to remove so many pods; which of those that are alike makes no difference."""
+    if not alike:
+        if not number:
+            yield []
+        return
+    for here in range(min(number, len(alike[0])), -1, -1):
+        for others in removals(alike[1:], number - here):
+            yield [*alike[0][:here], *others]
 
 
 def with_labels(like: Json, name: str, change: Change) -> Json:

@@ -34,12 +34,12 @@ from topospread.service.explaining.context import (
 from topospread.service.explaining.findings import Change, ChangeKind, Suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from topospread.service.explaining.context import EvaluationContext
-    from topospread.spread.topology import Bools
+    from topospread.spread.topology import Bools, GroupKey
 
 
 MOST_ADVISED: Final = 8
@@ -209,12 +209,15 @@ def fewer_pods(context: EvaluationContext, position: int) -> Iterator[ProposedCh
     domain = min(domains[excess[domains] == least].tolist(), key=lambda each: column.values[each])
     counted = context.snapshot.mask(constraint.eligibility) & (column.ids == domain)
     taken = _taken(context.snapshot.node_counts(constraint.group), counted, nodes, least)
-    groups = dict(context.snapshot.groups)
-    groups[constraint.group] = groups[constraint.group].changed(taken)
+    without = _without(context, {constraint.group: taken})
+    # Which of the pods other selectors match, too, is not known: it must make no difference.
+    others = _also_counted(context, constraint.group, taken)
+    if others and _without(context, {constraint.group: taken, **others}).fits != without.fits:
+        return
     value, key = column.values[domain], constraint.topology_key
     index, _ = constraint_label(context, position)
     yield ProposedChange(
-        replace(context, snapshot=replace(context.snapshot, groups=groups)),
+        without,
         (Change(ChangeKind.FEWER_PODS, index, key, domain=value, number=least),),
         f"{plural(least, 'matching pod')} fewer in {key}={value}",
     )
@@ -235,6 +238,30 @@ def _taken(counts: NDArray[np.int32], counted: Bools, first: Bools, pods: int) -
         if not pods:
             break
     return taken
+
+
+def _also_counted(
+    context: EvaluationContext, removed: GroupKey, taken: Mapping[int, int]
+) -> dict[GroupKey, dict[int, int]]:
+    """What other groups lose at most when so many pods of one are removed from these slots."""
+    lost: dict[GroupKey, dict[int, int]] = {}
+    for group in {constraint.group for constraint in context.hard} - {removed}:
+        if group.counts_nothing:
+            continue
+        counts = context.snapshot.node_counts(group)
+        here = {slot: -min(-pods, int(counts[slot])) for slot, pods in taken.items()}
+        if any(here.values()):
+            lost[group] = here
+    return lost
+
+
+def _without(
+    context: EvaluationContext, removed: Mapping[GroupKey, Mapping[int, int]]
+) -> EvaluationContext:
+    groups = dict(context.snapshot.groups)
+    for group, taken in removed.items():
+        groups[group] = groups[group].changed(taken)
+    return replace(context, snapshot=replace(context.snapshot, groups=groups))
 
 
 def more_domains(context: EvaluationContext, position: int) -> Iterator[ProposedChange]:
