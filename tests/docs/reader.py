@@ -34,6 +34,7 @@ OF_OTHERS: Final = ("go", "grpcurl", "ghz", "npm", "protoc")
 _LASTS: Final = re.compile(r"^(?:\.venv/bin/)?topospread (serve|sync|watch)\b(?!.*--once)")
 _LISTEN: Final = re.compile(r"\b(?:127\.0\.0\.1|0\.0\.0\.0):79\d\d\b")
 _VARYING: Final = re.compile(r"^(revision|trace):")
+_REVISION: Final = re.compile(r"\b[A-Za-z0-9_-]{60,}")
 _CODE: Final = re.compile(r"#.*\bexit code (\d+)")
 _CHECKOUT: Final = {".git", "build", "dist", ".hypothesis"}
 """What is made in a checkout, or is of no use to a reader."""
@@ -132,8 +133,10 @@ class Reader:
                 said = said.replace(there, here)
             lines = said.rstrip("\n").splitlines()
             shown += [f"$ {command}", *(each for each in lines if not _VARYING.match(each))]
-        lines = "\n".join(shown).splitlines()
-        differs = "\n".join(difflib.unified_diff(text.splitlines(), lines, lineterm=""))
+        expected, found = (
+            _REVISION.sub("REVISION", each).splitlines() for each in (text, "\n".join(shown))
+        )
+        differs = "\n".join(difflib.unified_diff(expected, found, lineterm=""))
         assert not differs, f"where `make docs` writes the page, run it\n{differs}"
 
     def _run(self, command: list[str], text: str = "", *, check: bool = True) -> str:

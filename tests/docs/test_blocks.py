@@ -28,7 +28,6 @@ READ = {"go", "json", "mermaid", "text", "ts", "yaml"}
 REASONS = {
     "needs a Kubernetes cluster",
     "needs a store that was exchanged",
-    "needs the store of a running set",
     "takes minutes",
 }
 """Why blocks are not followed here. They are parsed all the same."""
