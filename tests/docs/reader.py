@@ -27,9 +27,9 @@ HTTP: Final = "127.0.0.1:7947"
 STATE: Final = "/tmp/topospread"
 """What the pages say where tests take a free port, and a folder of their own."""
 
-GO: Final = ROOT / ".tools" / "languages" / "go"
-OF_OTHERS: Final = ("go", "grpcurl", "ghz", "npm", "protoc")
-"""The programs that are not there with `make setup`."""
+LANGUAGES: Final = ROOT / ".tools" / "languages"
+OF_OTHERS: Final = ("go", "grpcurl", "ghz", ".protoc/bin/pip", ".protoc/bin/python")
+"""The programs that find what they need where `make languages` was."""
 
 _LASTS: Final = re.compile(r"^(?:\.venv/bin/)?topospread (serve|sync|watch)\b(?!.*--once)")
 _LISTEN: Final = re.compile(r"\b(?:127\.0\.0\.1|0\.0\.0\.0):79\d\d\b")
@@ -197,7 +197,9 @@ class Reader:
 
 
 def _of_others(text: str) -> set[str]:
-    """The programs in a block that are not there with `make setup`."""
+    """The programs in a block that find nothing, because `make languages` was not here."""
+    if (LANGUAGES / ".stamp-documented").exists():
+        return set()
     begins = r"(?:^|^\$ |&& )"
     return {each for each in OF_OTHERS if re.search(f"{begins}{each} ", text, re.MULTILINE)}
 
@@ -260,20 +262,25 @@ def _variables(home: Path) -> dict[str, str]:
     return {
         **kept,
         "HOME": str(home),
-        "PATH": os.pathsep.join([str(GO.parent / "bin"), kept.get("PATH", os.defpath)]),
+        # Last the Go that `make languages` fetched where the machine had none.
+        "PATH": os.pathsep.join(
+            [kept.get("PATH", os.defpath), str(LANGUAGES / "fetched" / "go" / "go" / "bin")]
+        ),
         # Targets are looked up and not made: they made what runs this.
         "MAKEFLAGS": "n",
         "TOPOSPREAD_LISTEN": "127.0.0.1:0",
         "TOPOSPREAD_HTTP": "127.0.0.1:0",
-        # As tools/go has it, and without a look at the network: `make languages` has fetched all.
-        "GOMODCACHE": str(GO / "modules"),
-        "GOCACHE": str(GO / "builds"),
+        # What `make languages` has fetched, so that nothing is asked of the network.
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(LANGUAGES / "documented" / "wheels"),
+        "GOMODCACHE": str(LANGUAGES / "go" / "modules"),
+        "GOCACHE": str(LANGUAGES / "go" / "builds"),
         "GOFLAGS": "-modcacherw -buildvcs=false -trimpath -ldflags=-s",
         "CGO_ENABLED": "0",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
         "GOSUMDB": "off",
-        "GOPROXY": f"file://{GO / 'modules' / 'cache' / 'download'}",
+        "GOPROXY": f"file://{LANGUAGES / 'go' / 'modules' / 'cache' / 'download'}",
     }
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import subprocess
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -12,6 +16,9 @@ from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer
 from tests.docs.pages import GUIDE, README, ROOT, all_blocks, links, named, prose
 from tests.docs.reader import Reader
+from topospread.access.file import read_access
+from topospread.cli.contexts import read_client_config
+from topospread.config.loading import load_settings
 from topospread_client import Client, Kind, ObjectOutcome
 
 READING_ORDER = [
@@ -26,6 +33,7 @@ FOLLOWED = {"sh", "console", "python"}
 """The languages of blocks that a reader carries out."""
 READ = {"go", "json", "mermaid", "text", "ts", "yaml"}
 REASONS = {
+    "is tried in tests/languages",
     "needs a Kubernetes cluster",
     "needs a store that was exchanged",
     "takes minutes",
@@ -51,7 +59,12 @@ def test_every_block_of_a_page_runs_as_it_stands(page, tmp_path):
                 reader.follow(block)
         assert_as_it_was(reader.address)
     if reader.missing:
-        pytest.skip(f"without {', '.join(sorted(reader.missing))}")
+        missing = (
+            f"`make languages` fetches it, or says why not: {', '.join(sorted(reader.missing))}"
+        )
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
 
 
 def begin(reader):
@@ -85,3 +98,49 @@ def test_blocks_have_a_language_and_a_reason_where_they_are_not_run(page):
         if block.language == "sh":
             subprocess.run(["bash", "-n", "-c", block.text], check=True)
     assert not re.search(r"\n\n    \S", prose(page)), "a block is fenced"
+
+
+def not_written(language):
+    """The blocks in a language that are not the content of a file of the reader's."""
+    return [
+        pytest.param(each.text, id=f"{named(page)}:{each.line}")
+        for page in dict.fromkeys(READING_ORDER)
+        for each in all_blocks(page)
+        if each.language == language and not each.file
+    ]
+
+
+@pytest.mark.parametrize("written", not_written("yaml"))
+def test_configurations_are_taken_by_what_reads_them(written, tmp_path, monkeypatch):
+    file = tmp_path / "configuration.yaml"
+    file.write_text(written, encoding="utf-8")
+    kind = next(yaml.safe_load_all(written))["kind"]
+    if kind == "TopospreadClientConfiguration":
+        monkeypatch.setenv("TOPOSPREAD_CLIENT_CONFIG", str(file))
+        read_client_config()
+    elif kind == "TopospreadAccess":
+        read_access(written, "access.yaml")
+    elif kind == "Deployment":
+        kubernetes_validate.validate(yaml.safe_load(written), "1.36.0", strict=True)
+    else:
+        load_settings({"config": str(file)}, {"HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("written", not_written("json"))
+def test_parts_of_documents_have_names_of_the_schema_or_the_log(written):
+    """An ellipsis stands for a value, or for more of them."""
+    whole = re.sub(r"(?<=: )…|(?<=, )…(?=\})", '"…": 0', written)
+    found = json.loads(whole.replace(': "…": 0', ": 0"))
+    known = (ROOT / "docs" / "output.schema.json").read_text("utf-8")
+    if "logger" not in found:
+        assert all(f'"{name}"' in known for name in found if name != "…")
+
+
+@pytest.mark.parametrize("written", not_written("go"))
+def test_fragments_in_go_parse(written):
+    program = shutil.which("gofmt")
+    if program is None:
+        pytest.skip("there is no gofmt on PATH")
+    whole = f"package fragment\n\nfunc _() error {{\n{written}\n}}\n"
+    ran = subprocess.run([program, "-e"], input=whole, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
