@@ -50,6 +50,11 @@ def put(
     return Put(StoredObject(key, payload, digest, version, uid))
 
 
+def part(name: str) -> str:
+    """One of the cluster's keys in Redis."""
+    return f"ts:{{{CLUSTER}}}:{name}"
+
+
 def objects(store: Store, cluster: str = CLUSTER) -> dict[Key, StoredObject]:
     return {stored.key: stored for page in store.scan(cluster) for stored in page}
 

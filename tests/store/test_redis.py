@@ -16,6 +16,7 @@ from tests.store.backends import (
     follow_all,
     node,
     objects,
+    part,
     pod,
     put,
     replay,
@@ -44,34 +45,6 @@ SHORT = replace(SETTINGS, timeout=1.0)
 LONG = 60.0
 ENDLESS = 3600.0
 """Longer than a test may last: such a wait ends for another reason, or the test fails."""
-
-
-def part(name: str) -> str:
-    return f"ts:{{{CLUSTER}}}:{name}"
-
-
-@pytest.fixture(params=["redis-6.2", "redis-7"])
-def server(request, redis_servers):
-    """A shared server, emptied."""
-    if request.param not in redis_servers:
-        pytest.skip(f"no {request.param} found: run `make redis`")
-    with redis_servers[request.param].client() as client:
-        client.flushall()
-        client.script_flush()
-    return redis_servers[request.param]
-
-
-@pytest.fixture
-def client(server):
-    with server.client() as opened:
-        yield opened
-
-
-@pytest.fixture
-def redis_store(server):
-    opened = RedisBackend(server.url).open(SETTINGS)
-    yield opened
-    opened.close()
 
 
 def fill(store):

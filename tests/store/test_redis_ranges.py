@@ -4,38 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.backends import CLUSTER, RedisBackend, node, pod, put
-from tests.store.conftest import SETTINGS
+from tests.store.backends import CLUSTER, node, part, pod, put
 from tests.store.test_range import in_order, read, undo
 from topospread.errors import RevisionCompacted, StoreUnavailable
 from topospread.store.model import Key, Kind, Remove
-
-
-def part(name: str) -> str:
-    return f"ts:{{{CLUSTER}}}:{name}"
-
-
-@pytest.fixture(params=["redis-6.2", "redis-7"])
-def server(request, redis_servers):
-    """A shared server, emptied."""
-    if request.param not in redis_servers:
-        pytest.skip(f"no {request.param} found: run `make redis`")
-    with redis_servers[request.param].client() as client:
-        client.flushall()
-    return redis_servers[request.param]
-
-
-@pytest.fixture
-def client(server):
-    with server.client() as opened:
-        yield opened
-
-
-@pytest.fixture
-def redis_store(server):
-    opened = RedisBackend(server.url).open(SETTINGS)
-    yield opened
-    opened.close()
 
 
 def test_range_has_what_an_older_version_wrote_to_redis(redis_store, client):

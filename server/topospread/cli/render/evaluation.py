@@ -9,14 +9,13 @@ import click
 
 from topospread.cli import documents, output
 from topospread.cli.kinds import node_path
-from topospread.cli.render.explanation import fits_text
+from topospread.cli.render.explanation import ExplainedPod, fits_text
 from topospread_client import ConstraintState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread.cli.manifest_objects import PodRequest
-    from topospread_client import EvaluatePodResponse, ExplainPodResponse
+    from topospread_client import EvaluatePodResponse
 
 _CONSTRAINT_COLUMNS: Final = (
     "TOPOLOGY KEY",
@@ -39,21 +38,13 @@ class NamedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluatedPod:
+class EvaluatedPod(ExplainedPod):
     """Pod and the answer about it, whose evaluation and constraints are shown."""
-
-    request: PodRequest
-    answer: ExplainPodResponse
 
     @property
     def evaluation(self) -> EvaluatePodResponse:
         """Verdicts and nodes by spreading and the other filters that were asked."""
         return self.answer.evaluation
-
-    @property
-    def fits(self) -> bool:
-        """Whether any node passes."""
-        return self.evaluation.feasible_node_count > 0
 
     @property
     def is_scored(self) -> bool:
