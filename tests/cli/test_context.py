@@ -146,6 +146,10 @@ WRONG = {
         f"{HEAD}contexts: [{{name: a, address: 'h:1', timeout: 0}}]\n",
         "contexts[0].timeout: 0: write a number above 0",
     ),
+    "no number": (
+        f"{HEAD}contexts: [{{name: a, address: 'h:1', timeout: .nan}}]\n",
+        "contexts[0].timeout: nan: write a number above 0",
+    ),
     "token": (
         f"{HEAD}contexts: [{{name: a, address: 'h:1', token: secret}}]\n",
         "contexts[0].token: write the token into a file of its own, and name that with tokenFile",

@@ -28,6 +28,11 @@ STATE: Final = "/tmp/topospread"
 """What the pages say where tests take a free port, and a folder of their own."""
 
 LANGUAGES: Final = ROOT / ".tools" / "languages"
+PATH: Final = os.pathsep.join(
+    [os.environ.get("PATH", os.defpath), str(LANGUAGES / "fetched" / "go" / "go" / "bin")]
+)
+"""Last the Go that `make languages` fetched where the machine had none."""
+
 OF_OTHERS: Final = ("go", "grpcurl", "ghz", ".protoc/bin/pip", ".protoc/bin/python")
 """The programs that find what they need where `make languages` was."""
 
@@ -262,10 +267,7 @@ def _variables(home: Path) -> dict[str, str]:
     return {
         **kept,
         "HOME": str(home),
-        # Last the Go that `make languages` fetched where the machine had none.
-        "PATH": os.pathsep.join(
-            [kept.get("PATH", os.defpath), str(LANGUAGES / "fetched" / "go" / "go" / "bin")]
-        ),
+        "PATH": PATH,
         # Targets are looked up and not made: they made what runs this.
         "MAKEFLAGS": "n",
         "TOPOSPREAD_LISTEN": "127.0.0.1:0",

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from typing import NoReturn
 
 import kubernetes_validate
 import pytest
@@ -15,7 +16,7 @@ import yaml
 from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer
 from tests.docs.pages import GUIDE, README, ROOT, all_blocks, links, named, prose
-from tests.docs.reader import Reader
+from tests.docs.reader import PATH, Reader
 from topospread.access.file import read_access
 from topospread.cli.contexts import read_client_config
 from topospread.config.loading import load_settings
@@ -59,12 +60,15 @@ def test_every_block_of_a_page_runs_as_it_stands(page, tmp_path):
                 reader.follow(block)
         assert_as_it_was(reader.address)
     if reader.missing:
-        missing = (
-            f"`make languages` fetches it, or says why not: {', '.join(sorted(reader.missing))}"
-        )
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+        without(", ".join(sorted(reader.missing)))
+
+
+def without(program: str) -> NoReturn:
+    """Skip a test for lack of a program; in CI it fails."""
+    missing = f"`make languages` fetches it, or says why not: {program}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(missing)
+    pytest.skip(missing)
 
 
 def begin(reader):
@@ -138,9 +142,9 @@ def test_parts_of_documents_have_names_of_the_schema_or_the_log(written):
 
 @pytest.mark.parametrize("written", not_written("go"))
 def test_fragments_in_go_parse(written):
-    program = shutil.which("gofmt")
+    program = shutil.which("gofmt", path=PATH)
     if program is None:
-        pytest.skip("there is no gofmt on PATH")
+        without("gofmt")
     whole = f"package fragment\n\nfunc _() error {{\n{written}\n}}\n"
     ran = subprocess.run([program, "-e"], input=whole, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -231,6 +230,6 @@ def _unknown(given: Mapping[Any, object], known: tuple[str, ...], at: str) -> It
 
 def _fits(value: object, kind: type) -> bool:
     if kind is float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and not math.isnan(value) and value > 0  # type: ignore[arg-type,operator]
+        # Not a number is not above 0.
+        return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     return isinstance(value, kind) and value != ""
