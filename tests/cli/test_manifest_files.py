@@ -158,6 +158,14 @@ MISTAKES = {
     "tabs": ("kind: Pod\nmetadata:\n\tname: p\n", ":3: not YAML: found character"),
     "open bracket": ("kind: Pod\nlabels: [a\nb: c\n", ":3: not YAML: "),
     "twice": ("kind: Pod\nspec: {}\nkind: Node\n", ":3: not YAML: the key 'kind' is given twice"),
+    "twice in json": (
+        '{"kind": "Pod", "spec": {}, "spec": 1}',
+        ":1: the key 'spec' is given twice in one object",
+    ),
+    "twice in the second json": (
+        f'{JSON_POD}\n{{"kind": "List", "items": [{{"kind": "Pod", "kind": "Node"}}]}}',
+        ":2: the key 'kind' is given twice in one object",
+    ),
     "unknown alias": ("kind: *missing\n", ":1: not YAML: found undefined alias"),
     "python tag": ("!!python/object:os.system {}\n", ":1: not YAML: could not determine"),
     "no kind": ("metadata: {name: p}\n", ":1: this object has no `kind`"),
@@ -169,7 +177,7 @@ MISTAKES = {
     "items of a wrong type": ("kind: List\nitems: {}\n", ":1: the items of a List must be a list"),
     "item of a wrong type": ("kind: List\nitems: [5]\n", ":1 items[0]: expected a Kubernetes"),
     "null item": ("kind: List\nitems: [null]\n", ":1 items[0]: expected a Kubernetes object, fo"),
-    "cut json": ('{"kind": "Pod",\n "metadata": \n', ":3: not JSON: "),
+    "cut json": ('{"kind": "Pod",\n "metadata": \n', ":2: not JSON: "),
     "json with rubbish": (f"{JSON_POD}\n{JSON_POD[:-1]}", "not JSON: "),
     "helm template": ("{{ .Values.pod }}\n", "not JSON: "),
     "not text": (b"\x00\x01\x02", ": not YAML: "),

@@ -11,11 +11,10 @@ import os
 import re
 import stat
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
-
-import orjson
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from topospread.cli.errors import BadInput, printable
 from topospread.cli.yaml_reader import yaml_documents
@@ -37,6 +36,10 @@ MAX_NESTED_LISTS: Final = 8
 
 _BEGIN: Final = 64 << 10
 _BLANKS: Final = re.compile(r"\s*")
+
+
+class _KeyGivenTwiceError(ValueError):
+    """An object of JSON has a key twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,39 +287,62 @@ def _documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
     if not _looks_like_json(content):
         yield from yaml_documents(content, source)
         return
-    try:
-        yield orjson.loads(content), 1
-    except orjson.JSONDecodeError as error:
-        yield from _json_stream(content, source, error)
-
-
-def _json_stream(
-    content: bytes, source: str, error: orjson.JSONDecodeError
-) -> Iterator[tuple[Any, int]]:
-    """Documents of several JSON values after one another, or of YAML that looks like JSON."""
     read = 0
     try:
-        text = content.decode("utf-8").rstrip()
-        # The mark that ends YAML may end a row of JSON values, too.
-        text = text.removesuffix("\n...")
-        decoder, begin, line = json.JSONDecoder(), _after_blanks(text, 0), 1
-        line += text.count("\n", 0, begin)
-        while begin < len(text):
-            document, end = decoder.raw_decode(text, begin)
-            yield document, line
+        for document in _json_documents(content, source):
+            yield document
             read += 1
-            end = _after_blanks(text, end)
-            line += text.count("\n", begin, end)
-            begin = end
-    except (ValueError, RecursionError):
-        not_json = BadInput(f"{source}:{error.lineno}: not JSON: {error.msg}")
-        if len(content) * YAML_WEIGHT > MAX_BYTES:
-            raise not_json from error
+    except (ValueError, RecursionError) as error:
+        yield from _flow_documents(content, source, read, error)
+
+
+def _json_documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
+    """Values of JSON after one another, each with the line at which it begins."""
+    text = content.decode("utf-8").rstrip()
+    # The mark that ends YAML may end a row of JSON values, too.
+    text = text.removesuffix("\n...")
+    decoder = json.JSONDecoder(object_pairs_hook=_distinct_keys, parse_constant=_no_number)
+    begin, line = _after_blanks(text, 0), 1
+    line += text.count("\n", 0, begin)
+    while begin < len(text):
         try:
-            documents = list(yaml_documents(content, source))
-        except BadInput:
-            raise not_json from error
-        yield from documents[read:]
+            document, end = decoder.raw_decode(text, begin)
+        except _KeyGivenTwiceError as error:
+            raise BadInput(f"{source}:{line}: {error}") from error
+        yield document, line
+        end = _after_blanks(text, end)
+        line += text.count("\n", begin, end)
+        begin = end
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Object of its pairs; of equal keys, a reader of JSON would take the last in silence."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
+        raise _KeyGivenTwiceError(f"the key {key!r} is given twice in one object")
+    return found
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _flow_documents(
+    content: bytes, source: str, read: int, error: Exception
+) -> Iterator[tuple[Any, int]]:
+    """Documents, without those that were read already, of YAML that looks like JSON."""
+    at, problem = "", str(error)
+    if isinstance(error, json.JSONDecodeError):
+        at, problem = f":{error.lineno}", error.msg
+    not_json = BadInput(f"{source}{at}: not JSON: {problem}")
+    if len(content) * YAML_WEIGHT > MAX_BYTES:
+        raise not_json from error
+    try:
+        documents = list(yaml_documents(content, source))
+    except BadInput:
+        raise not_json from error
+    yield from documents[read:]
 
 
 def _after_blanks(text: str, at: int) -> int:
