@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -379,6 +380,18 @@ def test_a_killed_server_is_unavailable_and_has_every_write_afterwards(own, own_
     (found,) = own_store.follow(CLUSTER, identity, revisions[-1], wait=LONG)
     assert found.revision == applied.revision
     assert len(objects(own_store)) == 21
+
+
+def test_a_command_that_is_repeated_is_a_line_at_debug_each_time(own, own_store, caplog):
+    caplog.set_level(logging.DEBUG, logger="topospread.store.redis")
+    own.kill()
+
+    with pytest.raises(StoreUnavailable):
+        own_store.head(CLUSTER)
+    assert [each.getMessage() for each in caplog.records] == [
+        f"try {number} failed, another follows: Redis cannot be reached; retry"
+        for number in range(1, SETTINGS.attempts)
+    ]
 
 
 def test_following_goes_on_after_a_restart(own, own_store):

@@ -464,6 +464,18 @@ def test_lag_grows_while_the_api_server_is_away(tmp_path: Path, objects: Objects
         config.__exit__(None, None, None)
 
 
+def test_debug_has_a_line_for_each_batch_that_is_written(
+    tmp_path: Path, objects: Objects, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "topospread.transports.kubernetes")
+    with ApiServer(objects) as api, synced(tmp_path, api) as (state, server):
+        until(lambda: server.ready()[0], "all kinds listed")
+        objects.put(pod("web-2", "b1"))
+        until(lambda: "web-2" in state.pods(), "the change")
+        until(lambda: "1 objects and 0 deletions written" in caplog.text, "its line")
+    assert "web-2" not in caplog.text
+
+
 def test_an_outage_of_the_api_server_is_one_line_and_its_end_another(
     tmp_path: Path, objects: Objects, caplog: pytest.LogCaptureFixture
 ) -> None:

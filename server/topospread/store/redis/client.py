@@ -7,6 +7,7 @@ call, and a time-out for one call is not to be had there.
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import random
 import time
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from topospread.store.redis.connections import Arg, RedisConnection, RedisPool, Reply
     from topospread.store.redis.topology import RedisTopology
 
+
+LOG: Final = logging.getLogger(__name__)
 
 _BACKOFF: Final = 0.02
 _LONGEST: Final = 0.16
@@ -178,6 +181,7 @@ class RedisClient:
                     time.monotonic() + pause >= deadline
                 ):
                     raise unavailable(_cause(error)) from _cause(error)
+                LOG.debug("try %d failed, another follows: %s", tries, unavailable(_cause(error)))
             time.sleep(pause)
 
     def _worth_retrying(self, error: Exception, tries: int, *, repeat: bool) -> bool:

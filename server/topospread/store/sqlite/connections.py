@@ -419,6 +419,6 @@ def as_unavailable() -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_NOTADB:
             raise ConfigError(
-                "store: the file is not a SQLite database; name another path"
+                "store: the file is not a SQLite database; name another path, or restore a backup"
             ) from error
         raise StoreUnavailable(_TEXTS.get(code, "SQLite refused to answer; see the log")) from error

@@ -313,6 +313,7 @@ class LeaderTerm:
                 self._stopping.wait(pause)
                 pause = min(LONGEST_PAUSE, pause * 2)
             else:
+                LOG.debug("%d objects and %d deletions written", len(objects), len(deleted))
                 for change in changes:
                     result = "applied" if isinstance(change, ObservedObject) else "deleted"
                     self._counters[change.key.kind].changes[result].add_one()
