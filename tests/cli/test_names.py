@@ -137,7 +137,7 @@ GETS = {
     ("get", HERE, "node/a1", "svc/shop/web"): [HERE, "node/a1", "service/shop/web"],
     ("get", "reservation/shop/web-2"): ["reservation/shop/web-2"],
     ("get", "no", "a1", "node/a2"): ["node/a1", "node/a2"],
-    ("delete", HERE, "no/a1"): [f"{HERE} deleted", "node/a1 deleted"],
+    ("delete", HERE, "no/a1"): [HERE, "node/a1"],
     ("release", "pod/shop/web-2"): ["reservation/shop/web-2"],
     ("reserve", "node/b1", "pod/shop/web-9"): ["node/b1"],
     ("place", "shop/web-9", "--candidate", "node/b1"): ["node/b1"],

@@ -33,18 +33,20 @@ def test_apply_counts_outcomes_by_kind(topospread):
     assert said.err == skipped
 
 
-def test_apply_names_each_object(topospread):
-    said = topospread("apply", "-f", "-", "-o", "name", stdin=CLUSTER)
+@pytest.mark.parametrize("options", [(), ("--replace",)], ids=["written", "replaced"])
+def test_apply_names_each_object_by_its_name_alone(topospread, options):
+    whole = f"{CLUSTER}---\nkind: Pod\nmetadata: {{name: p}}\n...\n"
+    said = topospread("apply", *options, "-f", "-", "-o", "name", stdin=whole)
     assert said.lines == [
-        "node/a1 created",
-        "node/a2 created",
-        "node/b1 created",
-        "pod/shop/web-0 created",
-        "pod/shop/web-1 created",
-        "service/shop/web created",
+        "node/a1",
+        "node/a2",
+        "node/b1",
+        "pod/shop/web-0",
+        "pod/shop/web-1",
+        "service/shop/web",
+        "pod/default/p",
     ]
-    again = topospread("apply", "-f", "-", "-o", "name", stdin=CLUSTER)
-    assert {line.split()[1] for line in again.lines} == {"unchanged"}
+    assert topospread("get", *said.lines[:3], "-o", "name").lines == said.lines[:3]
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -70,7 +72,7 @@ def test_apply_prints_json(topospread, form):
 def test_apply_sets_the_namespace_of_objects_without_one(topospread):
     nameless = "kind: Pod\nmetadata: {name: p}\n---\nkind: Node\nmetadata: {name: n}\n"
     said = topospread("apply", "-f", "-", "-n", "other", "-o", "name", stdin=nameless)
-    assert said.lines == ["pod/other/p created", "node/n created"]
+    assert said.lines == ["pod/other/p", "node/n"]
 
 
 def test_an_older_version_is_written_only_by_force(topospread):
@@ -82,8 +84,8 @@ def test_an_older_version_is_written_only_by_force(topospread):
     older = topospread("apply", "-f", "-", stdin=versioned(10, "b1"))
     assert older.code == 0
     assert "1 older than what is stored: --force writes them all the same" in older.err
-    forced = topospread("apply", "-f", "-", "--force", "-o", "name", stdin=versioned(10, "b1"))
-    assert forced.lines == ["pod/shop/p updated"]
+    forced = topospread("apply", "-f", "-", "--force", "-o", "json", stdin=versioned(10, "b1"))
+    assert [each["outcome"] for each in json.loads(forced.out)["items"]] == ["Updated"]
 
 
 def test_replace_removes_objects_that_the_input_lacks(loaded):
@@ -148,8 +150,8 @@ def test_kinds_may_be_plural_or_short(loaded, kind):
 def test_get_prints_manifests_that_can_be_applied_again(loaded):
     listed = loaded("get", "pods", "-o", "json")
     assert json.loads(listed.out)["kind"] == "List"
-    again = loaded("apply", "-f", "-", "-o", "name", stdin=listed.out)
-    assert {line.split()[1] for line in again.lines} == {"unchanged"}
+    again = loaded("apply", "-f", "-", "-o", "json", stdin=listed.out)
+    assert {each["outcome"] for each in json.loads(again.out)["items"]} == {"Unchanged"}
     one = loaded("get", "pod", "web-0", "-n", "shop", "-o", "yaml")
     assert yaml.safe_load(one.out)["metadata"]["name"] == "web-0"
 
@@ -185,11 +187,12 @@ def test_get_finds_nothing(loaded):
 
 def test_delete_by_name_and_by_file(loaded):
     named = loaded("delete", "pod", "web-0", "-n", "shop", "-o", "name")
-    assert (named.code, named.lines) == (0, ["pod/shop/web-0 deleted"])
+    assert (named.code, named.lines) == (0, ["pod/shop/web-0"])
     filed = loaded("delete", "-f", "-", "-o", "name", stdin=CLUSTER)
     assert filed.code == 2, "web-0 is gone already"
-    assert "pod/shop/web-0 not found" in filed.lines
-    assert "node/b1 deleted" in filed.lines
+    assert "pod/shop/web-0 not found\n" in filed.err
+    assert "pod/shop/web-0" not in filed.lines
+    assert "node/b1" in filed.lines
     calm = loaded("delete", "-f", "-", "--ignore-not-found", "-o", "json", stdin=CLUSTER)
     assert calm.code == 0
     assert {each["outcome"] for each in json.loads(calm.out)["items"]} == {"NotFound"}

@@ -73,7 +73,7 @@ def command(
         return DONE
     objects = [each for _, each in found.objects]
     if replace:
-        writes.print_replaced(_replace(options, objects, force=force), options)
+        writes.print_replaced(_replace(options, objects, force=force), options, objects)
         return DONE
     with options.client() as client:
         with writes.write_progress("applying", "written") as progress:

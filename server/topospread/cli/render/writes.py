@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from topospread.cli import documents, output
 from topospread.cli.errors import BAD_INPUT, MAX_LINES, Terminated, exit_code_of
 from topospread.cli.kinds import path_of
-from topospread_client import Kind, ObjectOutcome, TopospreadClientError
+from topospread_client import Kind, ObjectOutcome, TopospreadClientError, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from topospread.cli.options import ClientOptions
     from topospread_client import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ObjectResult,
         ReplaceObjectsResponse,
     )
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _OUTCOMES: Final = (
     ObjectOutcome.CREATED,
@@ -144,7 +145,7 @@ def print_applied(
         output.fields([("revision", response.revision), ("trace", response.trace_id)])
     elif options.output == "name":
         for result in response.results:
-            output.echo(f"{_path(result)} {documents.words(result.outcome)}")
+            output.echo(_path(result))
     else:
         _dump_results(response, options, skipped=_kinds(skipped), not_in_input=_kinds(not_in_input))
     _warn(response.results)
@@ -160,15 +161,29 @@ def print_deleted(response: DeleteObjectsResponse, options: ClientOptions) -> No
         _dump_results(response, options)
         return
     for each in response.results:
-        output.echo(f"{_path(each)} {documents.words(each.outcome)}")
+        line = f"{_path(each)} {documents.words(each.outcome)}"
+        if options.output == "table":
+            output.echo(line)
+        elif each.outcome is ObjectOutcome.DELETED:
+            output.echo(_path(each))
+        else:
+            output.warn(line)
     if options.output == "table" and response.results:
         output.fields([("revision", response.revision), ("trace", response.trace_id)])
 
 
 def print_replaced(
-    responses: Mapping[Kind, ReplaceObjectsResponse], options: ClientOptions
+    responses: Mapping[Kind, ReplaceObjectsResponse],
+    options: ClientOptions,
+    objects: Iterable[ClusterObject],
 ) -> None:
-    """Print the results of `apply --replace`, and their warnings."""
+    """Print the results of `apply --replace`, and their warnings.
+
+    Args:
+        responses: of the server, by kind.
+        options: form of output and cluster.
+        objects: of the input.
+    """
     revision = responses[list(responses)[-1]].revision
     if options.output == "table":
         columns = [f"#{documents.words(name.removesuffix('_count')).upper()}" for name in _COUNTS]
@@ -179,8 +194,8 @@ def print_replaced(
         output.table(["KIND", *columns], rows)
         output.fields([("revision", revision)])
     elif options.output == "name":
-        for kind in responses:
-            output.echo(kind.label.lower())
+        for each in objects:
+            output.echo(_path_of(each))
     else:
         items = [
             {"kind": kind, **documents.plain(response)} for kind, response in responses.items()
@@ -213,3 +228,12 @@ def _dump_results(
 
 def _path(result: ObjectResult) -> str:
     return path_of(result.kind, result.namespace, result.name)
+
+
+def _path_of(stored: ClusterObject) -> str:
+    kind = kind_of(stored)
+    if kind is None:
+        raise AssertionError("manifests give no empty objects")
+    metadata = getattr(stored, kind.field).metadata
+    namespace = None if kind is Kind.NODE else metadata.namespace or "default"
+    return path_of(kind, namespace, metadata.name)
