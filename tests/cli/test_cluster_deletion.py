@@ -44,6 +44,11 @@ def test_its_deletion_is_printed_for_programs(loaded, cluster):
     assert named.lines == [f"cluster/{cluster}"]
 
 
+def test_a_cluster_is_named_as_it_is_printed(loaded, address, cluster):
+    assert loaded("delete", f"cluster/{cluster}", "--yes").code == 0
+    assert cluster not in clusters(address)
+
+
 def test_without_a_terminal_it_is_not_deleted_unless_that_is_said(loaded, address, cluster):
     said = loaded("delete", "cluster", cluster)
     assert said.code == 2
@@ -58,7 +63,7 @@ def test_a_cluster_that_is_not_there_is_a_mistake_unless_that_is_said(topospread
     assert topospread("delete", "cluster", cluster, "--yes", "--ignore-not-found").code == 0
 
 
-@pytest.mark.parametrize("words", [("cluster",), ("cluster", "a", "b")])
+@pytest.mark.parametrize("words", [("cluster",), ("cluster", "a", "b"), ("cluster/a", "b")])
 def test_one_cluster_is_named(topospread, words):
     said = topospread("delete", *words, "--yes")
     assert said.code == 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 
 from tests.cli.conftest import check_document
@@ -74,6 +76,18 @@ def test_another_kind_of_server_is_bad_input(bare):
         f"topospread: an HTTP/1 server answers at {address}, and no gRPC server: name the port for"
         " gRPC (7946 unless the server was told otherwise; 7947 is for metrics and health)\n"
     )
+
+
+def test_a_grpc_server_without_the_call_may_be_another_one(bare):
+    other = grpc.server(ThreadPoolExecutor(1))
+    port = other.add_insecure_port("127.0.0.1:0")
+    other.start()
+    try:
+        said = bare("status", "--address", f"127.0.0.1:{port}")
+    finally:
+        other.stop(None).wait()
+    assert said.code == BAD_INPUT
+    assert "it is another one, or an older version" in said.err
 
 
 def test_a_silent_peer_is_out_of_reach(bare):

@@ -163,6 +163,8 @@ def test_refusal_of_a_server_has_its_reason(loaded):
     ]
     field = "pod.object.spec.topologySpreadConstraints[0].maxSkew"
     assert error["violations"][0]["field"] == field
+    lines = error["message"].split("\n")
+    assert [line.split(": ")[:2] for line in lines] == [["standard input:1", "Pod shop/web-2"]] * 2
     about = {key: error["violations"][0][key] for key in ("pod", "kind", "source")}
     assert about == {"pod": WEB, "kind": "Pod", "source": "standard input:1"}
     missing = json.loads(loaded("evaluate", "shop/missing", "-o", "json").err)["error"]

@@ -47,12 +47,14 @@ def test_completion_prints_scripts_of_shells(bare, tmp_path):
     assert bare("completion", "zsh").lines[0] == "#compdef topospread"
     assert "complete --no-files --command topospread" in bare("completion", "fish").out
     assert bare("completion", "tcsh").code == BAD_INPUT
+    assert "Choose from: bash, zsh, fish" in bare("completion").err
 
 
 HINTS = {
     ("evaluat",): "Did you mean 'evaluate'?",
     ("config", "chek"): "Did you mean 'check'?",
     ("help", "explian"): "Did you mean 'explain'?",
+    ("rank",): "Did you mean 'rank-deletions'?",
     ("get", "--naemspace", "x"): "Did you mean '--namespace'?",
 }
 

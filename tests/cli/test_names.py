@@ -156,10 +156,11 @@ def test_kind_may_stand_before_each_name(loaded, arguments):
 
 
 REFUSED = {
-    ("get", HERE, "web-1"): "'web-1' has no kind",
+    ("get", HERE, "web-1"): "'web-1' has no kind: write KIND/NAME or KIND/NAMESPACE/NAME",
+    ("get", "pods", "node/b1"): "or pod/NAMESPACE/NAME",
     ("get", "pods", "svc/shop/web"): "names a service, not a pod",
     ("get", "workloads", "web"): "of several kinds",
-    ("get", "deploy/shop/web"): "names a deployment",
+    ("get", "deploy/shop/web"): "write KIND/NAME or KIND/NAMESPACE/NAME",
     ("get", "deployments"): "a server stores no Deployments",
     ("get", HERE, "reservation/shop/web-2"): "ask for them alone",
     ("get", HERE, "-l", "app=web"): "names or --selector",

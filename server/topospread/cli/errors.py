@@ -182,7 +182,9 @@ def message_of(error: click.ClickException) -> str:
         from topospread.cli.suggestions import unknown_option
 
         return unknown_option(error)
-    return error.format_message().rstrip()
+    text = error.format_message().rstrip()
+    # click writes choices on lines of their own, with tabs.
+    return " ".join(text.split()) if isinstance(error, click.MissingParameter) else text
 
 
 def error_line(error: click.ClickException) -> str:
@@ -217,7 +219,7 @@ def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str
     if isinstance(error, Unauthenticated):
         return [f"{error}: name a token with --token-file or TOPOSPREAD_TOKEN"]
     if isinstance(error, NotSupported):
-        return [f"the server{at} does not have this call: is it an older version?"]
+        return [f"the server{at} does not have this call: it is another one, or an older version"]
     return [str(error)]
 
 

@@ -153,21 +153,23 @@ def parse_name(
         BadInput: the text is no name, of a kind that is not taken, or contradicts -n.
     """
     parts = text.split("/")
+    forms = _forms(default_kind)
     label = kind_label(parts[0]) if len(parts) > 1 else None
     plural = label is not None and parts[0].lower() == f"{label.lower()}s"
     if default_kind and plural and label not in kinds and len(parts) == 2:
         label = None
     if len(parts) == 3 and label is None:
-        raise BadInput(f"{text!r}: unknown kind {parts[0]!r}: write {_forms(kinds)}")
+        raise BadInput(f"{text!r}: unknown kind {parts[0]!r}: write {forms}")
     kind = label or default_kind
     if kind is None:
-        raise BadInput(f"{text!r} has no kind: write {_forms(kinds)}")
+        raise BadInput(f"{text!r} has no kind: write {forms}")
     if kind not in kinds:
         wanted = " or ".join(each.lower() for each in kinds)
-        raise BadInput(f"{text!r} names a {kind.lower()}, not a {wanted}: write {_forms(kinds)}")
+        raise BadInput(f"{text!r} names a {kind.lower()}, not a {wanted}: write {forms}")
     *spaces, name = parts[1:] if label else parts
     if not name or not all(spaces) or len(spaces) > (kind != NODE):
-        raise BadInput(f"{text!r} is no name of a {kind.lower()}: write {_forms((kind,))}")
+        forms = _forms(default_kind and kind)
+        raise BadInput(f"{text!r} is no name of a {kind.lower()}: write {forms}")
     if kind == NODE:
         return ObjectName(kind, None, name)
     if spaces and namespace and spaces != [namespace]:
@@ -175,12 +177,13 @@ def parse_name(
     return ObjectName(kind, spaces[0] if spaces else namespace or "default", name)
 
 
-def _forms(kinds: Collection[str]) -> str:
-    """Forms of the names of some kinds, as a message advises them."""
-    if set(kinds) == {NODE}:
+def _forms(default_kind: str | None) -> str:
+    """Forms of names, as a message advises them; without a default each must have its kind."""
+    if default_kind == NODE:
         return "NAME or node/NAME"
-    word = next(iter(kinds)).lower() if len(kinds) == 1 or POD in kinds else "KIND"
-    return f"NAME, NAMESPACE/NAME or {word}/NAMESPACE/NAME"
+    if not default_kind:
+        return "KIND/NAME or KIND/NAMESPACE/NAME"
+    return f"NAME, NAMESPACE/NAME or {default_kind.lower()}/NAMESPACE/NAME"
 
 
 def pod_name(text: str, namespace: str | None) -> PodReference:

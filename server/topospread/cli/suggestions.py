@@ -14,13 +14,15 @@ _SIMILAR = 0.7
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Known words that are like one that was typed, at most three, the likest first.
+    """Known words that are like one that was typed or begin with it, at most three.
 
     The dashes before options do not count: they make all short ones alike.
     """
     bare = {each.lstrip("-").removeprefix("no-"): each for each in known}
     typed = word.lower().lstrip("-").removeprefix("no-")
-    return [bare[each] for each in get_close_matches(typed, bare, 3, _SIMILAR)]
+    longer = [each for each in bare if len(typed) > 2 and each.startswith(typed)]
+    alike = get_close_matches(typed, bare, 3, _SIMILAR)
+    return [bare[each] for each in dict.fromkeys([*alike, *longer])][:3]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -54,9 +54,11 @@ def command(
     `delete cluster NAME` removes a cluster with everything that is known of it, and asks for its
     name again first.
     """
-    if kind and names and is_cluster(kind):
+    word, slash, first = (kind or "").partition("/")
+    if is_cluster(word) and (names or slash):
         from topospread.cli.cluster_deletion import delete_cluster
 
+        names = [first, *names] if slash else names
         return delete_cluster(options, names, confirmed=yes, ignore_not_found=ignore_not_found)
     if bool(kind) == bool(paths) or (kind and not names and "/" not in kind):
         raise click.UsageError("say what to delete: either KIND NAME..., KIND/NAME... or -f PATH")

@@ -69,7 +69,7 @@ def _error(error: click.ClickException) -> dict[str, Any]:
 
 
 def _plain(reason: str, message: str) -> dict[str, Any]:
-    return {"reason": reason, "message": printable(message)}
+    return {"reason": reason, "message": "\n".join(map(printable, message.split("\n")))}
 
 
 def _reason(error: TopospreadClientError) -> str:
