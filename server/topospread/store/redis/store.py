@@ -7,13 +7,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, final
 from uuid import uuid4
 
-from topospread.errors import (
-    Conflict,
-    IdentityChanged,
-    RevisionCompacted,
-    RevisionOfOtherHistory,
-    StoreUnavailable,
-)
 from topospread.store import checks, rules, values
 from topospread.store.model import (
     Applied,
@@ -28,34 +21,24 @@ from topospread.store.model import (
     StoredObject,
     Transaction,
     Unchanged,
-    WriteOutcome,
 )
 from topospread.store.notifier import Notifier, SocketWaiter
 from topospread.store.redis import keys, reading
 from topospread.store.redis.client import Script
 from topospread.store.redis.following import BlockingReaders, RedisFollower
-from topospread.store.redis.keys import check_format
+from topospread.store.redis.replies import applied_of, not_staged, raise_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from topospread.store.model import StoreSettings
     from topospread.store.redis.client import RedisClients
-    from topospread.store.redis.connections import Arg, Reply
+    from topospread.store.redis.connections import Arg
 
 STAGED_MILLISECONDS: Final = 600_000
 """After which what an early end of a restore left behind is gone: far longer than one batch takes,
 after each of which it begins anew.
 """
-
-_OUTCOMES: Final = {
-    "C": WriteOutcome.CREATED,
-    "U": WriteOutcome.UPDATED,
-    "=": WriteOutcome.UNCHANGED,
-    "S": WriteOutcome.IGNORED_STALE,
-    "D": WriteOutcome.DELETED,
-    "N": WriteOutcome.NOT_FOUND,
-}
 
 
 @final
@@ -119,7 +102,7 @@ class RedisStore:
         args = ("range", values.FORMAT, *bounds, limit, max_bytes)
         reply = self._script.run(cluster, args)
         if reply[0] != b"RANGE":
-            _refuse(cluster, reply, None)
+            raise_refusal(cluster, reply, None)
         _, early, *rest = reply
         found = [
             values.unpack(keys.listed_key(kind, name), value)
@@ -185,8 +168,8 @@ class RedisStore:
         if reply[0] == b"FENCED":
             raise rules.fenced(cluster, reply[1].decode(errors="replace"))
         if reply[0] != b"OK":
-            _refuse(cluster, reply, precondition)
-        return _applied(reply)
+            raise_refusal(cluster, reply, precondition)
+        return applied_of(reply)
 
     def purge(self, cluster: str, *, timeout: float | None = None) -> Applied:
         """See the contract."""
@@ -194,8 +177,8 @@ class RedisStore:
         args = self._apply_words((), None, "", force=False)
         reply = self._script.run(cluster, ("purge", *args[1:]), timeout=timeout)
         if reply[0] != b"OK":
-            _refuse(cluster, reply, None)
-        return _applied(reply)
+            raise_refusal(cluster, reply, None)
+        return applied_of(reply)
 
     def drop(self, cluster: str, *, identity: str = "") -> int | None:
         """See the contract."""
@@ -205,7 +188,7 @@ class RedisStore:
         args = ("drop", values.FORMAT, *kept, identity)
         reply = self._script.run(cluster, args, repeat=False)
         if reply[0] != b"OK":
-            _refuse(cluster, reply, None)
+            raise_refusal(cluster, reply, None)
         self._notifier.notify(cluster)
         count = int(reply[1])
         # Objects may be left of a cluster that has lost its identity.
@@ -228,24 +211,31 @@ class RedisStore:
         checks.check_cluster(cluster)
         client, staged = self._clients.for_cluster(cluster), keys.staged_keys(cluster)
         client.call("UNLINK", *staged)
-        made = Restored("", Revision(), 0)
+        made, begun = Restored(uuid4().hex, Revision(), 0), ""
         # The first batch makes the cluster, also where there is nothing to write into it.
         for batch in chain([()], changes):
             checks.check_changes(batch)
-            words = self._apply_words(batch, None, "", force=True)
+            # Every restore of a cluster uses these names, and they expire: by the identity it shows
+            # that they still hold what this one wrote.
+            words = self._apply_words(batch, None, begun, force=True, new_identity=made.identity)
             reply = self._script.run(cluster, words, names=staged)
+            if reply[0] == b"IDENTITY":
+                raise not_staged()
             if reply[0] != b"OK":
-                _refuse(cluster, reply, None)
+                raise_refusal(cluster, reply, None)
             client.pipeline(*(("PEXPIRE", name, STAGED_MILLISECONDS) for name in staged))
-            applied = _applied(reply)
-            made = Restored(applied.identity, applied.revision, made.object_count + len(batch))
+            applied = applied_of(reply)
+            if applied.identity != made.identity:
+                raise not_staged()
+            begun = made.identity
+            made = Restored(begun, applied.revision, made.object_count + len(batch))
         kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
         revision = (made.revision.number, made.revision.tag)
         args = ("restore", values.FORMAT, *kept, identity, instead_of, *revision)
         both = (*keys.script_keys(cluster), *staged)
         reply = self._script.run(cluster, args, repeat=False, names=both)
         if reply[0] != b"OK":
-            _refuse(cluster, reply, None)
+            raise_refusal(cluster, reply, None)
         self._notifier.notify(cluster)
         return made
 
@@ -267,7 +257,7 @@ class RedisStore:
         args = ("vouch", values.FORMAT, *kept, identity, instead_of)
         reply = self._script.run(cluster, (*args, *(kind.value for kind in kinds)))
         if reply[0] != b"OK":
-            _refuse(cluster, reply, None)
+            raise_refusal(cluster, reply, None)
 
     def lease(
         self,
@@ -284,7 +274,7 @@ class RedisStore:
         args = ("lease", values.FORMAT, holder, lifetime, fence or "")
         reply = self._script.run(cluster, args, timeout=timeout)
         if reply[0] != b"OK":
-            _refuse(cluster, reply, None)
+            raise_refusal(cluster, reply, None)
         found, *numbers = reply[1:]
         return Lease(found.decode(), *map(int, numbers))
 
@@ -312,6 +302,7 @@ class RedisStore:
         *,
         force: bool,
         fence: int = 0,
+        new_identity: str = "",
     ) -> list[Arg]:
         """The script's arguments; their order stands at the top of store.lua."""
         settings = self._settings
@@ -319,7 +310,7 @@ class RedisStore:
         args: list[Arg] = [
             "apply",
             values.FORMAT,
-            uuid4().hex,
+            new_identity or uuid4().hex,
             identity,
             secrets.token_hex(8),
             int(force),
@@ -354,49 +345,3 @@ def _put_words(put: Put) -> tuple[Arg, ...]:
         return "e" if put.ends_reservation else "p", name, values.pack(stored)
     lifetime = "" if put.lifetime is None else put.lifetime
     return "v", name, values.header_of(stored), stored.payload, lifetime
-
-
-def _applied(reply: Reply) -> Applied:
-    texts = (word.decode(errors="replace") for word in reply)
-    _, number, tag, before, before_tag, outcomes, at, identity, *ended = texts
-    return Applied(
-        Revision(int(number), tag),
-        Revision(int(before), before_tag),
-        tuple(_OUTCOMES[letter] for letter in outcomes),
-        tuple(Key(Kind.RESERVATION, *name.split("/", 1)) for name in ended if "/" in name),
-        int(at),
-        identity,
-    )
-
-
-def _refuse(cluster: str, reply: Reply, precondition: Unchanged | None) -> None:
-    """Raise the error for a refusal of the script."""
-    reason, *rest = (word.decode(errors="replace") for word in reply)
-    number = precondition.revision.number if precondition else 0
-    match reason:
-        case "FORMAT":
-            check_format(reply[1])
-        case "IDENTITY":
-            what = "has another identity" if rest[0] else "does not exist"
-            raise IdentityChanged(
-                f"the cluster {what} in this store: it is not the one followed so far"
-            )
-        case "TRIMMED":
-            raise RevisionCompacted(f"the log was trimmed past revision {number}: list again")
-        case "DIVERGED":
-            raise RevisionOfOtherHistory(
-                f"revision {number} is of another history than the store's: list again"
-            )
-        case "CONFLICT":
-            raise Conflict(
-                f"{rest[0]!r} changed at revision {rest[1]}, after {number}: evaluate again"
-            )
-        case "STAGED":
-            raise StoreUnavailable(
-                "what was to be restored is gone from Redis, or another restore began: retry"
-            )
-        case "VANISHED":
-            raise reading.vanished(cluster, *rest)
-        case "UNREADABLE":
-            raise values.unreadable(cluster, f"{rest[0]} is {rest[1]!r:.20}")
-    raise AssertionError(f"store.lua answered {reason!r}")
