@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -175,6 +177,47 @@ def test_a_backup_replaces_no_file_unless_that_is_said(bare, tmp_path, file):
     assert bare("store", "backup", file, "--store", store, "--overwrite").code == 0
     assert gzip.decompress(file.read_bytes()).startswith(b'{"kind":"TopospreadBackup"')
     assert {each.name for each in tmp_path.iterdir()} == {"backup.gz", "state.db"}
+
+
+@pytest.fixture
+def small_store(tmp_path):
+    """Options for a store without clusters."""
+    store = f"sqlite://{tmp_path}/state.db"
+    open_store(store, {}).close()
+    return ("--store", store)
+
+
+def test_a_backup_is_for_its_owner_alone(bare, small_store, file):
+    file.touch(0o644)
+    assert bare("store", "backup", file, *small_store, "--overwrite").code == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_to_a_backup_stays_one(bare, tmp_path, small_store, file):
+    link = tmp_path / "newest.gz"
+    link.symlink_to(file.name)
+    for option in ((), ("--overwrite",)):
+        assert bare("store", "backup", link, *small_store, *option).code == 0
+        assert link.is_symlink()
+        assert gzip.decompress(file.read_bytes()).startswith(b'{"kind":"TopospreadBackup"')
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_backup_replaces_no_pipe_device_or_folder(bare, small_store, file, make):
+    make(file)
+    before = file.stat()
+    said = bare("store", "backup", file, *small_store, "--overwrite")
+    assert (said.code, "no regular file" in said.err) == (2, True)
+    assert file.stat().st_ino == before.st_ino
+
+
+def test_a_backup_that_cannot_be_written_is_named_and_leaves_nothing(bare, tmp_path, small_store):
+    missing = tmp_path / "missing" / "backup.gz"
+    said = bare("store", "backup", missing, *small_store)
+    assert (said.code, said.err) == (
+        2,
+        f"topospread: {missing}: cannot be written: No such file or directory\n",
+    )
 
 
 @pytest.mark.parametrize("verb", [("backup", "b.gz"), ("check",)])

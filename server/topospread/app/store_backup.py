@@ -63,7 +63,8 @@ def back_up(
 ) -> list[ClusterBackup]:
     """Write clusters into a file, each as it is at one moment, while servers go on.
 
-    The file appears under its name when it is whole, on the disk and was read again.
+    The file appears under its name when it is whole, on the disk and was read again; of a link, it
+    is the file that the link leads to. It is for its owner alone.
 
     Args:
         store: to read.
@@ -72,13 +73,15 @@ def back_up(
         overwrite: whether a file of that name may be replaced.
 
     Raises:
-        ConfigError: the file is there already.
+        ConfigError: the file is there already, or is no regular one.
         ClusterNotFound: one that is named is not there.
         OSError: the file cannot be written.
     """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no regular file: name one, which is read again at the end")
     if path.exists() and not overwrite:
         raise ConfigError(f"{path} is there already: name another file, or say --overwrite")
-    with _replacing(path) as file:
+    with _replacing(path.resolve()) as file:
         made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         writer = BackupWriter(file, time=made, version=version("topospread"))
         saved = [_save(store, name, writer) for name in clusters or store.clusters()]

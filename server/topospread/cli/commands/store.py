@@ -82,7 +82,7 @@ def backup(
     """
     from topospread.app.store_backup import back_up
 
-    with _opened(address, config, must_exist=True) as store:
+    with _naming(file, "written"), _opened(address, config, must_exist=True) as store:
         saved = back_up(store, Path(file), _distinct(clusters), overwrite=overwrite)
         where = store.address
     if options.output in {"json", "yaml"}:
@@ -216,11 +216,17 @@ def _opened(
 
 @contextmanager
 def _input(file: str) -> Iterator[Any]:
+    with _naming(file, "read"), Path(file).open("rb") as source:
+        yield source
+
+
+@contextmanager
+def _naming(file: str, done: str) -> Iterator[None]:
+    """Errors of the system as those of a file that is written or read."""
     try:
-        with Path(file).open("rb") as source:
-            yield source
+        yield
     except OSError as error:
-        raise BadInput(f"{file}: cannot be read: {error.strerror}") from error
+        raise BadInput(f"{file}: cannot be {done}: {error.strerror}") from error
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
