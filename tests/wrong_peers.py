@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -75,6 +76,23 @@ def silence(stream: socket.socket) -> None:
     """A peer that says nothing for as long as it is connected to."""
     while stream.recv(4096):
         pass
+
+
+@dataclass
+class Drip:
+    """A peer that sends a byte now and then, for as long as it is listened to."""
+
+    sent: int = 0
+
+    def __call__(self, stream: socket.socket) -> None:
+        stream.settimeout(0.5)
+        while True:
+            stream.sendall(b"\0")
+            self.sent += 1
+            with suppress(TimeoutError):
+                while stream.recv(4096):
+                    pass
+                return
 
 
 def hang_up(stream: socket.socket) -> None:

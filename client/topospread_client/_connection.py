@@ -22,6 +22,7 @@ from topospread_client._credentials import (
     TokenProvider,
     check_types,
 )
+from topospread_client._endpoints import is_port
 from topospread_client._errors import BadConnection, Closed, Unavailable
 from topospread_client._retries import seconds
 
@@ -206,8 +207,6 @@ _SCHEMES: Final = frozenset(
 )
 """Schemes of gRPC's targets."""
 
-_MAX_PORT: Final = 65535
-
 
 def _check_address(address: str) -> None:
     if not address.strip():
@@ -222,9 +221,9 @@ def _check_address(address: str) -> None:
         raise BadConnection(f"{address} has no port: write HOST:PORT")
     port = address.rpartition(":")[2]
     if address.partition(":")[0] not in _SCHEMES and (
-        "/" in port or (port.isdigit() and int(port) > _MAX_PORT)
+        "/" in port or (port.isdigit() and not is_port(port))
     ):
-        raise BadConnection(f"{address}: {port} is no port: write HOST:PORT")
+        raise BadConnection(f"{address:.200}: {port:.20} is no port: write HOST:PORT")
 
 
 def is_local(address: str) -> bool:

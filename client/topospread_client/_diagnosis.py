@@ -37,6 +37,8 @@ NOT_GRPC: Final = "NOT_GRPC"
 
 _MAX_ENDPOINTS: Final = 8
 _MAX_NAMES: Final = 5
+_SHORTEST: Final = 0.01
+"""Seconds to wait for a peer at least: 0 would not wait at all."""
 
 # HTTP/2's connection preface and an empty SETTINGS frame, with which each side begins.
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
@@ -107,6 +109,11 @@ class _Probe:
         return self._judge(received)
 
     def _by_tls(self, tls: Tls) -> _Found:
+        try:
+            self._name(tls).encode("idna")  # as ssl does, which leaves its socket open if it fails
+        except UnicodeError:
+            text = f"{self._name(tls)} is no name that a certificate can be for"
+            return _mismatch(SERVER_CERTIFICATE_FOR_OTHER_NAME, text)
         try:
             with self._connect() as stream, self._wrap(stream, tls) as encrypted:
                 received = _greet(encrypted)
@@ -224,7 +231,7 @@ class _Probe:
                 refused = error
             else:
                 # Half of the time for each of the two looks at a silent peer.
-                stream.settimeout(max(self._remaining() / 2, 0.01))
+                stream.settimeout(max(self._remaining() / 2, _SHORTEST))
                 return stream
         raise refused or OSError("no address")
 
@@ -247,12 +254,17 @@ def _connect_unix(path: str, timeout: float) -> socket.socket:
 
 
 def _greet(stream: socket.socket) -> bytes | None:
-    """First bytes of a peer that is spoken to in HTTP/2; None if it is silent."""
+    """First bytes of a peer that is spoken to in HTTP/2; None if it is silent.
+
+    The stream's time-out is for all of it: a peer may send one byte after the other.
+    """
     received = b""
+    ends = time.monotonic() + (stream.gettimeout() or 0)
     try:
         with suppress(ConnectionError):
             stream.sendall(_PREFACE)
         while len(received) < _FRAME_HEAD:
+            stream.settimeout(max(ends - time.monotonic(), _SHORTEST))
             more = stream.recv(_FRAME_HEAD)
             if not more:
                 break

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+MAX_PORT: Final = 65535
+_PORT_DIGITS: Final = len(str(MAX_PORT))
 
 
 class Endpoint(NamedTuple):
@@ -41,9 +44,14 @@ def endpoints(address: str) -> list[Endpoint]:
     return [_endpoint(one) for one in each]
 
 
+def is_port(text: str) -> bool:
+    """Whether a text is the number of a port."""
+    return text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS and int(text) <= MAX_PORT
+
+
 def _endpoint(text: str) -> Endpoint:
     host, _, port = text.rpartition(":")
-    if not port.isdigit() or (":" in host and not host.endswith("]")):
+    if not is_port(port) or (":" in host and not host.endswith("]")):
         host, port = text, "443"  # gRPC's default
     return Endpoint(host.strip("[]"), int(port))
 

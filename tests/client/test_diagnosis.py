@@ -8,7 +8,16 @@ import pytest
 
 from tests.servers import served
 from tests.waiting import PATIENCE
-from tests.wrong_peers import NAME, Certificates, answer, banner, hang_up, listening, silence
+from tests.wrong_peers import (
+    NAME,
+    Certificates,
+    Drip,
+    answer,
+    banner,
+    hang_up,
+    listening,
+    silence,
+)
 from topospread_client import BadConnection, Connection, Tls, Unavailable
 
 
@@ -66,6 +75,12 @@ UNFIT = {
         {**OURS, "server_name": NAME},
         "SERVER_CERTIFICATE_FOR_OTHER_NAME",
         f"is for 127.0.0.1, and not for {NAME}",
+    ),
+    "a name that none is for": (
+        {"certificate": "server"},
+        {**OURS, "server_name": "a..b"},
+        "SERVER_CERTIFICATE_FOR_OTHER_NAME",
+        "a..b is no name that a certificate can be for",
     ),
     "expired": (
         {"certificate": "expired"},
@@ -164,6 +179,23 @@ def test_a_peer_that_says_nothing_is_out_of_reach(tls, peer, text, encrypted):
     assert found.reason == "OUT_OF_REACH"
     # On a busy machine the time may end before it is certain that the peer is silent.
     assert text in str(found) or "no answer in time" in str(found)
+
+
+def test_a_peer_that_speaks_byte_by_byte_is_not_heard_to_the_end():
+    peer = Drip()
+    with listening(peer) as address:
+        found = Connection(address).diagnose(1.5)
+    assert found is not None
+    # A frame's head has nine bytes, and each comes within the time for one.
+    assert peer.sent < 9
+
+
+@pytest.mark.parametrize("port", ["99999", "²", "9" * 5000])
+def test_port_that_is_no_number_of_one_is_refused(port):
+    with pytest.raises(BadConnection, match="is no port"):
+        Connection(f"localhost:{port}").diagnose()
+    found = Connection(f"dns:///localhost:{port}").diagnose(PATIENCE)
+    assert isinstance(found, Unavailable)
 
 
 @pytest.mark.parametrize(
