@@ -49,6 +49,18 @@ def test_a_cluster_is_named_as_it_is_printed(loaded, address, cluster):
     assert cluster not in clusters(address)
 
 
+def test_files_beside_a_cluster_are_no_reason_to_delete_it(loaded, address, cluster):
+    said = loaded("delete", "cluster", cluster, "-f", "-", "--yes", stdin=CLUSTER)
+    assert (said.code, "leave -f out" in said.err) == (2, True)
+    assert cluster in clusters(address)
+
+
+@pytest.mark.parametrize("names", [["cluster/a", "b"], ["cluster/a", "cluster/b"], ["cluster/"]])
+def test_clusters_are_deleted_one_at_a_time_and_by_name(topospread, names):
+    said = topospread("delete", *names, "--yes")
+    assert (said.code, said.out) == (2, "")
+
+
 def test_without_a_terminal_it_is_not_deleted_unless_that_is_said(loaded, address, cluster):
     said = loaded("delete", "cluster", cluster)
     assert said.code == 2

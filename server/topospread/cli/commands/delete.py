@@ -51,13 +51,15 @@ def command(
 
     Either KIND NAME..., KIND/NAME... or -f PATH. Objects that are not there make the exit code 2.
 
-    `delete cluster NAME` removes a cluster with everything that is known of it, and asks for its
-    name again first.
+    `delete cluster NAME`, or cluster/NAME, removes a cluster with everything that is known of it,
+    and asks for its name again first.
     """
     word, slash, first = (kind or "").partition("/")
     if is_cluster(word) and (names or slash):
         from topospread.cli.cluster_deletion import delete_cluster
 
+        if paths:
+            raise click.UsageError("a cluster is deleted as a whole: leave -f out")
         names = [first, *names] if slash else names
         return delete_cluster(options, names, confirmed=yes, ignore_not_found=ignore_not_found)
     if bool(kind) == bool(paths) or (kind and not names and "/" not in kind):
