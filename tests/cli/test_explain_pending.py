@@ -56,6 +56,15 @@ def test_json_has_counts_and_groups(loaded):
     assert (fits["kind"], fits["fits"], "message" in fits) == ("StatefulSet", True, False)
 
 
+def test_pods_without_a_controller_are_counted_with_the_first_of_the_most_alike(topospread):
+    alike = pod("a-1", "Custom/x") + pod("a-2", "Custom/x")
+    other = pod("z", "Custom/x").replace("app: web", "app: other")
+    given = NODES + (alike + other).replace("controller: true", "controller: false")
+    assert topospread("apply", "-f", "-", stdin=given).code == DONE
+    (found,) = json.loads(topospread("explain", "--pending", "-o", "json").out)["items"]
+    assert (found["name"], found["pod"]["name"], found["podCount"]) == ("a-1", "a-1", 3)
+
+
 def test_names_are_of_all_pending_pods(loaded):
     lines = loaded("explain", "--pending", "-o", "name").lines
     web = [f"pod/shop/web-8d21-{number}" for number in range(3)]

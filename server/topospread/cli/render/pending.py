@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -103,9 +103,9 @@ def find(
                     raise
                 unexplained += len(pods)  # it went since it was listed
             else:
-                same = groups.get((workload, found.message))
-                count = len(pods) + (same.pod_count if same else 0)
-                groups[workload, found.message] = _group(workload, first, count, found)
+                group = _group(workload, first, len(pods), found)
+                key = (workload, found.message)
+                groups[key] = _joined(groups[key], group) if key in groups else group
             progress(done, len(explained))
     worst = sorted(groups.values(), key=lambda group: (group.fits, -group.pod_count))
     waiting = [_reference(pod) for _, pods in most for pod in pods]
@@ -149,6 +149,11 @@ def _group(
         found.message,
         found.suggestions[0].text if found.suggestions else "",
     )
+
+
+def _joined(larger: PendingWorkload, other: PendingWorkload) -> PendingWorkload:
+    """One group of two that are alike, with the example of the larger one."""
+    return replace(larger, pod_count=larger.pod_count + other.pod_count)
 
 
 def show(pending: Pending, form: str, cluster: str) -> None:
