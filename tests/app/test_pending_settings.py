@@ -35,6 +35,10 @@ def warnings(log):
     return [line["message"] for line in lines if line["level"] == "warning"]
 
 
+def waiting(log):
+    return [line for line in warnings(log) if "wait for a restart" in line]
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_changed_settings_are_named_until_they_are_changed_back(tmp_path, redis_url, workers):
     config, log = tmp_path / "config.yaml", tmp_path / "log"
@@ -48,13 +52,14 @@ def test_changed_settings_are_named_until_they_are_changed_back(tmp_path, redis_
         until(lambda: generations(server) == {2}, "it was read")
         # The other one is given by a flag: what the file has plays no part, now or later.
         assert pending(server) == {("maxWaitingCalls", "logLevel")}
-        said = [line for line in warnings(log) if "wait for a restart" in line]
-        assert len(said) == workers
-        assert said[0].endswith(": maxWaitingCalls (16 → 32), logLevel (info → error)")
+        until(lambda: len(waiting(log)) == workers, "each worker has said it")
+        text = ": maxWaitingCalls (16 → 32), logLevel (info → error)"
+        assert all(line.endswith(text) for line in waiting(log))
         config.write_text(before)
         server.process.send_signal(signal.SIGHUP)
         until(lambda: generations(server) == {3}, "it was read")
         assert pending(server) == {()}
+    assert len(waiting(log)) == workers
 
 
 def test_no_password_is_shown(tmp_path, redis_url):
@@ -64,6 +69,7 @@ def test_no_password_is_shown(tmp_path, redis_url):
         config.write_text(f"{OWN}store: redis://user:geheim@127.0.0.1:1/0\n")
         server.process.send_signal(signal.SIGHUP)
         until(lambda: pending(server) == {("store",)}, "it was read")
+        until(lambda: waiting(log), "it was said")
     assert any("→ redis://***@127.0.0.1:1/0" in line for line in warnings(log))
     assert "geheim" not in log.read_text()
 

@@ -314,7 +314,7 @@ class Server:
             self._profiles.replace(loaded.value)
             self._expect_profiles(loaded.value)
             self._shared.replace(loaded.value)
-            self._pending.compare(loaded.value.settings)
+            self._pending.warn(loaded.value.settings)
 
     def _expect_profiles(self, rules: ConfiguredRules) -> None:
         for profile in rules.profiles:
@@ -387,7 +387,7 @@ class Server:
             factories.limits(settings),
             self._config_state,
             lambda: (self._shared.digest, self._shared.differing),
-            lambda: self._pending.keys,
+            lambda: self._pending.keys(self._rules.current.value.settings),
         )
         reads = StateReader(self._store, self._replicas)
         budget = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")
