@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from topospread.checkpoints import CooperativeYield
+from topospread.checkpoints import CooperativeYield, checkpoint
 from topospread.codec.frames import framed
 from topospread.codec.stored_pods import bound_pod
 from topospread.errors import CorruptValue, InvalidRequest
@@ -263,6 +263,17 @@ class NamespaceInventory:
     limits: dict[SkewLimit, bool] = field(default_factory=dict)
     pending: Counter[LabelPairs] = field(default_factory=Counter)
 
+    def pending_in(self, groups: Iterable[GroupKey]) -> int:
+        """The pods without a node that one of these groups would count."""
+        selectors = {group.selector for group in groups}
+        found = 0
+        for pairs, count in self.pending.items():
+            checkpoint()
+            labels = dict(pairs)
+            if any(selector.matches(labels) for selector in selectors):
+                found += count
+        return found
+
 
 def take_inventory(
     engine: Engine, request: RebalanceRequest, stored: list[StoredObject], snapshot: Snapshot
@@ -385,18 +396,8 @@ def connected_components(
                         found[limit] = inventory.limits[limit]
                         waiting.append(limit)
         seen.update(found)
-        pending = _pending(inventory, found)
+        pending = inventory.pending_in(limit.group for limit in found)
         yield ConstraintComponent(namespace, found, list(pod_classes.values()), pending)
-
-
-def _pending(inventory: NamespaceInventory, limits: Iterable[SkewLimit]) -> int:
-    """The pods without a node that one of the constraints counts."""
-    selectors = {limit.group.selector for limit in limits}
-    return sum(
-        count
-        for labels, count in inventory.pending.items()
-        if any(selector.matches(dict(labels)) for selector in selectors)
-    )
 
 
 def _touched(pod_class: PodClass, inventory: NamespaceInventory) -> list[SkewLimit]:
