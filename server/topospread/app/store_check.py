@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.bounded import USUAL
 from topospread.codec.rows import ChangeDecoder
-from topospread.errors import CorruptValue, RevisionCompacted, TopospreadError
+from topospread.errors import ClusterNotFound, CorruptValue, RevisionCompacted, TopospreadError
 from topospread.replica.view import Token
 from topospread.store.backups import read_contents
 from topospread.store.model import Kind, Revision
@@ -80,20 +80,30 @@ def check_store(store: MaintainedStore, clusters: Sequence[str] = ()) -> StoreCh
         StoreUnavailable: it is out of reach.
     """
     problems = tuple(store.damage())
-    names = clusters or store.clusters()
-    checked = tuple(_check(store, name) for name in names)
-    return StoreCheck(store.address, FORMAT, checked, problems)
+    checked: list[ClusterCheck] = []
+    for name in clusters or store.clusters():
+        try:
+            checked.append(_check(store, name))
+        except ClusterNotFound as error:
+            if clusters:
+                checked.append(ClusterCheck(name, problems=(str(error),)))
+        except TopospreadError as error:
+            store.ping()  # of a store that is out of reach nothing is known
+            checked.append(ClusterCheck(name, problems=(str(error),)))
+    return StoreCheck(store.address, FORMAT, tuple(checked), problems)
 
 
 def _check(store: MaintainedStore, name: str) -> ClusterCheck:
+    contents = read_contents(store, name)
+    counts = Counter(key.kind for key in contents.objects)
+    problems = list(_values(contents))
+    transactions = 0
     try:
-        contents = read_contents(store, name)
-        counts = Counter(key.kind for key in contents.objects)
-        problems = list(_values(contents))
         transactions, of_log = _log(store, name, contents)
         problems += of_log
     except TopospreadError as error:
-        return ClusterCheck(name, problems=(str(error),))
+        store.ping()
+        problems.append(str(error))
     shown = problems[:MOST]
     if len(problems) > MOST:
         shown.append(f"and {len(problems) - MOST} more")
@@ -136,7 +146,16 @@ def _log(store: MaintainedStore, name: str, contents: ClusterContents) -> tuple[
     count, at = 0, _begin(store, name, contents)
     end = contents.revision
     while at.number < end.number:
-        for each in _next(store, name, contents, at):
+        try:
+            found = _next(store, name, contents, at)
+        except RevisionCompacted as trimmed:
+            # Others wrote meanwhile, and the log begins later now.
+            if trimmed.oldest is None or trimmed.oldest[0] <= at.number:
+                raise
+            at, count = Revision(*trimmed.oldest), 0
+            last.clear()
+            continue
+        for each in found:
             if each.revision.number != at.number + 1 or each.previous_tag != at.tag:
                 gap = f"the log lacks what came between revisions {at.number} and"
                 return count, [f"{gap} {each.revision.number}: {_RESTORE}"]
@@ -145,6 +164,8 @@ def _log(store: MaintainedStore, name: str, contents: ClusterContents) -> tuple[
             at = each.revision
             count += 1
             last.update((entry.key, entry.object) for entry in each.entries)
+    if at.number > end.number:
+        return count, []
     if at != end:
         return count, [f"the log ends with another transaction than is noted: {_RESTORE}"]
     return count, list(_contradictions(contents.objects, last))
