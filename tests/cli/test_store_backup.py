@@ -165,7 +165,7 @@ def test_nothing_is_written_from_a_file_that_is_no_whole_backup(bare, tmp_path, 
     result = bare("store", "restore", file, "--store", there)
     assert (result.code, result.out) == (2, "")
     assert said in result.err
-    assert contents(there) == {}
+    assert not (tmp_path / "other.db").exists()
 
 
 def test_a_backup_replaces_no_file_unless_that_is_said(bare, tmp_path, file):
@@ -218,6 +218,23 @@ def test_a_backup_that_cannot_be_written_is_named_and_leaves_nothing(bare, tmp_p
         2,
         f"topospread: {missing}: cannot be written: No such file or directory\n",
     )
+
+
+def test_a_backup_is_not_written_to_stdout(bare, tmp_path, monkeypatch, small_store):
+    monkeypatch.chdir(tmp_path)
+    said = bare("store", "backup", "-", *small_store)
+    assert (said.code, said.out, "name a file" in said.err) == (2, "", True)
+    assert [each.name for each in tmp_path.iterdir()] == ["state.db"]
+
+
+@pytest.mark.parametrize("verb", ["backup", "check"])
+def test_a_copy_of_a_running_servers_file_is_not_passed_in_silence(bare, tmp_path, file, verb):
+    with served(store=f"sqlite://{tmp_path}/state.db") as server:
+        assert bare("apply", "-f", "-", "--address", server.address, stdin=CLUSTER).code == 0
+        (tmp_path / "copy.db").write_bytes((tmp_path / "state.db").read_bytes())
+    names = [file] if verb == "backup" else []
+    said = bare("store", verb, *names, "--store", f"sqlite://{tmp_path}/copy.db")
+    assert (said.code, "holds no cluster" in said.err) == (0, True)
 
 
 @pytest.mark.parametrize("verb", [("backup", "b.gz"), ("check",)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 _C = TypeVar("_C", bound="Callable[..., Any]")
 
 NOT_SOUND: Final = 1
+
+_NO_CLUSTER: Final = (
+    "the store holds no cluster. A copy of a running server's file lacks what is still in its "
+    "-wal: `topospread store backup` saves all of it"
+)
 
 
 @click.group("store", short_help="Back up, restore and check a store.")
@@ -82,6 +87,8 @@ def backup(
     """
     from topospread.app.store_backup import back_up
 
+    if file == "-":
+        raise BadInput("a backup is read again once it is written: name a file, not -")
     with _naming(file, "written"), _opened(address, config, must_exist=True) as store:
         saved = back_up(store, Path(file), _distinct(clusters), overwrite=overwrite)
         where = store.address
@@ -95,6 +102,8 @@ def backup(
     for each in saved:
         for name in each.unreadable:
             output.warn(f"cluster {each.name}: {name} cannot be read and is not in the backup")
+    if not saved:
+        output.warn(f"the backup is empty: {_NO_CLUSTER}")
     return NOT_SOUND if any(each.unreadable for each in saved) else DONE
 
 
@@ -121,8 +130,12 @@ def restore(
     from topospread.app.store_backup import Backup
 
     done: list[ClusterRestoration] = []
-    with _input(file) as source, _opened(address, config) as store:
-        saved = Backup(source, file, _distinct(clusters))
+    with ExitStack() as opened:
+        source = opened.enter_context(_input(file))
+        # Before the store, which is made where there is none.
+        with _store_errors():
+            saved = Backup(source, file, _distinct(clusters))
+        store = opened.enter_context(_opened(address, config))
         try:
             saved.restore_into(store, done.append, replace=replace)
         except (TopospreadError, KeyboardInterrupt):
@@ -202,12 +215,19 @@ def _opened(
     from topospread.app.stores import check_exists, open_store
     from topospread.config.loading import load_settings
 
-    try:
+    with _store_errors():
         settings = load_settings({"store": address, "config": config}, os.environ)
         if must_exist:
             check_exists(settings.store, os.environ)
         with closing(open_store(settings.store, os.environ, settings.wait_replicas)) as store:
             yield store
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    """Errors of a store, and of backups, as those of the command line."""
+    try:
+        yield
     except StoreUnavailable as error:
         raise Unreachable(str(error)) from error
     except TopospreadError as error:
@@ -243,6 +263,8 @@ def _print_check(found: StoreCheck) -> None:
     columns = ["CLUSTER", "STATE", "#NODES", "#PODS", "#WORKLOADS", "#RESERVATIONS", "#LOG"]
     if found.clusters:
         output.table(columns, map(_row, found.clusters))
+    if not found.clusters:
+        output.warn(_NO_CLUSTER)
     for problem in found.problems:
         output.warn(problem)
     for each in found.clusters:
