@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.manifests import CLUSTER
 from topospread.cli.errors import BAD_INPUT, DONE, NO_NODE_FITS
+from topospread_client import Client
 
 NODES = CLUSTER.partition("---")[0]
 ZONE = "topology.kubernetes.io/zone"
@@ -118,6 +119,20 @@ def test_other_names_are_explained_all_the_same(loaded):
     assert said.code == BAD_INPUT
     assert [item["kind"] for item in json.loads(said.out)["items"]] == ["Deployment"]
     assert json.loads(said.err)["error"]["reason"] == "POD_NOT_FOUND"
+
+
+def test_pods_of_a_namespace_are_listed_once_for_all_names(loaded, monkeypatch):
+    listed = []
+    real = Client.list_objects
+
+    def counted(self, *arguments, **named):
+        listed.append(named["namespace"])
+        return real(self, *arguments, **named)
+
+    monkeypatch.setattr(Client, "list_objects", counted)
+    names = ("deploy/shop/web", "sts/shop/db", "shop/agent", "shop/missing", "jobs/none/x")
+    loaded("explain", *names)
+    assert sorted(listed) == ["none", "shop"]
 
 
 def test_unknown_cluster_brings_no_names(topospread):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topospread.cli.errors import Subject
@@ -26,7 +26,7 @@ _COMPARED: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class StatePods:
-    """Reads pods of the state, of one namespace at a time or of all.
+    """Reads pods of the state, of one namespace at a time or of all, each once.
 
     Attributes:
         consistency: how fresh they must be; None for the state at hand.
@@ -34,13 +34,16 @@ class StatePods:
 
     client: Client
     consistency: Consistency | None
+    _read: dict[str | None, Sequence[Pod]] = field(default_factory=dict)
 
-    def of(self, namespace: str | None) -> list[Pod]:
+    def of(self, namespace: str | None) -> Sequence[Pod]:
         """All pods of a namespace; None for those of all."""
-        listed = self.client.list_objects(
-            Kind.POD, namespace=namespace, page_size=_PAGE_SIZE, consistency=self.consistency
-        )
-        return [each.pod for each in listed]
+        if namespace not in self._read:
+            listed = self.client.list_objects(
+                Kind.POD, namespace=namespace, page_size=_PAGE_SIZE, consistency=self.consistency
+            )
+            self._read[namespace] = [each.pod for each in listed]
+        return self._read[namespace]
 
     def next_replica(self, workload: ObjectName) -> PodRequest:
         """Pod that a workload would make next, as its newest pod shows it.
@@ -122,8 +125,8 @@ def _next_replica(workload: ObjectName, pods: Sequence[Pod]) -> PodRequest:
     replica = Pod()
     replica.CopyFrom(newest)
     replica.metadata.generate_name = f"{workload.name}-"
-    for field in ("name", "uid", "resource_version", "creation_timestamp", "deletion_timestamp"):
-        replica.metadata.ClearField(field)
+    for own in ("name", "uid", "resource_version", "creation_timestamp", "deletion_timestamp"):
+        replica.metadata.ClearField(own)
     replica.spec.ClearField("node_name")
     replica.ClearField("status")
     return PodRequest(
