@@ -9,6 +9,7 @@ from click.shell_completion import BashComplete
 
 from tests.servers import served
 from tests.wrong_peers import Certificates
+from topospread.app.stores import open_store
 from topospread.cli.main import root
 
 DONE, BAD_INPUT = 0, 2
@@ -182,6 +183,18 @@ def test_unknown_contexts_are_reported(bare, file, verb):
     said = bare(*verb, "producton")
     assert said.code == BAD_INPUT
     assert "no context producton; did you mean production?" in said.err
+
+
+def test_commands_that_ask_no_server_need_no_context(bare, file, tmp_path):
+    file.parent.mkdir()
+    file.write_text("no list of contexts")
+    store = f"sqlite://{tmp_path}/state.db"
+    open_store(store, {}).close()
+    assert bare("version").code == DONE
+    for verb in (("backup", tmp_path / "b.gz"), ("restore", tmp_path / "b.gz"), ("check",)):
+        said = bare("store", *verb, "--store", store)
+        assert said.code == DONE, said
+    assert bare("store", "accept", "--store-identity", "x").code == BAD_INPUT
 
 
 def test_a_context_needs_an_address(bare, file):

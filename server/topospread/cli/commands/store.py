@@ -15,6 +15,7 @@ from topospread.cli.options import (
     ClientOptions,
     complete_files,
     output_option,
+    pass_given_options,
     pass_options,
     server_options,
 )
@@ -70,7 +71,7 @@ def store_options(command: _C) -> _C:
 @store_options
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
 @output_option
-@pass_options
+@pass_given_options
 def backup(
     options: ClientOptions,
     file: str,
@@ -112,7 +113,7 @@ def backup(
 @store_options
 @click.option("--replace", is_flag=True, help="Give up clusters that are there for FILE's.")
 @output_option
-@pass_options
+@pass_given_options
 def restore(
     options: ClientOptions,
     file: str,
@@ -157,7 +158,7 @@ def restore(
 @command.command("check")
 @store_options
 @output_option
-@pass_options
+@pass_given_options
 def check(
     options: ClientOptions, address: str | None, config: str | None, clusters: tuple[str, ...]
 ) -> int:

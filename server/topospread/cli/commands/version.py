@@ -9,7 +9,7 @@ import click
 
 from topospread.cli import documents
 from topospread.cli.errors import DONE
-from topospread.cli.options import ClientOptions, output_option, pass_options
+from topospread.cli.options import ClientOptions, output_option, pass_given_options
 
 
 def version_line() -> str:
@@ -19,7 +19,7 @@ def version_line() -> str:
 
 @click.command("version")
 @output_option
-@pass_options
+@pass_given_options
 def command(options: ClientOptions) -> int:
     """Print the version of this command."""
     own, python = version("topospread"), platform.python_version()
