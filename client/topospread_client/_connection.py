@@ -165,7 +165,7 @@ class Connection:
         if self.tls is None and not self.insecure and not is_local(self.address):
             raise BadConnection(
                 f"{self.address} is not on this machine and no TLS is set up: "
-                "give TLS options, or ask for insecure plain text explicitly"
+                "give TLS options, or `insecure` to allow plain text"
             )
 
         for name in _TIMES:
@@ -217,9 +217,11 @@ def _check_address(address: str) -> None:
         raise BadConnection(f"{address}: gRPC has no scheme {scheme}: write HOST:PORT{tls}")
     if found:
         return
-    if ":" not in address:
-        raise BadConnection(f"{address} has no port: write HOST:PORT")
-    port = address.rpartition(":")[2]
+    host, _, port = address.rpartition(":")
+    if not port or ":" not in address:
+        raise BadConnection(f"{address:.200} has no port: write HOST:PORT")
+    if not host:
+        raise BadConnection(f"{address:.200} has no host: write HOST:PORT")
     if address.partition(":")[0] not in _SCHEMES and (
         "/" in port or (port.isdigit() and not is_port(port))
     ):

@@ -112,6 +112,15 @@ def test_an_address_that_grpc_cannot_have_is_bad_input(bare, address, text):
     assert (said.code, said.err) == (BAD_INPUT, f"topospread: {address}: {text}")
 
 
+@pytest.mark.parametrize(
+    ("address", "lacking"), [("127.0.0.1", "port"), ("127.0.0.1:", "port"), (":7946", "host")]
+)
+def test_an_address_without_host_or_port_is_bad_input(bare, address, lacking):
+    said = bare("status", "--address", address)
+    text = f"topospread: {address} has no {lacking}: write HOST:PORT\n"
+    assert (said.code, said.err) == (BAD_INPUT, text)
+
+
 @pytest.mark.parametrize("form", ["dns:///{}", "ipv4:{}", "ipv4:127.0.0.1:1,{}"])
 def test_targets_of_grpc_are_addresses(bare, address, form):
     assert bare("status", "--address", form.format(address)).code == DONE
