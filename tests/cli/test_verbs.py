@@ -75,6 +75,19 @@ def test_apply_sets_the_namespace_of_objects_without_one(topospread):
     assert said.lines == ["pod/other/p", "node/n"]
 
 
+@pytest.mark.parametrize("verb", [("apply",), ("apply", "--replace"), ("delete",)], ids=" ".join)
+def test_objects_without_a_name_are_named_by_their_lines_and_nothing_is_done(loaded, verb):
+    objects = [f"{{kind: Node, metadata: {{name: n{number}}}}}" for number in range(600)]
+    objects[2] = objects[599] = "{kind: Node, metadata: {generateName: n}}"
+    said = loaded(*verb, "-f", "-", stdin="\n---\n".join([*objects, "..."]))
+    assert said.code == 2
+    assert said.err.splitlines() == [
+        f"topospread: standard input:{line}: Node n: metadata.name: name is required"
+        for line in (5, 1199)
+    ]
+    assert loaded("get", "nodes", "-o", "name").lines == ["node/a1", "node/a2", "node/b1"]
+
+
 def test_an_older_version_is_written_only_by_force(topospread):
     def versioned(version, node):
         metadata = f"{{name: p, namespace: shop, resourceVersion: '{version}'}}"

@@ -129,6 +129,9 @@ def storable_objects(
             found.skipped[manifest.kind] += 1
         else:
             errors.check_fields(manifest)
+            if not (manifest.content.get("metadata") or {}).get("name"):
+                # A server says so of one batch, by a number, when those before it are written.
+                errors.add(manifest, ManifestError("metadata.name", "name is required"))
             found.objects.append((manifest, converted))
     errors.raise_all()
     return found
