@@ -285,11 +285,12 @@ def _context(tls: Tls) -> ssl.SSLContext:
     if tls.ca is not None:
         context.load_verify_locations(tls.ca)
         return context
-    named = os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
-    built_in = pkgutil.get_data("grpc._cython", "_credentials/roots.pem") if not named else None
-    if named:
-        context.load_verify_locations(named)
-    elif built_in:
+    if named := os.environ.get("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):
+        with suppress(OSError):  # then gRPC takes its own, too
+            context.load_verify_locations(named)
+            return context
+    built_in = pkgutil.get_data("grpc._cython", "_credentials/roots.pem")
+    if built_in:
         context.load_verify_locations(cadata=built_in.decode())
     else:
         context.load_default_certs()

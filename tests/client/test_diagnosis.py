@@ -120,6 +120,15 @@ def test_options_that_do_not_fit_the_server_are_distinguished(
         raise found
 
 
+def test_roots_that_cannot_be_read_are_no_reason(monkeypatch, certificates):
+    monkeypatch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", certificates.file("missing.pem"))
+    with served(**certificates.server("server")) as running:
+        found = Connection(running.address, Tls()).diagnose(PATIENCE)
+    assert found is not None
+    assert found.reason == "SERVER_CERTIFICATE_NOT_TRUSTED"
+    assert "gRPC's built-in CAs" in str(found)
+
+
 FIT = {
     "plain text": ({}, None),
     "TLS": ({"certificate": "server"}, OURS),
