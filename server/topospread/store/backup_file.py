@@ -35,6 +35,16 @@ FORMAT_VERSION: Final = 1
 MAX_LINE: Final = 2 * MAX_OBJECT_BYTES
 """Bytes of a line: the largest object in base64, with its names and header."""
 
+_NOT_AS_WRITTEN: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What reading a line raises that is JSON of another form, or none."""
+
 
 @dataclass(frozen=True, slots=True)
 class SavedCluster:
@@ -118,7 +128,7 @@ def read_backup(file: BinaryIO, name: str) -> Iterator[SavedCluster | StoredObje
         raise _cut(name) from cause
     except (gzip.BadGzipFile, zlib.error) as cause:
         raise ConfigError(f"{name}: this is no backup of topospread, or a damaged one") from cause
-    except (ValueError, KeyError, TypeError, IndexError) as cause:
+    except _NOT_AS_WRITTEN as cause:
         raise _altered(name) from cause
 
 
@@ -156,7 +166,7 @@ def _check_header(line: bytes, name: str) -> None:
     try:
         header: Any = json.loads(line)
         kind = header["kind"]
-    except (ValueError, KeyError, TypeError) as cause:
+    except _NOT_AS_WRITTEN as cause:
         raise ConfigError(f"{name}: this is no backup of topospread") from cause
     if kind != KIND:
         raise ConfigError(f"{name}: this is no backup of topospread")
