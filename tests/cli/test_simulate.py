@@ -86,6 +86,12 @@ def test_pods_fit_with_two_more_nodes(simulate):
     assert simulate("--add-nodes", "template.yaml=2").lines.count("joined:   2 of pool") == 1
 
 
+def test_nodes_that_join_need_no_name_of_their_own(simulate, tmp_path):
+    (tmp_path / "nameless.yaml").write_text("kind: Node\nmetadata: {labels: {pool: new}}\n")
+    said = simulate("--add-nodes", "nameless.yaml=1", "-o", "json")
+    assert [each["nodeNames"] for each in json.loads(said.out)["joined"]] == [["group-0-0"]]
+
+
 def test_fewest_nodes_are_found(simulate):
     asked = ("--add-nodes", "template.yaml", "--fewest-nodes")
     said = simulate("--replicas", "10", *asked)

@@ -104,7 +104,11 @@ class PodRequest:
 
 
 def storable_objects(
-    manifests: Iterable[Manifest], validation: FieldValidation, namespace: str | None = None
+    manifests: Iterable[Manifest],
+    validation: FieldValidation,
+    namespace: str | None = None,
+    *,
+    named: bool = True,
 ) -> StorableObjects:
     """Convert the manifests of kinds that a server stores.
 
@@ -112,9 +116,10 @@ def storable_objects(
         manifests: of any kind.
         validation: of the fields of those that are converted.
         namespace: for namespaced objects that name none.
+        named: whether each must have a name.
 
     Raises:
-        BadInput: all manifests that cannot be read, or whose fields are refused.
+        BadInput: all manifests that cannot be read, whose fields are refused, or that lack a name.
     """
     found, errors = StorableObjects(), ManifestErrors(validation)
     for manifest in manifests:
@@ -129,7 +134,7 @@ def storable_objects(
             found.skipped[manifest.kind] += 1
         else:
             errors.check_fields(manifest)
-            if not (manifest.content.get("metadata") or {}).get("name"):
+            if named and not (manifest.content.get("metadata") or {}).get("name"):
                 # A server says so of one batch, by a number, when those before it are written.
                 errors.add(manifest, ManifestError("metadata.name", "name is required"))
             found.objects.append((manifest, converted))

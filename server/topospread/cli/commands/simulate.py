@@ -219,7 +219,7 @@ def _node_groups(
         nodes = [each for each in manifest_files.read([path]) if each.kind == "Node"]
         if not nodes:
             raise BadInput(f"--add-nodes {path}: no Node in it: give what the nodes are like")
-        converted = storable_objects(nodes, validation).objects
+        converted = storable_objects(nodes, validation, named=False).objects
         groups += [NodeGroup(each.node, count, variants=variants) for _, each in converted]
     return groups
 
