@@ -244,6 +244,14 @@ def test_a_file_that_is_not_there_is_not_made(bare, tmp_path, verb):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("verb", [("backup", "b.gz"), ("check",)])
+def test_a_store_that_cannot_be_looked_for_is_named(bare, tmp_path, verb):
+    said = bare("store", *verb, "--store", f"sqlite://{tmp_path}/{'a' * 300}")
+    assert said.code == 2
+    assert said.err.startswith(f"topospread: --store: {tmp_path}/aaa")
+    assert said.err.endswith(": File name too long\n")
+
+
 @pytest.mark.parametrize("form", ["json", "table", "name"])
 def test_a_sound_store_is_checked_beside_its_server(loaded, form):
     said = loaded("store", "check", "-o", form)

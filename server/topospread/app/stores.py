@@ -50,7 +50,11 @@ def check_exists(address: str, environ: Mapping[str, str]) -> None:
             raise ConfigError(
                 f"--store: {MEMORY} is the memory of a server, which no other can read"
             )
-        if not Path(url.path).exists():
+        try:
+            there = Path(url.path).exists()
+        except OSError as error:
+            raise ConfigError(f"--store: {url.path:.200}: {error.strerror}") from error
+        if not there:
             raise ConfigError(f"--store: {url.path} is not there: name the file of the servers")
 
 

@@ -90,7 +90,7 @@ def backup(
 
     if file == "-":
         raise BadInput("a backup is read again once it is written: name a file, not -")
-    with _naming(file, "written"), _opened(address, config, must_exist=True) as store:
+    with _opened(address, config, must_exist=True) as store, _naming(file, "written"):
         saved = back_up(store, Path(file), _distinct(clusters), overwrite=overwrite)
         where = store.address
     if options.output in {"json", "yaml"}:
