@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from topospread_client import _arguments as arguments
 from topospread_client._enums import Kind
+from topospread_client._errors import invalid
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
 
@@ -37,9 +38,10 @@ class PodReference:
         """Make a reference from ``NAMESPACE/NAME`` or ``NAME``.
 
         Raises:
-            InvalidRequest: an argument of another type.
+            InvalidRequest: an argument of another type, or a text of another form.
         """
         if isinstance(named, str):
+            _check_form(named, "pod")
             namespace, _, name = named.rpartition("/")
             return cls(name, namespace or None)
         named = arguments.checked(PodReference, named, "pod")
@@ -102,10 +104,17 @@ def kind_message(kind: Kind, path: str) -> common.Kind.ValueType:
     return made
 
 
+def _check_form(named: str, path: str) -> None:
+    if named.count("/") > 1:
+        raise invalid(path, f"{named[:200]!r} is no name of a pod: write NAMESPACE/NAME")
+
+
 def pod_reference(named: PodReference | str, path: str = "pod") -> common.PodReference:
     """Message of a reference to a pod."""
     if not isinstance(named, PodReference | str):
         raise arguments.type_violation(path, "PodReference", named)
+    if isinstance(named, str):
+        _check_form(named, path)
     return PodReference.of(named).message(path)
 
 

@@ -254,6 +254,13 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str, str]] = {
     ),
     "a name of a number": (lambda c: c.get_reservation(5), "pod", "expected PodReference"),
     "a name of a manifest": (lambda c: c.release_reservation(POD), "pod", "expected PodReference"),
+    "a name with its kind": (lambda c: c.explain_pod("pod/a/b"), "pod", "write NAMESPACE/NAME"),
+    "a name of three parts": (
+        lambda c: c.batch_evaluate_pods(["a/b", "a/b/c"]),
+        "pods[1]",
+        "'a/b/c' is no name of a pod",
+    ),
+    "such a name to release": (lambda c: c.release_reservation("a/b/c"), "pod", "is no name"),
     "a cluster of a number": (lambda c: c.get_cluster(cluster=5), "cluster", "expected string"),
     "a cluster of a list": (lambda c: c.filter(POD, cluster=["a"]), "cluster", "expected str"),
     "half a character": (lambda c: c.get_cluster(cluster="\ud800"), "cluster", "surrogates"),
