@@ -254,10 +254,10 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str, str]] = {
     ),
     "a name of a number": (lambda c: c.get_reservation(5), "pod", "expected PodReference"),
     "a name of a manifest": (lambda c: c.release_reservation(POD), "pod", "expected PodReference"),
-    "a name with its kind": (lambda c: c.explain_pod("pod/a/b"), "pod", "write NAMESPACE/NAME"),
+    "a name with its kind": (lambda c: c.explain_pod("pod/a/b"), "pod.ref", "write NAMESPACE/NAME"),
     "a name of three parts": (
         lambda c: c.batch_evaluate_pods(["a/b", "a/b/c"]),
-        "pods[1]",
+        "pods[1].ref",
         "'a/b/c' is no name of a pod",
     ),
     "such a name to release": (lambda c: c.release_reservation("a/b/c"), "pod", "is no name"),
