@@ -160,19 +160,21 @@ class StateReader:
         """
         most, after = request.most, "".join(request.words(1))
         running = {replica.cluster: replica for replica in self._replicas.running()}
+        # One without a view is only looked for.
+        loaded = {name for name, replica in running.items() if replica.view is not None}
 
         def page(names: Collection[str]) -> tuple[Sequence[str], str]:
-            rest = sorted(name for name in {*names, *running} if name > after and shown(name))
+            rest = sorted(name for name in names if name > after and shown(name))
             return rest[:most], request.next(rest[most - 1]) if len(rest) > most else ""
 
         try:
-            names, more = page(self._store.clusters())
+            names, more = page({*self._store.clusters(), *loaded})
             heads = [(name, self._store.head(name)) for name in names]
             return [FollowedCluster(name, head, running.get(name)) for name, head in heads], more
         except StoreUnavailable:
             if not running:
                 raise
-            names, more = page(())
+            names, more = page(running)
             return [FollowedCluster(name, None, running[name]) for name in names], more
 
     def cluster(self, name: str) -> FollowedCluster:
@@ -190,7 +192,7 @@ class StateReader:
             if replica is None:
                 raise
             return FollowedCluster(name, None, replica)
-        if replica is None and not head.identity:
+        if not head.identity and (replica is None or replica.view is None):
             raise ClusterNotFound(name)
         return FollowedCluster(name, head, replica)
 
