@@ -7,13 +7,13 @@ One kind of error a function, after apimachinery's ``field`` package; texts as `
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import FieldViolation, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
 
 REQUIRED: Final = "Required value"
 INVALID: Final = "Invalid value"
@@ -59,18 +59,33 @@ def duplicate(field: str, value: object) -> FieldViolation:
     return FieldViolation(field, "", DUPLICATE, value)
 
 
-@contextmanager
-def noted(wrong: list[FieldViolation], path: str = "") -> Iterator[None]:
+class noted:  # noqa: N801 - a context manager, as contextlib's
     """Add what a part of a request is refused for to what is wrong, and go on after the block.
+
+    No generator: the frame of one would be in the traceback of the error, and a reference cycle.
 
     Args:
         wrong: gets it.
         path: where the part stands; empty for the root.
     """
-    try:
-        yield
-    except InvalidRequest as refused:
-        wrong += refused.below(path) if path else refused.violations
+
+    def __init__(self, wrong: list[FieldViolation], path: str = "") -> None:
+        self._wrong = wrong
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, InvalidRequest):
+            return False
+        self._wrong += error.below(self._path) if self._path else error.violations
+        return True
 
 
 def violation_text(violation: FieldViolation) -> str:

@@ -12,7 +12,7 @@ from topospread.errors import (
     InvalidRequest,
 )
 from topospread.kube.objects import DEFAULT_NAMESPACE
-from topospread.kube.violations import NOT_SUPPORTED, required
+from topospread.kube.violations import NOT_SUPPORTED, noted, required
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
 from topospread.service.decisions.evaluate import check_top_k
 from topospread.service.decisions.pods import read_pod
@@ -37,7 +37,7 @@ from topospread.store.model import Key, Kind
 from topospread.store.values import OBSERVABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from topospread.service.decisions.engine import Engine
 
@@ -126,11 +126,22 @@ def check_all(*parts: Callable[[], object]) -> None:
     Raises:
         InvalidRequest: with the violations of all of them.
     """
-    refused = list(_refusals(parts))
+    refused = list(filter(None, map(_refusal, parts)))
     if len(refused) == 1:
         raise refused.pop()  # without a reference cycle through this stack frame and the list
-    if refused:
-        raise InvalidRequest.of([each for error in refused for each in error.violations])
+    violations = [each for error in refused for each in error.violations]
+    refused.clear()  # for the same reason
+    if violations:
+        raise InvalidRequest.of(violations)
+
+
+def _refusal(part: Callable[[], object]) -> InvalidRequest | None:
+    checkpoint()
+    try:
+        part()
+    except InvalidRequest as refused:
+        return refused
+    return None
 
 
 def raise_all_violations(first: InvalidRequest, request: Any, engine: Engine) -> None:
@@ -152,22 +163,16 @@ def raise_all_violations(first: InvalidRequest, request: Any, engine: Engine) ->
     of_pod = isinstance(first, InvalidPod)
     own = under_pod(first, request.pod).violations if of_pod else first.violations
     known = {(each.field, each.description) for each in own}
-    more: list[FieldViolation] = []
-    for refused in _refusals(_parts(request, engine)):
-        more += [each for each in refused.violations if (each.field, each.description) not in known]
+    found: list[FieldViolation] = []
+    for part in _parts(request, engine):
+        checkpoint()
+        with noted(found):
+            part()
+    more = [each for each in found if (each.field, each.description) not in known]
     if more:
         raise InvalidRequest.of([*own, *more]) from first
     if of_pod:
         raise under_pod(first, request.pod) from first
-
-
-def _refusals(parts: Iterable[Callable[[], object]]) -> Iterator[InvalidRequest]:
-    for part in parts:
-        checkpoint()
-        try:
-            part()
-        except InvalidRequest as refused:
-            yield refused
 
 
 def _parts(request: Any, engine: Engine) -> Iterator[Callable[[], object]]:
