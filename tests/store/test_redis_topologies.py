@@ -25,7 +25,7 @@ from tests.store.conftest import SETTINGS
 from tests.store.test_redis_access import IMPATIENT, QUOTED, add_user, opened, works
 from tests.waiting import until
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread.store.model import Unchanged
+from topospread.store.model import Remove, Unchanged
 
 LONG = 60.0
 NAMES = [f"c-{number}" for number in range(12)]
@@ -301,6 +301,27 @@ SENTINEL_RIGHTS = "&* -@all +sentinel +psubscribe +@connection"
 """As docs/operations.md names them."""
 
 WAITS = replace(SETTINGS, wait_replicas=1)
+
+
+def test_a_call_that_is_repeated_writes_again(start_redis):
+    """WAIT of Redis 8 waits for nothing where the call before it wrote nothing."""
+    server = start_redis()
+    store = opened(server.url)
+
+    def written():
+        with server.client() as client:
+            return client.info("persistence")["rdb_changes_since_last_save"]
+
+    for change in (
+        lambda: store.apply("prod", [put(node())]),
+        lambda: store.apply("prod", [Remove(node())]),
+        lambda: store.drop("prod"),
+    ):
+        change()
+        before = written()
+        change()
+        assert written() > before
+    store.close()
 
 
 def test_a_write_waits_for_replicas(start_redis):

@@ -538,6 +538,12 @@ local function write(cluster, todo)
   return number, tag
 end
 
+-- From Redis 8 on, WAIT is for what its connection wrote, and for nothing after a call that wrote nothing: whoever
+-- repeats a call that replicas did not confirm would be told that they have it.
+local function rewrite(field, value)
+  call('HSET', META, field, value)
+end
+
 local function apply()
   local cluster, refusal = load()
   if not cluster then return refusal end
@@ -577,6 +583,8 @@ local function apply()
     begin_names(cluster)
     create(cluster)
     identity = ARGV[3]
+  elseif ARGV[1] == 'apply' and identity ~= '' then
+    rewrite('number', number)
   end
   if number ~= cluster.number or cluster.identity ~= '' then bury(todo, graves, now, expired) end
   return {
@@ -620,7 +628,10 @@ local function drop()
   end
   call('UNLINK', NODE, POD, WORKLOAD, RESERVATION, LOG, TOUCHED, TOMBSTONE, BURIED, EXPIRY, NAMES, UNDO)
   void_lease(has(FEEDER, 'hash'))
-  if meta and not meta[2] then return {'OK', count, ''} end
+  if meta and not meta[2] then
+    rewrite('format', ARGV[2])
+    return {'OK', count, ''}
+  end
   call('UNLINK', META)
   if not meta then return {'OK', count, ''} end
   local now = milliseconds()
