@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -83,9 +83,9 @@ def back_up(
         raise ConfigError(f"{path} is there already: name another file, or say --overwrite")
     with _replacing(path.resolve()) as file:
         made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        writer = BackupWriter(file, time=made, version=version("topospread"))
-        saved = [_save(store, name, writer) for name in clusters or store.clusters()]
-        writer.finish()
+        with closing(BackupWriter(file, time=made, version=version("topospread"))) as writer:
+            saved = [_save(store, name, writer) for name in clusters or store.clusters()]
+            writer.finish()
     return saved
 
 
