@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import urllib.request
 from contextlib import ExitStack
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.servers import (
     Peer,
     ServerProcess,
     evaluate_request,
+    http_get,
     node,
     pod,
     replacement,
@@ -294,8 +294,7 @@ def reached(peer: Peer) -> bool:
 
 def reached_by_http(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-            return bool(answer.status == 200)
+        return http_get(url)[0] == 200
     except OSError:
         return False
 

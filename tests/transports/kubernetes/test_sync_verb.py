@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import urllib.request
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import pytest
 
 from tests.apiserver.server import ApiServer
 from tests.cli.processes import TOPOSPREAD, environment, run
-from tests.servers import served
+from tests.servers import http_get, served
 from tests.transports.kubernetes.syncing import State, kubeconfig, node, pod, small_cluster
 from tests.waiting import until
 from topospread_client import Client, Kind
@@ -116,9 +115,7 @@ def test_without_a_cluster_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 def text(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        content: bytes = answer.read()
-        return content.decode()
+    return http_get(url)[1]
 
 
 def ready(http: str) -> bool:
