@@ -28,6 +28,7 @@ from topospread_client._errors import (
     TopospreadClientError,
     invalid,
 )
+from topospread_client._locks import InterruptibleRLock
 from topospread_client._operations import (
     ClientSession,
     LazyModule,
@@ -154,7 +155,7 @@ class Client:
         self._closing = threading.Event()
         self._stream_sessions: WeakSet[StreamSession] = WeakSet()
         # Reentrant: a signal's handler may close in the thread that opens a stream.
-        self._stream_sessions_lock = threading.RLock()
+        self._stream_sessions_lock = InterruptibleRLock()
 
     pre_filter = _blocking(decisions.pre_filter)
     filter = _blocking(decisions.filter_nodes)

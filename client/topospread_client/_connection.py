@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import threading
 import time
 from dataclasses import dataclass, field
 from types import NoneType
@@ -24,6 +23,7 @@ from topospread_client._credentials import (
 )
 from topospread_client._endpoints import is_port
 from topospread_client._errors import BadConnection, Closed, Unavailable
+from topospread_client._locks import InterruptibleRLock
 from topospread_client._retries import seconds
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class Channels(Generic[_C]):
         self._open_channel = open_channel
         self._files = None if connection.tls is None else TlsFiles(connection.tls)
         # Reentrant: a signal's handler may close in the thread that reloads.
-        self._lock = threading.RLock()
+        self._lock = InterruptibleRLock()
         self._checked_at = time.monotonic()
         self._closed = False
         first = open_channel(None if self._files is None else self._files.first)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 import time
 from copy import copy
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from topospread_client._errors import (
     Unavailable,
     invalid,
 )
+from topospread_client._locks import InterruptibleRLock
 from topospread_client._operations import Operation, RpcReply, resume
 from topospread_client._retries import MAX_CANCELS, MAX_REFUSALS, RetryTimer, seconds
 from topospread_client._status import CANCELLED, GrpcFailure, error_in_answer, error_of
@@ -161,7 +161,7 @@ class StreamSession:
         self._timeout = timeout
         self._retry_timeout = retry_timeout
         self._traceparent = traceparent_in(metadata)
-        self._lock = threading.RLock()
+        self._lock = InterruptibleRLock()
         self._ids = count(1)
         self._pending: dict[int, PendingEvaluation] = {}
         self._call: StreamCall | None = None
