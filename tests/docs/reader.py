@@ -203,7 +203,7 @@ class Reader:
 
 def _of_others(text: str) -> set[str]:
     """The programs in a block that find nothing, because `make languages` was not here."""
-    if (LANGUAGES / ".stamp-documented").exists():
+    if (LANGUAGES / f".stamp-documented-{sys.implementation.cache_tag}").exists():
         return set()
     begins = r"(?:^|^\$ |&& )"
     return {each for each in OF_OTHERS if re.search(f"{begins}{each} ", text, re.MULTILINE)}
