@@ -113,6 +113,19 @@ def test_replace_removes_objects_that_the_input_lacks(loaded):
     assert len(loaded("get", "pods", "-o", "name").lines) == 2
 
 
+def test_replace_refuses_an_object_that_is_given_twice_before_it_writes(loaded):
+    text = (
+        "kind: Node\nmetadata: {name: new}\n---\n"
+        "kind: Pod\nmetadata: {name: x}\nspec: {}\n---\n"
+        "kind: Pod\nmetadata: {name: x, namespace: default}\nspec: {}\n...\n"
+    )
+    said = loaded("apply", "--replace", "-f", "-", stdin=text)
+    assert (said.code, said.out) == (2, "")
+    assert "standard input:8: Pod default/x: is in standard input:4, too" in said.err
+    assert "give each object once" in said.err
+    assert "node/new" not in loaded("get", "nodes", "-o", "name").lines
+
+
 @pytest.mark.parametrize("between", ["---\n", ""])
 def test_replace_takes_json_documents_behind_which_the_end_is_marked(loaded, between):
     nodes = [f'{{"kind": "Node", "metadata": {{"name": "{name}"}}}}\n' for name in ("a1", "b1")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli import manifest_files, output
-from topospread.cli.errors import DONE
+from topospread.cli.errors import DONE, BadInput
 from topospread.cli.manifest_objects import storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import unlisted, writes
@@ -17,9 +17,10 @@ from topospread.cli.request_options import input_options, validation_option
 from topospread_client import Kind, ObjectOutcome, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from topospread.cli.field_validation import FieldValidation
+    from topospread.cli.manifest_files import Manifest
     from topospread_client import ReplaceObjectsResponse
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
@@ -73,7 +74,8 @@ def command(
         return DONE
     objects = [each for _, each in found.objects]
     if replace:
-        writes.print_replaced(_replace(options, objects, force=force), options, objects)
+        replaced = _replace(options, _full_lists(found.objects), force=force)
+        writes.print_replaced(replaced, options, objects)
         return DONE
     with options.client() as client:
         with writes.write_progress("applying", "written") as progress:
@@ -88,17 +90,37 @@ def command(
 
 
 def _replace(
-    options: ClientOptions, objects: Iterable[ClusterObject], *, force: bool
+    options: ClientOptions, lists: Mapping[Kind, Sequence[ClusterObject]], *, force: bool
 ) -> dict[Kind, ReplaceObjectsResponse]:
-    by_kind: dict[Kind, list[ClusterObject]] = {}
-    for each in objects:
-        kind = kind_of(each)
-        if kind is not None:
-            by_kind.setdefault(kind, []).append(each)
     responses: dict[Kind, ReplaceObjectsResponse] = {}
     replacing = writes.write_progress("replacing", "replaced", unit="kinds")
     with options.client() as client, replacing as progress:
-        for kind in sorted(by_kind, key=list(Kind).index):
-            responses[kind] = client.replace_objects(kind, by_kind[kind], force=force)
-            progress(len(responses), len(by_kind))
+        for kind in sorted(lists, key=list(Kind).index):
+            responses[kind] = client.replace_objects(kind, lists[kind], force=force)
+            progress(len(responses), len(lists))
     return responses
+
+
+def _full_lists(
+    found: Iterable[tuple[Manifest, ClusterObject]],
+) -> dict[Kind, list[ClusterObject]]:
+    """The objects of each kind, each once.
+
+    Raises:
+        BadInput: with those that are given twice, before a kind is replaced.
+    """
+    lists: dict[Kind, list[ClusterObject]] = {}
+    first: dict[tuple[Kind, str, str], Manifest] = {}
+    twice: list[str] = []
+    for manifest, each in found:
+        kind = kind_of(each)
+        assert kind is not None, "the input is of kinds that are stored"
+        metadata = getattr(each, kind.field).metadata
+        namespace = "" if kind is Kind.NODE else metadata.namespace or "default"
+        before = first.setdefault((kind, namespace, metadata.name), manifest)
+        if before is not manifest:
+            twice.append(f"{manifest.title}: is in {before.source}, too")
+        lists.setdefault(kind, []).append(each)
+    if twice:
+        raise BadInput(*twice, advice="with --replace, give each object once")
+    return lists
