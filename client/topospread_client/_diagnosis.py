@@ -291,7 +291,8 @@ def _context(tls: Tls) -> ssl.SSLContext:
             return context
     built_in = pkgutil.get_data("grpc._cython", "_credentials/roots.pem")
     if built_in:
-        context.load_verify_locations(cadata=built_in.decode())
+        # Names in its comments may be others than ASCII.
+        context.load_verify_locations(cadata=built_in.decode("ascii", "ignore"))
     else:
         context.load_default_certs()
     return context
