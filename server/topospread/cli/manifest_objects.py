@@ -16,7 +16,9 @@ from topospread_client import (
     ConstraintValidation,
     Kind,
     ManifestError,
+    ObjectReference,
     PodReference,
+    kind_of,
     object_from_manifest,
     pod_from_manifest,
 )
@@ -140,6 +142,16 @@ def storable_objects(
             found.objects.append((manifest, converted))
     errors.raise_all()
     return found
+
+
+def reference_of(converted: ClusterObject) -> ObjectReference:
+    """Reference to the object of a manifest; its namespace is None for a node."""
+    kind = kind_of(converted)
+    if kind is None:
+        raise AssertionError("manifests give no empty objects")
+    metadata = getattr(converted, kind.field).metadata
+    namespace = None if kind is Kind.NODE else metadata.namespace or "default"
+    return ObjectReference(kind, metadata.name, namespace)
 
 
 def manifest_pods(

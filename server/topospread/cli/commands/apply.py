@@ -10,18 +10,18 @@ import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.manifest_objects import storable_objects, warn_skipped
+from topospread.cli.manifest_objects import reference_of, storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import unlisted, writes
 from topospread.cli.request_options import input_options, validation_option
-from topospread_client import Kind, ObjectOutcome, kind_of
+from topospread_client import Kind, ObjectOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from topospread.cli.field_validation import FieldValidation
     from topospread.cli.manifest_files import Manifest
-    from topospread_client import ReplaceObjectsResponse
+    from topospread_client import ObjectReference, ReplaceObjectsResponse
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _SKIPPED_KINDS: Final = "kinds that spreading does not look at"
@@ -110,17 +110,14 @@ def _full_lists(
         BadInput: with those that are given twice, before a kind is replaced.
     """
     lists: dict[Kind, list[ClusterObject]] = {}
-    first: dict[tuple[Kind, str, str], Manifest] = {}
+    first: dict[ObjectReference, Manifest] = {}
     twice: list[str] = []
     for manifest, each in found:
-        kind = kind_of(each)
-        assert kind is not None, "the input is of kinds that are stored"
-        metadata = getattr(each, kind.field).metadata
-        namespace = "" if kind is Kind.NODE else metadata.namespace or "default"
-        before = first.setdefault((kind, namespace, metadata.name), manifest)
+        named = reference_of(each)
+        before = first.setdefault(named, manifest)
         if before is not manifest:
             twice.append(f"{manifest.title}: is in {before.source}, too")
-        lists.setdefault(kind, []).append(each)
+        lists.setdefault(named.kind, []).append(each)
     if twice:
         raise BadInput(*twice, advice="with --replace, give each object once")
     return lists

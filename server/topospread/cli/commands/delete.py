@@ -9,17 +9,16 @@ import click
 from topospread.cli import manifest_files
 from topospread.cli.errors import BAD_INPUT, DONE
 from topospread.cli.kinds import STORED, complete_kinds, is_cluster, objects_named
-from topospread.cli.manifest_objects import storable_objects, warn_skipped
+from topospread.cli.manifest_objects import reference_of, storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render import writes
 from topospread.cli.request_options import input_options, validation_option
-from topospread_client import ObjectOutcome, ObjectReference, kind_of
+from topospread_client import ObjectOutcome, ObjectReference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from topospread.cli.field_validation import FieldValidation
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _SKIPPED_KINDS: Final = "kinds that a server does not keep"
 
@@ -73,17 +72,9 @@ def command(
         manifests = manifest_files.read(paths, recursive=recursive)
         found = storable_objects(manifests, validation, namespace)
         warn_skipped(found.skipped, _SKIPPED_KINDS)
-        references = [_reference(each) for _, each in found.objects]
+        references = [reference_of(each) for _, each in found.objects]
     with options.client() as client, writes.write_progress("deleting", "deleted") as progress:
         deleted = client.delete_objects(references, force=force, progress=progress)
     writes.print_deleted(deleted, options)
     missing = any(each.outcome is ObjectOutcome.NOT_FOUND for each in deleted.results)
     return BAD_INPUT if missing and not ignore_not_found else DONE
-
-
-def _reference(stored: ClusterObject) -> ObjectReference:
-    kind = kind_of(stored)
-    if kind is None:
-        raise AssertionError("manifests give no empty objects")
-    metadata = getattr(stored, kind.field).metadata
-    return ObjectReference(kind, metadata.name, metadata.namespace)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topospread.cli import output
-from topospread_client import Consistency, Kind, TopospreadClientError, kind_of
+from topospread.cli.manifest_objects import reference_of
+from topospread_client import Consistency, Kind, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from topospread.cli.manifest_files import Manifest
-    from topospread_client import Client
+    from topospread_client import Client, ObjectReference
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 
@@ -47,17 +48,16 @@ def _dumps(written: Iterable[tuple[Manifest, ClusterObject]]) -> dict[Kind, int]
     Items of a List do, as kubectl prints it: several nodes, or pods of more than one namespace. A
     file of some objects and the dump of one namespace do not.
     """
-    names: dict[Kind, set[tuple[str, str]]] = {Kind.NODE: set(), Kind.POD: set()}
+    names: dict[Kind, set[ObjectReference]] = {Kind.NODE: set(), Kind.POD: set()}
     for manifest, each in written:
-        kind = kind_of(each)
-        if kind is None or kind not in names:
+        named = reference_of(each)
+        if named.kind not in names:
             continue
         if not manifest.is_listed:
-            del names[kind]
+            del names[named.kind]
             continue
-        metadata = getattr(each, kind.field).metadata
-        names[kind].add((metadata.namespace or "default", metadata.name))
-    if len({namespace for namespace, _ in names.get(Kind.POD, ())}) < 2:
+        names[named.kind].add(named)
+    if len({pod.namespace for pod in names.get(Kind.POD, ())}) < 2:
         names.pop(Kind.POD, None)
     return {kind: len(each) for kind, each in names.items() if len(each) > 1}
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from topospread.cli import documents, output
 from topospread.cli.errors import BAD_INPUT, MAX_LINES, Terminated, exit_code_of
 from topospread.cli.kinds import path_of
-from topospread_client import Kind, ObjectOutcome, TopospreadClientError, kind_of
+from topospread.cli.manifest_objects import reference_of
+from topospread_client import Kind, ObjectOutcome, TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -195,7 +196,8 @@ def print_replaced(
         output.fields([("revision", revision)])
     elif options.output == "name":
         for each in objects:
-            output.echo(_path_of(each))
+            named = reference_of(each)
+            output.echo(path_of(named.kind, named.namespace, named.name))
     else:
         items = [
             {"kind": kind, **documents.plain(response)} for kind, response in responses.items()
@@ -228,12 +230,3 @@ def _dump_results(
 
 def _path(result: ObjectResult) -> str:
     return path_of(result.kind, result.namespace, result.name)
-
-
-def _path_of(stored: ClusterObject) -> str:
-    kind = kind_of(stored)
-    if kind is None:
-        raise AssertionError("manifests give no empty objects")
-    metadata = getattr(stored, kind.field).metadata
-    namespace = None if kind is Kind.NODE else metadata.namespace or "default"
-    return path_of(kind, namespace, metadata.name)
