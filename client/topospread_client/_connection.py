@@ -217,8 +217,8 @@ def _check_address(address: str) -> None:
         raise BadConnection(f"{address}: gRPC has no scheme {scheme}: write HOST:PORT{tls}")
     if found:
         return
-    host, _, port = address.rpartition(":")
-    if not port or ":" not in address:
+    host, colon, port = address.rpartition(":")
+    if not (colon and port):
         raise BadConnection(f"{address:.200} has no port: write HOST:PORT")
     if not host:
         raise BadConnection(f"{address:.200} has no host: write HOST:PORT")

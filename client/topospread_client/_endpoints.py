@@ -7,8 +7,8 @@ import socket
 import threading
 from typing import Final, NamedTuple
 
-MAX_PORT: Final = 65535
-_PORT_DIGITS: Final = len(str(MAX_PORT))
+_MAX_PORT: Final = 65535
+_PORT_DIGITS: Final = len(str(_MAX_PORT))
 
 
 class Endpoint(NamedTuple):
@@ -46,7 +46,8 @@ def endpoints(address: str) -> list[Endpoint]:
 
 def is_port(text: str) -> bool:
     """Whether a text is the number of a port."""
-    return text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS and int(text) <= MAX_PORT
+    digits = text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS
+    return digits and int(text) <= _MAX_PORT
 
 
 def _endpoint(text: str) -> Endpoint:

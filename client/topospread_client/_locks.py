@@ -15,6 +15,7 @@ class InterruptibleRLock(RLock):  # type: ignore[misc] # final in the stubs alon
 
     __slots__ = ()
 
+    # The stubs give it acquire's arguments, and @override is newer than the oldest Python.
     def __enter__(self) -> bool:  # type: ignore[override, explicit-override]
         try:
             return self.acquire()

@@ -41,9 +41,7 @@ class PodReference:
             InvalidRequest: an argument of another type, or a text of another form.
         """
         if isinstance(named, str):
-            _check_form(named, "pod")
-            namespace, _, name = named.rpartition("/")
-            return cls(name, namespace or None)
+            return cls(*_name_and_namespace(named, "pod"))
         named = arguments.checked(PodReference, named, "pod")
         return cls(named.name, named.namespace, named.uid)
 
@@ -104,18 +102,20 @@ def kind_message(kind: Kind, path: str) -> common.Kind.ValueType:
     return made
 
 
-def _check_form(named: str, path: str) -> None:
+def _name_and_namespace(named: str, path: str) -> tuple[str, str | None]:
     if named.count("/") > 1:
         raise invalid(path, f"{named[:200]!r} is no name of a pod: write NAMESPACE/NAME")
+    namespace, _, name = named.rpartition("/")
+    return name, namespace or None
 
 
 def pod_reference(named: PodReference | str, path: str = "pod") -> common.PodReference:
     """Message of a reference to a pod."""
-    if not isinstance(named, PodReference | str):
-        raise arguments.type_violation(path, "PodReference", named)
     if isinstance(named, str):
-        _check_form(named, path)
-    return PodReference.of(named).message(path)
+        named = PodReference(*_name_and_namespace(named, path))
+    if not isinstance(named, PodReference):
+        raise arguments.type_violation(path, "PodReference", named)
+    return named.message(path)
 
 
 def versions(several: Iterable[ResourceVersion], path: str) -> list[common.ResourceVersion]:
