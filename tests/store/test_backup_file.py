@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+from contextlib import closing
 
 import pytest
 
@@ -20,9 +21,9 @@ HEADER, CLUSTER, OBJECT = range(3)
 def written() -> list[bytes]:
     """The lines of a backup of one cluster with one pod, but the last."""
     file = io.BytesIO()
-    writer = BackupWriter(file, time="2026-01-01T00:00:00Z", version="0.1.0")
-    writer.cluster(SavedCluster("prod", "id", Revision(3, "tag"), 1), [put(pod()).object])
-    writer.finish()
+    with closing(BackupWriter(file, time="2026-01-01T00:00:00Z", version="0.1.0")) as writer:
+        writer.cluster(SavedCluster("prod", "id", Revision(3, "tag"), 1), [put(pod()).object])
+        writer.finish()
     return gzip.decompress(file.getvalue()).splitlines()[:-1]
 
 

@@ -64,7 +64,7 @@ class SavedCluster:
 
 
 class BackupWriter:
-    """Writes a backup; without :meth:`finish` nobody will read it. To be closed in any case.
+    """Writes a backup; without :meth:`finish` nobody will read it. Close it in any case.
 
     Args:
         file: opened for writing bytes.
@@ -101,7 +101,6 @@ class BackupWriter:
         """Write the end."""
         counts = {"clusterCount": self._clusters, "objectCount": self._objects}
         self._line({**counts, "sha256": self._digest.hexdigest()})
-        self.close()
 
     def close(self) -> None:
         """Write no more; the file stays open."""

@@ -264,7 +264,7 @@ def _print_check(found: StoreCheck) -> None:
     columns = ["CLUSTER", "STATE", "#NODES", "#PODS", "#WORKLOADS", "#RESERVATIONS", "#LOG"]
     if found.clusters:
         output.table(columns, map(_row, found.clusters))
-    if not found.clusters:
+    else:
         output.warn(_NO_CLUSTER)
     for problem in found.problems:
         output.warn(problem)
