@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from tests.counting import Counting
 from topospread.errors import ClusterNotFound
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
@@ -19,15 +20,12 @@ if TYPE_CHECKING:
     from topospread.store.model import Head
 
 
-class HeldBack:
+class HeldBack(Counting):
     """A store that says how far a cluster is only once it may."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self.released = threading.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     def head(self, cluster: str, timeout: float | None = None) -> Head:
         assert self.released.wait(30.0)
