@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         RankStrategy as RankStrategy,
         RebalanceOutcome as RebalanceOutcome,
         VerdictCode as VerdictCode,
-        WarningKind as WarningKind,
+        FindingCode as FindingCode,
         WatchEventType as WatchEventType,
     )
     from topospread_client._errors import (
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
         AddDomains as AddDomains,
         AddToleration as AddToleration,
         ConstraintExplanation as ConstraintExplanation,
-        ConstraintWarning as ConstraintWarning,
+        Finding as Finding,
         DomainExplanation as DomainExplanation,
         ExcludedNodes as ExcludedNodes,
         ExplainPodResponse as ExplainPodResponse,
@@ -224,7 +224,7 @@ _HOMES: Final = {
         "_credentials": "Tls",
         "_enums": """
             ConstraintValidation DrainMode ErrorReason Fit Kind MinimumReason ObjectOutcome
-            Optimality RankStrategy RebalanceOutcome VerdictCode WarningKind WatchEventType
+            Optimality RankStrategy RebalanceOutcome VerdictCode FindingCode WatchEventType
         """,
         "_errors": """
             BadConnection Closed Conflict CycleExpired DeadlineExceeded Fenced InvalidRequest
@@ -233,7 +233,7 @@ _HOMES: Final = {
             StoreIdentityChanged TopospreadClientError Unauthenticated Unavailable Violation
         """,
         "_explain": """
-            AddDomains AddToleration ConstraintExplanation ConstraintWarning DomainExplanation
+            AddDomains AddToleration ConstraintExplanation Finding DomainExplanation
             ExcludedNodes ExplainPodResponse Explanation LabelNodes MinimumExplanation NodeReason
             RemovePods ScoreRange SetMaxSkew SetMinDomains SetNodeAffinityPolicy SetNodeTaintsPolicy
             SetWhenUnsatisfiable SuggestedChange Suggestion UncordonNodes

@@ -91,8 +91,8 @@ class MinimumReason(StrEnum):
     NO_DOMAINS = "NO_DOMAINS"
 
 
-class WarningKind(StrEnum):
-    """Kind of a warning about a constraint that may not do what its author meant."""
+class FindingCode(StrEnum):
+    """Reason why a constraint may not do what its author meant."""
 
     SELF_MISMATCH = "SELF_MISMATCH"
     NIL_SELECTOR = "NIL_SELECTOR"
@@ -106,6 +106,11 @@ class WarningKind(StrEnum):
     DEFAULTS_WITHOUT_SELECTOR = "DEFAULTS_WITHOUT_SELECTOR"
     NOT_PARSED = "NOT_PARSED"
     ALREADY_BOUND = "ALREADY_BOUND"
+
+    @property
+    def label(self) -> str:
+        """The code as lint and reports print it, for example ``SelfMismatch``."""
+        return self.title().replace("_", "")
 
 
 class DrainMode(StrEnum):

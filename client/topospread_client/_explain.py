@@ -15,7 +15,7 @@ from topospread_proto.v1 import decision_service_pb2 as pb
 
 if TYPE_CHECKING:
     from topospread_client._answers import EvaluatePodResponse, SpreadConstraint, Verdict
-    from topospread_client._enums import ConstraintValidation, Fit, MinimumReason, WarningKind
+    from topospread_client._enums import ConstraintValidation, FindingCode, Fit, MinimumReason
     from topospread_client._requests import Consistency, PodSource, Settings
 
 
@@ -270,15 +270,15 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstraintWarning:
-    """Warning about a constraint that cannot do what its author meant.
+class Finding:
+    """One finding about a constraint, or about a pod.
 
     Attributes:
-        constraint_index: None for a warning about the pod as a whole.
+        constraint_index: None for one about the pod as a whole.
         text: description for people.
     """
 
-    kind: WarningKind
+    code: FindingCode
     constraint_index: int | None
     text: str
 
@@ -309,7 +309,7 @@ class Explanation:
     defaulted: bool
     constraints: tuple[ConstraintExplanation, ...]
     suggestions: tuple[Suggestion, ...]
-    warnings: tuple[ConstraintWarning, ...]
+    findings: tuple[Finding, ...]
     not_modelled: tuple[str, ...]
 
 

@@ -9,6 +9,7 @@ from topospread_client import (
     AddDomains,
     Consistency,
     ConstraintValidation,
+    FindingCode,
     Fit,
     InvalidRequest,
     MinimumExplanation,
@@ -16,7 +17,6 @@ from topospread_client import (
     NotFound,
     SetMinDomains,
     Settings,
-    WarningKind,
 )
 
 
@@ -51,7 +51,7 @@ def test_explanation_has_suggestions(client, fresh):
         AddDomains(1),
         SetMinDomains(2),
     ]
-    assert [warned.kind for warned in found.warnings] == [WarningKind.MIN_DOMAINS_OUT_OF_REACH]
+    assert [finding.code for finding in found.findings] == [FindingCode.MIN_DOMAINS_OUT_OF_REACH]
     (zone,) = found.constraints
     assert (len(zone.domains), zone.leading_domain_count, zone.unlisted_domain_count) == (1, 1, 1)
 

@@ -17,7 +17,7 @@ from tests.reference.constraints import Gates, parse
 from tests.reference.objects import labels_of, namespace_of
 from tests.reference.snapshot import Snapshot
 from tests.reference.strategies import cases, kind_of
-from topospread.service.explaining.findings import Change, ChangeKind
+from topospread.service.explaining.reports import Change, ChangeKind
 from topospread.service.explaining.suggestions import suggestions
 
 WAYS = 500

@@ -19,7 +19,7 @@ from topospread.kube.objects import DO_NOT_SCHEDULE
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.explaining.explain import explain_at
-from topospread.service.explaining.findings import ConstraintFinding
+from topospread.service.explaining.reports import ConstraintReport
 from topospread.spread.constraints import Constraint
 from topospread.spread.verdicts import LABEL_MISSING, TOO_SKEWED, VERDICTS
 from topospread_proto.v1.common_pb2 import SpreadConstraint
@@ -41,7 +41,7 @@ Domains = Iterable[tuple[Constraint | SpreadConstraint, Mapping[str, bool]]]
 """Constraints, each with its domains and whether it allows them."""
 
 
-def found_domains(found: Iterable[ConstraintFinding]) -> Domains:
+def found_domains(found: Iterable[ConstraintReport]) -> Domains:
     """As the core has them."""
     for each in found:
         yield each.constraint, {domain.value: domain.allowed for domain in each.listed}

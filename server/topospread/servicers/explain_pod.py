@@ -9,17 +9,17 @@ from topospread.generated.internal.v1 import frames_pb2
 from topospread.service.decisions.node_fit import Fit
 from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE, DecisionRequest
 from topospread.service.explaining.explain import ExplainResult, explain
-from topospread.service.explaining.findings import (
+from topospread.service.explaining.reports import (
     ChangeKind,
     ExclusionReason,
     MinimumRule,
-    WarningKind,
 )
 from topospread.servicers.calls import Call, Method, Unary
 from topospread.servicers.decode import consistency_of, fit_of, pod_of, settings_of, strict
 from topospread.servicers.encode import meta_of, verdict_message
 from topospread.servicers.messages import constraint_message
 from topospread.servicers.request_fields import raise_all_violations
+from topospread.spread.findings import FindingCode
 from topospread_proto.v1 import decision_service_pb2
 from topospread_proto.v1 import explanation_pb2 as pb
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from topospread.service.decisions.engine import Engine
     from topospread.service.decisions.evaluate import Evaluation
-    from topospread.service.explaining.findings import (
+    from topospread.service.explaining.reports import (
         Change,
-        ConstraintFinding,
-        DomainFinding,
+        ConstraintReport,
+        DomainReport,
         Explanation,
         Reasons,
     )
@@ -42,7 +42,7 @@ _MINIMA: Final = {
     MinimumRule.FEW_DOMAINS: pb.MINIMUM_REASON_FEW_DOMAINS,
     MinimumRule.NO_DOMAINS: pb.MINIMUM_REASON_NO_DOMAINS,
 }
-_WARNINGS: Final = {kind: pb.WarningKind.Value(f"WARNING_KIND_{kind.name}") for kind in WarningKind}
+_FINDINGS: Final = {code: pb.FindingCode.Value(f"FINDING_CODE_{code.name}") for code in FindingCode}
 _EXCLUDED: Final = {
     ExclusionReason.KEY_MISSING: "missing_key_count",
     ExclusionReason.AFFINITY: "affinity_count",
@@ -140,19 +140,19 @@ def explanation_message(found: Explanation) -> pb.Explanation:
             )
             for each in found.suggestions
         ],
-        warnings=[
-            pb.ConstraintWarning(
-                kind=_WARNINGS[each.caution],
+        findings=[
+            pb.Finding(
+                code=_FINDINGS[each.code],
                 constraint_index=_index(each.constraint),
                 text=each.text,
             )
-            for each in found.warnings
+            for each in found.findings
         ],
         not_modelled=found.not_modelled,
     )
 
 
-def _constraint(found: ConstraintFinding) -> pb.ConstraintExplanation:
+def _constraint(found: ConstraintReport) -> pb.ConstraintExplanation:
     return pb.ConstraintExplanation(
         index=found.index,
         constraint=constraint_message(found.constraint),
@@ -179,7 +179,7 @@ def _constraint(found: ConstraintFinding) -> pb.ConstraintExplanation:
     )
 
 
-def _domain(found: DomainFinding) -> pb.DomainExplanation:
+def _domain(found: DomainReport) -> pb.DomainExplanation:
     scores = found.scores
     return pb.DomainExplanation(
         value=found.value,

@@ -44,7 +44,7 @@ from topospread_proto.v1 import scenario_pb2 as detail
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from topospread.service.explaining.findings import Explanation
+    from topospread.service.explaining.reports import Explanation
     from topospread.service.simulation.run import PendingPods, PodBatch, SpreadChange
     from topospread.service.simulation.scenario import Scenario, ScenarioBuilder
     from topospread.service.simulation.simulate import (

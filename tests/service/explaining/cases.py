@@ -104,7 +104,7 @@ def _members(message: Json) -> Json:
     members = dict(message)
     if "verdict" in members:
         members["verdict"] = members["verdict"]["code"]
-        members["warnings"] = [warning["kind"] for warning in members["warnings"]]
+        members["findings"] = [finding["code"] for finding in members["findings"]]
     if len(members.get("changes", ())) == 1:
         members |= members["changes"][0]
     return members

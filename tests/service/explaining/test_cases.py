@@ -98,7 +98,7 @@ def held(story: Story) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("evaluator", ["use case", "gRPC"])
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
 def test_explanations(evaluators: dict[str, Evaluator], evaluator: str, story: Story) -> None:
-    usual: Json = {"suggestions": [], "warnings": [], "not_modelled": []}
+    usual: Json = {"suggestions": [], "findings": [], "not_modelled": []}
     expected = usual | story.expected
     found = MessageToDict(
         evaluators[evaluator](story),

@@ -8,12 +8,12 @@ from tests.service.placement.placer import Placer, bound, named
 from tests.service.world import CLUSTER, World, constraint
 from topospread.service.decisions.request import PodRef
 from topospread.service.explaining.explain import explain
-from topospread.service.explaining.findings import WarningKind
+from topospread.spread.findings import FindingCode
 from topospread_client import pod_from_manifest
 
 if TYPE_CHECKING:
     from tests.service.world import Json
-    from topospread.service.explaining.findings import DomainFinding, Explanation
+    from topospread.service.explaining.reports import DomainReport, Explanation
 
 
 def explained(placer: Placer, pod: Json | PodRef) -> Explanation:
@@ -22,7 +22,7 @@ def explained(placer: Placer, pod: Json | PodRef) -> Explanation:
     return explain(engine, placer.ask(), engine.with_requests(CLUSTER, given)).explanation
 
 
-def zone(found: Explanation, value: str) -> DomainFinding:
+def zone(found: Explanation, value: str) -> DomainReport:
     (constraint_,) = found.constraints
     return next(domain for domain in constraint_.listed if domain.value == value)
 
@@ -56,10 +56,10 @@ def test_places_of_another_namespace_do_not_count(three_zones: World) -> None:
     assert (zone(found, "c").pods, zone(found, "c").reserved) == (0, 0)
 
 
-def test_running_pod_gets_a_warning(three_zones: World) -> None:
+def test_running_pod_gets_a_finding(three_zones: World) -> None:
     placer = Placer(three_zones)
     placer.apply(bound(named("mine", constraint()), "n-c"))
     found = explained(placer, PodRef("mine"))
-    assert [warned.caution for warned in found.warnings] == [WarningKind.ALREADY_BOUND]
-    assert "n-c" in found.warnings[0].text
+    assert [finding.code for finding in found.findings] == [FindingCode.ALREADY_BOUND]
+    assert "n-c" in found.findings[0].text
     assert zone(found, "c").pods == 1

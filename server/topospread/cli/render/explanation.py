@@ -83,7 +83,7 @@ def _print(pod: ExplainedPod) -> None:
         click.echo()
         _print_constraint(constraint, defaulted=found.defaulted)
     for title, lines in (
-        ("Warnings", list(_warnings(found))),
+        ("Findings", list(_findings(found))),
         ("What would let it in (each was tried out)", list(_suggestions(found))),
     ):
         if lines:
@@ -213,11 +213,11 @@ def _excluded(excluded: ExcludedNodes) -> list[str]:
     return [f"{nodes} {why}" for nodes, why in counts if nodes]
 
 
-def _warnings(found: Explanation) -> Iterator[str]:
-    for warning in found.warnings:
-        index = warning.constraint_index
+def _findings(found: Explanation) -> Iterator[str]:
+    for finding in found.findings:
+        index = finding.constraint_index
         where = "" if index is None else f"constraint {index}: "
-        yield f"{where}{warning.text}"
+        yield f"{where}{finding.code.label}: {finding.text}"
 
 
 def _suggestions(found: Explanation) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""ExplainPod: findings by constraint and domain, warnings, and suggestions that were tried out."""
+"""ExplainPod: reports by constraint and domain, findings, and suggestions that were tried out."""

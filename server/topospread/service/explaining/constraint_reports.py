@@ -13,9 +13,9 @@ from topospread.checkpoints import checkpoint
 from topospread.kube.objects import Toleration
 from topospread.service.decisions.node_fit import CORDONED_TAINT
 from topospread.service.explaining.context import plural
-from topospread.service.explaining.findings import (
-    ConstraintFinding,
-    DomainFinding,
+from topospread.service.explaining.reports import (
+    ConstraintReport,
+    DomainReport,
     ExclusionReason,
     MinimumRule,
 )
@@ -36,7 +36,7 @@ CORDON_TOLERATED: Final = Toleration(
 )
 
 
-def constraint_findings(context: EvaluationContext, limit: int) -> tuple[ConstraintFinding, ...]:
+def constraint_reports(context: EvaluationContext, limit: int) -> tuple[ConstraintReport, ...]:
     """The findings on every constraint, ordered by its index in the pod's list.
 
     Args:
@@ -54,12 +54,12 @@ def constraint_findings(context: EvaluationContext, limit: int) -> tuple[Constra
         for constraint, (index, spec) in zip(context.soft, context.specs(hard=False), strict=False)
     ]
     explained.sort(key=lambda each: each.index)
-    return tuple(_constraint_finding(context, each, limit) for each in explained)
+    return tuple(_constraint_report(context, each, limit) for each in explained)
 
 
-def _constraint_finding(
+def _constraint_report(
     context: EvaluationContext, explained: ExplainedConstraint, limit: int
-) -> ConstraintFinding:
+) -> ConstraintReport:
     checkpoint()
     constraint, position, columns = (
         explained.constraint,
@@ -70,7 +70,7 @@ def _constraint_finding(
     first, last = _ends(columns, there.tolist(), limit)
     eligible_domains = int(np.count_nonzero(columns.eligible))
     refused, alone = (0, 0) if position is None else _refused_nodes(context, position)
-    return ConstraintFinding(
+    return ConstraintReport(
         index=explained.index,
         constraint=constraint,
         self_match=constraint.self_match,
@@ -132,11 +132,11 @@ def _ends(columns: DomainColumns, there: list[int], limit: int) -> tuple[list[in
     return first, last[::-1]
 
 
-def _domain(columns: DomainColumns, domain: int) -> DomainFinding:
+def _domain(columns: DomainColumns, domain: int) -> DomainReport:
     scores = None
     if columns.scores is not None and columns.scores[0][domain]:
         scores = int(columns.scores[1][domain]), int(columns.scores[2][domain])
-    return DomainFinding(
+    return DomainReport(
         value=columns.values[domain],
         pods=int(columns.pods[domain]),
         reserved=int(columns.reserved[domain]),
@@ -199,7 +199,7 @@ class ExplainedConstraint:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DomainColumns:
-    """The fields of DomainFinding as arrays, each [domains].
+    """The fields of DomainReport as arrays, each [domains].
 
     Attributes:
         values: of the topology key; no node may have some of them any more.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from topospread.index.snapshot import Snapshot
     from topospread.kube.objects import Pod, SpreadConstraint
     from topospread.service.decisions.node_fit import Suited
-    from topospread.service.explaining.findings import Change
+    from topospread.service.explaining.reports import Change
     from topospread.spread.constraints import Constraint, PodConstraints
     from topospread.spread.filtering import Verdicts
     from topospread.spread.settings import Rules

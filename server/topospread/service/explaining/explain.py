@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from topospread.errors import FieldViolation, InvalidRequest
-from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
-from topospread.kube.selectors import IN
 from topospread.kube.violations import invalid
 from topospread.service.decisions.evaluate import (
     DEFAULT_TOP_K,
@@ -28,11 +26,11 @@ from topospread.service.decisions.evaluate import (
     rank,
 )
 from topospread.service.decisions.node_fit import NOT_ASKED, Fit
-from topospread.service.explaining.constraint_reports import constraint_findings
+from topospread.service.explaining.constraint_reports import constraint_reports
 from topospread.service.explaining.context import EvaluationContext
-from topospread.service.explaining.findings import Explanation, WarningFinding, WarningKind
+from topospread.service.explaining.findings import findings_of
+from topospread.service.explaining.reports import Explanation
 from topospread.service.explaining.suggestions import suggestions
-from topospread.spread.constraints import needs_default_selector
 from topospread.spread.verdicts import (
     SKIP,
     SUCCESS,
@@ -43,13 +41,8 @@ from topospread.spread.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from topospread.kube.affinity import CompiledRequirements, CompiledTerm
-    from topospread.kube.objects import SpreadConstraint
     from topospread.service.decisions.engine import Engine, PodWithRequests, ResolvedCycle
     from topospread.service.decisions.request import DecisionRequest
-    from topospread.spread.constraints import Constraint
     from topospread.spread.verdicts import Status
 
 
@@ -79,9 +72,9 @@ def explain_at(
         message="" if context.fits else _message(context),
         refused=tuple(context.refused_by(context.snapshot.alive).most_common()),
         defaulted=context.constraints.defaulted,
-        constraints=constraint_findings(context, limit),
+        constraints=constraint_reports(context, limit),
         suggestions=suggestions(context) if advise else (),
-        warnings=constraint_warnings(context),
+        findings=findings_of(context),
         not_modelled=(*NOT_ASKED[context.fit], *context.demand.not_modelled),
     )
 
@@ -214,155 +207,3 @@ def _listed(context: EvaluationContext, limit: int) -> int:
         for constraint in (*context.hard, *context.soft)
     )
     return domains * (4 + len(context.demand.requests))
-
-
-def constraint_warnings(context: EvaluationContext) -> tuple[WarningFinding, ...]:
-    """All warnings: those on the pod first, then those on constraints by index."""
-    found = [*_of_pod(context)]
-    for hard, constraints in ((True, context.hard), (False, context.soft)):
-        for constraint, (index, spec) in zip(constraints, context.specs(hard=hard), strict=False):
-            for caution, text in _of_constraint(context, constraint, spec):
-                found.append(WarningFinding(caution, index, text))
-    return tuple(sorted(found, key=lambda each: each.constraint))
-
-
-def _of_pod(context: EvaluationContext) -> Iterator[WarningFinding]:
-    for unparsed in (context.constraints.hard.error, context.constraints.soft.error):
-        if unparsed:
-            yield WarningFinding(WarningKind.NOT_PARSED, -1, unparsed)
-    if context.bound_to:
-        yield WarningFinding(
-            WarningKind.ALREADY_BOUND,
-            -1,
-            f"the pod runs on {context.bound_to} already and is counted there: this says where "
-            "another pod like it fits",
-        )
-    if not context.constraints.defaulted:
-        return
-    if needs_default_selector(context.pod, context.rules) and not (context.hard or context.soft):
-        yield WarningFinding(
-            WarningKind.DEFAULTS_WITHOUT_SELECTOR,
-            -1,
-            "the pod has no constraints, and the profile's defaults do not apply: no Service, "
-            "ReplicationController, ReplicaSet or StatefulSet in the state selects it",
-        )
-    elif context.soft and context.rules.profile.system_defaulted:
-        zone = context.snapshot.domains(ZONE_LABEL)
-        lacking = int(np.count_nonzero(context.snapshot.alive & (zone.ids < 0)))
-        if lacking and context.snapshot.node_count:
-            yield WarningFinding(
-                WarningKind.DEFAULTS_WITHOUT_ZONE,
-                -1,
-                f"{lacking} of {context.snapshot.node_count} nodes lack {ZONE_LABEL}: there the "
-                f"System defaults spread over {HOSTNAME_LABEL} alone",
-            )
-
-
-def _of_constraint(
-    context: EvaluationContext, constraint: Constraint, spec: SpreadConstraint
-) -> Iterator[tuple[WarningKind, str]]:
-    selector, hard = constraint.group.selector, spec.when_unsatisfiable == DO_NOT_SCHEDULE
-    key = constraint.topology_key
-    if selector.nothing:
-        yield (
-            WarningKind.NIL_SELECTOR,
-            "no labelSelector: it matches no pod, not even this one, so nothing is spread",
-        )
-    elif selector.empty:
-        yield (
-            WarningKind.EMPTY_SELECTOR,
-            "an empty labelSelector: kube-scheduler counts no pods for it, so nothing is spread",
-        )
-    elif not constraint.self_match:
-        yield (
-            WarningKind.SELF_MISMATCH,
-            (
-                "the pod does not match its own labelSelector: it follows other pods, and its own "
-                "replicas are not spread"
-            ),
-        )
-    for missing in spec.match_label_keys:
-        if missing not in context.pod.labels and context.rules.gates.match_label_keys:
-            yield (
-                WarningKind.LABEL_KEY_MISSING,
-                f"matchLabelKeys: the pod has no label {missing}, so that key does nothing",
-            )
-    if context.snapshot.node_count:
-        yield from _of_key(context, key, hard=hard)
-    yield from _of_min_domains(context, constraint, spec, hard=hard)
-
-
-def _of_key(
-    context: EvaluationContext, key: str, *, hard: bool
-) -> Iterator[tuple[WarningKind, str]]:
-    nodes = context.snapshot.node_count
-    lacking = int(
-        np.count_nonzero(context.snapshot.alive & (context.snapshot.domains(key).ids < 0))
-    )
-    if lacking == nodes:
-        effect = "no node can take the pod" if hard else "no node gets a score"
-        yield WarningKind.KEY_ON_NO_NODE, f"no node has the label {key}: {effect}"
-    elif lacking and not context.constraints.defaulted:
-        effect = "can never take the pod" if hard else "get no score"
-        yield (
-            WarningKind.KEY_ON_SOME_NODES,
-            f"{lacking} of {nodes} nodes lack the label {key} and {effect}",
-        )
-
-
-def _of_min_domains(
-    context: EvaluationContext, constraint: Constraint, spec: SpreadConstraint, *, hard: bool
-) -> Iterator[tuple[WarningKind, str]]:
-    wanted = spec.min_domains
-    if wanted is None or wanted <= 1:
-        return
-    if not hard:
-        yield WarningKind.MIN_DOMAINS_IGNORED, "minDomains does nothing with ScheduleAnyway"
-        return
-    if not context.rules.gates.min_domains:
-        yield WarningKind.MIN_DOMAINS_IGNORED, "minDomains does nothing: its feature gate is off"
-        return
-    key = constraint.topology_key
-    requirements = constraint.eligibility.requirements
-    named = None if requirements is None else named_values(requirements, key)
-    if named is not None and named < wanted:
-        yield (
-            WarningKind.MIN_DOMAINS_OUT_OF_REACH,
-            (
-                f"minDomains {wanted} can never be met: the pod's node affinity admits {named} "
-                f"value{'s' * (named != 1)} of {key}"
-            ),
-        )
-        return
-    column = context.snapshot.domains(key)
-    there = np.unique(column.ids[context.snapshot.alive & (column.ids >= 0)]).size
-    if there < wanted:
-        yield (
-            WarningKind.MIN_DOMAINS_OUT_OF_REACH,
-            (
-                f"minDomains {wanted} is more than the {there} domain{'s' * (there != 1)} of {key} "
-                f"that the cluster has"
-            ),
-        )
-
-
-def named_values(requirements: CompiledRequirements, key: str) -> int | None:
-    """The number of values of a key in a pod's node affinity; None when it names none."""
-    if any(pair[0] == key for pair in requirements.node_selector):
-        return 1
-    if requirements.terms is None:
-        return None
-    values: set[str] = set()
-    for term in requirements.terms:
-        here = _values_of(term, key)
-        if here is None:
-            return None
-        values |= here
-    return len(values)
-
-
-def _values_of(term: CompiledTerm, key: str) -> set[str] | None:
-    named: list[Sequence[str]] = [
-        label.values for label in term.labels if label.key == key and label.operator == IN
-    ]
-    return set.intersection(*map(set, named)) if named else None

@@ -1,225 +1,172 @@
-"""The parts of an explanation, as plain values.
-
-Everything is counted; no pod is named, and no node but where its name is a domain. So an
-explanation can be shown to every caller who may ask about the pod.
-"""
+"""The findings on a pod and its constraints at a snapshot."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
+from topospread.kube.selectors import IN
+from topospread.spread.constraints import needs_default_selector
+from topospread.spread.findings import Finding, FindingCode
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread.kube.affinity import CompiledRequirements, CompiledTerm
+    from topospread.kube.objects import SpreadConstraint
+    from topospread.service.explaining.context import EvaluationContext
     from topospread.spread.constraints import Constraint
-    from topospread.spread.verdicts import Status
-
-Reasons = tuple[tuple[str, int], ...]
-"""(reason, nodes), most frequent first."""
 
 
-class ExclusionReason(Enum):
-    """The reason why a constraint does not count a node: the first that holds."""
-
-    KEY_MISSING = "lacks the key of another constraint"
-    AFFINITY = "not matched by the pod's node affinity or selector"
-    CORDONED = "cordoned, and not tolerated"
-    TAINTED = "has a taint that is not tolerated"
-
-
-class MinimumRule(Enum):
-    """The rule that sets the global minimum."""
-
-    LOWEST = "the fewest matching pods that a domain has"
-    FEW_DOMAINS = "fewer eligible domains than minDomains: taken as 0"
-    NO_DOMAINS = "no eligible domain: taken as 0"
+def findings_of(context: EvaluationContext) -> tuple[Finding, ...]:
+    """All findings: those on the pod first, then those on constraints by index."""
+    found = [*_of_pod(context)]
+    for hard, constraints in ((True, context.hard), (False, context.soft)):
+        for constraint, (index, spec) in zip(constraints, context.specs(hard=hard), strict=False):
+            for code, text in _of_constraint(context, constraint, spec):
+                found.append(Finding(code, index, text))
+    return tuple(sorted(found, key=lambda each: each.constraint))
 
 
-@dataclass(frozen=True, slots=True)
-class DomainFinding:
-    """The findings on one domain of one constraint.
-
-    Attributes:
-        pods: matching pods that count, with what is reserved.
-        reserved: how many of them are places held for pods.
-        not_counted: matching pods on nodes that the constraint excludes.
-        nodes: all that have this value of the key.
-        eligible: those that the constraint counts.
-        excluded: the others, by reason.
-        refused: nodes that the scheduler's other filters refuse, by upstream's reasons.
-        usable: nodes that they leave.
-        fitting: nodes that these filters and all hard constraints leave.
-        skew: matching pods here after the pod came, less the global minimum.
-        holds_minimum: no eligible domain has fewer pods.
-        allowed: the constraint lets the pod come here; soft ones always do.
-        scores: (lowest, highest) normalized score of the fitting nodes here; None without a score.
-    """
-
-    value: str
-    pods: int
-    reserved: int
-    not_counted: int
-    nodes: int
-    eligible: int
-    excluded: tuple[tuple[ExclusionReason, int], ...]
-    refused: Reasons
-    usable: int
-    fitting: int
-    skew: int
-    holds_minimum: bool
-    allowed: bool
-    scores: tuple[int, int] | None = None
+def _of_pod(context: EvaluationContext) -> Iterator[Finding]:
+    for unparsed in (context.constraints.hard.error, context.constraints.soft.error):
+        if unparsed:
+            yield Finding(FindingCode.NOT_PARSED, -1, unparsed)
+    if context.bound_to:
+        yield Finding(
+            FindingCode.ALREADY_BOUND,
+            -1,
+            f"the pod runs on {context.bound_to} already and is counted there: this says where "
+            "another pod like it fits",
+        )
+    if not context.constraints.defaulted:
+        return
+    if needs_default_selector(context.pod, context.rules) and not (context.hard or context.soft):
+        yield Finding(
+            FindingCode.DEFAULTS_WITHOUT_SELECTOR,
+            -1,
+            "the pod has no constraints, and the profile's defaults do not apply: no Service, "
+            "ReplicationController, ReplicaSet or StatefulSet in the state selects it",
+        )
+    elif context.soft and context.rules.profile.system_defaulted:
+        zone = context.snapshot.domains(ZONE_LABEL)
+        lacking = int(np.count_nonzero(context.snapshot.alive & (zone.ids < 0)))
+        if lacking and context.snapshot.node_count:
+            yield Finding(
+                FindingCode.DEFAULTS_WITHOUT_ZONE,
+                -1,
+                f"{lacking} of {context.snapshot.node_count} nodes lack {ZONE_LABEL}: there the "
+                f"System defaults spread over {HOSTNAME_LABEL} alone",
+            )
 
 
-@dataclass(frozen=True, slots=True)
-class ConstraintFinding:
-    """The findings on one constraint.
-
-    Attributes:
-        index: position in the pod's list, or in the profile's when `defaulted` holds.
-        constraint: as it is judged by: with what matchLabelKeys add, and the policies in force.
-        self_match: the pod adds itself to the domain it goes to.
-        nodes_without_key: nodes that lack the topology key.
-        eligible: nodes that count.
-        excluded: nodes that have the key and do not count, by reason.
-        domains: values of the key that a node has.
-        eligible_domains: domains with an eligible node.
-        minimum: the global minimum.
-        minimum_because: why it is that.
-        lowest: fewest matching pods of an eligible domain; 0 without one.
-        lowest_domains: how many have so few.
-        note: the same for people, with why those domains do not take the pod; empty when they do.
-        rejected_domains: domains that the constraint closes to the pod.
-        rejected_nodes: nodes that no earlier constraint refuses, and this one does.
-        rejected_alone: usable nodes that nothing but this constraint refuses.
-        weight: of soft constraints, by which pods are multiplied: ln(domains + 2).
-        listed: domains with the fewest pods and with the most, ascending by pods and value.
-        unlisted: how many are not shown.
-        shown_first: how many of `listed` stand before those that are not shown.
-    """
-
-    index: int
-    constraint: Constraint
-    self_match: bool
-    nodes_without_key: int
-    eligible: int
-    excluded: tuple[tuple[ExclusionReason, int], ...]
-    domains: int
-    eligible_domains: int
-    minimum: int
-    minimum_because: MinimumRule
-    lowest: int
-    lowest_domains: int
-    note: str
-    rejected_domains: int
-    rejected_nodes: int
-    rejected_alone: int
-    weight: float
-    listed: tuple[DomainFinding, ...]
-    unlisted: int
-    shown_first: int
+def _of_constraint(
+    context: EvaluationContext, constraint: Constraint, spec: SpreadConstraint
+) -> Iterator[tuple[FindingCode, str]]:
+    selector, hard = constraint.group.selector, spec.when_unsatisfiable == DO_NOT_SCHEDULE
+    key = constraint.topology_key
+    if selector.nothing:
+        yield (
+            FindingCode.NIL_SELECTOR,
+            "no labelSelector: it matches no pod, not even this one, so nothing is spread",
+        )
+    elif selector.empty:
+        yield (
+            FindingCode.EMPTY_SELECTOR,
+            "an empty labelSelector: kube-scheduler counts no pods for it, so nothing is spread",
+        )
+    elif not constraint.self_match:
+        yield (
+            FindingCode.SELF_MISMATCH,
+            (
+                "the pod does not match its own labelSelector: it follows other pods, and its own "
+                "replicas are not spread"
+            ),
+        )
+    for missing in spec.match_label_keys:
+        if missing not in context.pod.labels and context.rules.gates.match_label_keys:
+            yield (
+                FindingCode.LABEL_KEY_MISSING,
+                f"matchLabelKeys: the pod has no label {missing}, so that key does nothing",
+            )
+    if context.snapshot.node_count:
+        yield from _of_key(context, key, hard=hard)
+    yield from _of_min_domains(context, constraint, spec, hard=hard)
 
 
-class ChangeKind(Enum):
-    """The kind of thing that a suggestion changes."""
-
-    MAX_SKEW = "maxSkew"
-    MIN_DOMAINS = "minDomains"
-    MORE_DOMAINS = "more domains"
-    FEWER_PODS = "fewer pods"
-    TAINTS_POLICY = "nodeTaintsPolicy"
-    AFFINITY_POLICY = "nodeAffinityPolicy"
-    LABEL_NODES = "label nodes"
-    SCHEDULE_ANYWAY = "whenUnsatisfiable"
-    UNCORDON = "uncordon"
-    TOLERATE = "tolerate"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change of a suggestion.
-
-    Attributes:
-        constraint: its index; −1 where it is about no constraint.
-        topology_key: of the constraint.
-        domain: where; empty where it does not matter.
-        number: the new value, or how many pods, domains or nodes.
-        value: the new value where that is a word.
-    """
-
-    kind: ChangeKind
-    constraint: int = -1
-    topology_key: str = ""
-    domain: str = ""
-    number: int = 0
-    value: str = ""
+def _of_key(
+    context: EvaluationContext, key: str, *, hard: bool
+) -> Iterator[tuple[FindingCode, str]]:
+    nodes = context.snapshot.node_count
+    lacking = int(
+        np.count_nonzero(context.snapshot.alive & (context.snapshot.domains(key).ids < 0))
+    )
+    if lacking == nodes:
+        effect = "no node can take the pod" if hard else "no node gets a score"
+        yield FindingCode.KEY_ON_NO_NODE, f"no node has the label {key}: {effect}"
+    elif lacking and not context.constraints.defaulted:
+        effect = "can never take the pod" if hard else "get no score"
+        yield (
+            FindingCode.KEY_ON_SOME_NODES,
+            f"{lacking} of {nodes} nodes lack the label {key} and {effect}",
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
-    """Changes that, made together, let the pod in; tried out by judging the pod again.
-
-    Attributes:
-        text: for people.
-        fitting: nodes that the pod fits then.
-    """
-
-    changes: tuple[Change, ...]
-    text: str
-    fitting: int
-
-
-class WarningKind(Enum):
-    """A reason why a constraint may not have the effect that its author intended."""
-
-    SELF_MISMATCH = "SelfMismatch"
-    NIL_SELECTOR = "NilSelector"
-    EMPTY_SELECTOR = "EmptySelector"
-    KEY_ON_NO_NODE = "KeyOnNoNode"
-    KEY_ON_SOME_NODES = "KeyOnSomeNodes"
-    MIN_DOMAINS_OUT_OF_REACH = "MinDomainsOutOfReach"
-    MIN_DOMAINS_IGNORED = "MinDomainsIgnored"
-    LABEL_KEY_MISSING = "LabelKeyMissing"
-    DEFAULTS_WITHOUT_ZONE = "DefaultsWithoutZone"
-    DEFAULTS_WITHOUT_SELECTOR = "DefaultsWithoutSelector"
-    NOT_PARSED = "NotParsed"
-    ALREADY_BOUND = "AlreadyBound"
-
-
-@dataclass(frozen=True, slots=True)
-class WarningFinding:
-    """A warning; `constraint` is an index, −1 for the pod as a whole."""
-
-    caution: WarningKind
-    constraint: int
-    text: str
+def _of_min_domains(
+    context: EvaluationContext, constraint: Constraint, spec: SpreadConstraint, *, hard: bool
+) -> Iterator[tuple[FindingCode, str]]:
+    wanted = spec.min_domains
+    if wanted is None or wanted <= 1:
+        return
+    if not hard:
+        yield FindingCode.MIN_DOMAINS_IGNORED, "minDomains does nothing with ScheduleAnyway"
+        return
+    if not context.rules.gates.min_domains:
+        yield FindingCode.MIN_DOMAINS_IGNORED, "minDomains does nothing: its feature gate is off"
+        return
+    key = constraint.topology_key
+    requirements = constraint.eligibility.requirements
+    named = None if requirements is None else named_values(requirements, key)
+    if named is not None and named < wanted:
+        yield (
+            FindingCode.MIN_DOMAINS_OUT_OF_REACH,
+            (
+                f"minDomains {wanted} can never be met: the pod's node affinity admits {named} "
+                f"value{'s' * (named != 1)} of {key}"
+            ),
+        )
+        return
+    column = context.snapshot.domains(key)
+    there = np.unique(column.ids[context.snapshot.alive & (column.ids >= 0)]).size
+    if there < wanted:
+        yield (
+            FindingCode.MIN_DOMAINS_OUT_OF_REACH,
+            (
+                f"minDomains {wanted} is more than the {there} domain{'s' * (there != 1)} of {key} "
+                f"that the cluster has"
+            ),
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The explanation of where a pod fits and why.
+def named_values(requirements: CompiledRequirements, key: str) -> int | None:
+    """The number of values of a key in a pod's node affinity; None when it names none."""
+    if any(pair[0] == key for pair in requirements.node_selector):
+        return 1
+    if requirements.terms is None:
+        return None
+    values: set[str] = set()
+    for term in requirements.terms:
+        here = _values_of(term, key)
+        if here is None:
+            return None
+        values |= here
+    return len(values)
 
-    Attributes:
-        status: PreFilter's: Success, Skip without hard constraints, Error.
-        nodes: in the cluster.
-        passing: nodes that pass Filter, which looks at the hard constraints alone.
-        fitting: those of them that the scheduler's other filters leave, too.
-        message: kube-scheduler's, when no node fits.
-        refused: nodes that the other filters refuse, by upstream's reasons.
-        defaulted: the constraints are the profile's.
-        constraints: hard and soft, by index.
-        suggestions: when no node fits.
-        not_modelled: what of the pod was not looked at.
-    """
 
-    status: Status
-    nodes: int
-    passing: int
-    fitting: int
-    message: str
-    refused: Reasons
-    defaulted: bool
-    constraints: tuple[ConstraintFinding, ...]
-    suggestions: tuple[Suggestion, ...]
-    warnings: tuple[WarningFinding, ...]
-    not_modelled: tuple[str, ...]
+def _values_of(term: CompiledTerm, key: str) -> set[str] | None:
+    named: list[Sequence[str]] = [
+        label.values for label in term.labels if label.key == key and label.operator == IN
+    ]
+    return set.intersection(*map(set, named)) if named else None

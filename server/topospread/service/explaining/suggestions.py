@@ -31,7 +31,7 @@ from topospread.service.explaining.context import (
     plural,
     with_constraint,
 )
-from topospread.service.explaining.findings import Change, ChangeKind, Suggestion
+from topospread.service.explaining.reports import Change, ChangeKind, Suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
