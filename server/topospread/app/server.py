@@ -102,9 +102,10 @@ class Server:
         environ: the environment, for the store's user and password.
         reuse_port: share gRPC's port with other processes (one of several workers).
         store: opened already, and the server's to close; None opens the one of the settings.
+        socket: path of a Unix socket where gRPC is served instead of at the settings' address.
 
     Attributes:
-        address: host:port of gRPC.
+        address: host:port of gRPC, or gRPC's target for the Unix socket.
         expander_address: host:port of the expander where it has one of its own; else empty.
         pools: the threads that carry out calls, by kind of call.
         grpc: the gRPC server.
@@ -121,6 +122,7 @@ class Server:
         *,
         reuse_port: bool = False,
         store: Store | None = None,
+        socket: str = "",
     ) -> None:
         url = parse_store_url(settings.store, environ)
         configured = settings
@@ -179,12 +181,7 @@ class Server:
             self._unschedulable = self._unschedulable_pods()
             self.grpc: Final = self._grpc_server()
             self._web = self._web_servers(made)
-            if not reuse_port:
-                check_free(settings.listen)
-            port = self.grpc.listen(
-                str(settings.listen), factories.grpc_credentials(settings, self._watcher)
-            )
-            self.address = str(Address(settings.listen.host, port))
+            self.address = self._listen(socket)
             self._expander = self._expander_server()
             if self._sync is not None:
                 made.callback(self._sync.stop)
@@ -429,6 +426,20 @@ class Server:
             self.pools,
             factories.grpc_options(settings, reuse_port=self._reuse_port),
         )
+
+    def _listen(self, socket: str) -> str:
+        """Bind gRPC's address; returns it, with the port that 0 became."""
+        settings = self.settings
+        if socket:
+            target = f"unix:{socket}"
+            self.grpc.listen(target, None)
+            return target
+        if not self._reuse_port:
+            check_free(settings.listen)
+        port = self.grpc.listen(
+            str(settings.listen), factories.grpc_credentials(settings, self._watcher)
+        )
+        return str(Address(settings.listen.host, port))
 
     def _expander_server(self) -> GrpcServer | None:
         """The server of the expander alone, where it has an address of its own."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -21,6 +21,7 @@ from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from click.shell_completion import CompletionItem
 
@@ -35,11 +36,40 @@ _C = TypeVar("_C", bound="Callable[..., Any]")
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
 
 
+_OF_A_SERVER: Final = (
+    "context",
+    "address",
+    "tls",
+    "tls_ca",
+    "tls_cert",
+    "tls_key",
+    "tls_server_name",
+    "insecure",
+    "token_file",
+)
+"""Options that mean nothing where no server is called."""
+
+
+class StateSource(Protocol):
+    """What `--from` names: a state that is loaded into an engine in this process."""
+
+    def serve(self, cluster: str, config: str) -> AbstractContextManager[str]:
+        """Load the state as a cluster's, and serve it; yields gRPC's target.
+
+        Args:
+            cluster: its name.
+            config: file with the scheduler's configuration; empty for its defaults.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class ClientOptions:
     """Values of the options that stand before or after the verb, and their defaults.
 
     Attributes:
+        source: that is asked instead of a server; None calls a server.
+        source_config: file with the scheduler's configuration that holds with `source`.
         sources: of each option that was given: its flag, its variable, or the context.
     """
 
@@ -56,6 +86,8 @@ class ClientOptions:
     token_file: str | None = None
     output: str = "table"
     wide: bool = False
+    source: StateSource | None = None
+    source_config: str = ""
     sources: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -67,11 +99,21 @@ class ClientOptions:
         """Fill in from the context what no flag and no variable gives.
 
         The current context is left aside where an address is given: its token is for its own
-        server. One that is named holds in any case.
+        server. One that is named holds in any case. With `--from` no server is called, and
+        variables that name one are left aside as the context is.
 
         Raises:
             BadInput: the client's configuration file cannot be used, or has no such context.
+            UsageError: an option of a server beside `--from`, or `--config` without it.
         """
+        if self.source is not None:
+            given = [self.sources.get(name, "") for name in _OF_A_SERVER]
+            flags = ", ".join(flag for flag in given if flag.startswith("--"))
+            if flags:
+                raise click.UsageError(f"--from calls no server: leave out {flags}, or --from")
+            return
+        if self.source_config:
+            raise click.UsageError("--config goes with --from: a server has one of its own")
         if self.context is None and "address" in self.sources:
             return
         from topospread.cli.contexts import chosen_context
@@ -106,15 +148,22 @@ class ClientOptions:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Client for the server; the errors of its calls name the address and the cause."""
-        from topospread_client import Client
+        """Client for the server, or for the engine in this process that `--from` loads.
 
-        connection = self.connection()
-        with (
-            self.naming_address(connection),
-            Client(connection, cluster=self.cluster, timeout=self.timeout) as client,
-        ):
-            yield client
+        The errors of its calls name the address and the cause.
+        """
+        from topospread_client import Client, Connection
+
+        with ExitStack() as opened:
+            if self.source is None:
+                connection = self.connection()
+            else:
+                served = self.source.serve(self.cluster, self.source_config)
+                connection = Connection(opened.enter_context(served))
+            opened.enter_context(self.naming_address(connection))
+            yield opened.enter_context(
+                Client(connection, cluster=self.cluster, timeout=self.timeout)
+            )
 
     @contextmanager
     def naming_address(self, connection: Connection) -> Iterator[None]:

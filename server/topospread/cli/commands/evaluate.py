@@ -21,6 +21,7 @@ from topospread.cli.request_options import (
     settings_of,
     validation_option,
 )
+from topospread.cli.state_source import from_option
 from topospread_client import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @rules_options
 @validation_option
 @consistency_option
+@from_option
 @server_options
 @output_option
 @pass_options

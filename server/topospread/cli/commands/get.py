@@ -23,6 +23,7 @@ from topospread.cli.kinds import (
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.render.objects import Columns, print_objects, print_reservations
 from topospread.cli.request_options import all_namespaces_option, check_all_namespaces
+from topospread.cli.state_source import from_option
 from topospread_client import Kind, PodReference, manifest_from_object, selector_from_query
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ _P = TypeVar("_P", bound=_Page)
     "-L", "--label-columns", metavar="KEY,…", help="Add a column for each of these labels."
 )
 @click.option("--no-headers", is_flag=True, help="Leave the table's headings out.")
+@from_option
 @server_options
 @output_option
 @pass_options

@@ -16,6 +16,7 @@ from topospread.cli.request_options import (
     rules_options,
     settings_of,
 )
+from topospread.cli.state_source import from_option
 from topospread_client import Consistency, EvictionFilters, EvictionLimits, selector_from_query
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ _COUNT = click.IntRange(min=0)
     help="How long to search for fewer evictions.  [5]",
 )
 @rules_options
+@from_option
 @server_options
 @output_option
 @pass_options

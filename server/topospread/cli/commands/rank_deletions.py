@@ -14,6 +14,7 @@ from topospread.cli.kinds import pod_path
 from topospread.cli.manifest_objects import storable_objects
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
 from topospread.cli.request_options import input_options, validation_option
+from topospread.cli.state_source import from_option
 from topospread_client import (
     Consistency,
     Kind,
@@ -86,6 +87,7 @@ class _RankedPods:
     show_default=True,
     help="How pods are ranked.",
 )
+@from_option
 @server_options
 @output_option
 @pass_options

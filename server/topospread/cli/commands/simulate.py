@@ -27,6 +27,7 @@ from topospread.cli.request_options import (
     settings_of,
     validation_option,
 )
+from topospread.cli.state_source import from_option
 from topospread_client import (
     ConstraintChange,
     ConstraintValidation,
@@ -111,6 +112,7 @@ _STRINGS: Final = {
 @rules_options
 @validation_option
 @consistency_option
+@from_option
 @server_options
 @output_option
 @pass_options

@@ -1,0 +1,144 @@
+"""`--from`: a verb that reads asks an engine in this process instead of a server.
+
+A verb takes it by the decorator :func:`from_option` beside `server_options`, and gets no parameter
+for it: ``with options.client() as client`` then yields a client of that engine, which answers every
+method as a server does that has the same objects. Verbs that write do not take it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from topospread.cli import manifest_files, output
+from topospread.cli.errors import BadInput
+from topospread.cli.field_validation import FieldValidation
+from topospread.cli.manifest_objects import storable_objects, warn_skipped
+from topospread.cli.options import ClientOptions, complete_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from topospread.cli.manifest_files import Manifest
+    from topospread.store.model import Key, StoredObject
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+_C = TypeVar("_C", bound="Callable[..., Any]")
+
+_SKIPPED_KINDS: Final = "kinds that spreading does not look at"
+
+
+def from_option(command: _C) -> _C:
+    """Add `--from`, and `--config` for what a server's configuration would say."""
+    command = click.option(
+        "--config",
+        metavar="FILE",
+        expose_value=False,
+        callback=_take_config,
+        shell_complete=complete_files,
+        help="With --from: the scheduler's configuration, as `serve --config` reads it.",
+    )(command)
+    return click.option(
+        "--from",
+        metavar="FILE|DIR",
+        expose_value=False,
+        callback=_take_source,
+        shell_complete=complete_files,
+        help="Call no server: load the cluster from manifests, as `kubectl get -o json` has them.",
+    )(command)
+
+
+def _take_source(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value == "":
+        raise click.BadParameter("name a file, a directory, or - for standard input")
+    if value is not None:
+        context.ensure_object(ClientOptions).source = ManifestSource(value)
+
+
+def _take_config(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value:
+        context.ensure_object(ClientOptions).source_config = value
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestSource:
+    """A cluster's state in files; see :class:`~topospread.cli.options.StateSource`.
+
+    Attributes:
+        path: a file, a directory, or ``-`` for standard input.
+    """
+
+    path: str
+
+    @contextmanager
+    def serve(self, cluster: str, config: str) -> Iterator[str]:
+        """See StateSource.
+
+        Raises:
+            BadInput: the files or the configuration cannot be used; all that is wrong with either.
+            UsageError: standard input is read for something else, too.
+        """
+        # Here: a server's parts take longer to import than most verbs do to run.
+        from topospread.app.in_process import serve_objects
+        from topospread.errors import ConfigError
+
+        if self.path == manifest_files.STDIN and _stdin_is_read():
+            raise click.UsageError("standard input can be read once: name a file for -f or --from")
+        with ExitStack() as served:
+            try:
+                target = served.enter_context(serve_objects(cluster, self._objects(), config))
+            except ConfigError as error:
+                raise BadInput(*str(error).splitlines()) from error
+            yield target
+
+    def _objects(self) -> Iterator[StoredObject]:
+        """Objects of the files as a store holds them, each once."""
+        with output.progress("reading"):
+            found = storable_objects(manifest_files.read([self.path]), FieldValidation.WARN)
+        warn_skipped(found.skipped, _SKIPPED_KINDS)
+        if not found.objects:
+            raise BadInput(f"{self.path}: there are no nodes, pods or workloads in it")
+        yield from _newest(found.objects)
+
+
+def _newest(found: Iterable[tuple[Manifest, ClusterObject]]) -> Iterable[StoredObject]:
+    """Objects in their stored form: of one that is given twice, what `apply` would leave.
+
+    Raises:
+        BadInput: with all objects that cannot be stored.
+    """
+    from topospread.codec.stored import stored
+    from topospread.errors import TopospreadError
+    from topospread.store.checks import check_size
+
+    newest: dict[Key, StoredObject] = {}
+    errors: list[str] = []
+    for manifest, message in found:
+        try:
+            each = stored(message)
+            check_size(each)
+        except TopospreadError as error:
+            errors.append(f"{manifest.title}: {error}")
+            continue
+        before = newest.get(each.key)
+        if before is None or not _is_older(each.resource_version, before.resource_version):
+            newest[each.key] = each
+    if errors:
+        raise BadInput(*errors)
+    return newest.values()
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Whether a resourceVersion is older than another; those that are not given are not."""
+    return bool(version and than) and int(version) < int(than)
+
+
+def _stdin_is_read() -> bool:
+    """Whether another option of the verb reads standard input."""
+    given = click.get_current_context().params.values()
+    return any(
+        manifest_files.STDIN in (value if isinstance(value, tuple) else (value,)) for value in given
+    )

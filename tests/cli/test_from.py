@@ -1,0 +1,168 @@
+"""`--from`: verbs that read answer from files as they do from a server."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from tests.cli.manifests import CLUSTER, NOWHERE, POD
+from topospread.cli.main import VERBS, root
+
+RUNNING = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: web-9, namespace: shop, uid: u9, labels: {app: web}}
+spec:
+  nodeName: a1
+  topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: DoNotSchedule
+    labelSelector: {matchLabels: {app: web}}
+"""
+STATE = "---\n".join([CLUSTER, NOWHERE, RUNNING])
+GATES = ("--gate", "NodeInclusionPolicyInPodTopologySpread=false")
+
+ASKED: dict[str, tuple[str, ...]] = {
+    "evaluate": ("evaluate", "-f", "pod.yaml", "shop/web-3"),
+    "evaluate with a gate": ("evaluate", "shop/web-9", *GATES),
+    "evaluate with arguments": ("evaluate", "shop/web-0", "--args", "args.yaml"),
+    "explain": ("explain", "-f", "pod.yaml", "shop/web-3", "shop/web-0"),
+    "explain pending": ("explain", "--pending"),
+    "get": ("get", "pods"),
+    "get one": ("get", "pod", "shop/web-0"),
+    "get reservations": ("get", "reservations"),
+    "plan-rebalance": ("plan-rebalance",),
+    "rank-deletions": ("rank-deletions", "-l", "app=web", "-n", "shop"),
+    "simulate": ("simulate", "-f", "pod.yaml", "--replicas", "3", "--drain", "b1"),
+}
+
+READING = {"evaluate", "explain", "get", "plan-rebalance", "rank-deletions", "simulate"}
+WRITING = {"apply", "delete", "place", "release", "reserve", "serve", "store", "sync", "watch"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, with the state in a file and what verbs are asked about."""
+    args = "defaultingType: List\ndefaultConstraints:\n- maxSkew: 1\n  topologyKey: rack\n"
+    (tmp_path / "pod.yaml").write_text(POD)
+    (tmp_path / "args.yaml").write_text(f"{args}  whenUnsatisfiable: DoNotSchedule\n")
+    (tmp_path / "dump.yaml").write_text(STATE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lasting(answer: Any) -> Any:
+    """An answer without what differs from one call to the next."""
+    if isinstance(answer, list):
+        return [lasting(each) for each in answer]
+    if isinstance(answer, dict):
+        passing = {"revision", "trace", "traceId", "stateRevision", "cluster"}
+        return {key: lasting(value) for key, value in answer.items() if key not in passing}
+    return answer
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_a_verb_answers_from_a_file_as_from_a_server(topospread, folder, asked):
+    assert topospread("apply", "-f", "dump.yaml").code == 0
+    served = topospread(*asked, "-o", "json")
+    read = topospread(*asked, "-o", "json", "--from", "dump.yaml")
+    assert read.code == served.code
+    assert lasting(json.loads(read.out)) == lasting(json.loads(served.out))
+
+
+def test_only_verbs_that_read_take_it(bare):
+    taking = {
+        verb
+        for verb in VERBS
+        for option in root.get_command(None, verb).params  # type: ignore[arg-type,union-attr]
+        if "--from" in option.opts
+    }
+    assert taking >= READING
+    assert not taking & WRITING
+
+
+def test_no_server_is_looked_for(bare, folder, monkeypatch):
+    monkeypatch.setenv("TOPOSPREAD_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("TOPOSPREAD_CONTEXT", "none")
+    assert bare("get", "nodes", "--from", "dump.yaml", "-o", "name").lines == [
+        "node/a1",
+        "node/a2",
+        "node/b1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "given", [("--address", "127.0.0.1:7946"), ("--context", "prod"), ("--tls",)]
+)
+def test_an_option_of_a_server_beside_it_is_refused(bare, folder, given):
+    said = bare("get", "nodes", "--from", "dump.yaml", *given)
+    text = f"topospread: --from calls no server: leave out {given[0]}, or --from"
+    assert (said.code, said.err.startswith(text)) == (2, True)
+
+
+def test_a_directory_and_standard_input_are_read(bare, folder):
+    (folder / "state").mkdir()
+    os.rename("dump.yaml", "state/all.yaml")
+    expected = bare("get", "nodes", "--from", "state", "-o", "name")
+    assert expected.lines == ["node/a1", "node/a2", "node/b1"]
+    read = bare("get", "nodes", "--from", "-", "-o", "name", stdin=STATE)
+    assert read.lines == expected.lines
+
+
+def test_standard_input_is_read_for_one_thing(bare, folder):
+    said = bare("evaluate", "-f", "-", "--from", "-", stdin=STATE)
+    assert (said.code, "standard input can be read once" in said.err) == (2, True)
+
+
+def test_the_scheduler_configuration_holds(bare, folder):
+    (folder / "config.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles:\n- schedulerName: default-scheduler\n  pluginConfig:\n"
+        "  - name: PodTopologySpread\n    args:\n      defaultingType: List\n"
+        "      defaultConstraints:\n"
+        "      - {maxSkew: 1, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}\n"
+    )
+    asked = ("evaluate", "shop/web-0", "--from", "dump.yaml")
+    assert bare(*asked).code == 0
+    assert bare(*asked, "--config", "config.yaml").code == 1
+
+
+def test_a_configuration_that_cannot_be_used_is_refused(bare, folder):
+    said = bare("get", "nodes", "--from", "dump.yaml", "--config", "pod.yaml")
+    assert (said.code, "pod.yaml" in said.err) == (2, True)
+    said = bare("get", "nodes", "--config", "pod.yaml")
+    assert (said.code, "--config goes with --from" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("kind: Node\nmetadata: {name: [a]}\n", "metadata.name"),
+        ("kind: Node\nmetadata: {name: a/b}\n", "state.yaml:1: Node a/b: metadata.name"),
+        ("kind: Node\nmetadata: {}\n", "state.yaml:1: Node without a name: metadata.name"),
+        ("kind: Deployment\nmetadata: {name: a}\n", "there are no nodes, pods or workloads"),
+        ("kind: [\n", "state.yaml:2: not YAML"),
+    ],
+)
+def test_manifests_that_cannot_be_read_are_named_by_file_and_line(bare, folder, content, said):
+    (folder / "state.yaml").write_text(content)
+    refused = bare("get", "nodes", "--from", "state.yaml")
+    assert (refused.code, refused.out) == (2, "")
+    assert said in refused.err
+    assert "state.yaml" in refused.err
+
+
+def test_an_object_that_is_given_twice_is_there_as_apply_leaves_it(bare, folder):
+    def node(version: str, zone: str) -> str:
+        labels = f"{{topology.kubernetes.io/zone: {zone}}}"
+        return f"---\nkind: Node\nmetadata: {{name: a, labels: {labels}{version}}}\n"
+
+    (folder / "one.yaml").write_text(node("", "old") + node("", "new"))
+    assert "new" in bare("get", "nodes", "--from", "one.yaml").out
+    newer, older = ', resourceVersion: "10"', ', resourceVersion: "9"'
+    (folder / "two.yaml").write_text(node(newer, "new") + node(older, "old"))
+    assert "new" in bare("get", "nodes", "--from", "two.yaml").out
