@@ -104,13 +104,13 @@ def holder_identity() -> str:
 
 
 def open_api_server(access: ClusterAccess) -> ApiServer:
-    """The API server that a cluster is synced from.
+    """The API server that a cluster is read from.
 
     Raises:
         ConfigError: it cannot be found, or the client is not installed.
     """
     if find_spec("kubernetes") is None:
-        raise ConfigError("sync needs the Kubernetes client: pip install 'topospread[sync]'")
+        raise ConfigError("this needs the Kubernetes client: pip install 'topospread[sync]'")
     return ApiServer(access)
 
 

@@ -53,13 +53,8 @@ _OF_A_SERVER: Final = (
 class StateSource(Protocol):
     """What `--from` names: a state that is loaded into an engine in this process."""
 
-    def serve(self, cluster: str, config: str) -> AbstractContextManager[str]:
-        """Load the state as a cluster's, and serve it; yields gRPC's target.
-
-        Args:
-            cluster: its name.
-            config: file with the scheduler's configuration; empty for its defaults.
-        """
+    def serve(self, options: ClientOptions) -> AbstractContextManager[str]:
+        """Load the state as that of the options' cluster; yields gRPC's target."""
         ...
 
 
@@ -70,6 +65,7 @@ class ClientOptions:
     Attributes:
         source: that is asked instead of a server; None calls a server.
         source_config: file with the scheduler's configuration that holds with `source`.
+        source_kubeconfig: file that names the API server which `source` reads.
         sources: of each option that was given: its flag, its variable, or the context.
     """
 
@@ -88,6 +84,7 @@ class ClientOptions:
     wide: bool = False
     source: StateSource | None = None
     source_config: str = ""
+    source_kubeconfig: str = ""
     sources: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -104,7 +101,7 @@ class ClientOptions:
 
         Raises:
             BadInput: the client's configuration file cannot be used, or has no such context.
-            UsageError: an option of a server beside `--from`, or `--config` without it.
+            UsageError: an option of a server beside `--from`, or one of its own without it.
         """
         if self.source is not None:
             given = [self.sources.get(name, "") for name in _OF_A_SERVER]
@@ -114,6 +111,8 @@ class ClientOptions:
             return
         if self.source_config:
             raise click.UsageError("--config goes with --from: a server has one of its own")
+        if self.source_kubeconfig:
+            raise click.UsageError("--kubeconfig goes with --from kubeconfig")
         if self.context is None and "address" in self.sources:
             return
         from topospread.cli.contexts import chosen_context
@@ -158,8 +157,7 @@ class ClientOptions:
             if self.source is None:
                 connection = self.connection()
             else:
-                served = self.source.serve(self.cluster, self.source_config)
-                connection = Connection(opened.enter_context(served))
+                connection = Connection(opened.enter_context(self.source.serve(self)))
             opened.enter_context(self.naming_address(connection))
             yield opened.enter_context(
                 Client(connection, cluster=self.cluster, timeout=self.timeout)

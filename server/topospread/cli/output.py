@@ -134,10 +134,15 @@ def warn(text: str) -> None:
         click.echo(printable(line), err=True)
 
 
+def stderr_is_terminal() -> bool:
+    """Whether a bar may be drawn there."""
+    return sys.stderr.isatty()
+
+
 @contextmanager
 def progress(doing: str) -> Iterator[Callable[[int, int], None]]:
     """Progress bar for long work, on a terminal; yields a function that takes done and total."""
-    if not sys.stderr.isatty():
+    if not stderr_is_terminal():
         yield _no_progress
         return
     from rich.console import Console

@@ -7,6 +7,7 @@ method as a server does that has the same objects. Verbs that write do not take 
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,6 +17,7 @@ import click
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
 from topospread.cli.field_validation import FieldValidation
+from topospread.cli.kubeconfig_source import listed_objects
 from topospread.cli.manifest_objects import storable_objects, warn_skipped
 from topospread.cli.options import ClientOptions, complete_files
 
@@ -28,39 +30,60 @@ if TYPE_CHECKING:
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
 
+KUBECONFIG: Final = "kubeconfig"
+"""What `--from` takes for the cluster of a kubeconfig; a file of this name is ./kubeconfig."""
+
 _SKIPPED_KINDS: Final = "kinds that spreading does not look at"
 
 
 def from_option(command: _C) -> _C:
-    """Add `--from`, and `--config` for what a server's configuration would say."""
+    """Add `--from`, and what goes with it: `--kubeconfig`, and `--config` for a server's own."""
     command = click.option(
         "--config",
         metavar="FILE",
         expose_value=False,
-        callback=_take_config,
+        callback=_take("source_config"),
         shell_complete=complete_files,
         help="With --from: the scheduler's configuration, as `serve --config` reads it.",
     )(command)
+    command = click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        expose_value=False,
+        callback=_take("source_kubeconfig"),
+        shell_complete=complete_files,
+        help="With --from kubeconfig: the file.  [$KUBECONFIG, or ~/.kube/config]",
+    )(command)
     return click.option(
         "--from",
-        metavar="FILE|DIR",
+        metavar="FILE|DIR|kubeconfig[:CONTEXT]",
         expose_value=False,
         callback=_take_source,
         shell_complete=complete_files,
-        help="Call no server: load the cluster from manifests, as `kubectl get -o json` has them.",
+        help="Call no server: load the cluster from manifests, such as `kubectl get -o json` "
+        "prints, or from its API server.",
     )(command)
 
 
 def _take_source(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    del parameter
     if value == "":
-        raise click.BadParameter("name a file, a directory, or - for standard input")
+        raise click.BadParameter("name a file, a directory, - for standard input, or kubeconfig")
     if value is not None:
-        context.ensure_object(ClientOptions).source = ManifestSource(value)
+        word, _, name = value.partition(":")
+        source = KubeconfigSource(name) if word == KUBECONFIG else ManifestSource(value)
+        context.ensure_object(ClientOptions).source = source
 
 
-def _take_config(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value:
-        context.ensure_object(ClientOptions).source_config = value
+def _take(field: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    """Callback that keeps an option's value in a field of the client options."""
+
+    def take(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        del parameter
+        if value:
+            setattr(context.ensure_object(ClientOptions), field, value)
+
+    return take
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +97,18 @@ class ManifestSource:
     path: str
 
     @contextmanager
-    def serve(self, cluster: str, config: str) -> Iterator[str]:
+    def serve(self, options: ClientOptions) -> Iterator[str]:
         """See StateSource.
 
         Raises:
             BadInput: the files or the configuration cannot be used; all that is wrong with either.
             UsageError: standard input is read for something else, too.
         """
-        # Here: a server's parts take longer to import than most verbs do to run.
-        from topospread.app.in_process import serve_objects
-        from topospread.errors import ConfigError
-
+        if options.source_kubeconfig:
+            raise click.UsageError("--kubeconfig goes with --from kubeconfig")
         if self.path == manifest_files.STDIN and _stdin_is_read():
             raise click.UsageError("standard input can be read once: name a file for -f or --from")
-        with ExitStack() as served:
-            try:
-                target = served.enter_context(serve_objects(cluster, self._objects(), config))
-            except ConfigError as error:
-                raise BadInput(*str(error).splitlines()) from error
+        with _served(options, self._objects()) as target:
             yield target
 
     def _objects(self) -> Iterator[StoredObject]:
@@ -102,6 +119,59 @@ class ManifestSource:
         if not found.objects:
             raise BadInput(f"{self.path}: there are no nodes, pods or workloads in it")
         yield from _newest(found.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigSource:
+    """A cluster's state at its API server; see :class:`~topospread.cli.options.StateSource`.
+
+    Attributes:
+        context: of the kubeconfig; empty for its current one.
+    """
+
+    context: str
+
+    @contextmanager
+    def serve(self, options: ClientOptions) -> Iterator[str]:
+        """See StateSource.
+
+        Raises:
+            BadInput: the kubeconfig cannot be used, or its user may not list what is needed.
+            Unreachable: the API server cannot be asked.
+        """
+        objects = listed_objects(options.source_kubeconfig, self.context)
+        with _served(options, objects) as target:
+            yield target
+
+
+@contextmanager
+def _served(options: ClientOptions, objects: Iterable[StoredObject]) -> Iterator[str]:
+    # Here: a server's parts take longer to import than most verbs do to run.
+    from topospread.app.in_process import serve_objects
+    from topospread.errors import ConfigError
+
+    with ExitStack() as served:
+        # What a server logs is for those who run it; calls say what they need to.
+        served.enter_context(_errors_only())
+        try:
+            target = served.enter_context(
+                serve_objects(options.cluster, objects, options.source_config)
+            )
+        except ConfigError as error:
+            raise BadInput(*str(error).splitlines()) from error
+        yield target
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Log nothing below errors."""
+    logger = logging.getLogger("topospread")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _newest(found: Iterable[tuple[Manifest, ClusterObject]]) -> Iterable[StoredObject]:

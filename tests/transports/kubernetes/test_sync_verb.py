@@ -111,7 +111,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_bad_input(
 def test_without_a_cluster_it_says_what_to_do(tmp_path: Path) -> None:
     said = run("sync", "--once", HOME=str(tmp_path), KUBECONFIG="")
     assert said.returncode == 2
-    assert "name one with --sync-kubeconfig (topospread sync: --kubeconfig)" in said.stderr
+    assert "name one with --kubeconfig (topospread serve: --sync-kubeconfig)" in said.stderr
 
 
 def text(url: str) -> str:

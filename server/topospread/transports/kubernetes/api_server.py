@@ -77,6 +77,20 @@ class NoResponse(ClusterUnavailable):
     logged = False
 
 
+class Refusal(ClusterUnavailable):
+    """The API server answered, and refused.
+
+    Attributes:
+        status: of the response.
+        server_message: what it says.
+    """
+
+    def __init__(self, message: str, status: int, server_message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.server_message = server_message
+
+
 class Reachability:
     """Whether the API server can be reached: logged when that changes, and as a reminder.
 
@@ -322,7 +336,7 @@ def failure(path: str, code: int, text: str) -> ClusterUnavailable | RevisionUna
         401: ": who we are is not known there: check the kubeconfig or the service account",
         403: ": allow list and watch with RBAC (deploy/ has a ClusterRole for it)",
     }.get(code, "")
-    return ClusterUnavailable(f"{path}: the API server answers {code} {text}{advice}")
+    return Refusal(f"{path}: the API server answers {code} {text}{advice}", code, text)
 
 
 @contextmanager
@@ -351,8 +365,8 @@ def _load(access: ClusterAccess, configuration: Any) -> None:
         file = str(default)
     if not file and "KUBERNETES_SERVICE_HOST" not in os.environ:
         raise ConfigError(
-            "no cluster to sync: this is no pod and there is no ~/.kube/config: name one with"
-            " --sync-kubeconfig (topospread sync: --kubeconfig)"
+            "no cluster: this is no pod and there is no ~/.kube/config: name one with --kubeconfig"
+            " (topospread serve: --sync-kubeconfig)"
         )
     loading: Any = config  # without types
     where = f"kubeconfig {file}" if file else "the pod's service account"

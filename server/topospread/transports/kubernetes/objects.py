@@ -41,6 +41,11 @@ class Resource:
     path: str
     selectors: tuple[str, ...] = ()
 
+    @property
+    def plural(self) -> str:
+        """The name that rules of RBAC have for it, for example ``pods``."""
+        return self.path.rpartition("/")[2]
+
     def query(self, excluded_namespaces: Collection[str]) -> dict[str, str]:
         """The query of a list or watch without some namespaces."""
         selectors = list(self.selectors)

@@ -22,6 +22,7 @@ from topospread.errors import (
 from topospread.store.values import VERSION
 from topospread.telemetry.sync_metrics import KindCounters, KindGauges
 from topospread.transports.kubernetes.api_server import REMINDER_SECONDS, NoResponse, failure
+from topospread.transports.kubernetes.listing import list_objects
 from topospread.transports.kubernetes.objects import (
     DeletedObject,
     ObservedObject,
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from topospread.transports.kubernetes.sink import Sink
 
 LOG: Final = logging.getLogger(__name__)
-
-PAGE: Final = 500
-"""Objects in a page: what client-go asks for."""
 
 WATCH_SECONDS: Final = 240.0
 """After which the API server ends a watch, plus up to as much again, so that not all end at once;
@@ -217,26 +215,13 @@ class Reflector:
 
     def _all(self) -> tuple[list[ObservedObject], str]:
         """All objects and the version that they were listed at."""
-        found: dict[Key, ObservedObject] = {}
-        query = {**self._query, "limit": str(PAGE)}
-        while not self._stopping.is_set():
-            try:
-                page = self._api.list_page(self.resource.path, query)
-            except RevisionUnavailable:
-                if "limit" not in query or "continue" not in query:
-                    raise
-                # The list takes longer than old versions are kept: all at once, as client-go does.
-                found.clear()
-                query = dict(self._query)
-                continue
-            for manifest in page.get("items") or ():
-                if (decoded := self._decode(manifest)) is not None:
-                    found[decoded.key] = decoded
-            token = page["metadata"].get("continue")
-            if not token:
-                return list(found.values()), version_of(page)
-            query["continue"] = token
-        raise ClusterUnavailable("stopping")
+        return list_objects(
+            self._api,
+            self.resource.path,
+            self._query,
+            self._decode,
+            lambda objects, remaining: not self._stopping.is_set(),
+        )
 
     # ------------------------------ watch
 

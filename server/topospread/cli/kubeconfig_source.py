@@ -1,0 +1,123 @@
+"""The state of a cluster as its API server lists it, once, with the rights of a kubeconfig's user.
+
+One list of each kind, in pages: nothing is watched and nothing is written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.cli import output
+from topospread.cli.errors import BadInput, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from topospread.store.model import StoredObject
+    from topospread.transports.kubernetes.api_server import ApiServer
+    from topospread.transports.kubernetes.objects import ObservedObject, Resource
+
+_FORBIDDEN: Final = 403
+_UNAUTHORIZED: Final = 401
+
+_LONG: Final = 5000
+"""Objects of a kind from which on a line says that they are read, where no bar can be drawn."""
+
+
+def listed_objects(kubeconfig: str, context: str) -> Iterator[StoredObject]:
+    """All objects that spreading looks at, as a store holds them; pods that have ended are not.
+
+    What cannot be stored is left out with a warning, as a sync does.
+
+    Args:
+        kubeconfig: a file; empty for $KUBECONFIG, ~/.kube/config or the pod's service account.
+        context: of it; empty for its current one.
+
+    Raises:
+        BadInput: the kubeconfig cannot be used, or its user may not list a kind: with the rule of
+            RBAC for all that lack.
+        Unreachable: the API server does not answer, or not with lists.
+    """
+    from topospread.app.cluster_sync import open_api_server
+    from topospread.errors import ConfigError
+    from topospread.transports.kubernetes.api_server import ClusterAccess
+
+    try:
+        api = open_api_server(ClusterAccess(kubeconfig, context))
+    except ConfigError as error:
+        raise BadInput(*str(error).splitlines()) from error
+    try:
+        with output.progress("listing") as progress:
+            yield from [each.stored for each in _listed(api, progress)]
+    finally:
+        api.close()
+
+
+def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[ObservedObject]:
+    from topospread.errors import ClusterUnavailable, RevisionUnavailable
+    from topospread.transports.kubernetes.api_server import Refusal
+    from topospread.transports.kubernetes.listing import list_objects
+    from topospread.transports.kubernetes.objects import RESOURCES
+
+    found: list[ObservedObject] = []
+    forbidden: list[Resource] = []
+    refusals: list[str] = []
+    for resource in RESOURCES:
+        shown = partial(_show, api, resource, progress)
+        try:
+            objects, _ = list_objects(
+                api, resource.path, resource.query(()), partial(_decoded, resource), shown
+            )
+        except Refusal as refusal:
+            if refusal.status == _UNAUTHORIZED:
+                raise BadInput(str(refusal)) from refusal
+            if refusal.status != _FORBIDDEN:
+                raise Unreachable(str(refusal)) from refusal
+            forbidden.append(resource)
+            refusals.append(f"{api.address}: {refusal.server_message}")
+        except (ClusterUnavailable, RevisionUnavailable) as error:
+            raise Unreachable(f"{api.address}: {error}") from error
+        else:
+            found += objects
+    if forbidden:
+        raise BadInput(*refusals, advice=_advice(forbidden))
+    return found
+
+
+def _show(
+    api: ApiServer,
+    resource: Resource,
+    progress: Callable[[int, int], None],
+    count: int,
+    remaining: int,
+) -> bool:
+    """Show how far a list has come; it goes on in any case."""
+    progress(count, count + remaining)
+    if remaining > _LONG and count <= _LONG // 10 and not output.stderr_is_terminal():
+        output.warn(f"reading {count + remaining} {resource.plural} from {api.address}")
+    return True
+
+
+def _decoded(resource: Resource, manifest: Any) -> ObservedObject | None:
+    from topospread.errors import InvalidRequest, LimitExceeded
+    from topospread.transports.kubernetes.objects import decode_object
+
+    try:
+        return decode_object(resource, manifest)
+    except (InvalidRequest, LimitExceeded) as error:
+        output.warn(f"{resource.name} left out: {error}")
+        return None
+
+
+def _advice(forbidden: list[Resource]) -> str:
+    """The rules of a ClusterRole that allow what lacks."""
+    groups: dict[str, list[str]] = {}
+    for resource in forbidden:
+        group = resource.api_version.rpartition("/")[0]
+        groups.setdefault(group, []).append(resource.plural)
+    rules = [
+        f'- {{apiGroups: ["{group}"], resources: [{", ".join(plurals)}], verbs: [list]}}'
+        for group, plurals in groups.items()
+    ]
+    return "\n".join(["let a ClusterRole that is bound to you have these rules:", *rules])
