@@ -11,7 +11,6 @@ from topospread_client import KUBERNETES_VERSION, ConstraintValidation, unknown_
 
 if TYPE_CHECKING:
     from topospread.cli.manifest_files import Manifest
-    from topospread_client import ManifestError
 
 _NOT_KNOWN: Final = f"Kubernetes {KUBERNETES_VERSION} has no such fields"
 _ADVICE: Final = f"{_NOT_KNOWN}; --validate=warn takes the manifests all the same"
@@ -48,7 +47,7 @@ class ManifestErrors:
             if self._validation is FieldValidation.STRICT:
                 self._errors += lines
 
-    def add(self, manifest: Manifest, error: ManifestError) -> None:
+    def add(self, manifest: Manifest, error: Exception) -> None:
         """Keep the error of a manifest that cannot be read."""
         self._errors.append(f"{manifest.title}: {error}")
 

@@ -12,15 +12,17 @@ import re
 import stat
 import sys
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from topospread.cli.errors import BadInput, printable
+from topospread.cli.printed_lists import is_printed_list, printed_items
 from topospread.cli.yaml_reader import yaml_documents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 STDIN: Final = "-"
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -30,6 +32,11 @@ MAX_BYTES: Final = 512 << 20
 
 YAML_WEIGHT: Final = 8
 """Bytes of JSON that a byte of YAML counts as, because it takes about that much memory."""
+
+MAX_STREAMED_BYTES: Final = 8 * MAX_BYTES
+"""Bytes of Lists as kubectl prints them that one command reads item by item. What it makes of the
+items is in memory, and is a tenth of them or less.
+"""
 
 MAX_NESTED_LISTS: Final = 8
 """Depth of lists within lists; kubectl makes none."""
@@ -101,6 +108,42 @@ def read(paths: Sequence[str], *, recursive: bool = False, whole: bool = False) 
     return found
 
 
+def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Manifest]:
+    """Objects of a file or directory; those of a List in JSON as kubectl prints it one at a time.
+
+    Args:
+        path: as for :func:`read`.
+        progress: called with a file's name, the bytes of it that were read, and its size, which is
+            0 where nothing tells.
+
+    Raises:
+        BadInput: as for :func:`read`.
+        NotAsPrintedError: a file begins like such a List and is none: :func:`read` can tell.
+    """
+    budget = ReadBudget()
+    for name in _files(path, recursive=False):
+        with _opened(name) as (file, source):
+            begin = file.read(_BEGIN)
+            size = _size(file)
+            if not is_printed_list(begin):
+                progress(source, 0, size)
+                content = budget.read(file, source, begin)
+                yield from _manifests(list(_documents(content, source)), source)
+                continue
+            budget.stream(max(size, len(begin)), source)
+            read = len(begin)
+
+            def take(count: int, source: str = source, size: int = size) -> None:
+                nonlocal read
+                read += count
+                if not size:
+                    budget.stream(count, source)
+                progress(source, read, size)
+
+            for item, line in printed_items(begin, file, take):
+                yield from _objects(item, f"{source}:{line}", depth=1)
+
+
 def read_value(path: str) -> Any:
     """Read a file of one document that is no Kubernetes object.
 
@@ -146,14 +189,33 @@ class ReadBudget:
 
     def __init__(self) -> None:
         self._left = MAX_BYTES
+        self._left_to_stream = MAX_STREAMED_BYTES
 
-    def read(self, file: BinaryIO, source: str) -> bytes:
+    def stream(self, count: int, source: str) -> None:
+        """Note that so many bytes are read which are not in memory together.
+
+        Raises:
+            BadInput: they are too many.
+        """
+        self._left_to_stream -= count
+        if self._left_to_stream < 0:
+            raise BadInput(
+                f"{source}: too much to read at once: at most {MAX_STREAMED_BYTES >> 30} GiB, in"
+                " all files together: a cluster of this size is for a server (`topospread sync`)"
+            )
+
+    def read(self, file: BinaryIO, source: str, begin: bytes = b"") -> bytes:
         """Read a file's content.
+
+        Args:
+            file: it.
+            source: its name.
+            begin: what was read of it already.
 
         Raises:
             BadInput: the file is too long; it is not read where its size shows that.
         """
-        begin = file.read(_BEGIN)
+        begin = begin or file.read(_BEGIN)
         weight = 1 if _looks_like_json(begin) else YAML_WEIGHT
         most = self._left // weight
         size = _size(file)
@@ -183,12 +245,23 @@ def _size(file: BinaryIO) -> int:
 
 def _content(path: str, budget: ReadBudget) -> tuple[bytes, str, bool]:
     """Content of a file, its name for error messages, and whether it is a regular file."""
-    if path == STDIN:
-        source, file = "standard input", sys.stdin.buffer
+    with _opened(path) as (file, source):
         return budget.read(file, source), source, _regular(file)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[tuple[BinaryIO, str]]:
+    """A file to read, and its name for error messages.
+
+    Raises:
+        BadInput: it is missing or cannot be read.
+    """
+    if path == STDIN:
+        yield sys.stdin.buffer, "standard input"
+        return
     try:
         with Path(path).open("rb") as file:
-            return budget.read(file, path), path, _regular(file)
+            yield file, path
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file: check the path") from None
     except OSError as error:

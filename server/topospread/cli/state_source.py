@@ -7,31 +7,37 @@ method as a server does that has the same objects. Verbs that write do not take 
 
 from __future__ import annotations
 
+import gc
 import logging
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
-from topospread.cli.field_validation import FieldValidation
+from topospread.cli.field_validation import FieldValidation, ManifestErrors
 from topospread.cli.kubeconfig_source import listed_objects
-from topospread.cli.manifest_objects import storable_objects, warn_skipped
+from topospread.cli.manifest_objects import warn_skipped
 from topospread.cli.options import ClientOptions, complete_files
+from topospread.cli.printed_lists import NotAsPrintedError
+from topospread_client import ManifestError, object_from_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from topospread.cli.manifest_files import Manifest
     from topospread.store.model import Key, StoredObject
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
 
 KUBECONFIG: Final = "kubeconfig"
 """What `--from` takes for the cluster of a kubeconfig; a file of this name is ./kubeconfig."""
+
+_LARGE_YAML: Final = 8 << 20
 
 _SKIPPED_KINDS: Final = "kinds that spreading does not look at"
 
@@ -113,12 +119,19 @@ class ManifestSource:
 
     def _objects(self) -> Iterator[StoredObject]:
         """Objects of the files as a store holds them, each once."""
-        with output.progress("reading"):
-            found = storable_objects(manifest_files.read([self.path]), FieldValidation.WARN)
-        warn_skipped(found.skipped, _SKIPPED_KINDS)
-        if not found.objects:
+        with output.progress("reading MiB of") as progress:
+            try:
+                found = _collected(manifest_files.stream(self.path, partial(_show, progress)))
+            except NotAsPrintedError:
+                if self.path == manifest_files.STDIN:
+                    raise BadInput(
+                        "standard input begins like a List of kubectl and does not go on like one:"
+                        " give all of it, or the name of a file"
+                    ) from None
+                found = _collected(manifest_files.read([self.path]))
+        if not found:
             raise BadInput(f"{self.path}: there are no nodes, pods or workloads in it")
-        yield from _newest(found.objects)
+        yield from found
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +167,25 @@ def _served(options: ClientOptions, objects: Iterable[StoredObject]) -> Iterator
         # What a server logs is for those who run it; calls say what they need to.
         served.enter_context(_errors_only())
         try:
-            target = served.enter_context(
-                serve_objects(options.cluster, objects, options.source_config)
-            )
+            with _without_collector():
+                target = served.enter_context(
+                    serve_objects(options.cluster, objects, options.source_config)
+                )
         except ConfigError as error:
             raise BadInput(*str(error).splitlines()) from error
         yield target
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Collect no cycles: loading makes none, and looking for them takes a quarter of its time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
@@ -174,30 +200,46 @@ def _errors_only() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _newest(found: Iterable[tuple[Manifest, ClusterObject]]) -> Iterable[StoredObject]:
+def _show(progress: Callable[[int, int], None], source: str, read: int, size: int) -> None:
+    """Show how far a file was read; where no bar can be drawn, a line says that it takes long."""
+    progress(read >> 20, size >> 20)
+    if not read and size > _LARGE_YAML and not source.endswith(".json"):
+        output.warn(f"{source}: {size >> 20} MiB take long; if it is YAML, JSON is read far faster")
+
+
+def _collected(manifests: Iterable[Manifest]) -> Collection[StoredObject]:
     """Objects in their stored form: of one that is given twice, what `apply` would leave.
 
     Raises:
-        BadInput: with all objects that cannot be stored.
+        BadInput: with all objects that cannot be read or stored.
     """
     from topospread.codec.stored import stored
     from topospread.errors import TopospreadError
     from topospread.store.checks import check_size
 
     newest: dict[Key, StoredObject] = {}
-    errors: list[str] = []
-    for manifest, message in found:
+    skipped: Counter[str] = Counter()
+    errors = ManifestErrors(FieldValidation.WARN)
+    for manifest in manifests:
         try:
+            message = object_from_manifest(manifest.content)
+            if message is None:
+                skipped[manifest.kind] += 1
+                continue
             each = stored(message)
             check_size(each)
-        except TopospreadError as error:
-            errors.append(f"{manifest.title}: {error}")
+        except (ManifestError, TopospreadError) as error:
+            errors.check_fields(manifest)
+            errors.add(manifest, error)
             continue
+        if not each.resource_version:
+            # An API server has checked the fields of all that it has given a version.
+            errors.check_fields(manifest)
         before = newest.get(each.key)
         if before is None or not _is_older(each.resource_version, before.resource_version):
             newest[each.key] = each
-    if errors:
-        raise BadInput(*errors)
+    errors.raise_all()
+    warn_skipped(skipped, _SKIPPED_KINDS)
     return newest.values()
 
 
