@@ -25,9 +25,11 @@ from topospread.cli.documents import (
 from topospread.cli.errors import Subject
 from topospread.cli.manifest_objects import NextReplica
 from topospread.cli.render.evaluation import NamedNode
+from topospread.cli.render.lint import LintItem
 from topospread.cli.render.pending import PendingWorkload
 from topospread.config import values
 from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.spread.linting.catalog import Severity
 from topospread_client import Kind
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
@@ -98,6 +100,7 @@ def schema() -> str:
             PendingWorkload,
             optional_head={"podCount": _INTEGER, "unexplainedPodCount": _INTEGER},
         ),
+        "LintFindingList": made.closed({"items": made.type(tuple[LintItem, ...])}, ["items"]),
         "PlacementList": made.items(Subject, "PlacePodResponse", optional=_OF_ONE),
         "ReleaseList": made.items("ReleaseReservationResponse", pod=topospread_client.PodReference),
         "ReservationList": made.items("Reservation", one_revision=True),
@@ -471,6 +474,7 @@ def _evaluated(annotation: str) -> Any:
 
 _KNOWN: Final = {
     **_NAMES,
+    "Severity": Severity,
     "LabelSelector": LabelSelector,
     "Mapping": Mapping,
     "Sequence": Sequence,

@@ -120,6 +120,7 @@ class ConstraintExplanation:
         domains: those with the fewest pods, then those with the most.
         leading_domain_count: how many of `domains` stand before those that are left out.
         unlisted_domain_count: how many are left out.
+        usable_domain_count: domains with a node that counts and that the other filters leave.
     """
 
     index: int
@@ -138,6 +139,7 @@ class ConstraintExplanation:
     domains: tuple[DomainExplanation, ...]
     leading_domain_count: int
     unlisted_domain_count: int
+    usable_domain_count: int
 
 
 @dataclass(frozen=True, slots=True)

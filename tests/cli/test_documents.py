@@ -35,6 +35,7 @@ ANSWERS = [
     (("explain", "-f", "-"), POD, "ExplanationList"),
     (("explain", "-f", "-"), NOWHERE, "ExplanationList"),
     (("explain", "-f", "-"), POD.replace("DoNotSchedule", "ScheduleAnyway"), "ExplanationList"),
+    (("lint", "-f", "-"), NOWHERE.replace("app: web}}\n", "app: wen}}\n"), "LintFindingList"),
     (("explain", "--pending"), "", "PendingPodList"),
     (("place", "-f", "-"), POD, "PlacementList"),
     (("place", "-f", "-"), NOWHERE, "PlacementList"),

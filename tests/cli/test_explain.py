@@ -35,8 +35,8 @@ def test_a_pod_that_fits_nowhere_ends_with_1_and_advice(loaded):
     said = loaded("explain", "-f", "-", stdin=NOWHERE)
     assert said.code == 1
     assert (
-        "  - constraint 0: no node has the label example.com/rack: no node can take the pod"
-        in said.lines
+        "  - constraint 0: KeyOnNoNode: no node has the label example.com/rack: "
+        "no node can take the pod" in said.lines
     )
     advice = said.lines[said.lines.index("What would let it in (each was tried out)") + 1 :]
     assert advice[0].startswith("  - 1 more domain of example.com/rack")

@@ -33,6 +33,7 @@ VERBS: Final = (
     "watch",
     "evaluate",
     "explain",
+    "lint",
     "place",
     "reserve",
     "release",

@@ -84,13 +84,16 @@ class Manifest:
         return f"{self.source}: {self.label}"
 
 
-def read(paths: Sequence[str], *, recursive: bool = False, whole: bool = False) -> list[Manifest]:
+def read(
+    paths: Sequence[str], *, recursive: bool = False, whole: bool = False, lined: bool = False
+) -> list[Manifest]:
     """Objects of all files, in order.
 
     Args:
         paths: files, directories (their .yaml, .yml and .json files, sorted), or ``-`` for stdin.
         recursive: look into subdirectories, too.
         whole: refuse what may be a part of something longer.
+        lined: keep the line of each part of an object, where the file is YAML.
 
     Raises:
         BadInput: a file that is missing, or that is neither YAML nor JSON, with the line; or more
@@ -101,7 +104,7 @@ def read(paths: Sequence[str], *, recursive: bool = False, whole: bool = False) 
     for path in paths:
         for file in _files(path, recursive=recursive):
             content, source, regular = _content(file, budget)
-            documents = list(_documents(content, source))
+            documents = list(_documents(content, source, lined=lined))
             if whole:
                 _check_complete(content, source, documents, regular=regular)
             found.extend(_manifests(documents, source))
@@ -355,10 +358,10 @@ def _looks_like_json(content: bytes) -> bool:
     return content.lstrip()[:1] in (b"{", b"[")
 
 
-def _documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
+def _documents(content: bytes, source: str, *, lined: bool = False) -> Iterator[tuple[Any, int]]:
     """Documents, each with the line at which it begins."""
     if not _looks_like_json(content):
-        yield from yaml_documents(content, source)
+        yield from yaml_documents(content, source, lined=lined)
         return
     read = 0
     try:

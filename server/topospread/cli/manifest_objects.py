@@ -125,7 +125,7 @@ def storable_objects(
     """
     found, errors = StorableObjects(), ManifestErrors(validation)
     for manifest in manifests:
-        _set_namespace(manifest, namespace)
+        set_namespace(manifest, namespace)
         try:
             converted = object_from_manifest(manifest.content)
         except ManifestError as error:
@@ -173,7 +173,7 @@ def manifest_pods(
         if manifest.kind not in POD_KINDS:
             skipped[manifest.kind] += 1
             continue
-        _set_namespace(manifest, namespace)
+        set_namespace(manifest, namespace)
         errors.check_fields(manifest)
         try:
             pods.append(ManifestPod(manifest, pod_from_manifest(manifest.content)))
@@ -276,7 +276,8 @@ def _replicas(manifest: Manifest) -> int | None:
     return given if isinstance(given, int) and given >= 0 else 1
 
 
-def _set_namespace(manifest: Manifest, namespace: str | None) -> None:
+def set_namespace(manifest: Manifest, namespace: str | None) -> None:
+    """Set the namespace of an object that names none and has one."""
     metadata = manifest.content.get("metadata")
     if namespace is None or manifest.kind == _NODE or not isinstance(metadata, dict):
         return

@@ -276,6 +276,11 @@ def output_option(command: _C) -> _C:
     return _option("-o", "--output", type=_OUTPUTS, help="How to print the answer.")(command)
 
 
+def output_forms_option(*forms: str) -> Callable[[_C], _C]:
+    """Add the option for the form of output, for a verb with forms of its own."""
+    return _option("-o", "--output", type=click.Choice(forms), help="How to print the answer.")
+
+
 def last_output(arguments: Sequence[str]) -> str | None:
     """Last value of `-o` on a command line that may not parse; None without one."""
     asked = None

@@ -37,18 +37,33 @@ _NUMBERS: Final = {
 }
 
 
-def yaml_documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
+class LinedDict(dict[Any, Any]):
+    """An object of a file.
+
+    Attributes:
+        line: where it begins.
+    """
+
+    __slots__ = ("line",)
+
+    line: int
+
+
+def yaml_documents(
+    content: bytes, source: str, *, lined: bool = False
+) -> Iterator[tuple[Any, int]]:
     """Read documents, each with the line at which it begins.
 
     Args:
         content: the text, in UTF-8 or UTF-16.
         source: name of the file, for error messages.
+        lined: make each object a :class:`LinedDict`.
 
     Raises:
         BadInput: the text is not YAML, nested too deep, or its aliases multiply too much.
     """
     content = _in_utf8(content, source)
-    loader = _Loader(content)
+    loader = _LinedLoader(content) if lined else _Loader(content)
     aliases = b"*" in content and b"&" in content
     try:
         _check_depth(content, source)
@@ -165,3 +180,20 @@ class _Loader(yaml.CSafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def _lined_mapping(loader: _LinedLoader, node: yaml.MappingNode) -> Iterator[LinedDict]:
+    """Make an object, and then what is in it, as PyYAML does."""
+    made = LinedDict()
+    made.line = node.start_mark.line + 1
+    yield made
+    made.update(loader.construct_mapping(node))
+
+
+class _LinedLoader(_Loader):
+    """Loader that keeps the line of each object."""
+
+    yaml_constructors = {  # noqa: RUF012 - PyYAML's own attribute, never changed
+        **_Loader.yaml_constructors,
+        "tag:yaml.org,2002:map": _lined_mapping,
+    }

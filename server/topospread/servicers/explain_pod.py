@@ -176,6 +176,7 @@ def _constraint(found: ConstraintReport) -> pb.ConstraintExplanation:
         domains=map(_domain, found.listed),
         leading_domain_count=found.shown_first,
         unlisted_domain_count=found.unlisted,
+        usable_domain_count=found.usable_domains,
     )
 
 

@@ -21,6 +21,20 @@ class FindingCode(Enum):
     DEFAULTS_WITHOUT_SELECTOR = "DefaultsWithoutSelector"
     NOT_PARSED = "NotParsed"
     ALREADY_BOUND = "AlreadyBound"
+    INVALID_CONSTRAINT = "InvalidConstraint"
+    UNKNOWN_FIELD = "UnknownField"
+    ROLLOUT_SKEW = "RolloutSkew"
+    ROLLOUT_DEADLOCK = "RolloutDeadlock"
+    TOO_FEW_DOMAINS = "TooFewDomains"
+    UNUSABLE_NODES_COUNTED = "UnusableNodesCounted"
+    SINGLE_DOMAIN = "SingleDomain"
+    MAX_SKEW_TOO_LARGE = "MaxSkewTooLarge"
+    WIDER_SELECTOR = "WiderSelector"
+    DEPRECATED_KEY = "DeprecatedKey"
+    MISSPELT_KEY = "MisspeltKey"
+    DEFAULTS_REPLACED = "DefaultsReplaced"
+    NO_CONSTRAINTS = "NoConstraints"
+    VOLUMES_PIN_PODS = "VolumesPinPods"
 
 
 @dataclass(frozen=True, slots=True)

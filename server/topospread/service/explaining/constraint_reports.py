@@ -91,6 +91,7 @@ def _constraint_report(
         listed=tuple(_domain(columns, domain) for domain in (*first, *last)),
         unlisted=int(there.size) - len(first) - len(last),
         shown_first=len(first),
+        usable_domains=int(np.count_nonzero(columns.usable_eligible)),
     )
 
 
@@ -204,6 +205,7 @@ class DomainColumns:
     Attributes:
         values: of the topology key; no node may have some of them any more.
         excluded, refused: by reason.
+        usable_eligible: nodes that are both.
         lowest: whether an eligible domain has the fewest pods.
         scores: nodes with a score, their lowest and their highest; None without any.
         least: the fewest pods of an eligible domain; 0 without one.
@@ -220,6 +222,7 @@ class DomainColumns:
     excluded: Sequence[tuple[ExclusionReason, Ints]]
     refused: Sequence[tuple[str, Ints]]
     usable: Ints
+    usable_eligible: Ints
     fitting: Ints
     skew: Ints
     lowest: Bools
@@ -250,6 +253,7 @@ def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -
         excluded=[(why, by_domain.nodes(mask)) for why, mask in _excluded(context, constraint)],
         refused=[(why.reasons[0], refused[id(mask)]) for why, mask in context.refusals],
         usable=by_domain.nodes(context.usable),
+        usable_eligible=by_domain.nodes(context.usable & snapshot.mask(constraint.eligibility)),
         fitting=by_domain.nodes(context.fitting),
         skew=pods + int(constraint.self_match) - minimum,
         lowest=membership.present & (pods == least),

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
-from topospread.kube.selectors import IN
 from topospread.spread.constraints import needs_default_selector
 from topospread.spread.findings import Finding, FindingCode
+from topospread.spread.linting.constraints import (
+    min_domains_above_named,
+    named_values,
+    selector_finding,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from topospread.kube.affinity import CompiledRequirements, CompiledTerm
     from topospread.kube.objects import SpreadConstraint
     from topospread.service.explaining.context import EvaluationContext
     from topospread.spread.constraints import Constraint
@@ -67,24 +70,9 @@ def _of_constraint(
 ) -> Iterator[tuple[FindingCode, str]]:
     selector, hard = constraint.group.selector, spec.when_unsatisfiable == DO_NOT_SCHEDULE
     key = constraint.topology_key
-    if selector.nothing:
-        yield (
-            FindingCode.NIL_SELECTOR,
-            "no labelSelector: it matches no pod, not even this one, so nothing is spread",
-        )
-    elif selector.empty:
-        yield (
-            FindingCode.EMPTY_SELECTOR,
-            "an empty labelSelector: kube-scheduler counts no pods for it, so nothing is spread",
-        )
-    elif not constraint.self_match:
-        yield (
-            FindingCode.SELF_MISMATCH,
-            (
-                "the pod does not match its own labelSelector: it follows other pods, and its own "
-                "replicas are not spread"
-            ),
-        )
+    wrong = selector_finding(selector, matches_itself=constraint.self_match)
+    if wrong is not None:
+        yield wrong
     for missing in spec.match_label_keys:
         if missing not in context.pod.labels and context.rules.gates.match_label_keys:
             yield (
@@ -132,10 +120,7 @@ def _of_min_domains(
     if named is not None and named < wanted:
         yield (
             FindingCode.MIN_DOMAINS_OUT_OF_REACH,
-            (
-                f"minDomains {wanted} can never be met: the pod's node affinity admits {named} "
-                f"value{'s' * (named != 1)} of {key}"
-            ),
+            min_domains_above_named(wanted, named, key),
         )
         return
     column = context.snapshot.domains(key)
@@ -148,25 +133,3 @@ def _of_min_domains(
                 f"that the cluster has"
             ),
         )
-
-
-def named_values(requirements: CompiledRequirements, key: str) -> int | None:
-    """The number of values of a key in a pod's node affinity; None when it names none."""
-    if any(pair[0] == key for pair in requirements.node_selector):
-        return 1
-    if requirements.terms is None:
-        return None
-    values: set[str] = set()
-    for term in requirements.terms:
-        here = _values_of(term, key)
-        if here is None:
-            return None
-        values |= here
-    return len(values)
-
-
-def _values_of(term: CompiledTerm, key: str) -> set[str] | None:
-    named: list[Sequence[str]] = [
-        label.values for label in term.labels if label.key == key and label.operator == IN
-    ]
-    return set.intersection(*map(set, named)) if named else None

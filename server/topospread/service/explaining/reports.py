@@ -97,6 +97,7 @@ class ConstraintReport:
         listed: domains with the fewest pods and with the most, ascending by pods and value.
         unlisted: how many are not shown.
         shown_first: how many of `listed` stand before those that are not shown.
+        usable_domains: domains with an eligible node that the scheduler's other filters leave.
     """
 
     index: int
@@ -119,6 +120,7 @@ class ConstraintReport:
     listed: tuple[DomainReport, ...]
     unlisted: int
     shown_first: int
+    usable_domains: int
 
 
 class ChangeKind(Enum):

@@ -1,0 +1,180 @@
+"""Manifests of workloads → what lint looks at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from topospread.codec.pods import check_terms, pod_from_proto, selector_from_proto
+from topospread.errors import FieldViolation
+from topospread.kube.selectors import SelectorError, compile_selector
+from topospread.spread.linting.workloads import (
+    LABELS_OF_CONTROLLERS,
+    LintedWorkload,
+    Rollout,
+    Share,
+)
+from topospread_client import (
+    ManifestError,
+    pod_from_manifest,
+    selector_from_manifest,
+    unknown_fields,
+)
+
+Manifest = Mapping[str, Any]
+
+IGNORE_ANNOTATION: Final = "topospread.io/ignore"
+"""Codes that an object does not want to hear of, with commas between."""
+
+MOST_TERMS: Final = 100_000
+"""Expressions and values of a pod's selectors and affinity: far more than a person writes."""
+
+_QUARTER: Final = Share(25, is_percentage=True)
+_PERCENTAGE: Final = re.compile(r"^(\d{1,9})%$")
+_TEMPLATE: Final = re.compile(r"^spec\.(?:jobTemplate\.spec\.)?template\.")
+
+
+def is_workload(manifest: Manifest) -> bool:
+    """Whether an object is a pod, or has a template of pods, and no other object made it."""
+    owners = _part(manifest, "metadata").get("ownerReferences")
+    if isinstance(owners, list) and any(_part(each).get("controller") for each in owners):
+        return False
+    if manifest.get("kind") == "Pod":
+        return True
+    template = _part(_part(_template_owner(manifest), "template"), "spec")
+    return "containers" in template or "topologySpreadConstraints" in template
+
+
+def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
+    """Convert a manifest for which :func:`is_workload` holds.
+
+    Raises:
+        ManifestError: a value of a wrong type, or too many of them.
+    """
+    message = pod_from_manifest(manifest)
+    check_terms(message.spec, MOST_TERMS)
+    pod = pod_from_proto(message)
+    kind, spec = str(manifest.get("kind") or "Pod"), _part(manifest, "spec")
+    selector = None if kind in ("Pod", "CronJob") else selector_from_manifest(manifest)
+    return LintedWorkload(
+        kind=kind,
+        pod=pod,
+        replicas=_replicas(kind, spec),
+        selector=None if selector is None else selector_from_proto(selector),
+        rollout=_rollout(kind, spec),
+        has_volume_claims=bool(spec.get("volumeClaimTemplates")),
+        repelling_keys=_repelling_keys(_pod_spec(manifest), pod.labels, pod.namespace),
+        unknown_fields=tuple(
+            FieldViolation(_TEMPLATE.sub("", each.field), each.description)
+            for each in unknown_fields(manifest)
+        ),
+        ignored=_ignored(manifest),
+    )
+
+
+def _part(value: object, name: str = "") -> Mapping[str, Any]:
+    """An object, or a member of one; an empty one where there is none."""
+    part = value.get(name) if name and isinstance(value, Mapping) else value
+    return part if isinstance(part, Mapping) else {}
+
+
+def _template_owner(manifest: Manifest) -> Mapping[str, Any]:
+    """What has the pod template: the object's spec, or that of a CronJob's job."""
+    spec = _part(manifest, "spec")
+    if manifest.get("kind") == "CronJob":
+        return _part(_part(spec, "jobTemplate"), "spec")
+    return spec
+
+
+def _pod_spec(manifest: Manifest) -> Mapping[str, Any]:
+    if manifest.get("kind") in (None, "", "Pod"):
+        return _part(manifest, "spec")
+    return _part(_part(_template_owner(manifest), "template"), "spec")
+
+
+def _replicas(kind: str, spec: Mapping[str, Any]) -> int | None:
+    """How many pods there are; None where only the cluster knows."""
+    if kind == "Pod":
+        return 1
+    name = "parallelism" if kind == "Job" else "replicas"
+    given = spec.get(name)
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    return 1 if kind in ("Job", "CronJob") else None
+
+
+def _rollout(kind: str, spec: Mapping[str, Any]) -> Rollout | None:
+    """How a workload is rolled out, by its kind's defaults."""
+    if kind == "Deployment":
+        strategy = _part(spec, "strategy")
+        rolling = strategy.get("type") in (None, "", "RollingUpdate")
+        return _rolling(_part(strategy, "rollingUpdate"), kind) if rolling else None
+    if kind == "Rollout":
+        strategy = _part(spec, "strategy")
+        if "blueGreen" in strategy:
+            return Rollout(_QUARTER, Share(0), LABELS_OF_CONTROLLERS[kind][0], doubles=True)
+        return _rolling(_part(strategy, "canary"), kind)
+    if kind == "CloneSet":
+        strategy = _part(spec, "updateStrategy")
+        surge = _share(strategy.get("maxSurge"), "spec.updateStrategy.maxSurge") or Share(0)
+        lacking = _share(strategy.get("maxUnavailable"), "spec.updateStrategy.maxUnavailable")
+        return Rollout(
+            surge, lacking or Share(20, is_percentage=True), LABELS_OF_CONTROLLERS[kind][0]
+        )
+    return None
+
+
+def _rolling(strategy: Mapping[str, Any], kind: str) -> Rollout:
+    surge = _share(strategy.get("maxSurge"), "maxSurge")
+    lacking = _share(strategy.get("maxUnavailable"), "maxUnavailable")
+    return Rollout(
+        _QUARTER if surge is None else surge,
+        _QUARTER if lacking is None else lacking,
+        LABELS_OF_CONTROLLERS[kind][0],
+    )
+
+
+def _share(value: object, path: str) -> Share | None:
+    """A number or a percentage; None where none is given.
+
+    Raises:
+        ManifestError: it is neither.
+    """
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Share(value)
+    if isinstance(value, str) and (found := _PERCENTAGE.match(value)):
+        return Share(int(found[1]), is_percentage=True)
+    raise ManifestError(path, "must be a number of pods, or a percentage as in 25%")
+
+
+def _repelling_keys(
+    spec: Mapping[str, Any], labels: Mapping[str, str], namespace: str
+) -> tuple[str, ...]:
+    """Topology keys of required anti-affinity that a pod has to others of its template."""
+    anti = _part(_part(spec, "affinity"), "podAntiAffinity")
+    terms = anti.get("requiredDuringSchedulingIgnoredDuringExecution")
+    keys: list[str] = []
+    for term in map(_part, terms if isinstance(terms, list) else ()):
+        key, namespaces = term.get("topologyKey"), term.get("namespaces")
+        if not isinstance(key, str) or term.get("matchLabelKeys"):
+            continue
+        if namespaces and (not isinstance(namespaces, list) or namespace not in namespaces):
+            continue
+        selector = selector_from_manifest({"spec": {"selector": term.get("labelSelector")}})
+        try:
+            given = None if selector is None else selector_from_proto(selector)
+            if compile_selector(given).matches(labels):
+                keys.append(key)
+        except SelectorError:
+            continue
+    return tuple(dict.fromkeys(keys))
+
+
+def _ignored(manifest: Manifest) -> frozenset[str]:
+    annotations = _part(_part(manifest, "metadata"), "annotations")
+    text = annotations.get(IGNORE_ANNOTATION)
+    codes = text.split(",") if isinstance(text, str) else ()
+    return frozenset(each.strip().lower() for each in codes if each.strip())

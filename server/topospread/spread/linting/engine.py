@@ -1,0 +1,154 @@
+"""Lints one workload."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from topospread.kube.validation import validate_constraints, validate_pod
+from topospread.kube.violations import violation_text
+from topospread.spread.findings import Finding, FindingCode
+from topospread.spread.linting.catalog import LintFinding, found
+from topospread.spread.linting.constraints import findings_of_constraint, linted_constraint
+from topospread.spread.linting.rollouts import repelling_findings, rollout_findings
+from topospread.spread.settings import SYSTEM_DEFAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from topospread.errors import FieldViolation
+    from topospread.kube.objects import SpreadConstraint
+    from topospread.spread.linting.constraints import LintedConstraint
+    from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload
+
+_CLUSTER_ALONE: Final = frozenset(
+    {
+        FindingCode.KEY_ON_NO_NODE,
+        FindingCode.KEY_ON_SOME_NODES,
+        FindingCode.MIN_DOMAINS_OUT_OF_REACH,
+        FindingCode.DEFAULTS_WITHOUT_ZONE,
+        FindingCode.DEFAULTS_WITHOUT_SELECTOR,
+    }
+)
+"""What is said of a pod at a state and not of its manifest."""
+
+_SCALED: Final = frozenset(
+    {"Deployment", "StatefulSet", "ReplicaSet", "ReplicationController", "Rollout", "CloneSet"}
+)
+"""Workloads whose replicas are alike and serve together."""
+
+_SELECTED_BY_OWNER: Final = _SCALED - {"CloneSet"}
+"""Those whose pods an owner selects once they are there."""
+
+_AT: Final = re.compile(r"^spec\.topologySpreadConstraints\[(\d+)\]\.?")
+_SOFT_MIN_DOMAINS: Final = "can only use minDomains"
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What is known of the cluster.
+
+    Attributes:
+        numbers: by constraint.
+        findings: what an explanation of the workload's pod says.
+        defaults: the profile's, for pods that have no constraints.
+    """
+
+    numbers: Mapping[int, DomainNumbers] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+    defaults: Sequence[SpreadConstraint] = SYSTEM_DEFAULTS
+
+
+NOTHING_KNOWN: Final = Knowledge()
+
+
+def lint(workload: LintedWorkload, known: Knowledge = NOTHING_KNOWN) -> list[LintFinding]:
+    """All findings on a workload that its annotation does not silence.
+
+    They stand by constraint, those on the workload as a whole first, and the gravest before others.
+    """
+    findings = {(each.code, each.constraint, each.text): each for each in _all(workload, known)}
+    return sorted(
+        (each for each in findings.values() if each.code.value.lower() not in workload.ignored),
+        key=lambda each: (each.constraint, each.severity.rank, each.code.value),
+    )
+
+
+def _all(workload: LintedWorkload, known: Knowledge) -> Iterator[LintFinding]:
+    for each in workload.unknown_fields:
+        text = f"Kubernetes has no field {_AT.sub('', each.field)}"
+        text += f": {each.description}" if each.description else ""
+        yield found(FindingCode.UNKNOWN_FIELD, _index(each), text)
+    broken: set[int] = set()
+    for violation in _violations(workload):
+        broken.add(_index(violation))
+        yield found(FindingCode.INVALID_CONSTRAINT, _index(violation), _text(violation))
+    constraints = [
+        linted_constraint(workload, index, known.numbers.get(index))
+        for index in range(len(workload.pod.constraints))
+        if index not in broken
+    ]
+    of_cluster = dict(_of_cluster(workload, known))
+    yield from of_cluster.values()
+    for linted in constraints:
+        for finding in (*findings_of_constraint(linted), *rollout_findings(linted)):
+            if (finding.code, finding.constraint) not in of_cluster:
+                yield finding
+    yield from repelling_findings(workload, constraints)
+    yield from _of_defaults(workload, constraints, known)
+
+
+def _violations(workload: LintedWorkload) -> Iterator[FieldViolation]:
+    pod = workload.pod
+    found_here = validate_pod(pod) if workload.is_pod else validate_constraints(pod.constraints)
+    for each in found_here:
+        if not each.description.startswith(_SOFT_MIN_DOMAINS):  # MinDomainsIgnored says more
+            yield each
+
+
+def _of_cluster(
+    workload: LintedWorkload, known: Knowledge
+) -> Iterator[tuple[tuple[FindingCode, int], LintFinding]]:
+    """What the cluster alone knows."""
+    for each in known.findings:
+        of_defaults = each.constraint >= len(workload.pod.constraints)
+        if each.code not in _CLUSTER_ALONE or of_defaults:
+            continue
+        unowned = each.code is FindingCode.DEFAULTS_WITHOUT_SELECTOR
+        if unowned and workload.kind in _SELECTED_BY_OWNER:
+            continue
+        yield (each.code, each.constraint), found(each.code, each.constraint, each.text)
+
+
+def _of_defaults(
+    workload: LintedWorkload, constraints: Sequence[LintedConstraint], known: Knowledge
+) -> Iterator[LintFinding]:
+    if workload.kind not in _SCALED or not workload.may_be_many:
+        return
+    if not workload.pod.constraints:
+        if workload.replicas is not None and not workload.repelling_keys:
+            text = (
+                f"{workload.replicas} replicas and no topologySpreadConstraints: only the "
+                "scheduler's defaults hold, which spread softly"
+            )
+            yield found(FindingCode.NO_CONSTRAINTS, -1, text)
+        return
+    own = {each.spec.topology_key for each in constraints}
+    lost = [each for each in known.defaults if each.topology_key not in own]
+    if constraints and lost:
+        texts = ", ".join(
+            f"{each.topology_key} ({each.when_unsatisfiable}, maxSkew {each.max_skew})"
+            for each in lost
+        )
+        text = f"with constraints of its own the pod gets none of the scheduler's defaults: {texts}"
+        yield found(FindingCode.DEFAULTS_REPLACED, -1, text)
+
+
+def _index(violation: FieldViolation) -> int:
+    at = _AT.match(violation.field)
+    return int(at[1]) if at else -1
+
+
+def _text(violation: FieldViolation) -> str:
+    return _AT.sub("", violation_text(violation))

@@ -1,0 +1,116 @@
+"""Rules on rollouts: what a constraint does while old pods and new ones are there together.
+
+A ReplicaSet adds up to maxSurge pods, and takes old ones away as new ones become available, but
+never more than maxUnavailable before. Without matchLabelKeys: [pod-template-hash] the old pods
+count.
+
+- *Skew*: the new pods are placed beside the old ones, and which of these go first does not depend
+  on domains. What is left may be skewed by more than maxSkew. Where no pod is added before one has
+  gone (maxSurge 0), the freed domain is the one with the fewest pods, and gets the new pod.
+- *Deadlock*: with maxUnavailable 0 no old pod goes before a new one runs, and that needs a place
+  beside all old ones. There always is one in a domain with the fewest pods, unless such a domain
+  cannot take the pod, or minDomains keeps the minimum at 0: then each usable domain has maxSkew
+  places and no more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from topospread.spread.findings import FindingCode
+from topospread.spread.linting.catalog import LintFinding, Severity, found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from topospread.spread.linting.constraints import LintedConstraint
+    from topospread.spread.linting.workloads import LintedWorkload, Rollout
+
+_SEVERAL: Final = 4
+"""Replicas that are reckoned with where the manifest does not say."""
+
+
+def rollout_findings(linted: LintedConstraint) -> Iterator[LintFinding]:
+    """What is wrong with one constraint while its workload is rolled out."""
+    rollout = linted.workload.rollout
+    if rollout is None or not linted.counts_own_pods or _is_scoped(linted, rollout):
+        return
+    replicas = linted.workload.replicas
+    if not rollout.surge(_SEVERAL if replicas is None else replicas):
+        return
+    yield from _skew(linted, rollout)
+    if linted.is_hard:
+        yield from _deadlock(linted, rollout)
+
+
+def repelling_findings(
+    workload: LintedWorkload, constraints: Sequence[LintedConstraint]
+) -> Iterator[LintFinding]:
+    """The same deadlock where the pods of a workload repel one another."""
+    rollout, replicas = workload.rollout, workload.replicas
+    if rollout is None or not replicas or rollout.unavailable(replicas):
+        return
+    known = {each.spec.topology_key: each.numbers for each in constraints if each.numbers}
+    for key in workload.repelling_keys:
+        numbers = known.get(key)
+        if numbers is not None and numbers.usable > replicas:
+            continue
+        there = "" if numbers is None else f", and there are {numbers.usable}"
+        yield found(
+            FindingCode.ROLLOUT_DEADLOCK,
+            -1,
+            f"required anti-affinity keeps its pods apart by {key}, and maxUnavailable is 0: a "
+            f"rollout of {replicas} replicas needs {replicas + 1} domains{there}",
+            None if numbers is None else Severity.ERROR,
+        )
+
+
+def _is_scoped(linted: LintedConstraint, rollout: Rollout) -> bool:
+    """Whether each revision is counted by itself."""
+    named = {each.key for each in linted.selector.requirements} | {*linted.spec.match_label_keys}
+    return rollout.hash_label in named
+
+
+def _skew(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
+    replicas, max_skew = linted.workload.replicas, linted.spec.max_skew
+    counts_others = bool(linted.unrequired)
+    if not counts_others and replicas is not None and replicas <= max(1, max_skew):
+        return
+    if linted.numbers is not None and linted.numbers.domains == 1:
+        return
+    surge = 0 if replicas is None else rollout.surge(replicas)
+    added = f"up to {surge} pods" if surge > 1 else "a pod" if surge else "pods"
+    text = (
+        f"a rollout adds {added} before old ones go, and counts these: what is left may be skewed "
+        f"by more than maxSkew {max_skew}"
+    )
+    if counts_others:
+        text += (
+            f"; {rollout.hash_label} in matchLabelKeys would leave out the other workloads' pods: "
+            "set maxSurge to 0 instead"
+        )
+    else:
+        text += f"; {rollout.hash_label} is not in matchLabelKeys"
+    yield found(FindingCode.ROLLOUT_SKEW, linted.index, text)
+
+
+def _deadlock(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
+    replicas = linted.workload.replicas
+    if replicas is None or rollout.unavailable(replicas):
+        return
+    given = f"maxUnavailable is {rollout.max_unavailable}"
+    if rollout.max_unavailable.is_percentage:
+        given += f", of {replicas} replicas 0"
+    beside = f"a new pod needs a place beside all {replicas} old ones before one of these goes"
+    places = linted.places
+    if linted.numbers is not None:
+        if places is not None and places == replicas:
+            text = f"{given}: {beside}, and all {places} are taken, as {linted.held_at_zero}"
+            yield found(FindingCode.ROLLOUT_DEADLOCK, linted.index, text, Severity.ERROR)
+        return
+    if replicas > 1:
+        text = (
+            f"{given}: {beside}; where a domain counts that cannot take it, tainted or full, the "
+            "rollout waits forever"
+        )
+        yield found(FindingCode.ROLLOUT_DEADLOCK, linted.index, text)

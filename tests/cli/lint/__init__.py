@@ -1,0 +1,1 @@
+"""`topospread lint`."""

@@ -1,0 +1,1 @@
+"""Lint: the rules on workloads."""

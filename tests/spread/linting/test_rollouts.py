@@ -1,0 +1,164 @@
+"""Rollouts, compared with every way that one can go."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from topospread.kube.objects import (
+    DO_NOT_SCHEDULE,
+    ZONE_LABEL,
+    LabelSelector,
+    Pod,
+    SpreadConstraint,
+)
+from topospread.spread.findings import FindingCode
+from topospread.spread.linting.catalog import Severity
+from topospread.spread.linting.engine import Knowledge, lint
+from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload, Rollout, Share
+
+SELECTOR = LabelSelector((("app", "web"),))
+
+
+def deployment(replicas, max_skew, surge, unavailable, min_domains=None, keys=()):
+    constraint = SpreadConstraint(
+        max_skew,
+        ZONE_LABEL,
+        DO_NOT_SCHEDULE,
+        SELECTOR,
+        min_domains=min_domains,
+        match_label_keys=keys,
+    )
+    return LintedWorkload(
+        "Deployment",
+        Pod("web", labels={"app": "web"}, constraints=(constraint,)),
+        replicas,
+        SELECTOR,
+        Rollout(Share(surge), Share(unavailable)),
+    )
+
+
+def open_domains(counts, usable, max_skew, min_domains):
+    """Domains that may take a pod; those from `usable` on have no node for it."""
+    least = 0 if len(counts) < min_domains else min(counts)
+    return [d for d in range(usable) if counts[d] + 1 - least <= max_skew]
+
+
+def moved(counts, domain, pods):
+    return tuple(count + pods * (at == domain) for at, count in enumerate(counts))
+
+
+def placements(replicas, domains, usable, max_skew, min_domains):
+    """Every spread of the replicas that scheduling them one by one can end with."""
+    reached = {(0,) * domains}
+    for _ in range(replicas):
+        reached = {
+            moved(counts, d, 1)
+            for counts in reached
+            for d in open_domains(counts, usable, max_skew, min_domains)
+        }
+    return reached
+
+
+def rollouts_end(start, replicas, surge, unavailable, **rules):
+    """Spreads of the new pods that a rollout can end with; None among them where it gets stuck."""
+    nothing = (0,) * len(start)
+    waiting, seen = [(start, nothing)], set()
+    ends: set[tuple[int, ...] | None] = set()
+    while waiting:
+        state = waiting.pop()
+        if state in seen:
+            continue
+        seen.add(state)
+        old, new = state
+        total = sum(old) + sum(new)
+        moves = []
+        if sum(new) < replicas and total < replicas + surge:
+            counts = [a + b for a, b in zip(old, new, strict=True)]
+            moves += [(old, moved(new, d, 1)) for d in open_domains(counts, **rules)]
+        if sum(old) and total > replicas - unavailable:
+            moves += [(moved(old, d, -1), new) for d, count in enumerate(old) if count]
+        if not sum(old) and sum(new) == replicas:
+            ends.add(new)
+        elif not moves:
+            ends.add(None)
+        waiting += moves
+    return ends
+
+
+CASES = [
+    (replicas, domains, usable, max_skew, min_domains, surge, unavailable)
+    for replicas, domains, max_skew, surge, unavailable in product(
+        (2, 3, 4), (2, 3), (1, 2), (0, 1), (0, 1)
+    )
+    for usable in (domains - 1, domains)
+    for min_domains in (1, domains + 1)
+    if surge or unavailable
+]
+
+
+def lint_codes(case):
+    replicas, domains, usable, max_skew, min_domains, surge, unavailable = case
+    workload = deployment(replicas, max_skew, surge, unavailable, min_domains)
+    known = Knowledge({0: DomainNumbers(domains, usable)})
+    return {each.code: each.severity for each in lint(workload, known)}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_with_the_numbers_of_a_cluster_lint_says_what_every_rollout_does(case):
+    replicas, domains, usable, max_skew, min_domains, surge, unavailable = case
+    rules = {"usable": usable, "max_skew": max_skew, "min_domains": min_domains}
+    found = lint_codes(case)
+    starts = placements(replicas, domains, **rules)
+    assert (FindingCode.TOO_FEW_DOMAINS in found) == (not starts)
+    ends = {
+        end
+        for start in starts
+        for end in rollouts_end(start, replicas, surge, unavailable, **rules)
+    }
+    assert (None in ends) == (FindingCode.ROLLOUT_DEADLOCK in found)
+    if None in ends:
+        assert ends == {None}
+        assert found[FindingCode.ROLLOUT_DEADLOCK] is Severity.ERROR
+
+
+BALANCED = [case for case in CASES if case[2] == case[1] and case[4] == 1]
+
+
+@pytest.mark.parametrize("case", BALANCED, ids=str)
+def test_a_rollout_that_lint_passes_ends_within_max_skew(case):
+    replicas, domains, usable, max_skew, min_domains, surge, unavailable = case
+    rules = {"usable": usable, "max_skew": max_skew, "min_domains": min_domains}
+    ends = {
+        end
+        for start in placements(replicas, domains, **rules)
+        for end in rollouts_end(start, replicas, surge, unavailable, **rules)
+    }
+    skewed = any(max(end) - min(end) > max_skew for end in ends)
+    if skewed:
+        assert FindingCode.ROLLOUT_SKEW in lint_codes(case)
+
+
+def test_a_rollout_that_adds_pods_is_said_to_skew_where_it_can():
+    assert FindingCode.ROLLOUT_SKEW in lint_codes((2, 2, 2, 1, 1, 1, 0))
+    assert (2, 0) in rollouts_end((1, 1), 2, 1, 0, usable=2, max_skew=1, min_domains=1)
+
+
+def test_a_constraint_on_each_revision_by_itself_gets_neither():
+    workload = deployment(3, 1, 1, 0, keys=("pod-template-hash",))
+    found = {each.code for each in lint(workload)}
+    assert not found & {FindingCode.ROLLOUT_SKEW, FindingCode.ROLLOUT_DEADLOCK}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "surge", "unavailable"), [(1, 1, 0), (3, 1, 0), (4, 1, 1), (5, 2, 1), (8, 2, 2)]
+)
+def test_percentages_are_rounded_as_upstream_does(replicas, surge, unavailable):
+    quarter = Rollout(Share(25, is_percentage=True), Share(25, is_percentage=True))
+    assert (quarter.surge(replicas), quarter.unavailable(replicas)) == (surge, unavailable)
+
+
+def test_neither_surge_nor_unavailable_makes_one_unavailable():
+    neither = Rollout(Share(0), Share(10, is_percentage=True))
+    assert (neither.surge(4), neither.unavailable(4)) == (0, 1)
