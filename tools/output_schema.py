@@ -216,6 +216,8 @@ def schema() -> str:
                 made.closed(
                     {
                         "revision": _LISTED_AT,
+                        "cluster": {"description": "Of a dump that is not anonymous.", **_STRING},
+                        "metadata": {"description": "Of a dump, as kubectl's.", "type": "object"},
                         "items": {"type": "array", "items": made.object()},
                     },
                     ["revision", "items"],
@@ -229,7 +231,8 @@ def schema() -> str:
 
 
 _LISTED_AT: Final = {
-    "description": "Of the state that was read. What was written meanwhile may be among the items.",
+    "description": "Of the state that was read. What was written meanwhile may be among the items"
+    " of `get`; a dump is of one revision.",
     **_STRING,
 }
 _OWN_REVISION: Final = "Each is of a call of its own, and so of a revision of its own."

@@ -45,6 +45,7 @@ ANSWERS = [
     (("simulate", "-f", "-", "--replicas", "3"), POD, "Simulation"),
     (("simulate", "-f", "-", "--drain", "b1=tainted"), NOWHERE, "Simulation"),
     (("plan-rebalance",), "", "RebalancePlan"),
+    (("dump",), "", "List"),
     (("status",), "", "ServerStatus"),
     (("lease", "get"), "", "LeaseStatus"),
     (("lease", "get", "--cluster", "missing"), "", "Error"),

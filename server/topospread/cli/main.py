@@ -31,6 +31,7 @@ VERBS: Final = (
     "delete",
     "get",
     "watch",
+    "dump",
     "evaluate",
     "explain",
     "lint",

@@ -34,6 +34,16 @@ Cluster: TypeAlias = Mapping[str, Sequence[Manifest]]
 ABSENT: Final = "absent"
 """Stands in a difference for a member that one side lacks."""
 
+_MEMBERS: Final[Mapping[Any, str]] = {
+    "Node": "nodes",
+    "Pod": "pods",
+    "Service": "services",
+    "ReplicationController": "replicationControllers",
+    "ReplicaSet": "replicaSets",
+    "StatefulSet": "statefulSets",
+}
+"""Members of a recorded cluster, by the kind of their objects."""
+
 _ERROR: Final = "Error"
 _GZIP: Final = b"\x1f\x8b"
 _GATES: Final = {
@@ -102,9 +112,22 @@ def _record(value: Any, source: str) -> Record:
     if isinstance(value, dict):
         for kind in RecordKind:
             if all(member in value for member in kind.value):
+                if "cluster" in kind.value:
+                    value["cluster"] = _by_kind(value["cluster"])
                 return Record(kind, value, source)
     kinds = "; ".join(f"{kind.name.lower()}: {', '.join(kind.value)}" for kind in RecordKind)
     raise BadInput(f"{source}: no recorded case: a case has one of these sets of members: {kinds}")
+
+
+def _by_kind(cluster: Any) -> Any:
+    """The objects of a cluster by their kind's list, also of a List as `topospread dump` writes."""
+    if not isinstance(cluster, dict) or not isinstance(cluster.get("items"), list):
+        return cluster
+    found: dict[str, list[Manifest]] = {}
+    for each in cluster["items"]:
+        if isinstance(each, dict) and (member := _MEMBERS.get(each.get("kind"))):
+            found.setdefault(member, []).append(each)
+    return found
 
 
 def _content(path: Path) -> bytes:

@@ -1,0 +1,141 @@
+"""`topospread dump`: write a cluster's state as a List, for `--from`, `apply` and bug reports."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from topospread.cli import output
+from topospread.cli.anonymization import Anonymizer
+from topospread.cli.errors import DONE
+from topospread.cli.options import (
+    ClientOptions,
+    complete_files,
+    output_option,
+    pass_options,
+    server_options,
+)
+from topospread.cli.replacing import replace_file
+from topospread.cli.state_source import from_option
+from topospread_client import Kind, manifest_from_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from topospread_client import Client
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+
+_KINDS: Final = (
+    Kind.NODE,
+    Kind.SERVICE,
+    Kind.REPLICATION_CONTROLLER,
+    Kind.REPLICA_SET,
+    Kind.STATEFUL_SET,
+    Kind.POD,
+)
+_ORDER: Final = {kind.label: number for number, kind in enumerate(_KINDS)}
+_TAIL: Final = {"kind": "List", "metadata": {"resourceVersion": ""}}
+"""What kubectl prints behind the items."""
+
+_YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
+_LINE_BEGIN: Final = re.compile(rb"^ *", re.MULTILINE)
+
+
+@click.command("dump", short_help="Write the state to a file, for --from and bug reports.")
+@click.argument("file", required=False, metavar="[FILE]", shell_complete=complete_files)
+@click.option("-n", "--namespace", metavar="NAME", help="Nodes, and of the rest this namespace.")
+@click.option(
+    "--anonymize",
+    is_flag=True,
+    help="Replace names, namespaces and the values of labels: who runs what is not in it, and all "
+    "answers stay the same.",
+)
+@from_option
+@server_options
+@output_option
+@pass_options
+def command(
+    options: ClientOptions, file: str | None, namespace: str | None, anonymize: bool
+) -> int:
+    """Write nodes, pods and workloads as they are kept at one revision, as kubectl prints a List.
+
+    FILE is YAML where its name ends so, else JSON; without one, stdout has JSON, or YAML with
+    -o yaml. --from, `apply -f` and `conformance` read it, and so does kubectl. Places that are held
+    for pods are not in it.
+
+    With --anonymize, equal texts have equal replacements, and nobody can compute one: each dump has
+    a random key. Keys of labels that Kubernetes or many share stay, and so do schedulerName,
+    quantities, times and numbers that Gt or Lt compares.
+    """
+    if options.output in {"name", "wide"} or options.wide:
+        raise click.UsageError("-o: a dump is json or yaml")
+    as_yaml = options.output == "yaml" or (file and Path(file).suffix in _YAML_SUFFIXES)
+    with options.client() as client, output.progress("reading") as progress:
+        manifests, revision = _state(client, namespace, options.timeout)
+        progress(len(manifests), len(manifests))
+    about: dict[str, Any] = {"revision": revision}
+    if anonymize:
+        replaced = Anonymizer(manifests)
+        # In an order of their own: that of the names would tell how these compare.
+        manifests = _in_order(replaced.manifest(each) for each in manifests)
+    else:
+        about = {"cluster": options.cluster, **about}
+    text = _yaml(manifests, about) if as_yaml else _json(manifests, about)
+    if file is None:
+        click.echo(text, nl=False)
+    else:
+        replace_file(Path(file), text)
+        output.warn(f"{len(manifests)} objects at revision {revision} in {file}")
+    return DONE
+
+
+def _state(
+    client: Client, namespace: str | None, timeout: float
+) -> tuple[list[dict[str, Any]], str]:
+    """Manifests of all objects at one revision, and that revision."""
+    found: list[ClusterObject] = []
+    for answer in client.watch_objects(kinds=_KINDS, send_initial=True, timeout=timeout):
+        for event in answer.events:
+            if event.object is None or event.ref is None:
+                # The bookmark behind what there is: objects of all kinds, at its revision.
+                return _in_order(map(manifest_from_object, found)), answer.revision
+            if event.ref.kind is Kind.NODE or namespace in {None, event.ref.namespace}:
+                found.append(event.object)
+    raise AssertionError("a watch does not end by itself")
+
+
+def _in_order(manifests: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Manifests by kind, as a cluster is best read, and by name."""
+
+    def place(manifest: dict[str, Any]) -> tuple[int, str, str]:
+        metadata = manifest["metadata"]
+        return _ORDER[manifest["kind"]], metadata.get("namespace", ""), metadata["name"]
+
+    return sorted(manifests, key=place)
+
+
+def _json(manifests: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
+    """The List as kubectl prints one, so that it is read item by item."""
+    import orjson
+
+    def indented(value: object, by: int) -> bytes:
+        # kubectl indents by four, orjson by two. Text in JSON has no line ends of its own.
+        text = orjson.dumps(value, option=orjson.OPT_INDENT_2)
+        return _LINE_BEGIN.sub(lambda blanks: b" " * by + blanks[0] * 2, text)
+
+    items = b",\n".join(indented(each, 8) for each in manifests)
+    rest = indented({**_TAIL, **about}, 0)
+    head = b'{\n    "apiVersion": "v1",\n    "items": ['
+    listed = b"\n" + items + b"\n    ]" if items else b"]"
+    return (head + listed + b"," + rest.removeprefix(b"{") + b"\n").decode()
+
+
+def _yaml(manifests: Sequence[dict[str, Any]], about: dict[str, Any]) -> str:
+    import yaml
+
+    content = {"apiVersion": "v1", "items": manifests, **_TAIL, **about}
+    text: str = yaml.dump(content, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+    return text

@@ -1,0 +1,212 @@
+"""`topospread dump`: the state as a List that everything reads, with other names if asked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.manifests import CLUSTER, NOWHERE
+from tests.redis_server import ROOT
+from topospread.cli import manifest_files
+from topospread.cli.anonymization import Anonymizer
+from topospread.cli.conformance.recordings import settings_of
+from topospread_client import Client, Settings
+
+RECORDED = ROOT / "tests" / "conformance" / "decisions.jsonl.gz"
+LISTS = {
+    "nodes": ("v1", "Node"),
+    "pods": ("v1", "Pod"),
+    "services": ("v1", "Service"),
+    "replicationControllers": ("v1", "ReplicationController"),
+    "replicaSets": ("apps/v1", "ReplicaSet"),
+    "statefulSets": ("apps/v1", "StatefulSet"),
+}
+NAMES = ["node/a1", "node/a2", "node/b1", "service/shop/web"]
+PODS = ["pod/shop/web-0", "pod/shop/web-1", "pod/shop/web-3"]
+
+
+@pytest.fixture
+def loaded(topospread):
+    assert topospread("apply", "-f", "-", stdin="---\n".join([CLUSTER, NOWHERE])).code == 0
+    return topospread
+
+
+def named(command, path):
+    kinds = ("nodes", "services", "pods")
+    return [line for kind in kinds for line in command("get", kind, "-o", "name", *path).lines]
+
+
+@pytest.mark.parametrize("name", ["dump.json", "dump.yaml"])
+def test_a_dump_is_the_state_wherever_it_is_read(loaded, bare, cluster, tmp_path, name):
+    path = tmp_path / name
+    said = loaded("dump", path)
+    assert (said.code, said.out) == (0, "")
+    assert said.err.startswith("7 objects at revision ")
+    assert named(bare, ("--from", path)) == [*NAMES, *PODS]
+    again = ("--cluster", f"{cluster}-b")
+    assert loaded("apply", "-f", path, *again).code == 0
+    assert named(loaded, again) == [*NAMES, *PODS]
+    read = loaded("get", "pods", "-o", "json")
+    assert (
+        json.loads(bare("get", "pods", "-o", "json", "--from", path).out)["items"]
+        == (json.loads(read.out)["items"])
+    )
+
+
+def test_a_dump_says_of_what_cluster_and_revision_it_is(loaded, cluster):
+    dumped = json.loads(loaded("dump", "-o", "json").out)
+    revision = json.loads(loaded("get", "nodes", "-o", "json").out)["revision"]
+    assert (dumped["cluster"], dumped["revision"]) == (cluster, revision)
+    assert yaml.safe_load(loaded("dump", "-o", "yaml").out)["revision"] == revision
+
+
+def test_a_dump_in_json_is_read_item_by_item(loaded, tmp_path, monkeypatch):
+    assert loaded("dump", tmp_path / "dump.json").code == 0
+    monkeypatch.setattr(manifest_files, "_documents", None)
+    read = manifest_files.stream(str(tmp_path / "dump.json"), lambda *_: None)
+    assert len(list(read)) == 7
+
+
+def test_a_namespace_has_the_nodes_with_it(loaded, tmp_path, bare):
+    other = NOWHERE.replace("shop", "other")
+    assert loaded("apply", "-f", "-", stdin=other).code == 0
+    assert loaded("dump", "-n", "shop", tmp_path / "dump.json").code == 0
+    assert named(bare, ("--from", tmp_path / "dump.json")) == [*NAMES, *PODS]
+
+
+def test_a_dump_has_one_of_two_forms(loaded):
+    said = loaded("dump", "-o", "name")
+    assert (said.code, said.out) == (2, "")
+    assert "a dump is json or yaml" in said.err
+
+
+def test_a_file_that_cannot_be_written_is_an_error(loaded, tmp_path):
+    said = loaded("dump", tmp_path / "none" / "dump.json")
+    assert (said.code, "cannot be written" in said.err) == (2, True)
+
+
+def test_an_anonymous_dump_has_no_name_or_value_of_the_cluster(loaded, tmp_path):
+    text = loaded("dump", "--anonymize").out
+    words = ("shop", "web", "a1", "b1", "rack", "cluster")
+    assert [word for word in words if f'"{word}' in text or f"{word}-" in text] == []
+    assert "topology.kubernetes.io/zone" in text
+    assert text != loaded("dump", "--anonymize").out, "nobody can compute what stands for a name"
+
+
+def test_a_dump_of_kubectl_is_made_anonymous_without_a_server(bare, tmp_path):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    said = bare("dump", "--anonymize", "--from", tmp_path / "cluster.yaml", tmp_path / "dump.json")
+    assert said.code == 0
+    assert len(bare("get", "pods", "--from", tmp_path / "dump.json", "-o", "name").lines) == 2
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Recorded decisions, with all that constraints, affinity and taints can say.
+
+    Those with selectors that no API server lets into a cluster are left out: they would become
+    valid ones.
+    """
+    with gzip.open(RECORDED, "rt") as file:
+        cases = [json.loads(line) for line in file]
+    possible = [case for case in cases if "/bad-" not in case["name"]]
+    return [case for case in possible if "newError" not in case["expect"]][::12]
+
+
+def objects_of(case: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"apiVersion": version, "kind": kind, **each}
+        for member, (version, kind) in LISTS.items()
+        for each in case["cluster"].get(member) or ()
+    ]
+
+
+def replaced_settings(case: dict[str, Any], replaced: Anonymizer) -> Settings:
+    """Settings of a case, with other topology keys."""
+    args = dict(case.get("args") or {})
+    if constraints := args.get("defaultConstraints"):
+        args["defaultConstraints"] = [replaced.manifest(each) for each in constraints]
+    return settings_of({**case, "args": args})
+
+
+def verdicts(client, pod, settings) -> tuple[int, Any, Any]:
+    """What an answer about a pod says but names: verdicts, and the counts of domains."""
+    answer = client.explain_pod(pod, skip_suggestions=True, settings=settings)
+    counted: Counter[Any] = Counter()
+    for each in answer.evaluation.verdict_counts:
+        counted[each.verdict.code] += each.node_count
+    spread = [
+        sorted((domain.pod_count, domain.node_count) for domain in each.domains)
+        for each in answer.explanation.constraints
+    ]
+    return answer.evaluation.feasible_node_count, counted, spread
+
+
+def test_anonymous_clusters_have_the_verdicts_of_the_real_ones(address):
+    checked: Counter[int] = Counter()
+    for number, case in enumerate(recorded()):
+        objects = objects_of(case)
+        incoming = {"apiVersion": "v1", "kind": "Pod", **case["pod"]}
+        replaced = Anonymizer([*objects, incoming])
+        settings = settings_of(case), replaced_settings(case, replaced)
+        with (
+            Client(address, cluster=f"real-{number}", timeout=60) as real,
+            Client(address, cluster=f"anonymous-{number}", timeout=60) as anonymous,
+        ):
+            real.apply_objects(objects)
+            anonymous.apply_objects([replaced.manifest(each) for each in objects])
+            pods = [each for each in objects if each["kind"] == "Pod"]
+            for pod in [incoming, *pods[:4]]:
+                found = verdicts(real, pod, settings[0])
+                assert verdicts(anonymous, replaced.manifest(pod), settings[1]) == found, case[
+                    "name"
+                ]
+                checked[len(found[1])] += 1
+    assert checked.total() > 100
+    assert checked[2] > 20, "nodes with different verdicts are among them"
+
+
+def test_numbers_that_are_compared_and_shared_words_stay():
+    node = {
+        "kind": "Node",
+        "metadata": {
+            "name": "n1",
+            "labels": {
+                "kubernetes.io/hostname": "n1",
+                "kubernetes.io/os": "linux",
+                "acme.com/cores": "16",
+                "acme.com/price": "16",
+                "node-role.kubernetes.io/payments": "",
+            },
+        },
+        "status": {"allocatable": {"cpu": "4", "acme.com/tpu": "1"}},
+    }
+    wanted = {"key": "acme.com/cores", "operator": "Gt", "values": ["8"]}
+    term = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
+    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"affinity": affinity}}
+    replaced = Anonymizer([node, pod], key=b"for a test")
+    labels = replaced.manifest(node)["metadata"]["labels"]
+    assert labels["kubernetes.io/hostname"] == replaced.text("n1")
+    assert labels["kubernetes.io/os"] == "linux"
+    assert labels[replaced.key("acme.com/cores")] == "16"
+    assert labels[replaced.key("acme.com/price")] == replaced.text("16")
+    text = json.dumps([replaced.manifest(node), replaced.manifest(pod)])
+    assert '"8"' in text
+    assert '"cpu": "4"' in text
+    assert [word for word in ("acme", "payments", "tpu") if word in text] == []
+
+
+def test_conformance_reads_a_dump_as_the_cluster_of_a_case(bare, tmp_path):
+    with gzip.open(RECORDED, "rt") as file:
+        case = json.loads(next(file))
+    (tmp_path / "objects.json").write_text(json.dumps({"kind": "List", "items": objects_of(case)}))
+    dumped = bare("dump", "--from", tmp_path / "objects.json")
+    case["cluster"] = json.loads(dumped.out)
+    (tmp_path / "case.json").write_text(json.dumps(case))
+    said = bare("conformance", tmp_path / "case.json")
+    assert (said.code, said.lines[-1]) == (0, "1 passed, 0 failed")
