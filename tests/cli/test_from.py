@@ -35,12 +35,13 @@ ASKED: dict[str, tuple[str, ...]] = {
     "get": ("get", "pods"),
     "get one": ("get", "pod", "shop/web-0"),
     "get reservations": ("get", "reservations"),
+    "lint": ("lint", "-f", "pod.yaml", "--live"),
     "plan-rebalance": ("plan-rebalance",),
     "rank-deletions": ("rank-deletions", "-l", "app=web", "-n", "shop"),
     "simulate": ("simulate", "-f", "pod.yaml", "--replicas", "3", "--drain", "b1"),
 }
 
-READING = {"evaluate", "explain", "get", "plan-rebalance", "rank-deletions", "simulate"}
+READING = {"evaluate", "explain", "get", "lint", "plan-rebalance", "rank-deletions", "simulate"}
 WRITING = {"apply", "delete", "place", "release", "reserve", "serve", "store", "sync", "watch"}
 
 

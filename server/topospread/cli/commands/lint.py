@@ -20,6 +20,7 @@ from topospread.cli.options import (
 from topospread.cli.render.lint import FORMS, lint_item, show
 from topospread.cli.render.sarif import sarif_log
 from topospread.cli.request_options import input_options
+from topospread.cli.state_source import from_option
 from topospread.cli.suggestions import did_you_mean
 from topospread.codec.lint_manifests import is_workload, workload_from_manifest
 from topospread.spread.findings import Finding, FindingCode
@@ -92,6 +93,7 @@ def _codes(
     is_flag=True,
     help="Ask a server about its cluster, too; so do --address, --context and --cluster.",
 )
+@from_option
 @server_options
 @output_forms_option(*FORMS)
 @pass_options
@@ -113,8 +115,9 @@ def command(
     has each code: why, an example and how to mend it. An object silences codes with the annotation
     topospread.io/ignore: CODE,…
 
-    With --live, a server says what its cluster makes of the pod that each workload would make: keys
-    that no node has, domains without a usable node, rollouts that have no place.
+    With --live a server is asked about its cluster, and --from loads one: what it makes of the pod
+    that each workload would make shows keys that no node has, domains without a usable node, and
+    rollouts that have no place.
 
     The exit code is 0 without findings, 1 with one as grave as --fail-on, and 2 where manifests
     cannot be read.
@@ -142,9 +145,9 @@ def command(
 
 @contextmanager
 def _cluster(options: ClientOptions, *, live: bool) -> Iterator[Callable[[Manifest], Knowledge]]:
-    """What is known of the cluster that a server has; nothing unless one is asked for."""
+    """What is known of the cluster of a server or of `--from`; nothing where neither is named."""
     named = {"--address", "--context", "--cluster"} & {*options.sources.values()}
-    if not live and not named:
+    if options.source is None and not live and not named:
         yield lambda _: NOTHING_KNOWN
         return
     with options.client() as client:
