@@ -14,6 +14,7 @@ from tests.deploy.files import ROOT, parsed
 from topospread.cli.commands.serve import command as serve_command
 from topospread.config.loading import load_settings
 from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.transports.http.webhook import ROOT as WEBHOOK
 from topospread.transports.kubernetes.objects import RESOURCES
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -97,7 +98,7 @@ def test_everything_asked_for_is_there() -> None:
     }
 
 
-@pytest.mark.parametrize("folder", ["base", "tls", "monitoring", "access", "waking"])
+@pytest.mark.parametrize("folder", ["base", "tls", "monitoring", "access", "waking", "webhook"])
 def test_every_file_is_named_by_its_kustomization(folder: str) -> None:
     made = parsed(FOLDER / folder / "kustomization.yaml")
     named = {*made.get("resources", ()), *(patch["path"] for patch in made.get("patches", ()))}
@@ -265,3 +266,26 @@ def test_waking_may_patch_the_status_of_pods_and_nothing_else(version: str) -> N
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"] == OBJECTS["ClusterRoleBinding/topospread-sync"]["subjects"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_webhook_warns_and_keeps_nothing_up(version: str) -> None:
+    configuration = parsed(FOLDER / "webhook" / "configuration.yaml")
+    kubernetes_validate.validate(configuration, version, strict=True)
+    (webhook,) = configuration["webhooks"]
+    assert webhook["failurePolicy"] == "Ignore"
+    assert webhook["timeoutSeconds"] <= 5
+    assert webhook["sideEffects"] == "None"
+    assert webhook["admissionReviewVersions"] == ["v1"]
+    asked = webhook["clientConfig"]["service"]
+    service = OBJECTS["Service/topospread"]
+    assert (asked["name"], asked["namespace"]) == (
+        service["metadata"]["name"],
+        service["metadata"]["namespace"],
+    )
+    ports = {port["port"]: port["targetPort"] for port in service["spec"]["ports"]}
+    assert ports[asked["port"]] == "http"
+    assert asked["path"] == WEBHOOK
+    assert {"kube-system", "topospread"} == {
+        *webhook["namespaceSelector"]["matchExpressions"][0]["values"]
+    }

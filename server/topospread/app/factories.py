@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from topospread.codec.parsing import NODES
-from topospread.errors import QueueFull
+from topospread.errors import ConfigError, QueueFull
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import Freshness
 from topospread.service.decisions.pods import Limits
 from topospread.service.state.write import StateWriter, WriteLimits
+from topospread.spread.linting.catalog import RULES
 from topospread.store.urls import SqliteURL
 from topospread.telemetry.families import CacheGauges, ClusterGauges
 from topospread.threads.executor import BoundedExecutor, StreamExecutor
@@ -34,8 +35,9 @@ from topospread.transports.grpc.server import (
     credentials,
 )
 from topospread.transports.grpc.thread_transport import ThreadTransport
-from topospread.transports.http.extender import Executors, Extender, ExtenderResponse, Submit
+from topospread.transports.http.extender import Executors, Extender
 from topospread.transports.http.extender_handlers import ExtenderHandlers
+from topospread.transports.http.webhook import Webhook
 from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from topospread.telemetry.tracing import Tracing
     from topospread.threads.pool import Pool
     from topospread.transports.grpc.transport import Transport
+    from topospread.transports.http.calls import CallResponse, Submit
 
 
 LOG: Final = logging.getLogger(__name__)
@@ -176,6 +179,7 @@ def features(settings: ServerSettings) -> list[str]:
         "extender": settings.extender != "off" and bool(settings.http or settings.extender_listen),
         "reflection": settings.reflection,
         "sync": settings.sync,
+        "webhook": settings.webhook and bool(settings.http or settings.extender_listen),
     }
     return [name for name, on in served.items() if on]
 
@@ -290,12 +294,43 @@ def make_extender(
     )
 
 
+def make_webhook(
+    settings: ServerSettings,
+    *,
+    engine: Engine,
+    tracing: Tracing,
+    metrics: Metrics,
+    pools: Pools,
+) -> Webhook | None:
+    """The validating webhook; None when that is off.
+
+    Raises:
+        ConfigError: it is to refuse for a code that there is not.
+    """
+    if not settings.webhook:
+        return None
+    known = {"error", *(code.value for code in RULES)}
+    if unknown := sorted({*settings.webhook_refuse} - known):
+        raise ConfigError(
+            f"--webhook-refuse: there is no code {unknown[0]!r}: write error, or codes of "
+            "docs/lint.md"
+        )
+    return Webhook(
+        engine,
+        tracing,
+        metrics,
+        _submit(pools.planner, "planner", metrics),
+        refused=frozenset(settings.webhook_refuse),
+        max_body_bytes=settings.http_max_body_bytes,
+    )
+
+
 def _submit(pool: BoundedExecutor, name: str, metrics: Metrics) -> Submit:
     """The gRPC server's pool does HTTP's work as well, so that one bound holds for both."""
     queue_wait = metrics.queue_wait(name)
 
-    def submit(work: Callable[[], ExtenderResponse], /) -> Future[ExtenderResponse]:
-        def done() -> ExtenderResponse:
+    def submit(work: Callable[[], CallResponse], /) -> Future[CallResponse]:
+        def done() -> CallResponse:
             if overloaded():
                 metrics.rejection(name)
                 raise QueueFull.of(name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from topospread.transports.http.authorization import with_authorization
-from topospread.transports.http.routes import make_app
+from topospread.transports.http.routes import NO_CALLS, by_path, make_app, nothing_else
 from topospread.transports.http.server import HttpServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from starlette.types import ASGIApp
 
@@ -25,9 +25,9 @@ def make_http(
     ready: Health,
     watcher: CredentialWatcher,
     on_dropped: Callable[[str], None],
-    extender: ASGIApp | None = None,
+    calls: Mapping[str, ASGIApp] = NO_CALLS,
 ) -> HttpServer | None:
-    """The server of metrics and health, and of an extender beside them; None when that is off.
+    """The server of metrics and health, and of calls beside them; None when that is off.
 
     Args:
         settings: where and how.
@@ -37,7 +37,8 @@ def make_http(
         watcher: of the access file and the certificates.
         on_dropped: called with the reason each time that a connection is dropped for what its peer
             does.
-        extender: the scheduler extender, served here if it has no address of its own.
+        calls: the scheduler extender and the webhook by their paths, served here if they have no
+            address of their own.
 
     Raises:
         ConfigError: it cannot listen, or a TLS file cannot be used.
@@ -51,7 +52,7 @@ def make_http(
         ready=ready,
         max_body_bytes=settings.http_max_body_bytes,
         authenticator=watcher.authenticator,
-        extender=None if settings.extender_listen else extender,
+        calls=NO_CALLS if settings.extender_listen else calls,
         rate_limiter=watcher.rate_limiter,
         denials=watcher.denials,
     )
@@ -70,23 +71,23 @@ def make_http(
 
 def make_extender_http(
     settings: ServerSettings,
-    extender: ASGIApp | None,
+    calls: Mapping[str, ASGIApp],
     watcher: CredentialWatcher,
     on_dropped: Callable[[str], None],
     *,
     reuse_port: bool,
 ) -> HttpServer | None:
-    """A server of the extender alone; None when it has no address of its own.
+    """A server of the extender and the webhook alone; None when they have no own address.
 
     Raises:
         ConfigError: as :func:`make_http`.
     """
     address = settings.extender_listen
-    if address is None or extender is None:
+    if address is None or not calls:
         return None
     server = HttpServer(
         with_authorization(
-            extender,
+            by_path(calls, nothing_else),
             watcher.authenticator,
             watcher.rate_limiter,
             watcher.denials,

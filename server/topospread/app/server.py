@@ -19,7 +19,7 @@ from topospread.app.expander import (
     expander_methods,
     expander_server,
 )
-from topospread.app.factories import make_extender, within_open_files
+from topospread.app.factories import make_extender, make_webhook, within_open_files
 from topospread.app.http_servers import make_extender_http, make_http
 from topospread.app.pending_settings import PendingSettings
 from topospread.app.ports import check_free
@@ -72,10 +72,13 @@ from topospread.transports.grpc.authorization import AccessControl
 from topospread.transports.grpc.pending_responses import PendingResponses
 from topospread.transports.grpc.pipeline import CallPipeline
 from topospread.transports.grpc.server import GrpcServer
+from topospread.transports.http.routes import EXTENDER, WEBHOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
+
+    from starlette.types import ASGIApp
 
     from topospread.config.settings import ServerSettings
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
@@ -343,7 +346,7 @@ class Server:
         return unschedulable
 
     def _web_servers(self, made: ExitStack) -> Sequence[HttpServer]:
-        """The HTTP servers: metrics and health, the extender beside them or on its own port."""
+        """The HTTP servers: metrics and health, calls beside them or on a port of their own."""
         extender = make_extender(
             self.settings,
             engine=self._engine,
@@ -353,6 +356,15 @@ class Server:
             metrics=self.metrics,
             pools=self.pools,
         )
+        webhook = make_webhook(
+            self.settings,
+            engine=self._engine,
+            tracing=self._tracing,
+            metrics=self.metrics,
+            pools=self.pools,
+        )
+        served: dict[str, ASGIApp | None] = {EXTENDER: extender, WEBHOOK: webhook}
+        calls = {path: app for path, app in served.items() if app is not None}
         dropped = self.metrics.http_dropped
         pages = make_http(
             self.settings,
@@ -361,13 +373,13 @@ class Server:
             ready=self.ready,
             watcher=self._watcher,
             on_dropped=dropped,
-            extender=extender,
+            calls=calls,
         )
         if pages is not None:
             made.callback(pages.stop)
             self._http_port = pages.port
         own = make_extender_http(
-            self.settings, extender, self._watcher, dropped, reuse_port=self._reuse_port
+            self.settings, calls, self._watcher, dropped, reuse_port=self._reuse_port
         )
         if own is not None:
             made.callback(own.stop)

@@ -119,12 +119,30 @@ class ServerSettings:
         ),
         reason="Judging writes nothing.",
     )
+    webhook: bool = setting(
+        True,
+        values.switch(),
+        help=(
+            "Serve a validating webhook at /validate, beside the extender: it lints what is "
+            "applied, and answers with warnings."
+        ),
+        reason="It does nothing until an API server is told of it.",
+    )
+    webhook_refuse: tuple[str, ...] = setting(
+        (),
+        values.names(),
+        help=(
+            "Codes of findings (docs/lint.md) for which the webhook refuses objects, and `error` "
+            "for all errors; empty: it warns alone."
+        ),
+        reason="A mistake in a constraint is no reason to keep a workload down.",
+    )
     extender_listen: Address | None = setting(  # noqa: RUF009 - it makes a field
         None,
         values.address_or_off(),
         help=(
-            "Where the extender is served by itself; `off`: beside /metrics, on --http. Several "
-            "--workers need it, because there a supervisor serves --http."
+            "Where the extender and the webhook are served by themselves; `off`: beside /metrics, "
+            "on --http. Several --workers need it, because there a supervisor serves --http."
         ),
         reason="One port less to open.",
     )

@@ -7,7 +7,6 @@ well send is reported, where the protocol has a field for it, in a response with
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,6 +21,13 @@ from topospread.checkpoints import Beneficiary, TakesLong, checkpoint, computing
 from topospread.errors import CallerGone, MethodNotServed
 from topospread.transports.http.authorization import caller_of, require_role
 from topospread.transports.http.bodies import Body, BodyBudget, compressed, decompressed
+from topospread.transports.http.calls import (
+    CallResponse,
+    Submit,
+    await_disconnect,
+    response_start,
+    trace_headers,
+)
 from topospread.transports.http.extender_handlers import (
     ExtenderCall,
     ExtenderHandlers,
@@ -34,10 +40,9 @@ from topospread.transports.http.extender_handlers import (
 from topospread.transports.http.failures import HttpError, failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Future
+    from collections.abc import Callable, Mapping
 
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from topospread.telemetry.metrics import Metrics
     from topospread.telemetry.tracing import Tracing
@@ -51,41 +56,8 @@ LARGE: Final = 1 << 18
 BUDGET_BODIES: Final = 2
 """How many of the largest bodies fit into memory for all requests in flight."""
 
-_OK: Final = 200
-_TOO_LARGE: Final = 413
-_FULL: Final = 429
 _NOT_POST: Final = 405
 _GONE: Final = 499
-_FOR_TRACING: Final = (b"traceparent", b"tracestate")
-
-
-@dataclass(frozen=True, slots=True)
-class ExtenderResponse:
-    """A response.
-
-    Attributes:
-        code: gRPC's name for how the call ended, which metrics count by.
-        is_compressed: the body is gzip.
-        traceparent: of the call; empty where none was begun.
-        audit_fields: what the audit log has of a placement.
-        retry_after: seconds after which trying again may help; None where it does not.
-    """
-
-    status: int
-    body: bytes
-    code: str = "OK"
-    is_compressed: bool = False
-    traceparent: str = ""
-    audit_fields: Mapping[str, object] = field(default_factory=dict)
-    retry_after: float | None = None
-
-
-class Submit(Protocol):
-    """Submits work to a thread pool."""
-
-    def __call__(self, work: Callable[[], ExtenderResponse], /) -> Future[ExtenderResponse]:
-        """The future fails with LimitExceeded where the pool's queue is full."""
-        ...
 
 
 class RunDecision(Protocol):
@@ -169,7 +141,7 @@ class Extender:
         self._other = metrics.call("Extender/other")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ExtenderResponse one request."""
+        """Answer one request."""
         started = time.perf_counter()
         meter = self._other
         target: ExtenderTarget | None = None
@@ -187,17 +159,17 @@ class Extender:
             status, body = failure.status, failure.body
             if target is not None:
                 status, body = error_result(target.verb, failure, error)
-            response = ExtenderResponse(status, body, failure.code, retry_after=failure.retry_after)
+            response = CallResponse(status, body, failure.code, retry_after=failure.retry_after)
         meter.done(response.code, time.perf_counter() - started)
         # Denied calls are logged by the middleware.
         if target is not None and target.places and response.code != "PERMISSION_DENIED":
             _audit(target, response, scope)
-        await send(_response_start(response))
+        await send(response_start(response))
         await send({"type": "http.response.body", "body": response.body})
 
     async def _respond(
         self, target: ExtenderTarget, scope: Scope, receive: Receive
-    ) -> ExtenderResponse:
+    ) -> CallResponse:
         if scope["method"] != "POST":
             raise HttpError(_NOT_POST, MethodNotServed(f"{target.verb.value} is called with POST"))
         headers = dict(scope["headers"])
@@ -212,7 +184,7 @@ class Extender:
                 with suppress(TakesLong):
                     return self._serve(call, _at_once)
             submit = self._executors.decide if quick else self._executors.wait
-            watching = asyncio.create_task(_await_disconnect(receive, call.gone))
+            watching = asyncio.create_task(await_disconnect(receive, call.gone))
             try:
                 return await asyncio.wrap_future(
                     submit(lambda: self._serve(call, self._executors.run_decision))
@@ -222,10 +194,10 @@ class Extender:
 
     # ------------------------------ on whichever thread does the work
 
-    def _serve(self, call: _Call, decided: RunDecision) -> ExtenderResponse:
+    def _serve(self, call: _Call, decided: RunDecision) -> CallResponse:
         """Carry out a call in its span."""
         verb, headers = call.target.verb, call.headers
-        span = self._tracing.start(f"extender {verb.value}", _trace_headers(headers))
+        span = self._tracing.start(f"extender {verb.value}", trace_headers(headers))
         span.set("topospread.cluster", call.target.cluster)
         audit_fields: dict[str, object] = {}
         try:
@@ -246,7 +218,7 @@ class Extender:
             failure = failure_of(error, span.traceparent)
             status, found = error_result(verb, failure, error)
             span.end_http(failure.status, error)
-            return ExtenderResponse(
+            return CallResponse(
                 status,
                 found,
                 failure.code,
@@ -256,7 +228,7 @@ class Extender:
             )
         span.end_http(200)
         found, is_compressed = compressed(found, headers.get(b"accept-encoding", b""))
-        return ExtenderResponse(
+        return CallResponse(
             200,
             found,
             is_compressed=is_compressed,
@@ -293,41 +265,7 @@ def _at_once(
         return decide()
 
 
-async def _await_disconnect(receive: Receive, gone: Event) -> None:
-    """Set the event when the caller closes its connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    gone.set()
-
-
-def _response_start(response: ExtenderResponse) -> Message:
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(response.body)).encode()),
-    ]
-    if response.is_compressed:
-        headers.append((b"content-encoding", b"gzip"))
-    if response.traceparent:
-        headers.append((b"traceparent", response.traceparent.encode()))
-    if response.status == _NOT_POST:
-        headers.append((b"allow", b"POST"))
-    if response.retry_after is not None and response.status != _OK:
-        headers.append((b"retry-after", str(math.ceil(response.retry_after)).encode()))
-    if response.status in (_TOO_LARGE, _FULL):
-        # What was not read of the body would be taken for the next request.
-        headers.append((b"connection", b"close"))
-    return {"type": "http.response.start", "status": response.status, "headers": headers}
-
-
-def _trace_headers(headers: Mapping[bytes, bytes]) -> Sequence[tuple[str, str]]:
-    return [
-        (name.decode(), headers[name].decode("ascii", "replace"))
-        for name in _FOR_TRACING
-        if name in headers
-    ]
-
-
-def _audit(target: ExtenderTarget, response: ExtenderResponse, scope: Scope) -> None:
+def _audit(target: ExtenderTarget, response: CallResponse, scope: Scope) -> None:
     """Write a filter that reserved a node to the audit log."""
     fields = {"cluster": target.cluster, **response.audit_fields}
     if response.traceparent:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
@@ -34,8 +35,11 @@ Exposition = Callable[[str], tuple[bytes, str]]
 
 HTTP_TOO_LARGE: Final = 413
 
+NO_CALLS: Final[Mapping[str, ASGIApp]] = MappingProxyType({})
+
 EXTENDER: Final = "/extender/"
-"""What the extender's paths begin with."""
+WEBHOOK: Final = "/validate"
+"""What the paths of the extender and of the webhook begin with."""
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>topospread</title></head>
@@ -55,7 +59,7 @@ def make_app(
     max_body_bytes: int,
     routes: Sequence[BaseRoute] = (),
     authenticator: Authenticator | None = None,
-    extender: ASGIApp | None = None,
+    calls: Mapping[str, ASGIApp] = NO_CALLS,
     rate_limiter: RateLimiter | None = None,
     denials: DenialLog | None = None,
 ) -> ASGIApp:
@@ -69,7 +73,7 @@ def make_app(
         max_body_bytes: a larger request body is answered with 413.
         routes: more of them; the authorization module has the role that they need.
         authenticator: finds callers; None: anonymous callers may do everything.
-        extender: answers what begins with ``/extender/``, and bounds its bodies by itself.
+        calls: by the beginning of their paths; they bound their bodies by themselves.
         rate_limiter: bounds the requests of each caller; None: no bound.
         denials: logs denied requests.
     """
@@ -96,9 +100,7 @@ def make_app(
             Exception: _server_error,
         },
     )
-    if extender is not None:
-        app = _with_extender(app, extender)
-    return with_authorization(app, authenticator, rate_limiter, denials)
+    return with_authorization(by_path(calls, app), authenticator, rate_limiter, denials)
 
 
 def _http_exception(limit: int, _: Request, cause: Exception) -> Response:
@@ -115,14 +117,24 @@ def _server_error(_: Request, cause: Exception) -> Response:
     return error_response(cause)
 
 
-def _with_extender(pages: ASGIApp, extender: ASGIApp) -> ASGIApp:
-    """Both; the extender's calls bypass Starlette, which takes longer than they do."""
+def by_path(calls: Mapping[str, ASGIApp], pages: ASGIApp) -> ASGIApp:
+    """Both; calls bypass Starlette, which takes longer than a decision does."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        to_extender = scope["type"] == "http" and scope["path"].startswith(EXTENDER)
-        await (extender if to_extender else pages)(scope, receive, send)
+        chosen = pages
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            chosen = next((each for start, each in calls.items() if path.startswith(start)), pages)
+        await chosen(scope, receive, send)
 
-    return app
+    return app if calls else pages
+
+
+async def nothing_else(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer that there is no such page, where only calls are served."""
+    if scope["type"] == "http":
+        error = HttpError(404, MethodNotServed("there is no such page"))
+        await error_response(error)(scope, receive, send)
 
 
 def _health(check: Health) -> Callable[[Request], Response]:

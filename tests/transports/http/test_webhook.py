@@ -1,0 +1,296 @@
+"""The validating webhook as an API server calls it: whole servers, reviews in and reviews out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import httpx
+import pytest
+
+from tests.access.callers import AccessFile
+from tests.servers import ZONE, served
+from tests.telemetry.expositions import value
+from tests.transports.http.extender_client import Scheduler, node
+from tests.waiting import PATIENCE
+from topospread.errors import ConfigError
+from topospread.spread.linting.catalog import RULES, Severity
+from topospread.transports.http.admission_json import (
+    MAX_WARNING,
+    MAX_WARNINGS,
+    bounded_warnings,
+)
+
+LIMIT = 1 << 20
+
+
+def constraint(**changed):
+    return {
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        **changed,
+    }
+
+
+def deployment(*constraints, replicas=4, **metadata):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", **metadata},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "containers": [{"name": "web", "image": "web"}],
+                    "topologySpreadConstraints": list(constraints),
+                },
+            },
+        },
+    }
+
+
+def review(content, **request):
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": {"group": "apps", "version": "v1", "kind": "Deployment"},
+            "operation": "CREATE",
+            "namespace": "shop",
+            "object": content,
+            **request,
+        },
+    }
+
+
+class ApiServer:
+    """Asks one server's webhook."""
+
+    def __init__(self, server, **headers):
+        self.server = server
+        self.http = httpx.Client(
+            base_url=f"http://{server.http_address}",
+            trust_env=False,
+            timeout=PATIENCE,
+            headers=headers,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.http.close()
+
+    def post(self, body, path="/validate?timeout=5s", **headers):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self.http.post(path, content=content, headers=headers)
+
+    def ask(self, content, path="/validate?timeout=5s", **request):
+        answer = self.post(review(content, **request), path)
+        assert answer.status_code == 200, answer.text
+        document = answer.json()
+        assert document["apiVersion"] == "admission.k8s.io/v1"
+        assert document["kind"] == "AdmissionReview"
+        assert document["response"]["uid"] == "705ab4f5-6393-11e8-b7cc-42010a800002"
+        return document["response"]
+
+    def codes(self, content, **request):
+        answer = self.ask(content, **request)
+        assert answer["allowed"]
+        return [each.partition(":")[0] for each in answer.get("warnings", ())]
+
+
+@pytest.fixture(scope="module")
+def api():
+    """A server with a node in each of two zones."""
+    with served(http="127.0.0.1:0", http_max_body_bytes=LIMIT) as server:
+        with Scheduler(server) as writer:
+            writer.write(node("a1", zone="a"), node("b1", zone="b"))
+        with ApiServer(server) as api:
+            yield api
+
+
+def test_a_clean_object_is_allowed_without_a_word(api):
+    clean = deployment(constraint(matchLabelKeys=["pod-template-hash"]))
+    assert api.ask(clean) == {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": True}
+
+
+def test_a_mistake_is_a_warning_and_is_allowed(api):
+    answer = api.ask(deployment(constraint(labelSelector={"matchLabels": {"app": "wen"}})))
+    assert answer["allowed"]
+    [warning] = answer["warnings"]
+    assert warning == (
+        f"SelfMismatch: constraint 0 ({ZONE}): the pod does not match its own labelSelector "
+        "app=wen: it follows other pods, and its own replicas are not spread"
+    )
+
+
+def test_errors_come_before_warnings_and_infos_are_left_out(api):
+    both = deployment(
+        constraint(), constraint(topologyKey="zone", labelSelector={"matchLabels": {"app": "x"}})
+    )
+    codes = api.codes(both)
+    severities = [RULES[code].severity for code in RULES for each in codes if code.value == each]
+    assert Severity.INFO not in severities
+    assert codes[:2] == ["KeyOnNoNode", "SelfMismatch"]
+    assert "RolloutSkew" in codes[2:]
+
+
+def test_the_state_shows_keys_that_no_node_has(api):
+    rack = constraint(topologyKey="example.com/rack", matchLabelKeys=["pod-template-hash"])
+    assert api.codes(deployment(rack)) == ["KeyOnNoNode"]
+
+
+def test_the_state_shows_that_a_rollout_has_places(api):
+    assert api.codes(deployment(constraint(), replicas=3)) == ["RolloutSkew"]
+    assert set(api.codes(deployment(constraint(), replicas=3), path="/validate/none")) == {
+        "RolloutSkew",
+        "RolloutDeadlock",
+    }
+
+
+def test_an_unknown_cluster_is_linted_by_the_manifest_alone(api):
+    rack = constraint(topologyKey="example.com/rack", labelSelector=None)
+    assert api.codes(deployment(rack), path="/validate/none") == ["NilSelector"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        {"kind": "ConfigMap", "metadata": {"name": "a"}},
+        {"kind": "Scale", "spec": {"replicas": 3}},
+        {"kind": "Pod", "spec": {"topologySpreadConstraints": "none"}},
+        deployment(constraint(maxSkew="many")),
+        {"kind": "Deployment", "spec": 3, "metadata": 4},
+        deployment(
+            constraint(labelSelector=None),
+            ownerReferences=[{"kind": "Rollout", "name": "web", "controller": True}],
+        ),
+    ],
+    ids=["deleted", "other", "scale", "malformed", "wrong type", "no spec", "made by another"],
+)
+def test_objects_that_lint_has_nothing_to_say_of_are_allowed(api, content):
+    assert api.codes(content) == []
+
+
+def test_annotations_of_the_object_silence_codes(api):
+    note = {"topospread.io/ignore": "NilSelector"}
+    assert api.codes(deployment(constraint(labelSelector=None), annotations=note)) == []
+
+
+def test_the_timeout_of_the_api_server_bounds_what_the_state_is_asked(api):
+    answer = api.ask(deployment(constraint(labelSelector=None)), path="/validate?timeout=0s")
+    assert [each.partition(":")[0] for each in answer["warnings"]] == ["NilSelector"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"[]", 400),
+        (b"{" * 100_000, 400),
+        ({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1beta1"}, 400),
+        ({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}, 400),
+        (review([]), 400),
+        (review(None, uid=""), 400),
+        (b" " * (LIMIT + 1), 413),
+    ],
+    ids=range(8),
+)
+def test_bodies_that_are_no_review_are_refused(api, body, status):
+    assert api.post(body).status_code == status
+    assert api.codes(None) == []
+
+
+def test_a_packed_body_is_read_and_bounded(api):
+    packed = {"content-encoding": "gzip"}
+    body = gzip.compress(json.dumps(review(None)).encode())
+    assert api.post(body, **packed).json()["response"]["allowed"]
+    assert api.post(gzip.compress(b" " * (LIMIT + 1)), **packed).status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/validated", "/validate/a/b"])
+def test_other_paths_are_not_found(api, path):
+    assert api.post(review(None), path).status_code == 404
+
+
+def test_other_methods_are_refused(api):
+    answer = api.http.get("/validate")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+def test_calls_are_counted(api):
+    def counted(code):
+        exposed = api.http.get("/metrics").content
+        return value(exposed, "topospread_calls_total", method="Webhook/validate", code=code)
+
+    before = counted("OK")
+    api.ask(None)
+    assert counted("OK") == before + 1
+
+
+@pytest.mark.parametrize(
+    ("refuse", "allowed"),
+    [("", True), ("RolloutSkew", True), ("SelfMismatch", False), ("error", False)],
+)
+def test_a_server_refuses_the_codes_in_its_settings(refuse, allowed):
+    wrong = deployment(constraint(labelSelector={"matchLabels": {"app": "wen"}}))
+    with served(http="127.0.0.1:0", webhook_refuse=refuse) as server, ApiServer(server) as api:
+        answer = api.ask(wrong)
+    assert answer["allowed"] == allowed
+    if not allowed:
+        status = answer["status"]
+        assert (status["code"], status["reason"]) == (422, "Invalid")
+        assert status["message"].startswith("SelfMismatch: constraint 0")
+    assert ("warnings" in answer) == allowed
+
+
+def test_a_server_refuses_to_start_with_an_unknown_code():
+    with (
+        pytest.raises(ConfigError, match="no code 'SelfMissmatch'"),
+        served(http="127.0.0.1:0", webhook_refuse="SelfMissmatch"),
+    ):
+        pass
+
+
+def test_a_server_serves_none_where_it_is_off():
+    with served(http="127.0.0.1:0", webhook="false") as server, ApiServer(server) as api:
+        assert api.post(review(None)).status_code == 404
+
+
+def test_the_webhook_has_the_address_of_an_extender_that_has_its_own():
+    with served(http="127.0.0.1:0", extender_listen="127.0.0.1:0", extender="off") as server:
+        with ApiServer(server) as pages:
+            assert pages.post(review(None)).status_code == 404
+        own = httpx.post(
+            f"http://{server.extender_address}/validate", json=review(None), trust_env=False
+        )
+        other = httpx.post(f"http://{server.extender_address}/else", trust_env=False)
+    assert own.json()["response"]["allowed"]
+    assert other.status_code == 404
+
+
+def test_callers_need_the_role_decide(tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", reader=["read"], decider=["decide"])
+    with served(http="127.0.0.1:0", access_file=str(access)) as server:
+
+        def status(name):
+            token = {"authorization": f"Bearer {access.tokens[name].text}"} if name else {}
+            with ApiServer(server, **token) as api:
+                return api.post(review(None)).status_code
+
+        assert [status(name) for name in ("", "reader", "decider")] == [401, 403, 200]
+
+
+def test_warnings_are_as_long_and_as_many_as_an_api_server_passes_on():
+    shown = bounded_warnings([f"{number}\n{'x' * 400}" for number in range(100)])
+    assert all(len(each) <= MAX_WARNING and each.isprintable() for each in shown)
+    assert sum(map(len, shown)) <= MAX_WARNINGS
+    assert shown[-1] == f"{100 - len(shown) + 1} more findings: topospread lint shows them"
+    assert bounded_warnings(["a", "b"]) == ["a", "b"]
