@@ -41,7 +41,10 @@ ASKED: dict[str, tuple[str, ...]] = {
     "simulate": ("simulate", "-f", "pod.yaml", "--replicas", "3", "--drain", "b1"),
 }
 
-READING = {"evaluate", "explain", "get", "lint", "plan-rebalance", "rank-deletions", "simulate"}
+READING = {
+    *("dump", "evaluate", "explain", "get", "lint"),
+    *("plan-rebalance", "rank-deletions", "simulate"),
+}
 WRITING = {"apply", "delete", "place", "release", "reserve", "serve", "store", "sync", "watch"}
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from topospread.cli.errors import BadInput
+from topospread.cli.options import ImpliedNamespace
 from topospread.cli.output import NONE
 from topospread_client import Kind, PodReference
 
@@ -172,7 +173,8 @@ def parse_name(
         raise BadInput(f"{text!r} is no name of a {kind.lower()}: write {forms}")
     if kind == NODE:
         return ObjectName(kind, None, name)
-    if spaces and namespace and spaces != [namespace]:
+    implied = isinstance(namespace, ImpliedNamespace)
+    if spaces and namespace and spaces != [namespace] and not implied:
         raise BadInput(f"{text!r} is not in --namespace {namespace}: leave one of them out")
     return ObjectName(kind, spaces[0] if spaces else namespace or "default", name)
 

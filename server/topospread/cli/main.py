@@ -11,7 +11,7 @@ import io
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
 import click
 from typing_extensions import override
@@ -54,20 +54,25 @@ VERBS: Final = (
 )
 """Each verb is `command` of the module of that name, which is imported when the verb is used."""
 
+CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""Of click's, for a group of verbs."""
+
 _MODULES: Final = {"conformance": "conformance.command"}
 """Modules of verbs that are not in `commands`."""
 
 
-class _LazyGroup(click.Group):
+class LazyGroup(click.Group):
     """Group that imports a verb only when it is used, so that the others start quickly."""
+
+    verbs: ClassVar[Sequence[str]] = VERBS
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return list(self.verbs)
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        if cmd_name not in self.verbs:
             return None
         name = _MODULES.get(cmd_name, f"commands.{cmd_name.replace('-', '_')}")
         module = importlib.import_module(f"topospread.cli.{name}")
@@ -79,7 +84,7 @@ class _LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         word = args[0]
-        known = word in VERBS or word.startswith("-") or ctx.resilient_parsing
+        known = word in self.verbs or word.startswith("-") or ctx.resilient_parsing
         if not known:
             raise unknown_command(self, ctx, word)
         return super().resolve_command(ctx, args)
@@ -94,9 +99,9 @@ def _print_version(context: click.Context, parameter: click.Parameter, asked: bo
 
 
 @click.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT_SETTINGS,
 )
 @server_options
 @output_option
@@ -115,12 +120,24 @@ def root() -> None:
     """
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command line and return its exit code; errors are printed on stderr."""
+def run(
+    arguments: Sequence[str] | None = None,
+    command: click.Group = root,
+    name: str = "topospread",
+    options: ClientOptions | None = None,
+) -> int:
+    """Run a command line and return its exit code; errors are printed on stderr.
+
+    Args:
+        arguments: None takes those of the process.
+        command: the group of verbs.
+        name: of the command, in usage texts.
+        options: values that hold where the command line gives none.
+    """
     _open_streams()
-    options = ClientOptions()
+    options = options or ClientOptions()
     try:
-        code = root.main(arguments, prog_name="topospread", standalone_mode=False, obj=options)
+        code = command.main(arguments, prog_name=name, standalone_mode=False, obj=options)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as asked:
         # Of a group without a verb: an answer, no error.
@@ -195,12 +212,17 @@ def _discard_stdout() -> None:
             os.dup2(devnull.fileno(), sys.stdout.fileno())
 
 
-def main() -> NoReturn:
-    """Run the console script."""
+def prepare_process() -> None:
+    """Prepare the process of a console script, before gRPC is loaded."""
     # gRPC's own library would log lines in another form, with bytes of unknown callers in them,
     # such as the server name of a handshake. It reads this variable when it is loaded; errors that
     # end the process are written all the same.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+def main() -> NoReturn:
+    """Run the console script."""
+    prepare_process()
     if "_TOPOSPREAD_COMPLETE" in os.environ:
         from topospread.cli.commands.completion import complete_files_in_bash
 

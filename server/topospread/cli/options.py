@@ -58,6 +58,24 @@ class StateSource(Protocol):
         ...
 
 
+class VerbDefaults(Protocol):
+    """What holds where kubectl runs the command and nothing else is given."""
+
+    def source(self) -> StateSource:
+        """What is read where no server is named."""
+        ...
+
+    def namespace(self, options: ClientOptions) -> str | None:
+        """Namespace where none is given; None where a verb is of all."""
+        ...
+
+
+class ImpliedNamespace(str):
+    """A namespace that nobody typed: a name may be of another."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class ClientOptions:
     """Values of the options that stand before or after the verb, and their defaults.
@@ -66,6 +84,9 @@ class ClientOptions:
         source: that is asked instead of a server; None calls a server.
         source_config: file with the scheduler's configuration that holds with `source`.
         source_kubeconfig: file that names the API server which `source` reads.
+        kubectl: what holds where kubectl runs the command; None where it does not.
+        kube_context: context of the kubeconfig, as kubectl's `--context` names it.
+        kubectl_namespace: as kubectl's `-n` names it before the verb.
         sources: of each option that was given: its flag, its variable, or the context.
     """
 
@@ -85,6 +106,9 @@ class ClientOptions:
     source: StateSource | None = None
     source_config: str = ""
     source_kubeconfig: str = ""
+    kubectl: VerbDefaults | None = None
+    kube_context: str = ""
+    kubectl_namespace: str = ""
     sources: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -103,6 +127,15 @@ class ClientOptions:
             BadInput: the client's configuration file cannot be used, or has no such context.
             UsageError: an option of a server beside `--from`, or one of its own without it.
         """
+        if self.kubectl is not None:
+            # Here --context names a cluster; TOPOSPREAD_CONTEXT, which names a server, does not.
+            if self.sources.pop("context", "").startswith("--"):
+                self.kube_context = self.context or ""
+            self.context = None
+            if self.source is None and "address" not in self.sources:
+                self.source = self.kubectl.source()
+            if self.source is None:
+                return
         if self.source is not None:
             given = [self.sources.get(name, "") for name in _OF_A_SERVER]
             flags = ", ".join(flag for flag in given if flag.startswith("--"))
@@ -126,6 +159,17 @@ class ClientOptions:
             if name not in self.sources and not (name == "token_file" and own_token):
                 setattr(self, name, value)
                 self.sources[name] = f"context {self.context}"
+
+    def imply_namespace(self, values: dict[str, Any]) -> None:
+        """Fill in the namespace of a verb's values that kubectl would take where none is given.
+
+        Raises:
+            BadInput: the kubeconfig does not tell it.
+        """
+        asked = "namespace" in values and not values.get("all_namespaces")
+        if self.kubectl is not None and asked and values["namespace"] is None:
+            implied = self.kubectl.namespace(self)
+            values["namespace"] = None if implied is None else ImpliedNamespace(implied)
 
     def connection(self) -> Connection:
         """Connection to the server that was named, or else to this machine's."""
@@ -315,6 +359,7 @@ def pass_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def completed(options: ClientOptions, *args: Any, **values: Any) -> Any:
         options.apply_context()
+        options.imply_namespace(values)
         return function(options, *args, **values)
 
     return pass_given_options(update_wrapper(completed, function))

@@ -52,14 +52,7 @@ def from_option(command: _C) -> _C:
         shell_complete=complete_files,
         help="With --from: the scheduler's configuration, as `serve --config` reads it.",
     )(command)
-    command = click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        expose_value=False,
-        callback=_take("source_kubeconfig"),
-        shell_complete=complete_files,
-        help="With --from kubeconfig: the file.  [$KUBECONFIG, or ~/.kube/config]",
-    )(command)
+    command = kubeconfig_option(command)
     return click.option(
         "--from",
         metavar="FILE|DIR|kubeconfig[:CONTEXT]",
@@ -71,6 +64,18 @@ def from_option(command: _C) -> _C:
     )(command)
 
 
+def kubeconfig_option(command: _C) -> _C:
+    """Add `--kubeconfig`."""
+    return click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        expose_value=False,
+        callback=_take("source_kubeconfig"),
+        shell_complete=complete_files,
+        help="With --from kubeconfig: the file.  [$KUBECONFIG, or ~/.kube/config]",
+    )(command)
+
+
 def _take_source(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     del parameter
     if value == "":
@@ -78,7 +83,8 @@ def _take_source(context: click.Context, parameter: click.Parameter, value: str 
     if value is not None:
         word, _, name = value.partition(":")
         source = KubeconfigSource(name) if word == KUBECONFIG else ManifestSource(value)
-        context.ensure_object(ClientOptions).source = source
+        options = context.ensure_object(ClientOptions)
+        options.source, options.sources["source"] = source, "--from"
 
 
 def _take(field: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
@@ -110,8 +116,9 @@ class ManifestSource:
             BadInput: the files or the configuration cannot be used; all that is wrong with either.
             UsageError: standard input is read for something else, too.
         """
-        if options.source_kubeconfig:
-            raise click.UsageError("--kubeconfig goes with --from kubeconfig")
+        if options.source_kubeconfig or options.kube_context:
+            flag = "--kubeconfig" if options.source_kubeconfig else "--context"
+            raise click.UsageError(f"{flag} goes with --from kubeconfig")
         if self.path == manifest_files.STDIN and _stdin_is_read():
             raise click.UsageError("standard input can be read once: name a file for -f or --from")
         with _served(options, self._objects()) as target:
@@ -152,7 +159,8 @@ class KubeconfigSource:
             BadInput: the kubeconfig cannot be used, or its user may not list what is needed.
             Unreachable: the API server cannot be asked.
         """
-        objects = listed_objects(options.source_kubeconfig, self.context)
+        context = self.context or options.kube_context
+        objects = listed_objects(options.source_kubeconfig, context)
         with _served(options, objects) as target:
             yield target
 

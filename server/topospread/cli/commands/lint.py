@@ -91,7 +91,7 @@ def _codes(
 @click.option(
     "--live",
     is_flag=True,
-    help="Ask a server about its cluster, too; so do --address, --context and --cluster.",
+    help="Ask a server about its cluster, too; so do --address, --context, --cluster and --from.",
 )
 @from_option
 @server_options
@@ -146,8 +146,9 @@ def command(
 @contextmanager
 def _cluster(options: ClientOptions, *, live: bool) -> Iterator[Callable[[Manifest], Knowledge]]:
     """What is known of the cluster of a server or of `--from`; nothing where neither is named."""
-    named = {"--address", "--context", "--cluster"} & {*options.sources.values()}
-    if options.source is None and not live and not named:
+    # Under kubectl there is a source in any case, which is no reason to read a whole cluster.
+    named = {"--address", "--context", "--cluster", "--from"} & {*options.sources.values()}
+    if not live and not named:
         yield lambda _: NOTHING_KNOWN
         return
     with options.client() as client:
