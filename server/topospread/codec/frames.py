@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from google.protobuf.message import DecodeError
 
 from topospread.codec.parsing import parse_request
-from topospread.codec.pods import check_terms, conditions_weight, pod_from_proto
+from topospread.codec.pods import check_terms, conditions_weight, controller_of, pod_from_proto
 from topospread.generated.internal.v1 import frames_pb2
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from topospread.kube.objects import Pod
+    from topospread.kube.objects import OwnerReference, Pod
 
 
 class UnreadPod(Protocol):
@@ -101,8 +101,22 @@ def framed(encoded: bytes) -> FramedPod:
     pod = parse_request(frames_pb2.PodFrame, encoded, kubernetes_pb2.Pod)
     meta = pod.metadata
     name, uid = meta.name, meta.uid
-    # What is left is the shape, and what the frame does not read.
-    meta.name = meta.uid = ""
-    pod.DiscardUnknownFields()
     constraints = len(pod.spec.topology_spread_constraints)
-    return FramedPod(name, uid, pod.SerializeToString(), constraints, encoded)
+    return FramedPod(name, uid, shape_key(pod), constraints, encoded)
+
+
+def shape_key(pod: frames_pb2.PodFrame) -> bytes:
+    """The fields that make up a pod's shape, as bytes of a v1.Pod; the frame keeps no others."""
+    pod.metadata.name = pod.metadata.uid = ""
+    pod.DiscardUnknownFields()
+    return pod.SerializeToString()
+
+
+def owner_of(template: bytes) -> OwnerReference | None:
+    """The controlling owner that pods of a class have; None without one.
+
+    Args:
+        template: of a PodClass.
+    """
+    owners = frames_pb2.PodFrame.FromString(template).metadata.owner_references
+    return controller_of(map(kubernetes_pb2.OwnerReference.FromString, owners))

@@ -1,19 +1,22 @@
 """Decodes stored objects into changes of the index; quick, because a start reads every object.
 
-A pod's payload is read as a message that declares only what counting looks at.
+A pod's payload is read twice: as a message that declares only what counting looks at, and as the
+frame that says which pods decisions cannot tell apart.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from topospread.bounded import Bounded, Budget
 from topospread.codec.demands import lenient_requests
+from topospread.codec.frames import shape_key
 from topospread.codec.parsing import parse_stored
 from topospread.codec.pods import WorkloadMessage, node_from_proto, workload_from_proto
 from topospread.codec.reservations import reservation_row
 from topospread.errors import CorruptValue
-from topospread.generated.internal.v1 import stored_pb2
+from topospread.generated.internal.v1 import frames_pb2, stored_pb2
 from topospread.index.changes import (
     IndexChange,
     NodeChange,
@@ -33,11 +36,15 @@ from topospread.store.model import Key, Kind, StoredObject
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Iterable
 
     from topospread.kube.demands import Requests
 
 Labels = tuple[tuple[str, str], ...]
+
+_LABELS: Final = 4096
+_LABEL_BYTES: Final = 512
+"""Labels that are remembered, and how long they are at most; a key and a value have 380 bytes."""
 
 _WORKLOADS: Final[dict[Kind, tuple[str, type[WorkloadMessage]]]] = {
     Kind.SERVICE: (SERVICE, kubernetes_pb2.Service),
@@ -48,16 +55,18 @@ _WORKLOADS: Final[dict[Kind, tuple[str, type[WorkloadMessage]]]] = {
 
 
 class ChangeDecoder:
-    """Reads stored objects as changes of the index; equal label sets of pods are read once.
+    """Reads stored objects as changes of the index; what pods have in common is read once.
 
     Stored maps are sorted, so the pods of one template have the same encoded labels, and share one
-    tuple here. Not thread-safe: one decoder a thread.
+    tuple here; pods with a label of their own share the strings of the others. Not thread-safe: one
+    decoder a thread.
     """
 
     def __init__(self, budget: Budget | None = None) -> None:
         budget = budget or Budget.usual("rows")
-        self._label_sets: Bounded[tuple[bytes, ...], Labels] = Bounded(budget)
-        self._requests: Bounded[Hashable, Requests] = Bounded(budget)
+        self._shapes: Bounded[bytes, Labels] = Bounded(budget)
+        self._label = lru_cache(_LABELS)(_read_label)
+        self._requests: Bounded[Hashable, tuple[Requests, bytes]] = Bounded(budget)
 
     def change(self, key: Key, stored: StoredObject | None) -> IndexChange:
         """A write or, with None, a deletion.
@@ -88,30 +97,50 @@ class ChangeDecoder:
             CorruptValue: the payload cannot be read.
         """
         pod = parse_stored(stored_pb2.CountedPod, payload)
-        meta = pod.metadata
-        labels = self.labels(tuple(meta.labels))
+        shape, labels = self._shape(payload)
         node = pod.spec.node_name
-        if not node or pod.status.phase in TERMINAL_PHASES:
-            return PodRow(labels, node, counted=False)
-        counted = not meta.HasField("deletion_timestamp")
-        return PodRow(labels, node, counted, self._requests_of(pod.spec))
+        ended = pod.status.phase in TERMINAL_PHASES
+        remains = not ended and not pod.metadata.HasField("deletion_timestamp")
+        requests, encoded = self._requests_of(pod.spec)
+        return PodRow(
+            labels,
+            node,
+            counted=bool(node) and remains,
+            requests=requests if node and not ended else None,
+            template=shape + encoded if remains else None,
+        )
 
-    def _requests_of(self, spec: stored_pb2.CountedPodSpec) -> Requests:
+    def _shape(self, payload: bytes) -> tuple[bytes, Labels]:
+        frame = parse_stored(frames_pb2.PodFrame, payload)
+        shape = shape_key(frame)
+        labels = self._shapes.get(shape)
+        if labels is None:
+            labels = self.labels(frame.metadata.labels)
+            self._shapes.put(shape, labels, 300 + 2 * len(shape))
+        return shape, labels
+
+    def _requests_of(self, spec: stored_pb2.CountedPodSpec) -> tuple[Requests, bytes]:
+        """What a pod requests, and that as the bytes of a v1.Pod that has nothing else."""
         encoded = (
             tuple(spec.containers),
             tuple(spec.init_containers),
             tuple(spec.overhead),
             spec.resources,
         )
-        requests = self._requests.get(encoded)
-        if requests is None:
-            whole = parse_stored(kubernetes_pb2.PodSpec, spec.SerializeToString())
-            requests = lenient_requests(whole)
+        known = self._requests.get(encoded)
+        if known is None:
+            only = stored_pb2.CountedPod()
+            for name in ("containers", "init_containers", "overhead"):
+                getattr(only.spec, name).extend(getattr(spec, name))
+            if spec.HasField("resources"):
+                only.spec.resources = spec.resources
+            whole = parse_stored(kubernetes_pb2.PodSpec, only.spec.SerializeToString())
+            known = lenient_requests(whole), only.SerializeToString()
             read_from = sum([40 + len(part) for part in (*encoded[0], *encoded[1], *encoded[2])])
-            self._requests.put(encoded, requests, 500 + 2 * (read_from + len(encoded[3])))
-        return requests
+            self._requests.put(encoded, known, 600 + 3 * (read_from + len(encoded[3])))
+        return known
 
-    def labels(self, encoded: tuple[bytes, ...]) -> Labels:
+    def labels(self, encoded: Iterable[bytes]) -> Labels:
         """A label set, sorted by key.
 
         Args:
@@ -120,16 +149,14 @@ class ChangeDecoder:
         Raises:
             CorruptValue: the bytes are no labels.
         """
-        labels = self._label_sets.get(encoded)
-        return self._read(encoded) if labels is None else labels
-
-    def _read(self, encoded: tuple[bytes, ...]) -> Labels:
-        labels = [parse_stored(stored_pb2.CountedLabel, label) for label in encoded]
+        read = [self._label(e) if len(e) <= _LABEL_BYTES else _read_label(e) for e in encoded]
         # By way of a dict: of two labels with one key, protobuf takes the last.
-        pairs = tuple(sorted({label.key: label.value for label in labels}.items()))
-        size = 300 + sum([220 + 2 * len(label) for label in encoded])
-        self._label_sets.put(encoded, pairs, size)
-        return pairs
+        return tuple(sorted(dict(read).items()))
+
+
+def _read_label(encoded: bytes) -> tuple[str, str]:
+    label = parse_stored(stored_pb2.CountedLabel, encoded)
+    return label.key, label.value
 
 
 def decode_pod(payload: bytes) -> PodRow:

@@ -25,16 +25,19 @@ from topospread.index.changes import (
 from topospread.index.groups import Group, GroupUsage
 from topospread.index.labels import LabelSet, LabelSets
 from topospread.index.nodes import NodeTable
+from topospread.index.pod_classes import PodClasses
 from topospread.index.pods import Place, PodTable
 from topospread.index.reservations import NO_RESERVATIONS
+from topospread.index.slots import NodeSlots
 from topospread.index.snapshot import NO_WORKLOADS, NamespaceWorkloads, Snapshot
 from topospread.index.usage import NO_USAGE, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from topospread.bounded import Budgets
+    from topospread.index.pod_classes import NamespaceClasses, PodClass
     from topospread.kube.demands import Requests
     from topospread.kube.objects import Node, Workload
     from topospread.spread.topology import GroupKey
@@ -42,10 +45,6 @@ if TYPE_CHECKING:
 CHANGES_PER_YIELD: Final = 50
 """Changes between two calls of `yield_control`: a Python loop that keeps the interpreter makes
 every array operation of the decision threads wait for its switch interval."""
-
-MIN_SPARE_SLOTS: Final = 64
-"""Free slots added at least when the node arrays grow."""
-
 
 LARGE_GROUP_PART: Final = 16
 """A group that takes more than this part of the bytes is large."""
@@ -72,7 +71,8 @@ class Builder:
         self._yield_control = yield_control
         self._pods = PodTable()
         self._labels = LabelSets()
-        self._slots = _Slots()
+        self._classes = PodClasses()
+        self._slots = NodeSlots()
         self._groups: dict[GroupKey, Group] = {}
         self._grown: deque[GroupKey] = deque()
         self._sizes: dict[GroupKey, int] = {}
@@ -82,6 +82,7 @@ class Builder:
         self._workloads: dict[str, NamespaceWorkloads] = {}
         self._reservations = NO_RESERVATIONS
         self._usage = NO_USAGE
+        self._pod_classes: Mapping[str, NamespaceClasses] = {}
         self.snapshot = Snapshot(0, NodeTable(0, (), budgets=budgets), {}, {}, 0)
         self._budget.add(self)
 
@@ -130,11 +131,13 @@ class Builder:
             return
         # The new place first, so that what both use is not freed in between.
         if after is not None:
-            self._slots.acquire(after.slot)
+            if after.slot >= 0:
+                self._slots.acquire(after.slot)
             self._add_delta(after, 1, batch)
         if before is not None:
             self._add_delta(before, -1, batch)
-            self._slots.release(before.slot)
+            if before.slot >= 0:
+                self._slots.release(before.slot)
 
     def _add_delta(self, place: Place, delta: int, batch: _Batch) -> None:
         if place.requests is not None:
@@ -145,12 +148,17 @@ class Builder:
             labels.pods += delta
             if not labels.pods:
                 batch.abandoned.add(labels)
+        if place.pod_class >= 0:
+            batch.count(place.pod_class, delta, pending=place.label_set < 0)
 
     def _place(self, namespace: str, row: PodRow) -> Place | None:
+        number = -1
+        if row.template is not None:
+            number = self._classes.intern(namespace, row.template, row.labels).number
         if not row.counted and row.requests is None:
-            return None
+            return None if number < 0 else Place(-1, -1, None, number)
         labels = self._labels.intern(namespace, row.labels).number if row.counted else -1
-        return Place(self._slots.of(row.node_name), labels, row.requests)
+        return Place(self._slots.of(row.node_name), labels, row.requests, number)
 
     def _fold_node(self, change: NodeChange, batch: _Batch) -> None:
         slot = self._slots.of(change.name)
@@ -193,6 +201,8 @@ class Builder:
                 self._labels.release(labels)
         if batch.reservations:
             self._reservations = self._reservations.changed(batch.reservations)
+        if batch.classes:
+            self._pod_classes = self._classes.changed(self._pod_classes, batch.classes)
         if batch.used:
             self._usage = self._usage.changed(batch.used)
         nodes = self.snapshot.nodes
@@ -208,6 +218,22 @@ class Builder:
         """Whether a pod is bound and counts, as of the last fold or the one under way."""
         place = self._pods.place(f"{namespace}/{name}")
         return place is not None and place.label_set >= 0
+
+    def members(self, classes: Collection[PodClass]) -> list[tuple[PodClass, str, str]]:
+        """Class, name and node of the pods of some classes, in no order.
+
+        They are those of the newest snapshot, of which alone classes need be: those that are gone
+        have no pods. The node of a pending pod is empty.
+        """
+        with self._lock:
+            marks = np.zeros(len(self._classes) + 1, dtype=np.bool_)
+            for each in classes:
+                if self._classes.has(each):
+                    marks[each.number] = True
+            return [
+                (self._classes.by_number(number), key.rpartition("/")[2], self._slots.name(slot))
+                for key, number, slot in self._pods.members(marks)
+            ]
 
     # ------------------------------ groups
 
@@ -325,6 +351,7 @@ class Builder:
             self._usage,
             self._slots.capacity,
             self._labels.live,
+            self._pod_classes,
         )
         return self.snapshot
 
@@ -332,7 +359,7 @@ class Builder:
 class _Batch:
     """The differences of one fold."""
 
-    __slots__ = ("abandoned", "deltas", "nodes", "reservations", "used", "workloads")
+    __slots__ = ("abandoned", "classes", "deltas", "nodes", "reservations", "used", "workloads")
 
     def __init__(self) -> None:
         self.deltas: dict[tuple[int, int], int] = {}
@@ -340,61 +367,19 @@ class _Batch:
         self.reservations: dict[str, ReservationRow | None] = {}
         self.used: dict[tuple[str, int], int] = {}
         self.abandoned: set[LabelSet] = set()
+        self.classes: dict[int, list[int]] = {}
         self.workloads: dict[str, dict[tuple[str, str], Workload | None]] = {}
 
     def add(self, counts_for: tuple[int, int], delta: int) -> None:
         self.deltas[counts_for] = self.deltas.get(counts_for, 0) + delta
 
+    def count(self, pod_class: int, delta: int, *, pending: bool) -> None:
+        counts = self.classes.get(pod_class)
+        if counts is None:
+            counts = self.classes[pod_class] = [0, 0]
+        counts[pending] += delta
+
     def use(self, slot: int, requests: Requests, delta: int) -> None:
         for resource, amount in ((PODS, 1), *requests):
             here = (resource, slot)
             self.used[here] = self.used.get(here, 0) + delta * amount
-
-
-class _Slots:
-    """The slots of node names, with a reference count each.
-
-    A name has a slot as long as a node of that name exists or a counted pod is bound to it, so pods
-    may come before their node and outlive it; they are counted on a slot that is not alive.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[str, int] = {}
-        self._names: list[str] = []
-        self._references: list[int] = []
-        self._free: list[int] = []
-
-    @property
-    def capacity(self) -> int:
-        return len(self._references)
-
-    def of(self, name: str) -> int:
-        """The slot of a name, taken from the free ones when it has none."""
-        slot = self._of.get(name)
-        if slot is None:
-            if not self._free:
-                self._grow()
-            slot = self._free.pop()
-            self._of[name] = slot
-            self._names[slot] = name
-        return slot
-
-    def acquire(self, slot: int) -> None:
-        self._references[slot] += 1
-
-    def release(self, slot: int) -> None:
-        self._references[slot] -= 1
-        self.reclaim(slot)
-
-    def reclaim(self, slot: int) -> None:
-        """Free a slot that neither a node nor a pod refers to."""
-        if not self._references[slot] and self._of.get(self._names[slot]) == slot:
-            del self._of[self._names[slot]]
-            self._free.append(slot)
-
-    def _grow(self) -> None:
-        first = len(self._references)
-        spare = max(MIN_SPARE_SLOTS, first // 8)
-        self._references.extend([0] * spare)
-        self._names.extend([""] * spare)
-        self._free.extend(range(first + spare - 1, first - 1, -1))

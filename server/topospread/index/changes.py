@@ -20,12 +20,14 @@ class PodRow:
         counted: bound, not terminating and not in a terminal phase (upstream facts 7 and 8).
         requests: (resource, amount) that it takes from its node, sorted; None when it is not bound
             or has ended. A terminating pod still takes its part.
+        template: of its pod class; None when it has none, being on its way out or ended.
     """
 
     labels: tuple[tuple[str, str], ...]
     node_name: str
     counted: bool
     requests: Requests | None = None
+    template: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,36 +1,41 @@
-"""The pod table: which label set and which slot each pod counts for, and what it takes there.
+"""The pod table: which label set and slot each pod counts for, what it takes there, and its class.
 
-Two integer columns, so that a group never seen before is counted by array operations over all pods,
-and a name to row map, so that a change finds what the pod counted for before.
+Integer columns, so that a group never seen before is counted, and the pods of a class are found, by
+array operations over all pods; and a name to row map, so that a change finds what the pod counted
+for before.
 """
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from topospread.kube.demands import Requests
 
 _NONE: Final = -1
-_FIRST_CAPACITY: Final = 256
 
 
 class Place(NamedTuple):
-    """Slot, label set and requests of a pod.
+    """Slot, label set, requests and class of a pod.
 
     Attributes:
-        slot: of its node.
+        slot: of its node; −1 when it has none, or neither counts nor takes anything there.
         label_set: that it counts for; −1 when it does not count.
         requests: what it takes there; None for nothing.
+        pod_class: number of its class; −1 for none.
     """
 
     slot: int
     label_set: int
     requests: Requests | None
+    pod_class: int = _NONE
 
 
 class PodTable:
@@ -38,9 +43,10 @@ class PodTable:
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
-        self._label_set = np.full(_FIRST_CAPACITY, _NONE, dtype=np.int32)
-        self._slot = np.full(_FIRST_CAPACITY, _NONE, dtype=np.int32)
+        self._keys: list[str] = []
         self._requests: list[Requests | None] = []
+        # Not NumPy's, where reading or writing one element takes several times as long.
+        self._slot, self._label_set, self._class = array("i"), array("i"), array("i")
         self._free: list[int] = []
 
     def __len__(self) -> int:
@@ -48,27 +54,31 @@ class PodTable:
         return len(self._rows)
 
     def place(self, key: str) -> Place | None:
-        """The place of a pod; None when it is unknown, or neither counts nor takes anything."""
+        """The place of a pod; None when it is unknown, or has no slot and no class."""
         row = self._rows.get(key)
         if row is None:
             return None
-        slot = int(self._slot[row])
-        if slot == _NONE:
+        slot, pod_class = self._slot[row], self._class[row]
+        if slot == pod_class == _NONE:
             return None
-        return Place(slot, int(self._label_set[row]), self._requests[row])
+        return Place(slot, self._label_set[row], self._requests[row], pod_class)
 
     def put(self, key: str, place: Place | None) -> None:
         """Store where a pod is from now on."""
         row = self._rows.get(key)
         if row is None:
             row = self._rows[key] = self._new_row()
-        self._slot[row], self._label_set[row], self._requests[row] = place or _NOWHERE
+            self._keys[row] = key
+        self._slot[row], self._label_set[row], self._requests[row], self._class[row] = (
+            place or _NOWHERE
+        )
 
     def remove(self, key: str) -> None:
         """Forget a pod; unknown ones are ignored."""
-        row = self._rows.pop(key, None)
-        if row is not None:
-            self._slot[row], self._label_set[row], self._requests[row] = _NOWHERE
+        if key in self._rows:
+            self.put(key, None)
+            row = self._rows.pop(key)
+            self._keys[row] = ""
             self._free.append(row)
 
     def count(self, label_sets: NDArray[np.bool_], slots: int) -> NDArray[np.int32]:
@@ -79,20 +89,31 @@ class PodTable:
                 for nothing.
             slots: length of the answer.
         """
-        used = slice(0, len(self._requests))
-        chosen = self._slot[used][label_sets[self._label_set[used]]]
+        chosen = _column(self._slot)[label_sets[_column(self._label_set)]]
         return np.bincount(chosen, minlength=slots).astype(np.int32)
+
+    def members(self, classes: NDArray[np.bool_]) -> Iterator[tuple[str, int, int]]:
+        """Key, class and slot of each pod whose class is marked.
+
+        Args:
+            classes: [classes + 1] marks by number; the last one belongs to rows without a class.
+        """
+        for row in np.flatnonzero(classes[_column(self._class)]).tolist():
+            yield self._keys[row], self._class[row], self._slot[row]
 
     def _new_row(self) -> int:
         if self._free:
             return self._free.pop()
-        row = len(self._requests)
-        if row == self._slot.size:
-            grown = np.full(row, _NONE, dtype=np.int32)
-            self._label_set = np.concatenate([self._label_set, grown])
-            self._slot = np.concatenate([self._slot, grown])
+        self._keys.append("")
         self._requests.append(None)
-        return row
+        for column in (self._slot, self._label_set, self._class):
+            column.append(_NONE)
+        return len(self._requests) - 1
+
+
+def _column(values: array[int]) -> NDArray[np.int32]:
+    """A view, which must be gone before the column grows."""
+    return np.frombuffer(values, dtype=np.int32)
 
 
 _NOWHERE: Final = Place(_NONE, _NONE, None)

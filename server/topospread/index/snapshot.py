@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from topospread.index.changes import PodRow, ReservationRow
     from topospread.index.groups import Group, ResultMemo
     from topospread.index.nodes import NodeTable
+    from topospread.index.pod_classes import PodClass, PodCounts
     from topospread.kube.objects import Workload
     from topospread.spread.cells import Cells
     from topospread.spread.topology import (
@@ -51,6 +52,8 @@ class Snapshot:
         slots: how many slots nodes and pods may be on; from here on they are free for sure.
         label_sets: how many different sets of labels the counted pods of a namespace have, over all
             namespaces.
+        pod_classes: by namespace, those that have pods; without reservations and without what is
+            hypothetical.
     """
 
     sequence: int
@@ -62,6 +65,7 @@ class Snapshot:
     usage: Usage = NO_USAGE
     slots: int = 0
     label_sets: int = 0
+    pod_classes: Mapping[str, Mapping[PodClass, PodCounts]] = field(default_factory=dict)
 
     @property
     def alive(self) -> Bools:

@@ -16,11 +16,12 @@ from topospread.replica.timers import StoreHealth
 from topospread.replica.view import Token, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from topospread.bounded import Budgets
     from topospread.errors import TopospreadError
     from topospread.index.changes import IndexChange
+    from topospread.index.pod_classes import PodClass
     from topospread.index.snapshot import Snapshot
     from topospread.replica.history import HistoryStatus
     from topospread.spread.topology import GroupKey
@@ -161,6 +162,10 @@ class ReplicaState:
         """Count groups that the view lacks; returns a view that has them."""
         with self._changed:
             return self._show_groups(self._builder.ensure_counted(groups))
+
+    def members(self, classes: Collection[PodClass]) -> list[tuple[PodClass, str, str]]:
+        """Class, name and node of the pods of some classes, as of the newest view."""
+        return self._builder.members(classes)
 
     def drop_idle(self, idle_before: Callable[[int], int]) -> None:
         """Drop groups that were not asked for lately.
