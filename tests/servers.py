@@ -27,6 +27,8 @@ from topospread_proto.v1 import cluster_state_service_pb2_grpc as state_grpc
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
 from topospread_proto.v1 import decision_service_pb2_grpc as engine_grpc
+from topospread_proto.v1 import inspector_service_pb2_grpc as inspector_grpc
+from topospread_proto.v1 import placement_service_pb2_grpc as placement_grpc
 from topospread_proto.v1 import planner_service_pb2_grpc as planner_grpc
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ class Peer:
         self.engine: Any = engine_grpc.DecisionServiceStub(self.channel)
         self.state: Any = state_grpc.ClusterStateServiceStub(self.channel)
         self.planner: Any = planner_grpc.PlannerServiceStub(self.channel)
+        self.inspector: Any = inspector_grpc.InspectorServiceStub(self.channel)
+        self.placement: Any = placement_grpc.PlacementServiceStub(self.channel)
 
     def __enter__(self) -> Self:
         return self

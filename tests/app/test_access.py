@@ -37,6 +37,7 @@ from topospread_client import (
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
     decision_service_pb2,
+    inspector_service_pb2,
     lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
@@ -46,6 +47,7 @@ from topospread_proto.v1 import (
 CODE = grpc.StatusCode
 FILES = (
     decision_service_pb2,
+    inspector_service_pb2,
     cluster_state_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
@@ -55,6 +57,7 @@ FILES = (
 ROLES = {
     "DecisionService": "decide",
     "PlannerService": "decide",
+    "InspectorService": "read",
     "PlacementService": "place",
     "PlacementService/GetReservation": "read",
     "PlacementService/ListReservations": "read",

@@ -19,6 +19,7 @@ from topospread_proto.v1 import decision_service_pb2 as engine
 from topospread_proto.v1 import explanation_pb2 as explain
 from topospread_proto.v1.cluster_state_service_pb2_grpc import ClusterStateServiceStub
 from topospread_proto.v1.decision_service_pb2_grpc import DecisionServiceStub
+from topospread_proto.v1.inspector_service_pb2_grpc import InspectorServiceStub
 
 MOST_AT_ONCE = 500
 """Objects that one ApplyObjects takes."""
@@ -63,7 +64,8 @@ class OverGrpc:
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._state = ClusterStateServiceStub(channel)
-        self._engine = DecisionServiceStub(channel)
+        self.engine: Any = DecisionServiceStub(channel)
+        self.inspector: Any = InspectorServiceStub(channel)
         self._numbers = count(1)
         self._loaded: list[Loaded] = []
         self._table = ("", list[str]())
@@ -72,7 +74,7 @@ class OverGrpc:
         """See Evaluator."""
         place = self.load(case.cluster)
         try:
-            begun = self._engine.PreFilter(self._pre_filter(place, case))
+            begun = self.engine.PreFilter(self._pre_filter(place, case))
         except grpc.RpcError as refused:
             return {"newError": why_invalid(refused)}
         answer: Json = {"preFilter": status_of(begun.verdict)}
@@ -102,7 +104,7 @@ class OverGrpc:
         """What EvaluatePod, which asks all at once, says of a case; all nodes are scored."""
         place = self.load(case.cluster)
         add, remove = what_ifs(case.ops)
-        return self._engine.EvaluatePod(
+        return self.engine.EvaluatePod(
             engine.EvaluatePodRequest(
                 cluster=place.name,
                 pod=common.PodSource(object=pod_from_manifest(case.pod)),
@@ -121,7 +123,7 @@ class OverGrpc:
     def explained(self, case: Decision, limit: int) -> engine.ExplainPodResponse:
         """The same with the evaluation; `limit` is of nodes and of domains."""
         place = self.load(case.cluster)
-        return self._engine.ExplainPod(
+        return self.engine.ExplainPod(
             engine.ExplainPodRequest(
                 cluster=place.name,
                 pod=common.PodSource(object=pod_from_manifest(case.pod)),
@@ -141,7 +143,7 @@ class OverGrpc:
         That is how a question is asked that a server reads no further than it must.
         """
         self.await_revision(place)
-        return self._engine.EvaluatePod(
+        return self.engine.EvaluatePod(
             engine.EvaluatePodRequest(
                 cluster=place.name, pod=common.PodSource(object=pod_from_manifest(pod)), top_k=top_k
             )
@@ -221,7 +223,7 @@ class OverGrpc:
         """Verdicts by node; the names come from the node table at hand while that is current."""
         held, names = self._table
         request = engine.FilterRequest(cluster=place.name, cycle=cycle, node_table_id=held)
-        response = self._engine.Filter(request)
+        response = self.engine.Filter(request)
         if response.node_table_id != held:
             names = list(response.node_names)
             self._table = response.node_table_id, names
@@ -240,7 +242,7 @@ class OverGrpc:
         request = engine.ScoreRequest(cluster=place.name, cycle=cycle)
         if chosen is not None:
             request.candidates.names.names.extend(chosen)
-        response = self._engine.Score(request)
+        response = self.engine.Score(request)
         answer: Json = {"preScore": status_of(response.verdict)}
         if response.verdict.code == common.VERDICT_CODE_SUCCESS:
             if chosen is None:

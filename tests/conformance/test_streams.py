@@ -60,7 +60,7 @@ class OverBoth(OverGrpc):
     def __init__(self, channel: grpc.Channel) -> None:
         super().__init__(channel)
         self.both = BothWays(channel)
-        self._engine = self.both  # type: ignore[assignment] # it has the stub's methods
+        self.engine = self.both
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from topospread_proto.v1 import (
     cluster_state_service_pb2,
     common_pb2,
     decision_service_pb2,
+    inspector_service_pb2,
     lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 FILES: Any = (
     decision_service_pb2,
+    inspector_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
     cluster_state_service_pb2,

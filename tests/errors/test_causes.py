@@ -25,6 +25,7 @@ from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kubernetes
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1 import decision_service_pb2 as decision
+from topospread_proto.v1 import inspector_service_pb2 as inspector
 from topospread_proto.v1 import lease_service_pb2 as lease
 from topospread_proto.v1 import placement_service_pb2 as placement
 from topospread_proto.v1 import planner_service_pb2 as planner
@@ -210,6 +211,12 @@ READING: dict[str, Callable[..., Message]] = {
     "PlanRebalance": lambda **more: planner.PlanRebalanceRequest(
         **{k: v for k, v in more.items() if k != "pod"}
     ),
+    "ListConstraints": lambda **more: inspector.ListConstraintsRequest(
+        **{k: v for k, v in more.items() if k != "pod"}
+    ),
+    "GetConstraint": lambda **more: inspector.GetConstraintRequest(
+        constraint_id="x", **{k: v for k, v in more.items() if k != "pod"}
+    ),
 }
 """Methods that say how fresh the state must be."""
 
@@ -231,6 +238,7 @@ def in_cluster(cluster: str) -> dict[str, Any]:
     return found | {
         "ListReservations": placement.ListReservationsRequest(cluster=cluster),
         "WatchObjects": state.WatchObjectsRequest(cluster=cluster),
+        "WatchConstraints": inspector.WatchConstraintsRequest(cluster=cluster),
         "GetCluster": state.GetClusterRequest(cluster=cluster),
     }
 
@@ -478,6 +486,25 @@ CAUSES: list[Cause] = [
     *bad("settings.profile", MISSING, PlanRebalance=planner.PlanRebalanceRequest(
         settings=common.Settings(profile="none")
     )),
+    # ------------------------------ constraints
+    *bad("filter.states[0]", UNKNOWN,
+         ListConstraints=inspector.ListConstraintsRequest(
+             filter=inspector.ConstraintFilter(states=[NO_VALUE])),
+         WatchConstraints=inspector.WatchConstraintsRequest(
+             filter=inspector.ConstraintFilter(states=[NO_VALUE]))),
+    *bad("filter.labelSelector.matchExpressions[0].operator", INVALID,
+         ListConstraints=inspector.ListConstraintsRequest(
+             filter=inspector.ConstraintFilter(label_selector=UNREADABLE)),
+         WatchConstraints=inspector.WatchConstraintsRequest(
+             filter=inspector.ConstraintFilter(label_selector=UNREADABLE))),
+    *bad("order", UNKNOWN, ListConstraints=inspector.ListConstraintsRequest(order=NO_VALUE)),
+    *bad("pageSize", INVALID, ListConstraints=inspector.ListConstraintsRequest(page_size=-1)),
+    *bad("constraintId", REQUIRED, GetConstraint=inspector.GetConstraintRequest()),
+    *of_all("OBJECT_NOT_FOUND", GetConstraint=inspector.GetConstraintRequest(constraint_id="x")),
+    *bad("podLimit", INVALID, GetConstraint=inspector.GetConstraintRequest(
+        constraint_id="x", pod_limit=1001
+    )),
+    *bad("revision", INVALID, WatchConstraints=inspector.WatchConstraintsRequest(revision="x")),
     *bad("options", REQUIRED, BestOptions=expander_pb2.BestOptionsRequest()),
     *bad("options[0].nodeGroupId", REQUIRED, BestOptions=expander_pb2.BestOptionsRequest(
         options=[expander_pb2.Option(node_group_id="g")]

@@ -25,6 +25,7 @@ from topospread_proto.v1 import (
     cluster_state_service_pb2,
     common_pb2,
     decision_service_pb2,
+    inspector_service_pb2,
     lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
@@ -41,6 +42,7 @@ SAMPLES: Final = Path(__file__).parents[1] / "samples"
 
 FILES: Final = (
     decision_service_pb2,
+    inspector_service_pb2,
     cluster_state_service_pb2,
     placement_service_pb2,
     planner_service_pb2,

@@ -35,6 +35,7 @@ from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
 from topospread.service.decisions.request import ProfileRegistry
+from topospread.service.inspecting.inspector import Inspector
 from topospread.service.placement.coordinator import PlacementCoordinator
 from topospread.service.ranking import DeletionRanker
 from topospread.service.rebalancing.plan import RebalancePlanner
@@ -44,6 +45,7 @@ from topospread.service.state.read import StateReader
 from topospread.servicers import (
     cluster_state_reads,
     decision,
+    inspector,
     lease,
     placement,
     rank_deletions,
@@ -54,6 +56,7 @@ from topospread.servicers.cluster_state_writes import ClusterStateWriteServicer
 from topospread.servicers.decision import DecisionServicer
 from topospread.servicers.decision_metrics import DecisionMetrics
 from topospread.servicers.explain_pod import ExplainPodServicer
+from topospread.servicers.inspector import InspectorServicer
 from topospread.servicers.lease import LeaseServicer
 from topospread.servicers.limits import MemoryBudget, MessageLimits
 from topospread.servicers.placement import PlacementServicer
@@ -178,6 +181,7 @@ class Server:
             )
             made.callback(self._cycles.close)
             self._engine = self._make_engine()
+            self._inspector = Inspector(self._engine)
             self._placement = PlacementCoordinator(
                 self._engine, self._store, entering_wait=lend_place
             )
@@ -414,6 +418,7 @@ class Server:
             cluster_state_reads.SERVICE: state_reads.methods() | state_writes.methods(),
             placement.SERVICE: places.methods(),
             rank_deletions.SERVICE: ranks.methods() | simulations.methods() | rebalances.methods(),
+            inspector.SERVICE: InspectorServicer(self._inspector).methods(),
             lease.SERVICE: LeaseServicer(self._leases).methods(),
             server_info.SERVICE: ServerInfoServicer(facts).methods(),
         }

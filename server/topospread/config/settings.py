@@ -261,7 +261,7 @@ class ServerSettings:
         1,
         values.whole(1, 64),
         unit="threads a process",
-        help="Threads for ExplainPod and the calls of PlannerService.",
+        help="Threads for ExplainPod and the calls of PlannerService and InspectorService.",
         reason="Long computations: one at a time leaves the other core to decisions.",
     )
     max_streams: int = setting(
@@ -305,7 +305,7 @@ class ServerSettings:
         16,
         values.whole(1),
         unit="calls a process",
-        help="ExplainPod and calls of PlannerService that may queue; past it RESOURCE_EXHAUSTED.",
+        help="Calls that may queue for these threads; past it RESOURCE_EXHAUSTED.",
         reason="Each may take seconds.",
     )
 

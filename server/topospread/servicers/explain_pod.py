@@ -36,8 +36,9 @@ if TYPE_CHECKING:
         Reasons,
     )
     from topospread.servicers.decision_metrics import DecisionMetrics
+    from topospread.spread.findings import Finding
 
-_MINIMA: Final = {
+MINIMA: Final = {
     MinimumRule.LOWEST: pb.MINIMUM_REASON_LOWEST,
     MinimumRule.FEW_DOMAINS: pb.MINIMUM_REASON_FEW_DOMAINS,
     MinimumRule.NO_DOMAINS: pb.MINIMUM_REASON_NO_DOMAINS,
@@ -140,14 +141,7 @@ def explanation_message(found: Explanation) -> pb.Explanation:
             )
             for each in found.suggestions
         ],
-        findings=[
-            pb.Finding(
-                code=_FINDINGS[each.code],
-                constraint_index=_index(each.constraint),
-                text=each.text,
-            )
-            for each in found.findings
-        ],
+        findings=map(finding_message, found.findings),
         not_modelled=found.not_modelled,
     )
 
@@ -164,7 +158,7 @@ def _constraint(found: ConstraintReport) -> pb.ConstraintExplanation:
         eligible_domain_count=found.eligible_domains,
         minimum=pb.MinimumExplanation(
             value=found.minimum,
-            reason=_MINIMA[found.minimum_because],
+            reason=MINIMA[found.minimum_because],
             lowest_pod_count=found.lowest,
             lowest_domain_count=found.lowest_domains,
             note=found.note,
@@ -173,14 +167,22 @@ def _constraint(found: ConstraintReport) -> pb.ConstraintExplanation:
         rejected_node_count=found.rejected_nodes,
         rejected_alone_node_count=found.rejected_alone,
         weight=found.weight,
-        domains=map(_domain, found.listed),
+        domains=map(domain_message, found.listed),
         leading_domain_count=found.shown_first,
         unlisted_domain_count=found.unlisted,
         usable_domain_count=found.usable_domains,
     )
 
 
-def _domain(found: DomainReport) -> pb.DomainExplanation:
+def finding_message(found: Finding) -> pb.Finding:
+    """Encode a finding."""
+    return pb.Finding(
+        code=_FINDINGS[found.code], constraint_index=_index(found.constraint), text=found.text
+    )
+
+
+def domain_message(found: DomainReport) -> pb.DomainExplanation:
+    """Encode what is said of one domain."""
     scores = found.scores
     return pb.DomainExplanation(
         value=found.value,

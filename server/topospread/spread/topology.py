@@ -107,6 +107,28 @@ class Domains:
     values: Sequence[str]
     number: dict[str, int]
     unique: bool
+    _made: dict[str, Ints] = field(init=False, repr=False, default_factory=dict)
+
+    @property
+    def rank(self) -> Ints:
+        """[domains] the position of each in the order of the values; worked out once."""
+        rank = self._made.get("rank")
+        if rank is None:
+            order = sorted(range(len(self.values)), key=self.values.__getitem__)
+            rank = np.empty(len(order), dtype=np.int64)
+            rank[order] = np.arange(len(order))
+            self._made["rank"] = rank
+        return rank
+
+    @property
+    def nodes(self) -> Ints:
+        """[domains] how many nodes have the value; worked out once."""
+        nodes = self._made.get("nodes")
+        if nodes is None:
+            ids = self.ids[self.ids >= 0]
+            nodes = np.bincount(ids, minlength=len(self.values)).astype(np.int64)
+            self._made["nodes"] = nodes
+        return nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -46,7 +46,7 @@ def stories() -> Iterator[Story]:
         yield Story(
             name=written["name"],
             cluster=[
-                *(_node(name, about) for name, about in written["nodes"].items()),
+                *(node_of(name, about) for name, about in written["nodes"].items()),
                 *(running(f"{name}-web-{n}", name) for name, n in names),
                 *([SERVICE] if written.get("service") else []),
             ],
@@ -57,7 +57,7 @@ def stories() -> Iterator[Story]:
         )
 
 
-def _node(name: str, about: Json | str | None) -> Json:
+def node_of(name: str, about: Json | str | None) -> Json:
     if not isinstance(about, dict):
         return node(name, about)
     made = node(name, about.get("zone"), **about.get("labels", {}))
@@ -71,10 +71,10 @@ def _node(name: str, about: Json | str | None) -> Json:
 
 
 def _pod(constraints: list[Json], **spec: Any) -> Json:
-    return incoming(*(_constraint(**each) for each in constraints), **spec)
+    return incoming(*(constraint_of(**each) for each in constraints), **spec)
 
 
-def _constraint(key: str, *, soft: bool = False, **others: Any) -> Json:
+def constraint_of(key: str, *, soft: bool = False, **others: Any) -> Json:
     action = "ScheduleAnyway" if soft else "DoNotSchedule"
     selector = {"matchLabels": {"app": "web"}}
     made = {"maxSkew": 1, "topologyKey": KEYS[key], "labelSelector": selector} | others

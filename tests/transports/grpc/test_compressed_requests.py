@@ -18,6 +18,7 @@ from topospread.servicers.limits import SizeLimit, decompressed
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
     decision_service_pb2,
+    inspector_service_pb2,
     lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
@@ -32,6 +33,7 @@ MODULES = (
     placement_service_pb2,
     planner_service_pb2,
     decision_service_pb2,
+    inspector_service_pb2,
 )
 EVALUATE = "/topospread.v1.DecisionService/EvaluatePod"
 EXPLAIN = "/topospread.v1.DecisionService/ExplainPod"

@@ -17,6 +17,7 @@ from topospread_proto.v1 import (
     cluster_state_service_pb2,
     common_pb2,
     decision_service_pb2,
+    inspector_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
 )
@@ -25,6 +26,7 @@ from topospread_proto.v1.cluster_state_service_pb2 import DeleteClusterRequest
 CODE = grpc.StatusCode
 FILES = (
     decision_service_pb2,
+    inspector_service_pb2,
     cluster_state_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
@@ -133,6 +135,7 @@ def test_reflection_lists_the_served_services(peer):
         "topospread.v1.ClusterStateService",
         "topospread.v1.PlacementService",
         "topospread.v1.PlannerService",
+        "topospread.v1.InspectorService",
         "topospread.v1.LeaseService",
         "topospread.v1.ServerService",
         "grpcplugin.Expander",

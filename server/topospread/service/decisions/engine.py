@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from topospread.bounded import Budgets
     from topospread.codec.frames import UnreadPod
     from topospread.index.groups import Group
+    from topospread.index.pod_classes import PodClass
     from topospread.index.snapshot import Snapshot
     from topospread.kube.demands import Demand
     from topospread.replica.replica import Replica
@@ -294,6 +295,15 @@ class Engine:
             shape = PodShape(parsed, pod.size)
             self._shapes.put(pod.key, shape)
         return ShapedPod(shape, pod.name, pod.uid)
+
+    def template_of(self, pod_class: PodClass) -> tuple[PodShape, Demand]:
+        """The shape of the pods of a class, and what they demand of their nodes.
+
+        Raises:
+            InvalidRequest: they cost far more than any real one.
+        """
+        shape = self.intern(framed(pod_class.template)).shape
+        return shape, self._demands.of(pod_class.template)[0]
 
     def with_requests(self, cluster: str, pod: bytes | PodRef) -> PodWithRequests:
         """A pod with the resources that it requests.

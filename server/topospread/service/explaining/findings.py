@@ -28,7 +28,7 @@ def findings_of(context: EvaluationContext) -> tuple[Finding, ...]:
     found = [*_of_pod(context)]
     for hard, constraints in ((True, context.hard), (False, context.soft)):
         for constraint, (index, spec) in zip(constraints, context.specs(hard=hard), strict=False):
-            for code, text in _of_constraint(context, constraint, spec):
+            for code, text in constraint_findings(context, constraint, spec):
                 found.append(Finding(code, index, text))
     return tuple(sorted(found, key=lambda each: each.constraint))
 
@@ -65,9 +65,16 @@ def _of_pod(context: EvaluationContext) -> Iterator[Finding]:
             )
 
 
-def _of_constraint(
+def constraint_findings(
     context: EvaluationContext, constraint: Constraint, spec: SpreadConstraint
 ) -> Iterator[tuple[FindingCode, str]]:
+    """The findings on one constraint, each with its text.
+
+    Args:
+        context: the pod, and the nodes.
+        constraint: as it is judged by.
+        spec: as it was written.
+    """
     selector, hard = constraint.group.selector, spec.when_unsatisfiable == DO_NOT_SCHEDULE
     key = constraint.topology_key
     wrong = selector_finding(selector, matches_itself=constraint.self_match)

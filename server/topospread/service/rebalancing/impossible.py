@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from topospread.service.rebalancing.integer_program import IntegerProgram
     from topospread.service.rebalancing.inventory import (
         ConstraintComponent,
-        PodClass,
+        ShapedPods,
         SkewLimit,
     )
     from topospread.service.rebalancing.model import RebalanceModel
@@ -85,7 +85,7 @@ class _PodType(NamedTuple):
         nodes: [slots] those nodes.
     """
 
-    pod_class: PodClass
+    pod_class: ShapedPods
     suits: Suited
     nodes: Bools
 
@@ -173,7 +173,7 @@ def _described(limit: SkewLimit, domain: int, pods: _PodType, snapshot: Snapshot
     return f"{limit.topology_key}={value} ({nodes}: {why})"
 
 
-def _usual_taint(pod_class: PodClass, slots: NDArray[np.intp], snapshot: Snapshot) -> str:
+def _usual_taint(pod_class: ShapedPods, slots: NDArray[np.intp], snapshot: Snapshot) -> str:
     """The taint that keeps the pods away from most of these nodes; empty without one."""
     found: Counter[str] = Counter()
     for slot in slots[:_LOOKED_AT].tolist():

@@ -234,7 +234,7 @@ class InventoryPod(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class PodClass:
+class ShapedPods:
     """The pods of one shape.
 
     Attributes:
@@ -259,7 +259,7 @@ class NamespaceInventory:
         pending: pods without a node by their labels.
     """
 
-    pod_classes: dict[PodShape, PodClass] = field(default_factory=dict)
+    pod_classes: dict[PodShape, ShapedPods] = field(default_factory=dict)
     limits: dict[SkewLimit, bool] = field(default_factory=dict)
     pending: Counter[LabelPairs] = field(default_factory=Counter)
 
@@ -317,14 +317,14 @@ def take_inventory(
 
 def _pod_class(
     engine: Engine, request: RebalanceRequest, shape: PodShape, snapshot: Snapshot
-) -> PodClass:
+) -> ShapedPods:
     rules = engine.rules.rules_for(request.settings, shape.pod.scheduler_name)
     effective = shape.effective_constraints(rules, snapshot)
     own = effective.constraints
     constraints = [*own.hard.constraints, *(own.soft.constraints if request.soft else ())]
     limits = dict.fromkeys(skew_limit(c) for c in constraints if not c.group.counts_nothing)
     chosen = request.selector.matches(shape.pod.labels)
-    return PodClass(shape, rules, effective, tuple(limits), chosen)
+    return ShapedPods(shape, rules, effective, tuple(limits), chosen)
 
 
 def groups_of(inventories: Mapping[str, NamespaceInventory]) -> set[GroupKey]:
@@ -362,7 +362,7 @@ class ConstraintComponent:
 
     namespace: str
     limits: dict[SkewLimit, bool]
-    pod_classes: list[PodClass]
+    pod_classes: list[ShapedPods]
     pending: int
 
 
@@ -376,7 +376,7 @@ def connected_components(
         if pod_class.chosen and any(inventory.limits[limit] for limit in pod_class.limits)
     ]
     touched = {id(pod_class): _touched(pod_class, inventory) for pod_class in movable}
-    users: dict[SkewLimit, list[PodClass]] = {}
+    users: dict[SkewLimit, list[ShapedPods]] = {}
     for pod_class in movable:
         for limit in touched[id(pod_class)]:
             users.setdefault(limit, []).append(pod_class)
@@ -384,7 +384,7 @@ def connected_components(
     for first, meant in inventory.limits.items():
         if not meant or first in seen or skew(first, snapshot) <= first.max_skew:
             continue
-        found, pod_classes = {first: True}, dict[int, PodClass]()
+        found, pod_classes = {first: True}, dict[int, ShapedPods]()
         waiting = [first]
         while waiting:
             for pod_class in users.get(waiting.pop(), ()):
@@ -400,7 +400,7 @@ def connected_components(
         yield ConstraintComponent(namespace, found, list(pod_classes.values()), pending)
 
 
-def _touched(pod_class: PodClass, inventory: NamespaceInventory) -> list[SkewLimit]:
+def _touched(pod_class: ShapedPods, inventory: NamespaceInventory) -> list[SkewLimit]:
     """The constraints that a move of such a pod may change, or is bound by."""
     labels = pod_class.shape.pod.labels
     return [

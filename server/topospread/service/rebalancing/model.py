@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ConstraintComponent,
         EvictionFilters,
         InventoryPod,
-        PodClass,
+        ShapedPods,
         SkewLimit,
     )
     from topospread.spread.topology import Bools
@@ -52,7 +52,7 @@ class MovablePod(NamedTuple):
         type, tier: in the program.
     """
 
-    pod_class: PodClass
+    pod_class: ShapedPods
     member: InventoryPod
     facts: EvictionFacts
     slot: int
@@ -169,7 +169,7 @@ def _movable_pods(
     filters: EvictionFilters,
     turn: CooperativeYield,
 ) -> tuple[list[MovablePod], list[Bools], list[tuple[tuple[str, int], ...]], int]:
-    found: list[tuple[PodClass, InventoryPod, EvictionFacts, int, str, int]] = []
+    found: list[tuple[ShapedPods, InventoryPod, EvictionFacts, int, str, int]] = []
     types: dict[object, int] = {}
     suits: list[Bools] = []
     requests: list[tuple[tuple[str, int], ...]] = []
@@ -206,7 +206,7 @@ def _movable_pods(
     return movable_pods, suits, requests, tiers
 
 
-def _stays(pod_class: PodClass, facts: EvictionFacts, filters: EvictionFilters) -> str:
+def _stays(pod_class: ShapedPods, facts: EvictionFacts, filters: EvictionFilters) -> str:
     if facts.owner == "DaemonSet":
         return "of a DaemonSet"
     if facts.owner == "Node":
@@ -223,7 +223,7 @@ def _stays(pod_class: PodClass, facts: EvictionFacts, filters: EvictionFilters) 
     return ""
 
 
-def _suits(pod_class: PodClass, snapshot: Snapshot) -> Bools:
+def _suits(pod_class: ShapedPods, snapshot: Snapshot) -> Bools:
     """[slots] nodes that a replacement may go to, whatever the counts and the room."""
     constraints = pod_class.effective.constraints
     suits = suited(

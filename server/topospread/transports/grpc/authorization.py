@@ -48,6 +48,11 @@ _ROLES: Final[Mapping[str, Mapping[str, Role]]] = {
         "RankDeletions": Role.DECIDE,
         "PlanRebalance": Role.DECIDE,
     },
+    "topospread.v1.InspectorService": {
+        "ListConstraints": Role.READ,
+        "GetConstraint": Role.READ,
+        "WatchConstraints": Role.READ,
+    },
     "grpcplugin.Expander": {"BestOptions": Role.DECIDE},
     # What holds nodes; facts about the cluster stay the writers' own.
     "topospread.v1.PlacementService": {

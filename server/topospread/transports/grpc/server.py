@@ -70,7 +70,8 @@ class Pools:
         decision_transport: that brings them.
         extender: the same over HTTP.
         state: ClusterStateService, PlacementService and LeaseService, which wait for the store.
-        planner: ExplainPod and the calls of PlannerService, which compute for long.
+        planner: ExplainPod and the calls of PlannerService and InspectorService, which compute for
+            long.
         expander: cluster-autoscaler's calls, whose messages are large.
         streams: calls that hold a thread for as long as they live.
         other: health, and unknown methods.

@@ -1,0 +1,269 @@
+"""The pods of a state by what they demand: which constraints are in force, and whose they are.
+
+Pods of one controller that scheduling cannot tell apart but by labels that no constraint looks at
+share a template, so that the pods of a StatefulSet, which have a label each of their own, cost no
+more than those of a ReplicaSet.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import CorruptValue, InvalidRequest
+from topospread.service.explaining.context import EvaluationContext
+from topospread.service.inspecting.statuses import NO_OWNER, OwnedConstraint, Owner
+from topospread.spread.constraints import needs_default_selector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from topospread.index.nodes import NodeTable
+    from topospread.index.pod_classes import PodClass, PodCounts
+    from topospread.index.snapshot import NamespaceWorkloads, Snapshot
+    from topospread.kube.demands import Demand
+    from topospread.kube.objects import Pod
+    from topospread.service.decisions.engine import Engine
+    from topospread.service.decisions.pods import EffectiveConstraints, PodShape
+    from topospread.service.decisions.request import SettingsOverride
+    from topospread.service.inspecting.statuses import Labels
+    from topospread.spread.constraints import PodConstraints
+    from topospread.spread.settings import Rules
+    from topospread.spread.topology import Bools, GroupKey
+
+POD_TEMPLATE_HASH: Final = "pod-template-hash"
+"""The label that tells the pods of a Deployment's ReplicaSets apart, and ends their names."""
+
+
+@dataclass(slots=True, eq=False)
+class PodTemplate:
+    """Pods that are alike to scheduling: what the next replica is like.
+
+    Attributes:
+        pod: any of them.
+        rows: their constraints, hard ones first, of equal ones the first.
+        hard: the row of each hard constraint, in their order.
+        witness: slot of a node that was last seen to take another one; −1 for none.
+        suits: [slots] nodes whose taints and labels suit them, at a node table.
+    """
+
+    pod: Pod
+    rules: Rules
+    constraints: PodConstraints
+    demand: Demand
+    groups: tuple[GroupKey, ...]
+    rows: tuple[OwnedConstraint, ...]
+    hard: tuple[OwnedConstraint, ...] = field(init=False)
+    witness: int = -1
+    suits: tuple[NodeTable, Bools] | None = None
+
+    def __post_init__(self) -> None:
+        """Find the hard constraints' rows: of equal constraints, the first has one for all."""
+        rows = {row.constraint: row for row in self.rows}
+        self.hard = tuple(rows[each] for each in self.constraints.hard.constraints)
+
+    def context(self, snapshot: Snapshot) -> EvaluationContext:
+        """The judgement of the next replica at a snapshot."""
+        return EvaluationContext(snapshot, self.pod, self.rules, self.constraints, self.demand)
+
+
+@dataclass(slots=True, eq=False)
+class RowPods:
+    """The pods that have one constraint of one owner.
+
+    Attributes:
+        waiting: pods without a node by template; every template has an entry.
+        classes: whose pods they are.
+    """
+
+    bound: int = 0
+    waiting: dict[PodTemplate, int] = field(default_factory=dict)
+    classes: list[PodClass] = field(default_factory=list)
+
+    @property
+    def pending(self) -> int:
+        """Pods without a node."""
+        return sum(self.waiting.values())
+
+    @property
+    def labels(self) -> list[Labels]:
+        """The label sets of the pods."""
+        return [each.labels for each in self.classes]
+
+
+@dataclass(slots=True, eq=False)
+class _KnownClass:
+    """A class whose template is known.
+
+    Attributes:
+        workloads: what its default constraints were deduced from; None where it needs none.
+    """
+
+    scheduler: str
+    workloads: NamespaceWorkloads | None
+    template: PodTemplate
+
+
+@dataclass(slots=True, eq=False)
+class NamespaceRows:
+    """The constraints of a namespace, and the pods of each; immutable.
+
+    Attributes:
+        classes: what it was made from.
+        workloads: likewise.
+    """
+
+    classes: Mapping[PodClass, PodCounts]
+    workloads: NamespaceWorkloads
+    rows: Mapping[OwnedConstraint, RowPods]
+    groups: frozenset[GroupKey]
+
+
+class Inventory:
+    """Keeps the constraints of one cluster in step with its pod classes; for one thread at a time.
+
+    Args:
+        engine: reads pods, and knows the profiles.
+        settings: by which pods are judged.
+    """
+
+    def __init__(self, engine: Engine, settings: SettingsOverride) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._rules: dict[str, Rules] = {}
+        self._known: dict[PodClass, _KnownClass] = {}
+        self._templates: dict[object, PodTemplate] = {}
+        self._namespaces: dict[str, NamespaceRows] = {}
+
+    def update(self, snapshot: Snapshot, turn: Callable[[], None]) -> Mapping[str, NamespaceRows]:
+        """The constraints by namespace at a snapshot; what did not change is the same object.
+
+        Raises:
+            InvalidRequest: unknown settings.
+        """
+        self._refresh_rules()
+        known = self._namespaces
+        found: dict[str, NamespaceRows] = {}
+        for name, classes in snapshot.pod_classes.items():
+            turn()
+            workloads = snapshot.namespace(name)
+            before = known.get(name)
+            if before is None or before.classes is not classes or before.workloads is not workloads:
+                before = self._namespace(classes, snapshot, workloads, turn)
+            found[name] = before
+        if found != known:
+            self._namespaces = found
+            self._forget(snapshot)
+        return found
+
+    def _refresh_rules(self) -> None:
+        """Forget everything when the profiles are others."""
+        # A wrong setting is the caller's mistake; a pod that is too much is left out.
+        fresh = {name: self._rules_for(name) for name in ("", *self._rules)}
+        if any(fresh[name] is not rules for name, rules in self._rules.items()):
+            self._known, self._templates, self._namespaces = {}, {}, {}
+        self._rules = fresh
+
+    def _rules_for(self, scheduler: str) -> Rules:
+        return self._engine.rules_for(self._settings, scheduler)
+
+    def _forget(self, snapshot: Snapshot) -> None:
+        """Drop what no pod has any more, when that is much."""
+        living = sum(map(len, snapshot.pod_classes.values()))
+        if len(self._known) <= 2 * living + 100:
+            return
+        here = {each for classes in snapshot.pod_classes.values() for each in classes}
+        self._known = {each: known for each, known in self._known.items() if each in here}
+        used = {known.template for known in self._known.values()}
+        self._templates = {key: made for key, made in self._templates.items() if made in used}
+
+    def _namespace(
+        self,
+        classes: Mapping[PodClass, PodCounts],
+        snapshot: Snapshot,
+        workloads: NamespaceWorkloads,
+        turn: Callable[[], None],
+    ) -> NamespaceRows:
+        rows: dict[OwnedConstraint, RowPods] = {}
+        groups: set[GroupKey] = set()
+        for pod_class, counts in classes.items():
+            template = self._template(pod_class, snapshot, workloads, turn)
+            if template is None:
+                continue
+            groups.update(template.groups)
+            for row in template.rows:
+                pods = rows.get(row)
+                if pods is None:
+                    pods = rows[row] = RowPods()
+                pods.bound += counts.bound
+                pods.waiting[template] = pods.waiting.get(template, 0) + counts.pending
+                pods.classes.append(pod_class)
+        return NamespaceRows(classes, workloads, rows, frozenset(groups))
+
+    def _template(
+        self,
+        pod_class: PodClass,
+        snapshot: Snapshot,
+        workloads: NamespaceWorkloads,
+        turn: Callable[[], None],
+    ) -> PodTemplate | None:
+        known = self._known.get(pod_class)
+        if known is not None and known.workloads in (None, workloads):
+            return known.template
+        turn()
+        with suppress(CorruptValue, InvalidRequest):
+            shape, demand = self._engine.template_of(pod_class)
+            scheduler = shape.pod.scheduler_name
+            rules = self._rules.get(scheduler)
+            if rules is None:
+                rules = self._rules[scheduler] = self._rules_for(scheduler)
+            effective = shape.effective_constraints(rules, snapshot)
+            template = self._interned(shape, demand, rules, effective)
+            depends = needs_default_selector(shape.pod, rules)
+            self._known[pod_class] = _KnownClass(
+                scheduler, workloads if depends else None, template
+            )
+            return template
+        return None
+
+    def _interned(
+        self, shape: PodShape, demand: Demand, rules: Rules, effective: EffectiveConstraints
+    ) -> PodTemplate:
+        pod, constraints = shape.pod, effective.constraints
+        owner = owner_of(pod)
+        key = (owner, rules.profile.name, constraints, pod.tolerations, demand)
+        template = self._templates.get(key)
+        if template is None:
+            rows = tuple(_rows(owner, pod, constraints, rules))
+            template = PodTemplate(pod, rules, constraints, demand, effective.groups, rows)
+            self._templates[key] = template
+        return template
+
+
+def owner_of(pod: Pod) -> Owner:
+    """The controller of a pod: a ReplicaSet's Deployment where its name says so."""
+    owner = pod.owner
+    if owner is None:
+        return NO_OWNER
+    hashed = pod.labels.get(POD_TEMPLATE_HASH)
+    if owner.kind == "ReplicaSet" and hashed and owner.name.endswith(f"-{hashed}"):
+        return Owner("Deployment", owner.name.removesuffix(f"-{hashed}"))
+    return Owner(owner.kind, owner.name)
+
+
+def _rows(
+    owner: Owner, pod: Pod, constraints: PodConstraints, rules: Rules
+) -> Iterable[OwnedConstraint]:
+    """The constraints in force, hard ones first; of equal ones the first."""
+    written = pod.constraints or rules.profile.defaults
+    seen = set()
+    for phase in (constraints.hard, constraints.soft):
+        if not phase.constraints:
+            continue
+        action = phase.constraints[0].when_unsatisfiable
+        indices = [i for i, each in enumerate(written) if each.when_unsatisfiable == action]
+        for index, constraint in zip(indices, phase.constraints, strict=True):
+            if constraint not in seen:
+                seen.add(constraint)
+                yield OwnedConstraint(owner, constraint, index, constraints.defaulted)

@@ -1,0 +1,276 @@
+"""The state of a constraint, by the counts that Filter judges by.
+
+Soft constraints are counted as Filter would count them if they were hard, so that their skew means
+the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from topospread.index.usage import PODS
+from topospread.kube.demands import NO_DEMAND
+from topospread.kube.objects import DO_NOT_SCHEDULE
+from topospread.service.decisions.node_fit import Fit, suited
+from topospread.service.explaining.context import plural
+from topospread.service.explaining.findings import constraint_findings
+from topospread.service.explaining.reports import MinimumRule
+from topospread.service.inspecting.statuses import DomainSpread, SpreadState
+from topospread.spread.filtering import first_rejecting, pre_filter
+from topospread.spread.findings import Finding, FindingCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from topospread.index.snapshot import Snapshot
+    from topospread.service.explaining.context import EvaluationContext
+    from topospread.service.inspecting.inventory import PodTemplate, RowPods
+    from topospread.service.inspecting.statuses import OwnedConstraint
+    from topospread.spread.filtering import DomainState
+    from topospread.spread.topology import Bools
+
+INEFFECTIVE: Final = frozenset(
+    {
+        FindingCode.SELF_MISMATCH,
+        FindingCode.NIL_SELECTOR,
+        FindingCode.EMPTY_SELECTOR,
+        FindingCode.KEY_ON_NO_NODE,
+    }
+)
+"""Findings that leave a constraint without the effect that it names."""
+
+TRIED: Final = 16
+"""Nodes that are looked at one by one before all are."""
+
+
+class CountedConstraint(NamedTuple):
+    """A constraint counted at a snapshot: as Filter sees it, and what follows from that."""
+
+    state: DomainState
+    spread: DomainSpread
+
+
+def count(key: OwnedConstraint, snapshot: Snapshot) -> CountedConstraint:
+    """Count the pods of a constraint by domain.
+
+    Args:
+        key: the constraint.
+        snapshot: the state; it counts the constraint's group.
+    """
+    constraint = key.constraint
+    hard = constraint.when_unsatisfiable == DO_NOT_SCHEDULE
+    (state,) = pre_filter((constraint,), snapshot)
+    membership = snapshot.membership(constraint.eligibility, constraint.topology_key)
+    here = state.counts[membership.present]
+    lowest, highest = (int(here.min()), int(here.max())) if here.size else (0, 0)
+    because, minimum = MinimumRule.LOWEST, lowest
+    if not membership.size:
+        because = MinimumRule.NO_DOMAINS
+    elif hard and membership.size < constraint.min_domains:
+        because, minimum = MinimumRule.FEW_DOMAINS, 0
+    spread = DomainSpread(
+        domains=snapshot.domains(constraint.topology_key),
+        membership=membership,
+        counts=state.counts,
+        rejected=state.rejected if hard else np.zeros_like(state.rejected),
+        lowest=lowest,
+        highest=highest,
+        minimum=minimum,
+        minimum_because=because,
+    )
+    return CountedConstraint(state, spread)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TemplateJudgement:
+    """Whether a node takes the next replica of a template.
+
+    Attributes:
+        usable: nodes that the scheduler's other filters leave to it; −1 where one takes it, and
+            they were not counted.
+        blocking: the constraints without which a node could take it, where none does.
+    """
+
+    usable: int
+    blocking: frozenset[OwnedConstraint]
+
+
+FITS: Final = TemplateJudgement(-1, frozenset())
+
+
+def judge_template(
+    template: PodTemplate, counted: Mapping[OwnedConstraint, CountedConstraint], snapshot: Snapshot
+) -> TemplateJudgement:
+    """Judge the next replica of a template.
+
+    Args:
+        template: which pods; the node that was seen to take one is noted there.
+        counted: all of its constraints.
+        snapshot: the state.
+    """
+    if not template.hard:
+        return FITS
+    states = [counted[row].state for row in template.hard]
+    if _takes(template, states, snapshot, template.witness):
+        return FITS
+    for slot in _candidates(template, states, snapshot):
+        if _takes(template, states, snapshot, slot):
+            template.witness = slot
+            return FITS
+    context = template.context(snapshot)
+    if context.fits:
+        template.witness = int(np.flatnonzero(context.fitting)[0])
+        return FITS
+    template.witness = -1
+    blocking = [row for i, row in enumerate(template.hard) if _blocks(context, i)]
+    return TemplateJudgement(int(np.count_nonzero(context.usable)), frozenset(blocking))
+
+
+def _blocks(context: EvaluationContext, position: int) -> bool:
+    """Whether a hard constraint alone refuses all usable nodes, or all that the others leave."""
+    usable = context.usable
+    if not usable.any():
+        return False
+    alone = not (usable & context.allowing[position]).any()
+    return alone or bool(context.only_blocked_by(position).any())
+
+
+def _takes(
+    template: PodTemplate, states: Sequence[DomainState], snapshot: Snapshot, slot: int
+) -> bool:
+    """Whether one node takes the next replica: the same as context() says of it."""
+    nodes = snapshot.nodes
+    if not 0 <= slot < nodes.capacity or not nodes.alive[slot]:
+        return False
+    if first_rejecting(states, snapshot, slot) >= 0 or not _suits(template, snapshot)[slot]:
+        return False
+    if not nodes.has_allocatable[slot]:
+        return True
+    taken = snapshot.usage.on(slot)
+    for name, wanted in ((PODS, 1), *template.demand.requests):
+        left = int(nodes.allocatable(name)[slot]) - taken.get(name, 0)
+        if wanted and left < wanted:
+            return False
+    return True
+
+
+def _suits(template: PodTemplate, snapshot: Snapshot) -> Bools:
+    """[slots] nodes whose taints and labels suit; worked out once for a node table."""
+    nodes = snapshot.nodes
+    if template.suits is not None and template.suits[0] is nodes:
+        return template.suits[1]
+    pod, requirements = template.pod, template.constraints.requirements
+    mask = suited(
+        snapshot,
+        pod,
+        requirements,
+        NO_DEMAND,
+        Fit.NODE,
+        comparison_operators=template.rules.gates.taint_comparison_operators,
+    ).nodes
+    template.suits = (nodes, mask)
+    return mask
+
+
+def _candidates(
+    template: PodTemplate, states: Sequence[DomainState], snapshot: Snapshot
+) -> Sequence[int]:
+    """Some nodes that only their resources could refuse."""
+    open_nodes = _suits(template, snapshot)
+    for state in states:
+        # One entry a domain, and a last one that index −1 (no label) picks.
+        table = np.append(~state.rejected, False)
+        open_nodes = open_nodes & table[snapshot.domains(state.constraint.topology_key).ids]
+    slots = np.flatnonzero(open_nodes)
+    step = max(1, slots.size // TRIED)
+    found: list[int] = slots[::step][:TRIED].tolist()
+    return found
+
+
+class Verdict(NamedTuple):
+    """The state of a constraint, why, and how many waiting pods it blocks."""
+
+    state: SpreadState
+    message: str
+    blocked: int
+
+
+def judge(
+    key: OwnedConstraint,
+    pods: RowPods,
+    spread: DomainSpread,
+    findings: Sequence[Finding],
+    judgements: Mapping[PodTemplate, TemplateJudgement],
+) -> Verdict:
+    """The worst state that holds.
+
+    Args:
+        key: the constraint.
+        pods: who has it.
+        spread: how they are spread.
+        findings: what is wrong with it.
+        judgements: of all their templates.
+    """
+    blocking = [each for each in pods.waiting if key in judgements[each].blocking]
+    blocked = sum(pods.waiting[each] for each in blocking)
+    if blocked or (blocking and not pods.pending and len(blocking) == len(pods.waiting)):
+        usable = max(judgements[each].usable for each in blocking)
+        return Verdict(SpreadState.BLOCKED, _why_blocked(key, spread, usable), blocked)
+    useless = next((each for each in findings if each.code in INEFFECTIVE), None)
+    if useless is not None:
+        return Verdict(SpreadState.INEFFECTIVE, useless.text, 0)
+    if spread.skew > key.constraint.max_skew:
+        return Verdict(SpreadState.VIOLATED, _why_violated(key, spread), 0)
+    return Verdict(SpreadState.SATISFIED, "", 0)
+
+
+def _why_blocked(key: OwnedConstraint, spread: DomainSpread, usable: int) -> str:
+    allowed, eligible = spread.allowed_domain_count, spread.membership.size
+    return (
+        f"{plural(usable, 'node')} could take the next replica, but none where its constraints "
+        f"allow it: this one allows {allowed} of {plural(eligible, 'eligible domain')}; "
+        f"{_minimum(key, spread)}"
+    )
+
+
+def _why_violated(key: OwnedConstraint, spread: DomainSpread) -> str:
+    return (
+        f"skew {spread.skew} is above maxSkew {key.constraint.max_skew}: "
+        f"{plural(spread.highest, 'pod')} in {_value_with(spread, spread.highest)}; "
+        f"{_minimum(key, spread)}"
+    )
+
+
+def _minimum(key: OwnedConstraint, spread: DomainSpread) -> str:
+    if spread.minimum_because is MinimumRule.NO_DOMAINS:
+        return f"no node with {key.constraint.topology_key} counts"
+    if spread.minimum_because is MinimumRule.FEW_DOMAINS:
+        return (
+            f"the minimum is 0, because minDomains is {key.constraint.min_domains} and there "
+            f"{'is' if spread.membership.size == 1 else 'are'} "
+            f"{plural(spread.membership.size, 'eligible domain')}"
+        )
+    return f"the minimum {spread.minimum} is that of {_value_with(spread, spread.lowest)}"
+
+
+def _value_with(spread: DomainSpread, pods: int) -> str:
+    """A domain with so many pods, and how many others have as many."""
+    holders = np.flatnonzero(spread.membership.present & (spread.counts == pods)).tolist()
+    first = min(spread.domains.values[each] for each in holders) or '""'
+    return first if len(holders) == 1 else f"{first} and {len(holders) - 1} more"
+
+
+def findings_of_row(
+    key: OwnedConstraint, template: PodTemplate, snapshot: Snapshot
+) -> tuple[Finding, ...]:
+    """What is wrong with a constraint, as an explanation of one of its pods says."""
+    context = template.context(snapshot)
+    hard = key.constraint.when_unsatisfiable == DO_NOT_SCHEDULE
+    spec = dict(context.specs(hard=hard))[key.index]
+    return tuple(
+        Finding(code, key.index, text)
+        for code, text in constraint_findings(context, key.constraint, spec)
+    )

@@ -1,0 +1,325 @@
+"""topospread.v1.InspectorService: decode, call the use cases, encode."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from topospread.errors import (
+    DeadlineExceeded,
+    FieldViolation,
+    InvalidRequest,
+    RevisionUnavailable,
+    Unavailable,
+)
+from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
+from topospread.kube.selectors import EVERYTHING
+from topospread.kube.violations import NOT_SUPPORTED, invalid
+from topospread.replica.view import DEFAULT_CONSISTENCY, Token
+from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.service.inspecting.describing import DescriptionLimits, describe
+from topospread.service.inspecting.inspector import InspectionRequest, totals
+from topospread.service.inspecting.statuses import (
+    ConstraintFilter,
+    ConstraintOrder,
+    Owner,
+)
+from topospread.servicers.calls import Call, Method, ServerStreaming, Unary
+from topospread.servicers.constraint_statuses import (
+    STATES,
+    description_message,
+    status_message,
+    total_messages,
+)
+from topospread.servicers.decode import selector_of, settings_of
+from topospread.servicers.encode import meta_of
+from topospread.servicers.request_fields import (
+    check_all,
+    check_required,
+    page_request,
+    required_consistency,
+)
+from topospread.store.checks import check_cluster
+from topospread_proto.v1 import inspector_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from topospread.service.decisions.request import SettingsOverride
+    from topospread.service.inspecting.inspector import Inspection, Inspector
+    from topospread.service.inspecting.statuses import ConstraintStatus
+    from topospread.service.state.read import PageRequest
+
+    _WithSettings = pb.ListConstraintsRequest | pb.GetConstraintRequest | pb.WatchConstraintsRequest
+
+SERVICE: Final = "topospread.v1.InspectorService"
+
+LISTED_DOMAINS: Final = 10
+DESCRIBED: Final = 100
+MOST: Final = 1000
+"""Domains, nodes of a domain, and pods: by default, and at most."""
+
+ROWS_PER_MESSAGE: Final = 500
+"""Of a watch: some 500 bytes each, so that a message is far from clients' limit of 4 MiB."""
+
+WATCH_INTERVAL: Final = 0.5
+"""Seconds between two looks of a watch at a state that changes all the time."""
+
+IDLE: Final = 0.5
+"""Seconds that a watch waits for a change before it looks whether its caller is still there."""
+
+LOOK_SECONDS: Final = 30.0
+"""Seconds that one look of a watch may take."""
+
+_ORDERS: Final[Mapping[int, ConstraintOrder]] = {
+    pb.CONSTRAINT_ORDER_UNSPECIFIED: ConstraintOrder.SEVERITY,
+    pb.CONSTRAINT_ORDER_SEVERITY: ConstraintOrder.SEVERITY,
+    pb.CONSTRAINT_ORDER_NAME: ConstraintOrder.NAME,
+}
+_STATES: Final = {number: state for state, number in STATES.items()}
+
+
+class InspectorServicer:
+    """The methods of InspectorService; they raise what the use cases raise."""
+
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+
+    def methods(self) -> dict[str, tuple[Method, str]]:
+        """The methods by name, with the pool that each runs on."""
+        return {
+            "ListConstraints": (Unary(pb.ListConstraintsRequest, self.list), "planner"),
+            "GetConstraint": (Unary(pb.GetConstraintRequest, self.get), "planner"),
+            "WatchConstraints": (
+                ServerStreaming(pb.WatchConstraintsRequest, self.watch),
+                "streams",
+            ),
+        }
+
+    def list(self, request: pb.ListConstraintsRequest, call: Call) -> pb.ListConstraintsResponse:
+        """InspectorService.ListConstraints."""
+        page = page_request(request)
+        check_all(
+            partial(check_cluster, request.cluster or DEFAULT_CLUSTER),
+            partial(_filter, request.filter),
+            partial(_order, request.order),
+            lambda: page.most,
+            partial(page.words, 2),
+            partial(required_consistency, request),
+            partial(_settings, request),
+            partial(_limit, request.domain_limit, "domainLimit"),
+        )
+        asked = _filter(request.filter)
+        inspection = self._inspector.inspect(
+            InspectionRequest(
+                call.deadline,
+                request.cluster or DEFAULT_CLUSTER,
+                required_consistency(request),
+                _settings(request),
+            )
+        )
+        matching = inspection.matching(asked, _order(request.order))
+        found = [each for each in matching if asked.has_state(each)]
+        shown, more = _page(found, page)
+        limit = request.domain_limit or LISTED_DOMAINS
+        if call.span.recording:
+            call.span.set_many(
+                {
+                    "topospread.cluster": request.cluster or DEFAULT_CLUSTER,
+                    "topospread.revision": inspection.view.token,
+                    "topospread.constraints": len(found),
+                }
+            )
+        return pb.ListConstraintsResponse(
+            meta=meta_of(inspection.view, inspection.replica),
+            constraints=[status_message(each, limit) for each in shown],
+            next_page_token=more,
+            totals=total_messages(totals(matching)),
+        )
+
+    def get(self, request: pb.GetConstraintRequest, call: Call) -> pb.GetConstraintResponse:
+        """InspectorService.GetConstraint."""
+        check_all(
+            partial(check_cluster, request.cluster or DEFAULT_CLUSTER),
+            partial(check_required, request.constraint_id, "constraintId"),
+            partial(required_consistency, request),
+            partial(_settings, request),
+            partial(_limit, request.domain_limit, "domainLimit"),
+            partial(_limit, request.node_limit, "nodeLimit"),
+            partial(_limit, request.pod_limit, "podLimit"),
+        )
+        inspection = self._inspector.inspect(
+            InspectionRequest(
+                call.deadline,
+                request.cluster or DEFAULT_CLUSTER,
+                required_consistency(request),
+                _settings(request),
+            )
+        )
+        limits = DescriptionLimits(
+            request.domain_limit or DESCRIBED,
+            request.node_limit or DESCRIBED,
+            request.pod_limit or DESCRIBED,
+        )
+        found = describe(inspection, request.constraint_id, limits)
+        return description_message(found, meta_of(inspection.view, inspection.replica), limits)
+
+    def watch(
+        self, request: pb.WatchConstraintsRequest, call: Call
+    ) -> Iterator[pb.WatchConstraintsResponse]:
+        """InspectorService.WatchConstraints."""
+        check_all(
+            partial(check_cluster, request.cluster or DEFAULT_CLUSTER),
+            partial(_filter, request.filter),
+            partial(_revision, request.revision),
+            partial(_settings, request),
+            partial(_limit, request.domain_limit, "domainLimit"),
+        )
+        inspection = self._inspect(request)
+        call.send_headers()
+        seen = self._inspector.of(inspection.replica).number_of(request.revision)
+        first = True
+        while call.active():
+            changed, deleted, complete = self._changes(inspection, request, seen)
+            if first or changed or deleted:
+                yield from _messages(inspection, request, changed, deleted, complete=complete)
+            first, seen, replica = False, inspection.number, inspection.replica
+            before = inspection.view
+            replica.stopping.wait(WATCH_INTERVAL)
+            # A state that ended is looked for anew: it is another one by then, or not found.
+            with suppress(DeadlineExceeded, RevisionUnavailable, Unavailable):
+                replica.wait_until(
+                    lambda before=before, replica=replica: replica.view is not before,  # type: ignore[misc]
+                    time.monotonic() + IDLE,
+                )
+            inspection = self._inspect(request)
+            if inspection.replica is not replica:
+                seen = None
+
+    def _inspect(self, request: pb.WatchConstraintsRequest) -> Inspection:
+        return self._inspector.inspect(
+            InspectionRequest(
+                time.monotonic() + LOOK_SECONDS,
+                request.cluster or DEFAULT_CLUSTER,
+                DEFAULT_CONSISTENCY,
+                _settings(request),
+            )
+        )
+
+    def _changes(
+        self, inspection: Inspection, request: pb.WatchConstraintsRequest, seen: int | None
+    ) -> tuple[Sequence[ConstraintStatus], Sequence[str], bool]:
+        """What changed after an inspection: constraints, ids of those that are gone; or all."""
+        asked = _filter(request.filter)
+        matching = inspection.matching(asked, ConstraintOrder.SEVERITY)
+        passing = [each for each in matching if asked.has_state(each)]
+        gone = None if seen is None else self._inspector.of(inspection.replica).since(seen)
+        if seen is None or gone is None:
+            return passing, (), True
+        changed = [each for each in passing if each.changed > seen]
+        there = {each.key.id for each in passing}
+        left = [
+            each.key.id
+            for each in inspection.statuses.values()
+            if each.changed > seen and each.key.id not in there
+        ]
+        return changed, [*(each for each in gone if each not in there), *left], False
+
+
+def _messages(
+    inspection: Inspection,
+    request: pb.WatchConstraintsRequest,
+    changed: Sequence[ConstraintStatus],
+    deleted: Sequence[str],
+    *,
+    complete: bool,
+) -> Iterator[pb.WatchConstraintsResponse]:
+    """The messages of one revision."""
+    limit = request.domain_limit or LISTED_DOMAINS
+    matching = inspection.matching(_filter(request.filter), ConstraintOrder.SEVERITY)
+    meta = meta_of(inspection.view, inspection.replica)
+    for start in range(0, max(len(changed), 1), ROWS_PER_MESSAGE):
+        last = start + ROWS_PER_MESSAGE >= len(changed)
+        yield pb.WatchConstraintsResponse(
+            meta=meta,
+            complete=complete,
+            constraints=[
+                status_message(each, limit) for each in changed[start : start + ROWS_PER_MESSAGE]
+            ],
+            deleted_constraint_ids=deleted if last else (),
+            partial=not last,
+            totals=total_messages(totals(matching)),
+        )
+
+
+def _page(
+    found: Sequence[ConstraintStatus], page: PageRequest
+) -> tuple[Sequence[ConstraintStatus], str]:
+    """The constraints of a page, and the token of the next one.
+
+    A page begins after the one with the id that its token has, or at its position if that is gone.
+    """
+    start = 0
+    words = page.words(2)
+    if words:
+        last = next((i for i, each in enumerate(found) if each.key.id == words[1]), None)
+        start = _position(words[0]) if last is None else last + 1
+    shown = found[start : start + page.most]
+    end = start + len(shown)
+    more = page.next(str(end), shown[-1].key.id) if end < len(found) else ""
+    return shown, more
+
+
+def _position(word: str) -> int:
+    return int(word) if word.isdecimal() and len(word) < 10 else 0
+
+
+def _filter(asked: pb.ConstraintFilter) -> ConstraintFilter:
+    wrong = [
+        FieldViolation(f"filter.states[{i}]", "must be a state", NOT_SUPPORTED, state)
+        for i, state in enumerate(asked.states)
+        if state not in _STATES
+    ]
+    action = asked.when_unsatisfiable
+    if action not in ("", DO_NOT_SCHEDULE, SCHEDULE_ANYWAY):
+        text = f"must be {DO_NOT_SCHEDULE} or {SCHEDULE_ANYWAY}"
+        wrong.append(FieldViolation("filter.whenUnsatisfiable", text, NOT_SUPPORTED, action))
+    if wrong:
+        raise InvalidRequest.of(wrong)
+    selector = EVERYTHING
+    if asked.HasField("label_selector"):
+        selector = selector_of(asked.label_selector, "filter.labelSelector")
+    return ConstraintFilter(
+        namespace=asked.namespace,
+        selector=selector,
+        states=frozenset(_STATES[state] for state in asked.states),
+        topology_key=asked.topology_key,
+        owner=Owner(asked.owner.kind, asked.owner.name),
+        when_unsatisfiable=action,
+    )
+
+
+def _order(order: int) -> ConstraintOrder:
+    known = _ORDERS.get(order)
+    if known is None:
+        raise InvalidRequest.of([FieldViolation("order", "must be an order", NOT_SUPPORTED, order)])
+    return known
+
+
+def _settings(request: _WithSettings) -> SettingsOverride:
+    return settings_of(request.settings)
+
+
+def _revision(given: str) -> None:
+    if given:
+        try:
+            Token.decode(given)
+        except InvalidRequest as wrong:
+            raise wrong.under("revision") from wrong
+
+
+def _limit(given: int, path: str) -> None:
+    if not 0 <= given <= MOST:
+        raise InvalidRequest.of([invalid(path, given, f"must be 0 to {MOST}")])

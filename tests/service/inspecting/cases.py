@@ -1,0 +1,101 @@
+"""Reads cases.yaml: clusters as manifests, and the rows that must come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.service.explaining.cases import SERVICE, constraint_of, node_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InspectionCase:
+    """A case of the file."""
+
+    name: str
+    objects: list[Json]
+    reserved: Mapping[str, int]
+    expected: list[Json]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def inspection_cases() -> Iterator[InspectionCase]:
+    """All cases."""
+    path = Path(__file__).parent / "cases.yaml"
+    for written in yaml.safe_load(path.read_text(encoding="utf-8")):
+        pods = [
+            pod_of(f"p{i}-{n}", **({"constraints": written["constraints"]} | each))
+            for i, each in enumerate(written["pods"])
+            for n in range(each.get("count", 1))
+        ]
+        nodes = [node_of(name, about) for name, about in written["nodes"].items()]
+        services = [SERVICE] if written.get("service") else []
+        yield InspectionCase(
+            written["name"],
+            [*nodes, *services, *pods],
+            written.get("reserved", {}),
+            written["expected"],
+        )
+
+
+def pod_of(
+    name: str,
+    *,
+    node: str = "",
+    count: int = 1,
+    owner: str = "",
+    labels: Json | None = None,
+    constraints: list[Json],
+    cpu: str = "",
+    phase: str = "",
+    terminating: bool = False,
+) -> Json:
+    """A pod of a case."""
+    metadata: Json = {"name": name, "namespace": "default", "labels": labels or {"app": "web"}}
+    if owner:
+        kind, _, called = owner.partition("/")
+        reference = {"apiVersion": "apps/v1", "kind": kind, "name": called, "uid": owner}
+        metadata["ownerReferences"] = [reference | {"controller": True}]
+    if terminating:
+        metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+    spec: Json = {"topologySpreadConstraints": [_constraint(each) for each in constraints]}
+    if node:
+        spec["nodeName"] = node
+    if cpu:
+        spec["containers"] = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    status = {"phase": phase or ("Running" if node else "Pending")}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _constraint(written: Json) -> Json:
+    if written["key"] in ("zone", "hostname"):
+        return constraint_of(**written)
+    return constraint_of(**(written | {"key": "zone"})) | {"topologyKey": written["key"]}
+
+
+def excerpt(row: Json, expected: Json) -> Json:
+    """A row, narrowed to what the case speaks of."""
+    constraint, domains = row["constraint"], row.get("domains", ())
+    codes = [each["code"] for each in row.get("findings", ())]
+    said = {
+        "state": row["state"].removeprefix("SPREAD_STATE_"),
+        "owner": row.get("owner"),
+        "constraint": {name: constraint.get(name) for name in expected.get("constraint", ())},
+        "numbers": {name: row.get(name, 0) for name in expected.get("numbers", ())},
+        "domains": {each["value"]: each.get("pod_count", 0) for each in domains},
+        "message": row.get("message", ""),
+        "findings": [code.removeprefix("FINDING_CODE_") for code in codes],
+        "minimum_reason": row["minimum_reason"],
+        "defaulted": row.get("defaulted", False),
+    }
+    return {name: said[name] for name in expected}
