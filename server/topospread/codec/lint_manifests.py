@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from topospread.codec.pods import check_terms, pod_from_proto, selector_from_proto
-from topospread.errors import FieldViolation
+from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.selectors import SelectorError, compile_selector
+from topospread.kube.validation import CONSTRAINTS_FIELD
 from topospread.spread.linting.workloads import (
     LABELS_OF_CONTROLLERS,
     LintedWorkload,
@@ -27,8 +28,11 @@ Manifest = Mapping[str, Any]
 IGNORE_ANNOTATION: Final = "topospread.io/ignore"
 """Codes that an object does not want to hear of, with commas between."""
 
+MOST_CONSTRAINTS: Final = 1000
 MOST_TERMS: Final = 100_000
-"""Expressions and values of a pod's selectors and affinity: far more than a person writes."""
+"""Constraints of a pod, and expressions and values of its selectors and affinity: far more than a
+person writes.
+"""
 
 _QUARTER: Final = Share(25, is_percentage=True)
 _PERCENTAGE: Final = re.compile(r"^(\d{1,9})%$")
@@ -50,10 +54,15 @@ def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
     """Convert a manifest for which :func:`is_workload` holds.
 
     Raises:
-        ManifestError: a value of a wrong type, or too many of them.
+        ManifestError: a value of a wrong type, or too many constraints, expressions or values.
     """
     message = pod_from_manifest(manifest)
-    check_terms(message.spec, MOST_TERMS)
+    if len(message.spec.topology_spread_constraints) > MOST_CONSTRAINTS:
+        raise ManifestError(CONSTRAINTS_FIELD, f"at most {MOST_CONSTRAINTS}")
+    try:
+        check_terms(message.spec, MOST_TERMS)
+    except InvalidRequest as error:
+        raise ManifestError("spec", str(error)) from error
     pod = pod_from_proto(message)
     kind, spec = str(manifest.get("kind") or "Pod"), _part(manifest, "spec")
     selector = None if kind in ("Pod", "CronJob") else selector_from_manifest(manifest)

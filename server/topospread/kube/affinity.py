@@ -17,7 +17,7 @@ from topospread.checkpoints import checkpoint
 from topospread.kube.selectors import IN, NOT_IN, Requirement, SelectorError, compile_requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from topospread.kube.objects import NodeExpression, NodeRequirements, NodeTerm
 
@@ -124,3 +124,25 @@ def _compile_term(term: NodeTerm) -> CompiledTerm | None:
 def _is_field_requirement(expression: NodeExpression) -> bool:
     # The key and the value are not checked: an unknown field is one without a value.
     return expression.operator in (IN, NOT_IN) and len(expression.values) == 1
+
+
+def named_values(requirements: CompiledRequirements, key: str) -> int | None:
+    """The number of values of a key in a pod's node affinity; None when it names none."""
+    if any(pair[0] == key for pair in requirements.node_selector):
+        return 1
+    if requirements.terms is None:
+        return None
+    values: set[str] = set()
+    for term in requirements.terms:
+        here = _values_of(term, key)
+        if here is None:
+            return None
+        values |= here
+    return len(values)
+
+
+def _values_of(term: CompiledTerm, key: str) -> set[str] | None:
+    named: list[Sequence[str]] = [
+        label.values for label in term.labels if label.key == key and label.operator == IN
+    ]
+    return set.intersection(*map(set, named)) if named else None

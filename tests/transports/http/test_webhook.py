@@ -18,7 +18,7 @@ from topospread.spread.linting.catalog import RULES, Severity
 from topospread.transports.http.admission_json import (
     MAX_WARNING,
     MAX_WARNINGS,
-    bounded_warnings,
+    bounded_lines,
 )
 
 LIMIT = 1 << 20
@@ -289,8 +289,8 @@ def test_callers_need_the_role_decide(tmp_path):
 
 
 def test_warnings_are_as_long_and_as_many_as_an_api_server_passes_on():
-    shown = bounded_warnings([f"{number}\n{'x' * 400}" for number in range(100)])
+    shown = bounded_lines([f"{number}\n{'x' * 400}" for number in range(100)])
     assert all(len(each) <= MAX_WARNING and each.isprintable() for each in shown)
     assert sum(map(len, shown)) <= MAX_WARNINGS
     assert shown[-1] == f"{100 - len(shown) + 1} more findings: topospread lint shows them"
-    assert bounded_warnings(["a", "b"]) == ["a", "b"]
+    assert bounded_lines(["a", "b"]) == ["a", "b"]

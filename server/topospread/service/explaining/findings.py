@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from topospread.kube.affinity import named_values
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
 from topospread.spread.constraints import needs_default_selector
 from topospread.spread.findings import Finding, FindingCode
-from topospread.spread.linting.constraints import (
-    min_domains_above_named,
-    named_values,
-    selector_finding,
-)
+from topospread.spread.linting.domains import min_domains_above_named
+from topospread.spread.linting.selectors import selector_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,11 @@ from topospread.kube.validation import validate_constraints, validate_pod
 from topospread.kube.violations import violation_text
 from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting.catalog import LintFinding, found
-from topospread.spread.linting.constraints import findings_of_constraint, linted_constraint
+from topospread.spread.linting.domains import findings_of_domains
+from topospread.spread.linting.keys import findings_of_key
+from topospread.spread.linting.linted import linted_constraints
 from topospread.spread.linting.rollouts import repelling_findings, rollout_findings
+from topospread.spread.linting.selectors import findings_of_selector
 from topospread.spread.settings import SYSTEM_DEFAULTS
 
 if TYPE_CHECKING:
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
     from topospread.errors import FieldViolation
     from topospread.kube.objects import SpreadConstraint
-    from topospread.spread.linting.constraints import LintedConstraint
+    from topospread.spread.linting.linted import LintedConstraint
     from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload
 
 _CLUSTER_ALONE: Final = frozenset(
@@ -40,6 +43,8 @@ _SCALED: Final = frozenset(
 
 _SELECTED_BY_OWNER: Final = _SCALED - {"CloneSet"}
 """Those whose pods an owner selects once they are there."""
+
+_RULES: Final = (findings_of_selector, findings_of_key, findings_of_domains, rollout_findings)
 
 _AT: Final = re.compile(r"^spec\.topologySpreadConstraints\[(\d+)\]\.?")
 _SOFT_MIN_DOMAINS: Final = "can only use minDomains"
@@ -84,17 +89,14 @@ def _all(workload: LintedWorkload, known: Knowledge) -> Iterator[LintFinding]:
     for violation in _violations(workload):
         broken.add(_index(violation))
         yield found(FindingCode.INVALID_CONSTRAINT, _index(violation), _text(violation))
-    constraints = [
-        linted_constraint(workload, index, known.numbers.get(index))
-        for index in range(len(workload.pod.constraints))
-        if index not in broken
-    ]
+    constraints = linted_constraints(workload, broken, known.numbers)
     of_cluster = dict(_of_cluster(workload, known))
     yield from of_cluster.values()
     for linted in constraints:
-        for finding in (*findings_of_constraint(linted), *rollout_findings(linted)):
-            if (finding.code, finding.constraint) not in of_cluster:
-                yield finding
+        for rule in _RULES:
+            for finding in rule(linted):
+                if (finding.code, finding.constraint) not in of_cluster:
+                    yield finding
     yield from repelling_findings(workload, constraints)
     yield from _of_defaults(workload, constraints, known)
 

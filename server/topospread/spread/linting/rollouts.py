@@ -23,7 +23,7 @@ from topospread.spread.linting.catalog import LintFinding, Severity, found
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from topospread.spread.linting.constraints import LintedConstraint
+    from topospread.spread.linting.linted import LintedConstraint
     from topospread.spread.linting.workloads import LintedWorkload, Rollout
 
 _SEVERAL: Final = 4

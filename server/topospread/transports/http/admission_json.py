@@ -85,15 +85,15 @@ def admission_response(uid: str, warnings: Sequence[str], refusals: Sequence[str
             "status": "Failure",
             "reason": "Invalid",
             "code": _INVALID,
-            "message": "; ".join(refusals),
+            "message": "; ".join(bounded_lines(refusals)),
         }
-    if shown := bounded_warnings(warnings):
+    if shown := bounded_lines(warnings):
         response["warnings"] = shown
     return orjson.dumps({"apiVersion": VERSION, "kind": KIND, "response": response})
 
 
-def bounded_warnings(warnings: Sequence[str]) -> list[str]:
-    """As many warnings as an API server passes on, each as long as it passes on."""
+def bounded_lines(warnings: Sequence[str]) -> list[str]:
+    """As many lines as an API server passes on, each as long as it passes on."""
     shown: list[str] = []
     left = MAX_WARNINGS
     for position, warning in enumerate(warnings):

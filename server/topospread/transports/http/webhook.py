@@ -183,7 +183,7 @@ class Webhook:
         try:
             workload = workload_from_manifest(review.content)
             pod = pod_from_manifest(review.content).SerializeToString()
-        except (ManifestError, InvalidRequest):
+        except ManifestError:
             # The API server says so in its own words, or knows a type that this server does not.
             return admission_response(review.uid, (), ())
         findings = self._findings(workload, pod, request)

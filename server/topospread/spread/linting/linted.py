@@ -1,0 +1,126 @@
+"""A constraint of a workload, with what the rules on it look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from topospread.kube.affinity import compile_requirements
+from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR
+from topospread.kube.selectors import (
+    NOTHING,
+    Selector,
+    SelectorError,
+    compile_selector,
+    selector_text,
+)
+from topospread.spread.linting.workloads import LABELS_OF_CONTROLLERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from topospread.kube.affinity import CompiledRequirements
+    from topospread.kube.objects import LabelSelector, SpreadConstraint
+    from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload
+
+
+@dataclass(frozen=True, slots=True)
+class LintedConstraint:
+    """A constraint of a workload, with what follows from both.
+
+    Attributes:
+        selector: with the values that matchLabelKeys have in the template.
+        requirements: the pod's node affinity, compiled.
+        numbers: of the cluster; None where it is not known.
+    """
+
+    workload: LintedWorkload
+    index: int
+    spec: SpreadConstraint
+    selector: Selector
+    requirements: CompiledRequirements
+    numbers: DomainNumbers | None
+
+    @property
+    def is_hard(self) -> bool:
+        """Whether it rejects nodes."""
+        return self.spec.when_unsatisfiable == DO_NOT_SCHEDULE
+
+    @property
+    def honours_affinity(self) -> bool:
+        """Whether nodes outside of the pod's node affinity do not count."""
+        return self.spec.node_affinity_policy in (None, HONOR)
+
+    @property
+    def counts_own_pods(self) -> bool:
+        """Whether each of the workload's pods adds itself to its domain."""
+        return not self.selector.empty and self.selector.matches(self.workload.pod.labels)
+
+    @property
+    def unrequired(self) -> Sequence[str]:
+        """What the workload's own selector requires and this one does not, where all else is equal.
+
+        It counts pods of others then.
+        """
+        own = _compiled(self.workload.selector)
+        if own is None or own.nothing or not self.counts_own_pods:
+            return ()
+        here, there = set(self.selector.requirements), set(own.requirements)
+        if not here < there or set(self.spec.match_label_keys) & set(self._labels_added):
+            return ()
+        lacking = Selector(tuple(there - here))
+        return selector_text(lacking).split(",")
+
+    @property
+    def _labels_added(self) -> Sequence[str]:
+        return LABELS_OF_CONTROLLERS.get(self.workload.kind, ())
+
+    @property
+    def held_at_zero(self) -> str:
+        """Why the global minimum stays at 0 whatever the pods do; empty where it need not."""
+        if self.numbers is None or not self.numbers.domains or not self.is_hard:
+            return ""
+        domains, usable = self.numbers.domains, self.numbers.usable
+        if usable < domains:
+            unusable = domains - usable
+            has = "has" if unusable == 1 else "have"
+            return f"{unusable} of {domains} domains that count {has} no node for the pod"
+        wanted = self.spec.min_domains or 1
+        if wanted > domains:
+            return f"minDomains is {wanted}, and {domains} count"
+        return ""
+
+    @property
+    def places(self) -> int | None:
+        """Places for pods that it counts; None where it has no end, or nothing is known."""
+        if not self.held_at_zero or self.numbers is None:
+            return None
+        return self.numbers.usable * self.spec.max_skew
+
+
+def linted_constraints(
+    workload: LintedWorkload, broken: AbstractSet[int], numbers: Mapping[int, DomainNumbers]
+) -> list[LintedConstraint]:
+    """The constraints of a workload but those whose fields are wrong."""
+    pod = workload.pod
+    requirements = compile_requirements(pod.requirements)
+    made: list[LintedConstraint] = []
+    for index, spec in enumerate(pod.constraints):
+        if index in broken:
+            continue
+        selector = _compiled(spec.label_selector) or NOTHING
+        pairs = [(key, pod.labels[key]) for key in spec.match_label_keys if key in pod.labels]
+        selector = selector.merged(pairs) if pairs else selector
+        made.append(
+            LintedConstraint(workload, index, spec, selector, requirements, numbers.get(index))
+        )
+    return made
+
+
+def _compiled(selector: LabelSelector | None) -> Selector | None:
+    """A selector; None where it does not parse."""
+    try:
+        return compile_selector(selector)
+    except SelectorError:
+        return None

@@ -1,0 +1,143 @@
+"""Manifests of workloads as lint reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from topospread.codec.lint_manifests import (
+    MOST_CONSTRAINTS,
+    MOST_TERMS,
+    is_workload,
+    workload_from_manifest,
+)
+from topospread.spread.linting.workloads import Rollout, Share
+from topospread_client import ManifestError
+
+CONTAINERS = [{"name": "web", "image": "web"}]
+TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": CONTAINERS}}
+QUARTER = Share(25, is_percentage=True)
+
+
+def workload(kind, version="apps/v1", template=TEMPLATE, **spec):
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": {"template": template, **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("manifest", "rollout"),
+    [
+        (workload("Deployment"), Rollout(QUARTER, QUARTER)),
+        (
+            workload("Deployment", strategy={"rollingUpdate": {"maxSurge": 2}}),
+            Rollout(Share(2), QUARTER),
+        ),
+        (workload("Deployment", strategy={"type": "Recreate"}), None),
+        (workload("StatefulSet"), None),
+        (workload("ReplicaSet"), None),
+        (
+            workload("Rollout", "argoproj.io/v1alpha1", strategy={"canary": {"maxSurge": "50%"}}),
+            Rollout(Share(50, is_percentage=True), QUARTER, "rollouts-pod-template-hash"),
+        ),
+        (
+            workload("Rollout", "argoproj.io/v1alpha1", strategy={"blueGreen": {}}),
+            Rollout(QUARTER, Share(0), "rollouts-pod-template-hash", doubles=True),
+        ),
+        (
+            workload("CloneSet", "apps.kruise.io/v1alpha1"),
+            Rollout(Share(0), Share(20, is_percentage=True), "controller-revision-hash"),
+        ),
+    ],
+    ids=["default", "surge", "Recreate", "sts", "rs", "canary", "blueGreen", "CloneSet"],
+)
+def test_rollouts_are_those_of_the_kind(manifest, rollout):
+    assert workload_from_manifest(manifest).rollout == rollout
+
+
+def test_a_blue_green_rollout_doubles_the_pods():
+    rollout = Rollout(QUARTER, Share(0), doubles=True)
+    assert (rollout.surge(3), rollout.unavailable(3)) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "replicas"),
+    [
+        (workload("Deployment", replicas=3), 3),
+        (workload("Deployment"), None),
+        (workload("Deployment", replicas=None), None),
+        (workload("Job", "batch/v1", parallelism=2), 2),
+        (workload("Job", "batch/v1"), 1),
+        ({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": CONTAINERS}}, 1),
+    ],
+)
+def test_replicas_are_unknown_where_an_autoscaler_may_set_them(manifest, replicas):
+    assert workload_from_manifest(manifest).replicas == replicas
+
+
+@pytest.mark.parametrize(
+    ("manifest", "is_one"),
+    [
+        (workload("Deployment"), True),
+        (workload("SparkApplication", "sparkoperator.k8s.io/v1"), True),
+        (workload("Certificate", template={"spec": {"dnsNames": []}}), False),
+        (
+            {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": TEMPLATE}}}},
+            True,
+        ),
+        ({"kind": "Pod"}, True),
+        ({"kind": "ConfigMap"}, False),
+        ({"kind": "Deployment", "spec": []}, False),
+    ],
+)
+def test_workloads_are_what_has_a_template_of_pods(manifest, is_one):
+    assert is_workload(manifest) == is_one
+
+
+def anti_affinity(**term):
+    given = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "host", **term}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [given]}
+    spec = {"containers": CONTAINERS, "affinity": {"podAntiAffinity": required}}
+    return workload("Deployment", template={**TEMPLATE, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    ("term", "keys"),
+    [
+        ({}, ("host",)),
+        ({"namespaces": ["default"]}, ("host",)),
+        ({"namespaces": ["other"]}, ()),
+        ({"labelSelector": {"matchLabels": {"app": "db"}}}, ()),
+        ({"labelSelector": None}, ()),
+        ({"matchLabelKeys": ["pod-template-hash"]}, ()),
+        ({"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Is"}]}}, ()),
+    ],
+)
+def test_pods_repel_one_another_by_terms_that_match_their_own_labels(term, keys):
+    assert workload_from_manifest(anti_affinity(**term)).repelling_keys == keys
+
+
+@pytest.mark.parametrize("given", ["many", "-1", "25", -1, True, {}, "25%%"])
+def test_a_surge_that_is_no_number_and_no_percentage_is_refused(given):
+    strategy = {"rollingUpdate": {"maxSurge": given}}
+    with pytest.raises(ManifestError, match="must be a number of pods"):
+        workload_from_manifest(workload("Deployment", strategy=strategy))
+
+
+def constrained(constraints):
+    spec = {"containers": CONTAINERS, "topologySpreadConstraints": constraints}
+    return workload("Deployment", template={**TEMPLATE, "spec": spec})
+
+
+def test_more_constraints_than_lint_looks_at_are_refused():
+    with pytest.raises(ManifestError, match=f"at most {MOST_CONSTRAINTS}"):
+        workload_from_manifest(constrained([{}] * (MOST_CONSTRAINTS + 1)))
+
+
+def test_more_expressions_than_lint_looks_at_are_refused():
+    expression = {"key": "a", "operator": "In", "values": ["b"] * MOST_TERMS}
+    selector = {"matchExpressions": [expression]}
+    with pytest.raises(ManifestError, match=f"more than {MOST_TERMS}"):
+        workload_from_manifest(constrained([{"labelSelector": selector}]))
