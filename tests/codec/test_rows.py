@@ -1,5 +1,7 @@
 """Stored bytes to the index's changes."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from tests.codec.objects import changed, full_pod, made
 from tests.reference import strategies
 from topospread.bounded import Budget
+from topospread.codec.frames import framed, owner_of
 from topospread.codec.parsing import parse_request
 from topospread.codec.pods import node_from_proto, pod_from_proto, workload_from_proto
 from topospread.codec.rows import (
@@ -18,16 +21,17 @@ from topospread.codec.rows import (
 from topospread.codec.stored import stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.index.changes import NodeChange, PodChange, PodRow, WorkloadChange
-from topospread.kube.objects import TERMINAL_PHASES
+from topospread.kube.objects import TERMINAL_PHASES, OwnerReference
 from topospread.store.model import Key, Kind
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 
 def test_a_bound_pod_is_counted():
-    row = decode_pod(stored(full_pod()).payload)
+    payload = stored(full_pod()).payload
+    row = decode_pod(payload)
     labels = (("", "odd"), ("app", "a"), ("rev", "1"))
-    assert row == PodRow(labels, "n1", counted=True, requests=row.requests)
+    assert row == PodRow(labels, "n1", True, row.requests, row.template)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +44,60 @@ def test_a_bound_pod_is_counted():
     ],
 )
 def test_pods_that_are_not_counted(change):
-    assert not decode_pod(stored(changed(change)).payload).counted
+    row = decode_pod(stored(changed(change)).payload)
+    assert not row.counted
+    assert (row.template is None) == bool(row.node_name), (
+        "one that waits is in a class all the same"
+    )
+
+
+def test_pods_of_one_class_have_one_shape_and_other_pods_another():
+    """What a decision depends on is in the template, and what differs between replicas is not."""
+    template = decode_pod(stored(full_pod()).payload).template
+    assert template is not None
+
+    def replica(pod):
+        pod.metadata.name, pod.metadata.uid, pod.spec.node_name = "q", "u-9", "n2"
+        pod.metadata.creation_timestamp.seconds += 60
+        pod.status.Clear()
+
+    assert decode_pod(stored(changed(replica)).payload).template == template
+    for differs in (
+        lambda pod: pod.metadata.labels.update({"app": "b"}),
+        lambda pod: setattr(pod.metadata, "namespace", "other"),
+        lambda pod: setattr(pod.metadata.owner_references[1], "name", "rs-2"),
+        lambda pod: pod.spec.node_selector.update({"disk": "hdd"}),
+        lambda pod: pod.spec.ClearField("affinity"),
+        lambda pod: pod.spec.ClearField("tolerations"),
+        lambda pod: setattr(pod.spec, "scheduler_name", "mine"),
+        lambda pod: (
+            pod.spec.containers[0].resources.requests["cpu"].MergeFrom(kube.Quantity(string="2"))
+        ),
+        lambda pod: setattr(pod.spec.topology_spread_constraints[0], "max_skew", 2),
+    ):
+        assert decode_pod(stored(changed(differs)).payload).template != template
+
+
+@given(cluster=strategies.clusters())
+def test_a_template_reads_as_a_pod_of_its_class(cluster):
+    for manifest in cluster["pods"]:
+        message = made(manifest)
+        payload = stored(message).payload
+        template = decode_pod(payload).template
+        if template is None:
+            continue
+        read = framed(template)
+        assert (read.key, read.name, read.uid) == (framed(payload).key, "", "")
+        of_pod, of_class = pod_from_proto(message.pod), read.parse(most_terms=10_000)
+        assert of_class == replace(of_pod, name="", uid="", node_name="", phase="")
+        assert owner_of(template) == of_pod.owner
+
+
+def test_a_pod_without_a_controller_has_no_owner():
+    assert owner_of(b"") is None
+    template = decode_pod(stored(full_pod()).payload).template
+    assert template is not None
+    assert owner_of(template) == OwnerReference("apps/v1", "ReplicaSet", "rs", "u-2")
 
 
 @pytest.mark.parametrize("phase", ["", "Pending", "Unknown", "Anything"])
@@ -50,7 +107,7 @@ def test_any_other_phase_counts(phase):
 
 
 def test_a_pod_without_anything_is_a_row_without_anything():
-    assert decode_pod(b"") == PodRow((), "", counted=False)
+    assert decode_pod(b"") == PodRow((), "", counted=False, template=b"\n\0\x12\0")
 
 
 @given(cluster=strategies.clusters())
@@ -63,7 +120,9 @@ def test_rows_say_what_the_messages_say(cluster):
         ended = pod.terminating or pod.phase in TERMINAL_PHASES
         counted = bool(pod.node_name) and not ended
         takes = () if pod.node_name and pod.phase not in TERMINAL_PHASES else None
-        row = PodRow(tuple(sorted(pod.labels.items())), pod.node_name, counted, takes)
+        template = decode_pod(kept.payload).template
+        assert (template is None) == ended
+        row = PodRow(tuple(sorted(pod.labels.items())), pod.node_name, counted, takes, template)
         assert decoder.pod(kept.payload) == decode_pod(kept.payload) == row
         assert decoder.change(kept.key, kept) == PodChange(pod.namespace, pod.name, row)
     for manifest in cluster["nodes"]:
@@ -118,6 +177,7 @@ def test_label_sets_are_shared():
         b"\x0a\x03\x5a\x01\xff",  # a label that is no message
         b"\x0a\x05\x5a\x03\x0a\x01\xff",  # a label's key that is not UTF-8
         b"\x12\x03\x52\x01\xff",  # a node name that is not UTF-8
+        b"\x12\x04\x9a\x01\x01\xff",  # a scheduler's name that is not UTF-8
     ],
 )
 def test_a_pod_that_cannot_be_read_is_corrupt(payload):

@@ -142,14 +142,21 @@ node_changes: SearchStrategy[IndexChange] = st.one_of(
 RESOURCES = ("pods", "cpu", "memory", "nobody-takes-it")
 requests = st.sampled_from(((), (("cpu", 1),), (("cpu", 250), ("memory", 7)), (("memory", 2**62),)))
 rows = st.builds(
-    lambda labels, node_name, alive, taken: PodRow(
-        labels, node_name, bool(node_name) and alive, taken if node_name else None
+    lambda labels, node_name, remains, taken, more: PodRow(
+        labels,
+        node_name,
+        bool(node_name) and remains,
+        taken if node_name else None,
+        template=repr((labels, more)).encode() if remains else None,
     ),
     st.sampled_from(LABELS),
-    st.sampled_from((*NODES, *NODES, "nobody", "")),
+    st.sampled_from((*NODES, *NODES, "nobody", "", "", "")),
+    # One that is terminating or has ended is in no class.
     st.sampled_from((True, True, True, False)),
     # A terminating pod takes its part without counting.
     st.one_of(requests, requests, st.none()),
+    # Pods with equal labels may differ in what else decisions depend on.
+    st.sampled_from(("", "", "spread")),
 )
 pod_changes: SearchStrategy[IndexChange] = st.builds(
     PodChange,

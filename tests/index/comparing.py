@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tests.index.counting import Cluster
+    from topospread.index.builder import Builder
     from topospread.index.snapshot import Snapshot
     from topospread.spread.topology import Eligibility, GroupKey, Partition, Traits
 
@@ -33,8 +34,42 @@ def assert_counts(snapshot: Snapshot, cluster: Cluster) -> None:
     for traits in TRAITS:
         assert_partition(snapshot, cluster, traits)
     assert_usage(snapshot, cluster)
+    assert_pod_classes(snapshot, cluster)
     for group in snapshot.groups:
         assert_group(snapshot, cluster, group)
+
+
+def assert_pod_classes(snapshot: Snapshot, cluster: Cluster) -> None:
+    """Each class has as many pods as the cluster has of them, and there are no others."""
+    expected = {
+        pod_class: (sum(bool(node) for _, node in pods), sum(not node for _, node in pods))
+        for pod_class, pods in cluster.members().items()
+    }
+    assert {
+        (pod_class.namespace, pod_class.template): tuple(counts)
+        for classes in snapshot.pod_classes.values()
+        for pod_class, counts in classes.items()
+    } == expected
+    labels = {(n, row.template): row.labels for (n, _), row in cluster.pods.items()}
+    for namespace, classes in snapshot.pod_classes.items():
+        assert len(classes) == len(list(classes)) > 0
+        for pod_class in classes:
+            assert pod_class.namespace == namespace
+            assert pod_class.labels == labels[namespace, pod_class.template]
+
+
+def assert_members(builder: Builder, cluster: Cluster) -> None:
+    """The pods of all classes and of each one are those of the cluster."""
+    kept = [each for classes in builder.snapshot.pod_classes.values() for each in classes]
+    for asked in (kept, *([each] for each in kept)):
+        found: dict[tuple[str, bytes], list[tuple[str, str]]] = {}
+        for pod_class, name, node in builder.members(asked):
+            found.setdefault((pod_class.namespace, pod_class.template), []).append((name, node))
+        expected = cluster.members()
+        assert {key: sorted(pods) for key, pods in found.items()} == {
+            (each.namespace, each.template): expected[each.namespace, each.template]
+            for each in asked
+        }
 
 
 def assert_usage(snapshot: Snapshot, cluster: Cluster) -> None:

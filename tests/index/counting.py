@@ -77,6 +77,14 @@ class Cluster:
         )
         return {name: found[name] for name in self.nodes}
 
+    def members(self) -> dict[tuple[str, bytes], list[tuple[str, str]]]:
+        """Name and node of the pods of each class, which its namespace and template name."""
+        found: dict[tuple[str, bytes], list[tuple[str, str]]] = {}
+        for (namespace, name), row in sorted(self.pods.items()):
+            if row.template is not None:
+                found.setdefault((namespace, row.template), []).append((name, row.node_name))
+        return found
+
     def taken(self, resource: str) -> dict[str, int]:
         """What pods and reservations take of a resource of each node."""
         found = dict.fromkeys(self.nodes, 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bench.soak.reference_replica import differences
 from tests.conformance.core import change_of, folded
 from tests.index.changes import GROUPS, KEYS, Fold, Hold, Keep, LookBack, Read, Step, batches, steps
-from tests.index.comparing import assert_counts, assert_group, assert_usage, read
+from tests.index.comparing import assert_counts, assert_group, assert_members, assert_usage, read
 from tests.index.counting import Cluster
 from tests.reference.histories import History, changed, histories
 from topospread.index.builder import Builder
@@ -49,6 +49,7 @@ def test_incremental_counts_are_those_of_a_rebuild(steps: list[Step]) -> None:
     for one in (builder, rebuilt):
         assert_counts(one.snapshot, cluster)
         assert_counts(one.ensure_counted(GROUPS), cluster)
+        assert_members(one, cluster)
     assert builder.snapshot.nodes.id == rebuilt.snapshot.nodes.id
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from tests.conformance.core import change_of
 from topospread.codec.demands import DemandReader
 from topospread.codec.frames import framed, owner_of
 from topospread.index.builder import Builder
+from topospread.index.changes import PodChange, PodRow, ReservationChange, ReservationRow
+from topospread.index.pod_classes import NamespaceClasses, PodClass, PodCounts
 
 Json = dict[str, Any]
 
@@ -145,3 +148,124 @@ def test_a_template_has_the_shape_the_owner_and_the_requests_of_its_pods() -> No
     assert owner is not None
     assert (owner.kind, owner.name) == ("ReplicaSet", "web")
     assert DemandReader().of(pod_class.template)[0].requests == (("cpu", 250),)
+
+
+APP = (("app", "a"),)
+WEB = b"web"
+
+
+def running(name: str, node: str, template: bytes = WEB, namespace: str = "default") -> PodChange:
+    """A pod that is bound, or pending without a node."""
+    row = PodRow(APP, node, bool(node), () if node else None, template)
+    return PodChange(namespace, name, row)
+
+
+def terminating(name: str, node: str) -> PodChange:
+    return PodChange("default", name, PodRow(APP, node, False, ()))
+
+
+def ended(name: str, node: str) -> PodChange:
+    return PodChange("default", name, PodRow(APP, node, False))
+
+
+def gone(name: str) -> PodChange:
+    return PodChange("default", name, None)
+
+
+def only_class(builder: Builder) -> tuple[PodClass, PodCounts]:
+    ((pod_class, counts),) = builder.snapshot.pod_classes["default"].items()
+    return pod_class, counts
+
+
+def test_a_pod_is_pending_then_bound_then_in_no_class() -> None:
+    builder = Builder()
+    builder.fold([running("stays", "n"), running("p", "")])
+    first, counts = only_class(builder)
+    assert counts == PodCounts(bound=1, pending=1)
+    builder.fold([running("p", "n")])
+    assert only_class(builder) == (first, PodCounts(2, 0))
+    builder.fold([terminating("p", "n")])
+    assert only_class(builder) == (first, PodCounts(1, 0))
+    assert builder.members([first]) == [(first, "stays", "n")]
+
+
+@pytest.mark.parametrize("leaves", [terminating("p", "n"), ended("p", "n"), gone("p")])
+@pytest.mark.parametrize("node", ["n", ""])
+def test_a_class_without_pods_is_gone_with_its_namespace(node: str, leaves: PodChange) -> None:
+    builder = Builder()
+    builder.fold([running("p", node)])
+    pod_class, _ = only_class(builder)
+    builder.fold([leaves])
+    assert builder.snapshot.pod_classes == {}
+    assert builder.members([pod_class]) == []
+    builder.fold([running("q", "n", b"other")])
+    assert only_class(builder)[0].number == pod_class.number
+    assert builder.members([pod_class]) == [], "another class has its number by now"
+
+
+def test_a_class_is_the_same_object_as_long_as_it_has_a_running() -> None:
+    builder = Builder()
+    builder.fold([running("p-0", "n")])
+    first, _ = only_class(builder)
+    for number in range(1, 5):
+        builder.fold([gone(f"p-{number - 1}"), running(f"p-{number}", "")])
+        assert only_class(builder) == (first, PodCounts(0, 1))
+    builder.fold([gone("p-4")])
+    builder.fold([running("p-5", "n")])
+    again, _ = only_class(builder)
+    assert again is not first
+    assert (again.namespace, again.template, again.labels) == ("default", WEB, APP)
+
+
+def test_equal_templates_of_two_namespaces_are_two_classes() -> None:
+    builder = Builder()
+    builder.fold([running("p", "n"), running("p", "m", namespace="other")])
+    (here,), (there,) = (builder.snapshot.pod_classes[name] for name in ("default", "other"))
+    assert builder.members([here]) == [(here, "p", "n")]
+    assert sorted(name for _, _, name in builder.members([here, there])) == ["m", "n"]
+
+
+def test_reservations_are_in_no_class() -> None:
+    builder = Builder()
+    builder.fold([ReservationChange("default", "p", ReservationRow("u", APP, "n"))])
+    assert builder.snapshot.pod_classes == {}
+    builder.fold([running("p", "")])
+    pod_class, counts = only_class(builder)
+    assert counts == PodCounts(0, 1)
+    assert builder.members([pod_class]) == [(pod_class, "p", "")]
+
+
+def test_classes_do_not_grow_for_ever() -> None:
+    builder = Builder()
+    for number in range(1000):
+        builder.fold([running("p", "n", b"%d" % number)])
+    assert len(builder._classes) <= 2
+    assert len(builder._classes._by_template["default"]) == 1
+
+
+def test_namespaces_without_changes_are_shared() -> None:
+    builder = Builder()
+    before = builder.fold([running("p", "n"), running("p", "n", namespace="other")]).pod_classes
+    after = builder.fold([running("q", "n")]).pod_classes
+    assert after["other"] is before["other"]
+    assert after["default"] is not before["default"]
+    moved = builder.fold([running("q", "m")]).pod_classes
+    assert moved is after, "counts are as before when a pod moves"
+
+
+def test_a_change_copies_a_small_part_of_a_namespace_with_many_classes() -> None:
+    """Copying all classes of a large StatefulSet at each fold took the feed's time."""
+    builder = Builder()
+    builder.fold([running(f"p-{n}", "n", b"%d" % n) for n in range(5000)])
+    before = parts(builder)
+    builder.fold([running(f"p-{n}", "", b"%d" % n) for n in range(3)])
+    after = parts(builder)
+    copied = [part for number, part in after.items() if part is not before.get(number)]
+    assert sum(map(len, copied)) <= 3 * 256
+    assert len(builder.snapshot.pod_classes["default"]) == 5000
+
+
+def parts(builder: Builder) -> dict[int, dict[PodClass, PodCounts]]:
+    classes = builder.snapshot.pod_classes["default"]
+    assert isinstance(classes, NamespaceClasses)
+    return dict(classes._parts)
