@@ -105,3 +105,26 @@ def test_fit_option_chooses_the_other_filters(loaded):
     assert loaded("explain", "-f", "-", stdin=pod).code == 1
     said = loaded("explain", "-f", "-", "--fit", "spread-only", stdin=pod)
     assert said.code == 0
+
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: topology.kubernetes.io/zone
+        whenUnsatisfiable: DoNotSchedule
+        labelSelector: {matchLabels: {app: web}}
+        matchLabelKeys: [pod-template-hash, revision]
+"""
+
+
+def test_labels_that_a_controller_adds_are_not_missed(loaded):
+    said = loaded("explain", "-f", "-", stdin=DEPLOYMENT)
+    assert "LabelKeyMissing: matchLabelKeys: the pod has no label revision" in said.out
+    assert "no label pod-template-hash" not in said.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +11,9 @@ from topospread.kube.affinity import named_values
 from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
 from topospread.spread.constraints import needs_default_selector
 from topospread.spread.findings import Finding, FindingCode
-from topospread.spread.linting.domains import min_domains_above_named
+from topospread.spread.linting.domains import min_domains_above_named, unusable_domains
 from topospread.spread.linting.selectors import selector_finding
+from topospread.spread.linting.workloads import ADDED_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,8 +80,11 @@ def constraint_findings(
     wrong = selector_finding(selector, matches_itself=constraint.self_match)
     if wrong is not None:
         yield wrong
+    # What a workload would make has no name, and lacks the labels that a controller adds.
+    added = () if context.name else ADDED_LABELS
     for missing in spec.match_label_keys:
-        if missing not in context.pod.labels and context.rules.gates.match_label_keys:
+        lacks = missing not in context.pod.labels and missing not in added
+        if lacks and context.rules.gates.match_label_keys:
             yield (
                 FindingCode.LABEL_KEY_MISSING,
                 f"matchLabelKeys: the pod has no label {missing}, so that key does nothing",
@@ -87,6 +92,28 @@ def constraint_findings(
     if context.snapshot.node_count:
         yield from _of_key(context, key, hard=hard)
     yield from _of_min_domains(context, constraint, spec, hard=hard)
+    if hard:
+        yield from _of_unusable_nodes(context, constraint)
+
+
+def _of_unusable_nodes(
+    context: EvaluationContext, constraint: Constraint
+) -> Iterator[tuple[FindingCode, str]]:
+    """Domains that count and would not if the constraint honoured affinity and taints."""
+    eligibility, requirements = constraint.eligibility, context.constraints.requirements
+    honoring = replace(
+        eligibility,
+        requirements=None if requirements.matches_all else requirements,
+        tolerations=context.pod.tolerations,
+        comparison_operators=context.rules.gates.taint_comparison_operators,
+    )
+    if honoring == eligibility:
+        return
+    domains = context.snapshot.membership(eligibility, constraint.topology_key).size
+    usable = context.snapshot.membership(honoring, constraint.topology_key).size
+    if usable < domains:
+        text = unusable_domains(domains, usable, constraint.max_skew)
+        yield FindingCode.UNUSABLE_NODES_COUNTED, text
 
 
 def _of_key(

@@ -123,10 +123,11 @@ def _of_unusable_nodes(linted: LintedConstraint) -> Iterator[LintFinding]:
 def unusable_domains(domains: int, usable: int, max_skew: int) -> str:
     """The text where domains count that have no node which the pod can use."""
     unusable = domains - usable
+    has, they = ("has", "it has") if unusable == 1 else ("have", "the emptiest of them has")
+    pods = f"{max_skew} pod{'s' * (max_skew != 1)}"
     return (
-        f"{unusable} of {domains} domains that count {'has' if unusable == 1 else 'have'} no node "
-        f"that the pod can use: the global minimum stays as low as there, and the others take at "
-        f"most {max_skew} more each"
+        f"{unusable} of {domains} domains that count {has} no node that the pod can use: the "
+        f"others take at most {pods} more than {they}"
     )
 
 

@@ -31,6 +31,8 @@ LABELS_OF_CONTROLLERS: Final = {
 }
 """Labels that controllers add to the pods of each kind of workload."""
 
+ADDED_LABELS: Final = frozenset(label for each in LABELS_OF_CONTROLLERS.values() for label in each)
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
