@@ -49,10 +49,23 @@ if TYPE_CHECKING:
     from topospread_client._connection import (
         Connection as Connection,
     )
+    from topospread_client._constraint_statuses import (
+        ConstraintDomain as ConstraintDomain,
+        ConstraintPod as ConstraintPod,
+        ConstraintStatus as ConstraintStatus,
+        ConstraintTable as ConstraintTable,
+        GetConstraintResponse as GetConstraintResponse,
+        ListConstraintsResponse as ListConstraintsResponse,
+        NodeCount as NodeCount,
+        SpreadStateCount as SpreadStateCount,
+        WatchConstraintsResponse as WatchConstraintsResponse,
+        WorkloadReference as WorkloadReference,
+    )
     from topospread_client._credentials import (
         Tls as Tls,
     )
     from topospread_client._enums import (
+        ConstraintOrder as ConstraintOrder,
         ConstraintValidation as ConstraintValidation,
         DrainMode as DrainMode,
         ErrorReason as ErrorReason,
@@ -63,6 +76,7 @@ if TYPE_CHECKING:
         Optimality as Optimality,
         RankStrategy as RankStrategy,
         RebalanceOutcome as RebalanceOutcome,
+        SpreadState as SpreadState,
         VerdictCode as VerdictCode,
         FindingCode as FindingCode,
         WatchEventType as WatchEventType,
@@ -221,10 +235,16 @@ _HOMES: Final = {
         """,
         "_client": "Client",
         "_connection": "Connection",
+        "_constraint_statuses": """
+            ConstraintDomain ConstraintPod ConstraintStatus ConstraintTable GetConstraintResponse
+            ListConstraintsResponse NodeCount SpreadStateCount WatchConstraintsResponse
+            WorkloadReference
+        """,
         "_credentials": "Tls",
         "_enums": """
-            ConstraintValidation DrainMode ErrorReason Fit Kind MinimumReason ObjectOutcome
-            Optimality RankStrategy RebalanceOutcome VerdictCode FindingCode WatchEventType
+            ConstraintOrder ConstraintValidation DrainMode ErrorReason FindingCode Fit Kind
+            MinimumReason ObjectOutcome Optimality RankStrategy RebalanceOutcome SpreadState
+            VerdictCode WatchEventType
         """,
         "_errors": """
             BadConnection Closed Conflict CycleExpired DeadlineExceeded Fenced InvalidRequest

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from topospread_client import _explain as explaining
+    from topospread_client import _inspecting as inspecting
     from topospread_client import _leases as leases
     from topospread_client import _ranking as ranking
     from topospread_client import _rebalancing as rebalancing
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsRequest
 else:
     explaining = LazyModule("topospread_client._explain")
+    inspecting = LazyModule("topospread_client._inspecting")
     leases = LazyModule("topospread_client._leases")
     ranking = LazyModule("topospread_client._ranking")
     rebalancing = LazyModule("topospread_client._rebalancing")
@@ -194,6 +196,10 @@ class AsyncClient:
     simulate = _awaited(simulating.simulate)
     rank_deletions = _awaited(ranking.rank_deletions)
     plan_rebalance = _awaited(rebalancing.plan_rebalance)
+    list_constraints = _paged(inspecting.list_constraints)
+    list_constraints_page = _awaited(inspecting.list_constraints_page)
+    get_constraint = _awaited(inspecting.get_constraint)
+    watch_constraints = _streaming(inspecting.watch_constraints)
 
     def stream_evaluate_pods(
         self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from topospread_client import _explain as explaining
+    from topospread_client import _inspecting as inspecting
     from topospread_client import _leases as leases
     from topospread_client import _ranking as ranking
     from topospread_client import _rebalancing as rebalancing
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsRequest
 else:
     explaining = LazyModule("topospread_client._explain")
+    inspecting = LazyModule("topospread_client._inspecting")
     leases = LazyModule("topospread_client._leases")
     ranking = LazyModule("topospread_client._ranking")
     rebalancing = LazyModule("topospread_client._rebalancing")
@@ -190,6 +192,10 @@ class Client:
     simulate = _blocking(simulating.simulate)
     rank_deletions = _blocking(ranking.rank_deletions)
     plan_rebalance = _blocking(rebalancing.plan_rebalance)
+    list_constraints = _paged(inspecting.list_constraints)
+    list_constraints_page = _blocking(inspecting.list_constraints_page)
+    get_constraint = _blocking(inspecting.get_constraint)
+    watch_constraints = _streaming(inspecting.watch_constraints)
 
     def stream_evaluate_pods(
         self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None

@@ -151,6 +151,27 @@ class RebalanceOutcome(StrEnum):
     NOT_FOUND = "NOT_FOUND"
 
 
+class SpreadState(StrEnum):
+    """State of a constraint: the worst that holds. The order is from good to bad."""
+
+    SATISFIED = "SATISFIED"
+    INEFFECTIVE = "INEFFECTIVE"
+    VIOLATED = "VIOLATED"
+    BLOCKED = "BLOCKED"
+
+    @property
+    def label(self) -> str:
+        """Kubernetes' spelling of a constant, for example ``Violated``."""
+        return self.title()
+
+
+class ConstraintOrder(StrEnum):
+    """Order of a list of constraints."""
+
+    SEVERITY = "SEVERITY"
+    NAME = "NAME"
+
+
 class ErrorReason(StrEnum):
     """Reason of a failed call; newer servers may have others."""
 

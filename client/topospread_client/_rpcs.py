@@ -15,6 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
     decision_service_pb2,
+    inspector_service_pb2,
     lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
@@ -67,6 +68,7 @@ ALL: Final = tuple(
         cluster_state_service_pb2,
         placement_service_pb2,
         planner_service_pb2,
+        inspector_service_pb2,
         lease_service_pb2,
         server_service_pb2,
     )

@@ -29,8 +29,10 @@ from topospread_client import (
     ResourceVersion,
     Scenario,
     Settings,
+    SpreadState,
     SupposedChanges,
     Unavailable,
+    WorkloadReference,
 )
 
 if TYPE_CHECKING:
@@ -96,6 +98,11 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str, str]] = {
     "references": (lambda c: c.delete_objects("pod/x"), "objects", "expected list"),
     "versions": (lambda c: c.apply_objects([], observed="x"), "observed", "expected list"),
     "kinds": (lambda c: drained(c.watch_objects(kinds="POD")), "kinds", "expected list"),
+    "states": (
+        lambda c: drained(c.list_constraints(states="VIOLATED")),
+        "filter.states",
+        "expected list",
+    ),
     "what-if pods": (lambda c: c.filter(POD, add_pods=POD), "addPods", "expected list"),
     "drained nodes": (
         lambda c: c.simulate([], scenario=scenario_of(drain_nodes="n")),
@@ -343,6 +350,32 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str, str]] = {
     "a kind": (lambda c: drained(c.list_objects("pod")), "kind", "'pod' is no Kind"),
     "a kind to watch": (lambda c: drained(c.watch_objects(kinds=[2])), "kinds[0]", "no Kind"),
     "a fit": (lambda c: c.simulate([], scenario=Scenario(fit="x")), "scenario.fit", "no Fit"),
+    "a state": (
+        lambda c: drained(c.watch_constraints(states=["VIOLATED", "x"])),
+        "filter.states[1]",
+        "no SpreadState",
+    ),
+    "an order": (lambda c: c.list_constraints_page(order="x"), "order", "no ConstraintOrder"),
+    "an owner": (
+        lambda c: drained(c.list_constraints(owner="deploy/web")),
+        "filter.owner",
+        "expected WorkloadReference",
+    ),
+    "an owner's kind": (
+        lambda c: drained(c.watch_constraints(owner=WorkloadReference(5, ""))),
+        "filter.owner.kind",
+        "expected string",
+    ),
+    "labels of constraints": (
+        lambda c: drained(c.list_constraints(label_selector="a=b=c")),
+        "filter.labelSelector",
+        "no requirement",
+    ),
+    "an id of a constraint": (
+        lambda c: c.get_constraint(5),
+        "constraintId",
+        "expected string, got number 5",
+    ),
     "a strategy": (lambda c: c.rank_deletions({}, strategy="x"), "strategy", "no RankStrategy"),
     # Label selectors.
     "a query": (
@@ -396,6 +429,7 @@ FINE: dict[str, Callable[[Any], object]] = {
     "a set": lambda c: c.plan_rebalance(excluded_namespaces={"a", "b"}),
     "pods one by one": lambda c: c.batch_evaluate_pods(iter([POD, "a/b"])),
     "pods to simulate one by one": lambda c: c.simulate(iter([POD, PodsToPlace(POD, 2)])),
+    "states one by one": lambda c: drained(c.list_constraints(states=iter(SpreadState))),
     "one pod": lambda c: c.simulate(POD),
     "nothing": lambda c: c.batch_evaluate_pods([]),
     "a time": lambda c: c.rank_deletions({}, evaluation_time=datetime.now(UTC)),

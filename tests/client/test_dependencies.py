@@ -90,6 +90,11 @@ RETURNED = {
         "Generator[WatchObjectsResponse, None, None]",
         "AsyncGenerator[WatchObjectsResponse, None]",
     ),
+    "list_constraints": ("Iterator[ConstraintStatus]", "AsyncIterator[ConstraintStatus]"),
+    "watch_constraints": (
+        "Generator[WatchConstraintsResponse, None, None]",
+        "AsyncGenerator[WatchConstraintsResponse, None]",
+    ),
     "simulate": ("SimulateResponse", "SimulateResponse"),
 }
 
@@ -113,6 +118,9 @@ def test_stream_takes_the_arguments_of_evaluate_pod():
     ("method", "module"),
     [
         ("explain_pod", "_explain"),
+        ("list_constraints", "_inspecting"),
+        ("get_constraint", "_inspecting"),
+        ("watch_constraints", "_inspecting"),
         ("acquire_lease", "_leases"),
         ("plan_rebalance", "_rebalancing"),
         ("rank_deletions", "_ranking"),

@@ -19,12 +19,14 @@ from topospread_client import (
     Connection,
     DeadlineExceeded,
     Kind,
+    NotFound,
     RevisionUnavailable,
     Unavailable,
     WatchEventType,
 )
+from topospread_client import _rpcs as rpcs
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
-from topospread_proto.v1 import common_pb2
+from topospread_proto.v1 import common_pb2, inspector_service_pb2
 from topospread_proto.v1.common_pb2 import ResponseMeta
 
 if TYPE_CHECKING:
@@ -44,13 +46,22 @@ class Watches:
     def __init__(self, *script: tuple[list[str], grpc.StatusCode]) -> None:
         self.address = ""
         self.script = list(script)
-        self.asked: list[pb.WatchObjectsRequest] = []
+        self.asked: list[Any] = []
 
     def watch(self, request: pb.WatchObjectsRequest, context: grpc.ServicerContext) -> Any:
+        for revision in self._follow(request, context):
+            yield pb.WatchObjectsResponse(meta=ResponseMeta(revision=revision))
+
+    def watch_constraints(self, request: Any, context: grpc.ServicerContext) -> Any:
+        for revision in self._follow(request, context):
+            yield inspector_service_pb2.WatchConstraintsResponse(
+                meta=ResponseMeta(revision=revision.rstrip(".")), partial=revision.endswith(".")
+            )
+
+    def _follow(self, request: Any, context: grpc.ServicerContext) -> Iterator[str]:
         self.asked.append(request)
         revisions, code = self.script.pop(0)
-        for revision in revisions:
-            yield pb.WatchObjectsResponse(meta=ResponseMeta(revision=revision))
+        yield from revisions
         if code is not CODE.OK:
             context.abort(code, "no more")
 
@@ -59,15 +70,19 @@ class Watches:
 def watches(*script: tuple[list[str], grpc.StatusCode]) -> Iterator[Watches]:
     with ThreadPoolExecutor(2) as pool:
         made, server = Watches(*script), grpc.server(pool)
-        handler = grpc.unary_stream_rpc_method_handler(
-            made.watch,
-            request_deserializer=pb.WatchObjectsRequest.FromString,
-            response_serializer=pb.WatchObjectsResponse.SerializeToString,
-        )
-        service = "topospread.v1.ClusterStateService"
-        server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {"WatchObjects": handler}),)
-        )
+        for rpc, method in (
+            (rpcs.WATCH_OBJECTS, made.watch),
+            (rpcs.WATCH_CONSTRAINTS, made.watch_constraints),
+        ):
+            handler = grpc.unary_stream_rpc_method_handler(
+                method,
+                request_deserializer=rpc.request.FromString,
+                response_serializer=rpc.response.SerializeToString,
+            )
+            service, name = rpc.path.strip("/").split("/")
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(service, {name: handler}),)
+            )
         made.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         server.start()
         try:
@@ -111,6 +126,25 @@ def test_initial_objects_are_not_sent_twice(connect):
     with watches(([""], CODE.UNAVAILABLE)) as server, ended:
         followed(connect(server.address), seen, send_initial=True)
     assert (seen, len(server.asked)) == ([""], 1)
+
+
+def test_watch_of_constraints_that_is_cut_amid_a_revision_begins_with_all(connect):
+    """What it was not told of that revision it would not be told after it, either."""
+    seen: list[str] = []
+    script = [
+        (["one.", "one"], CODE.UNAVAILABLE),
+        (["two."], CODE.UNAVAILABLE),
+        (["three"], CODE.UNAVAILABLE),
+        ([], CODE.NOT_FOUND),
+    ]
+    with watches(*script) as server:
+        watch = connect(server.address).watch_constraints(namespace="shop", timeout=PATIENCE)
+        seen_revisions = (changes.revision for changes in watch)
+        with pytest.raises(NotFound):
+            seen.extend(seen_revisions)
+    assert seen == ["one", "one", "two", "three"]
+    assert [each.revision for each in server.asked] == ["", "one", "", "three"]
+    assert {each.filter.namespace for each in server.asked} == {"shop"}
 
 
 def test_watch_without_retries_is_not_opened_again(connect):

@@ -45,6 +45,7 @@ from topospread_client import (
     SupposedChanges,
     Tls,
     TopospreadClientError,
+    WorkloadReference,
 )
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ WRONG: tuple[Any, ...] = (
 
 RIGHT: dict[str, Any] = {
     "cluster": "c",
+    "constraint_id": "c",
     "fencing_token": 1,
     "holder_identity": "me",
     "kind": Kind.POD,
@@ -184,6 +186,7 @@ PARTS: dict[Any, Callable[[Any, Any], Any]] = {
     RankConstraint("zone"): lambda c, part: c.rank_deletions({}, constraints=[part]),
     EvictionFilters(): lambda c, part: c.plan_rebalance(filters=part),
     EvictionLimits(): lambda c, part: c.plan_rebalance(eviction_limits=part),
+    WorkloadReference("Job", "j"): lambda c, part: c.list_constraints_page(owner=part),
 }
 """Each class of arguments, by an instance, with a call that takes one."""
 
