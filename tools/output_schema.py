@@ -101,6 +101,19 @@ def schema() -> str:
             optional_head={"podCount": _INTEGER, "unexplainedPodCount": _INTEGER},
         ),
         "LintFindingList": made.closed({"items": made.type(tuple[LintItem, ...])}, ["items"]),
+        "ConstraintList": made.items(
+            "SpreadConstraint",
+            "ConstraintStatus",
+            one_revision=True,
+            optional_head={"totals": made.type(tuple[topospread_client.SpreadStateCount, ...])},
+            without=["id", "constraint"],
+        ),
+        "ConstraintDescriptionList": made.items(
+            "SpreadConstraint",
+            "ConstraintStatus",
+            "GetConstraintResponse",
+            without=["id", "constraint"],
+        ),
         "PlacementList": made.items(Subject, "PlacePodResponse", optional=_OF_ONE),
         "ReleaseList": made.items("ReleaseReservationResponse", pod=topospread_client.PodReference),
         "ReservationList": made.items("Reservation", one_revision=True),
@@ -150,6 +163,17 @@ def schema() -> str:
                 "object": made.object(),
             },
             ["cluster", "type"],
+        ),
+        "ConstraintEvent": made.closed(
+            {
+                "cluster": _STRING,
+                "revision": _STRING,
+                "type": made.type(topospread_client.WatchEventType),
+                "constraint": made.joined(
+                    "SpreadConstraint", "ConstraintStatus", without=["id", "constraint"]
+                ),
+            },
+            ["cluster", "revision", "type", "constraint"],
         ),
         "ContextList": made.closed(
             {
@@ -365,6 +389,10 @@ class _Schema:
         }
         document["required"] = ["cluster", *document["required"], "items"]
         return document
+
+    def joined(self, *parts: type | str, without: Sequence[str] = ()) -> dict[str, Any]:
+        """An object with the fields of all parts."""
+        return self._joined(parts, {}, (), without)
 
     def whole(
         self,

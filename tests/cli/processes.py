@@ -22,10 +22,11 @@ def environment(**variables: str) -> dict[str, str]:
     return {**kept, "TOPOSPREAD_CLIENT_CONFIG": os.devnull, **variables}
 
 
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command line to its end."""
     return subprocess.run(
         [*TOPOSPREAD, *arguments],
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,

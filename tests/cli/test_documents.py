@@ -29,6 +29,11 @@ ANSWERS = [
     (("get", "workloads"), "", "List"),
     (("get", "pod", "web-0", "-n", "shop"), "", "KubernetesObject"),
     (("get", "reservations"), "", "ReservationList"),
+    (("get", "constraints"), "", "ConstraintList"),
+    (("get", "constraint/missing"), "", "Error"),
+    (("report",), "", "ConstraintList"),
+    (("report", "--state", "blocked", "-n", "missing"), "", "ConstraintList"),
+    (("report", "--state", "bad"), "", "Error"),
     (("evaluate", "-f", "-"), POD, "EvaluationList"),
     (("evaluate", "-f", "-"), NOWHERE, "EvaluationList"),
     (("evaluate", "-f", "-"), POD.replace("DoNotSchedule", "ScheduleAnyway"), "EvaluationList"),
@@ -97,9 +102,11 @@ def test_each_verb_that_prints_answers_is_tested():
 def test_each_kind_of_the_schema_is_printed():
     kinds = {each["$ref"].rpartition("/")[2] for each in SCHEMA["oneOf"]}
     printed = {kind for _, _, kind in ANSWERS}
-    # test_watch.py, test_cluster_deletion.py, test_store.py, test_store_backup.py
+    # test_watch.py, test_cluster_deletion.py, test_store.py, test_store_backup.py,
+    # test_report_watch.py, test_get_constraints.py
     elsewhere = {"StoreAcceptance", "StoreBackup", "StoreRestoration", "StoreCheck"}
-    assert kinds - printed == {"WatchEvent", "ClusterDeletion", *elsewhere}
+    elsewhere |= {"WatchEvent", "ClusterDeletion", "ConstraintEvent", "ConstraintDescriptionList"}
+    assert kinds - printed == elsewhere
     assert printed <= kinds
 
 

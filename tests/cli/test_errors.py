@@ -211,7 +211,11 @@ def test_help_is_there_for_every_verb(bare):
 
 def test_a_shell_completes_verbs_and_options():
     completing = BashComplete(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
-    assert [each.value for each in completing.get_completions([], "re")] == ["reserve", "release"]
+    assert [each.value for each in completing.get_completions([], "re")] == [
+        "report",
+        "reserve",
+        "release",
+    ]
     offered = completing.get_completions(["release", "web-0"], "--ignore")
     assert [each.value for each in offered] == ["--ignore-not-found"]
 
@@ -249,3 +253,19 @@ def test_kinds_are_completed():
     offered = [each.value for each in completing.get_completions(["get"], "re")]
     assert offered == ["replicationcontrollers", "replicasets", "reservations"]
     assert [each.value for each in completing.get_completions(["delete"], "n")] == ["nodes"]
+    offered = [each.value for each in completing.get_completions(["get"], "co")]
+    assert offered == ["constraints"]
+
+
+@pytest.mark.parametrize("shell", [BashComplete, ZshComplete, FishComplete])
+def test_states_of_constraints_are_completed(shell):
+    completing = shell(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
+
+    def offered(option, typed):
+        found = completing.get_completions(["report", option], typed)
+        return [each.value for each in found]
+
+    assert offered("--state", "") == ["blocked", "violated", "ineffective", "satisfied"]
+    assert offered("--state", "blocked,v") == ["blocked,violated"]
+    assert offered("--fail-on", "v") == ["violated"]
+    assert offered("--sort-by", "s") == ["severity", "skew"]

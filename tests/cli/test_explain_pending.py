@@ -43,6 +43,15 @@ def test_pending_pods_are_grouped_with_the_worst_first(loaded):
     assert "pending: 4 pods" in said.lines
 
 
+def test_rows_may_stand_alone(loaded):
+    whole = loaded("explain", "--pending").lines
+    assert [line.split() for line in loaded("explain", "--pending", "--no-headers").lines] == [
+        line.split() for line in whole[1:3]
+    ]
+    said = loaded("explain", "shop/web-8d21-0", "--no-headers")
+    assert (said.code, "--no-headers goes with --pending" in said.err) == (BAD_INPUT, True)
+
+
 def test_json_has_counts_and_groups(loaded):
     value = json.loads(loaded("explain", "--pending", "-n", "shop", "-o", "json").out)
     assert (value["kind"], value["podCount"], value["unexplainedPodCount"]) == (

@@ -15,6 +15,7 @@ import yaml
 
 from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer
+from tests.cli import spreads
 from tests.cli.conftest import CommandResult
 from tests.cli.processes import environment
 from tests.redis_server import ROOT
@@ -111,6 +112,18 @@ def test_options_of_kubectl_hold_before_and_after_the_verb(plugin, config, monke
     assert asked(PODS, *chosen, "-n", "other").lines == ["pod/other/x"]
     nodes = ("get", "nodes", "-o", "name")
     assert asked(nodes, *chosen, "--context", "empty").lines == ["node/c1"]
+
+
+def test_constraints_of_the_namespace_are_reported_on(plugin, config, shop):
+    made = yaml.safe_load_all(
+        spreads.pod("cart", 0, "a1") + spreads.pod("db", 0, namespace="other")
+    )
+    shop.objects.put(*filter(None, made))
+    (name,) = plugin("report", "-o", "name").lines
+    assert "of:      shop StatefulSet/cart" in plugin("get", name).lines
+    assert len(plugin("report", "-A", "--no-headers").lines) == 2
+    watched = plugin("report", "--watch")
+    assert (watched.code, "--watch needs a server" in watched.err) == (2, True)
 
 
 def test_all_namespaces_are_asked_for(plugin, config):

@@ -43,8 +43,10 @@ def long_names() -> str:
     return "---\n".join(made)
 
 
-def on_terminal(*arguments: str, columns: int = 80, **variables: str) -> list[str]:
-    """Lines that a command writes to a terminal, without their colours."""
+def on_terminal(
+    *arguments: str, columns: int = 80, styled: bool = False, **variables: str
+) -> list[str]:
+    """Lines that a command writes to a terminal, mostly without their colours."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     with subprocess.Popen(
@@ -65,7 +67,8 @@ def on_terminal(*arguments: str, columns: int = 80, **variables: str) -> list[st
             written += read
         process.wait()
     os.close(ours)
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode()).splitlines()
+    text = written.decode()
+    return (text if styled else re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)).splitlines()
 
 
 @pytest.fixture
@@ -85,6 +88,8 @@ SHOWN = {
     ("simulate", "data/orders-database-0", "--delete-pod", "data/orders-database-0"): [NODES[1]],
     ("rank-deletions", "-l", "app=orders", "-n", "data"): [*NODES[:1], "data/orders-database-2"],
     ("plan-rebalance", "-n", "data"): [NODES[0], NODES[1], "data/orders-database-"],
+    ("report", "orders-database"): ["StatefulSet/orders-database", "Violated", "maxSkew 1"],
+    ("report", "-o", "wide"): ["app=orders", "3 pods in zone-0"],
     ("status",): ["NODES", "PODS"],
 }
 

@@ -28,6 +28,7 @@ from topospread.transports.grpc.authorization import permission_of
 from topospread_proto.v1 import (
     cluster_state_service_pb2,
     decision_service_pb2,
+    inspector_service_pb2,
     lease_service_pb2,
     placement_service_pb2,
     planner_service_pb2,
@@ -43,6 +44,7 @@ SERVICES = {
     for module in (
         cluster_state_service_pb2,
         decision_service_pb2,
+        inspector_service_pb2,
         lease_service_pb2,
         placement_service_pb2,
         planner_service_pb2,

@@ -93,8 +93,8 @@ class ObjectName:
 
 
 def complete_kinds(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Completion of a kind: `get` takes reservations and `delete` a cluster, too."""
-    more = {"get": ["workloads", "reservations"], "delete": ["cluster"]}
+    """Completion of a kind: `get` takes more than objects, and `delete` a cluster."""
+    more = {"get": ["workloads", "reservations", "constraints"], "delete": ["cluster"]}
     known = [f"{label.lower()}s" for label in STORED] + more.get(str(context.command.name), [])
     return [each for each in known if each.startswith(typed.lower())]
 
@@ -116,6 +116,11 @@ def kind_label(word: str) -> str | None:
 def is_cluster(word: str) -> bool:
     """Whether a person means a cluster as a whole."""
     return word.lower() in {"cluster", "clusters"}
+
+
+def is_constraint(word: str) -> bool:
+    """Whether a person means constraints of pods, which are no objects of their own."""
+    return word.lower() in {"constraint", "constraints"}
 
 
 def kinds_named(word: str) -> tuple[Kind, ...]:

@@ -34,6 +34,7 @@ VERBS: Final = (
     "dump",
     "evaluate",
     "explain",
+    "report",
     "lint",
     "place",
     "reserve",

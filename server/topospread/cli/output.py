@@ -35,7 +35,8 @@ def table(
     styles: Mapping[str, str] = NO_STYLES,
     *,
     headings: bool = True,
-) -> None:
+    least: Sequence[int] = (),
+) -> Sequence[int]:
     """Print rows under their headings, as wide as the cells: nothing is cut, as in kubectl.
 
     Args:
@@ -44,17 +45,28 @@ def table(
         title: a line above.
         styles: on a terminal, the colours of cells with this text.
         headings: whether to print these, and the title.
+        least: widths that columns have at least, for rows below an earlier table.
+
+    Returns:
+        The columns' widths.
     """
     cells = [[NONE if cell in (None, "") else printable(str(cell)) for cell in row] for row in rows]
     names = [column.removeprefix("#") for column in columns]
-    widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+    widths = [
+        max(fixed, *map(len, column))
+        for fixed, column in zip(
+            least or [0] * len(names), zip(names, *cells, strict=True), strict=True
+        )
+    ]
     pads = [str.rjust if column[0] == "#" else str.ljust for column in columns]
 
     def line(row: Sequence[str], *, bold: bool = False) -> str:
         padded = [pad(cell, width) for pad, cell, width in zip(pads, row, widths, strict=True)]
         padded[-1] = padded[-1].rstrip()
         shown = [
-            click.style(text, fg=colours.get(cell), bold=bold) if bold or cell in colours else text
+            click.style(text, fg=colours.get(cell), bold=bold or None)
+            if bold or cell in colours
+            else text
             for text, cell in zip(padded, row, strict=True)
         ]
         return "  ".join(shown).rstrip()
@@ -66,6 +78,7 @@ def table(
         click.echo(line(names, bold=True))
     for row in cells:
         click.echo(line(row))
+    return widths
 
 
 def dump(value: Any, form: str) -> None:
@@ -75,7 +88,7 @@ def dump(value: Any, form: str) -> None:
 
         text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
         # JSON allows characters that a terminal acts on; escaped, they are read as the same.
-        escaped = UNPRINTABLE_IN_LINES if _encodable(text) else _NOT_ASCII
+        escaped = UNPRINTABLE_IN_LINES if encodable(text) else _NOT_ASCII
         click.echo(escaped.sub(lambda match: json.dumps(match[0])[1:-1], text))
         return
     import yaml
@@ -87,12 +100,12 @@ def dump(value: Any, form: str) -> None:
         return written
 
     text = dumped(allow_unicode=True)
-    if UNPRINTABLE_IN_LINES.search(text) or not _encodable(text):
+    if UNPRINTABLE_IN_LINES.search(text) or not encodable(text):
         text = dumped(allow_unicode=False)
     click.echo(text, nl=False)
 
 
-def _encodable(text: str) -> bool:
+def encodable(text: str) -> bool:
     """Whether stdout's encoding has all characters of a text."""
     try:
         text.encode(sys.stdout.encoding or "ascii")

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     "--pending", is_flag=True, help="All pods that wait for a node, by workload and reason."
 )
 @all_namespaces_option
+@click.option("--no-headers", is_flag=True, help="With --pending: print the table's rows alone.")
 @rules_options
 @validation_option
 @consistency_option
@@ -67,6 +68,7 @@ def command(
     domains: int,
     pending: bool,
     all_namespaces: bool,
+    no_headers: bool,
     args_file: str | None,
     profile: str | None,
     gates: Sequence[str],
@@ -90,6 +92,8 @@ def command(
         raise click.UsageError("--pending is of all pending pods: leave names and -f out")
     if all_namespaces and not pending:
         raise click.UsageError("-A goes with --pending; others are given by name or with -f")
+    if no_headers and not pending:
+        raise click.UsageError("--no-headers goes with --pending: an explanation is no table")
     if options.output == "name" and not pending:
         raise click.UsageError("-o name: an explanation is no name: use table, json or yaml")
     named = [_candidates(text, namespace) for text in stored]
@@ -122,7 +126,7 @@ def command(
                 namespace,
                 lambda name: explained(named_request(name)).answer.explanation,
             )
-            pending_pods.show(waiting, options.output, options.cluster)
+            pending_pods.show(waiting, options.output, options.cluster, headings=not no_headers)
             return waiting.exit_code
         with output.progress("explaining") as progress:
             for done, each in enumerate(asked, start=1):

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import click
 
 from topospread.cli import documents, output
+from topospread.cli.constraint_lists import Wanted, constraint_ids, listed
 from topospread.cli.errors import DONE
 from topospread.cli.kinds import (
     RESERVATION,
     STORED,
     ObjectName,
     complete_kinds,
+    is_constraint,
     is_reservation,
     kinds_named,
     objects_named,
@@ -21,10 +23,18 @@ from topospread.cli.kinds import (
     reservation_path,
 )
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
+from topospread.cli.render import constraint_details, constraints
 from topospread.cli.render.objects import Columns, print_objects, print_reservations
 from topospread.cli.request_options import all_namespaces_option, check_all_namespaces
 from topospread.cli.state_source import from_option
-from topospread_client import Kind, PodReference, manifest_from_object, selector_from_query
+from topospread_client import (
+    Consistency,
+    ConstraintOrder,
+    Kind,
+    PodReference,
+    manifest_from_object,
+    selector_from_query,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,10 +83,18 @@ def command(
     """Show nodes, pods or workloads as they are kept: trimmed to what matters to spreading.
 
     KIND is nodes, pods, services, replicationcontrollers, replicasets, statefulsets, or workloads
-    for the last four; or reservations, for the places that are held for pods. With names, only
-    these: KIND NAME..., KIND NAMESPACE/NAME..., or KIND/NAME and KIND/NAMESPACE/NAME.
+    for the last four; or reservations, for the places that are held for pods; or constraints, for
+    how the pods of each are spread. With names, only these: KIND NAME..., KIND NAMESPACE/NAME...,
+    or KIND/NAME and KIND/NAMESPACE/NAME. A constraint's name is its id: alone, it is described
+    with its domains, their nodes, and its pods.
     """
     check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
+    if is_constraint(what.partition("/")[0]):
+        if show_labels or label_columns:
+            raise click.UsageError("constraints have no labels: leave --show-labels and -L out")
+        return _get_constraints(
+            options, constraint_ids(what, names), namespace, selector, headings=not no_headers
+        )
     by_name = bool(names) or "/" in what
     if all_namespaces and by_name:
         raise click.UsageError("names are of one namespace: leave -A out, or the names")
@@ -166,6 +184,34 @@ def _get_reservations(
         print_reservations(found, columns)
     else:
         output.warn("no reservations found")
+    return DONE
+
+
+def _get_constraints(
+    options: ClientOptions,
+    ids: Sequence[str],
+    namespace: str | None,
+    selector: str | None,
+    *,
+    headings: bool,
+) -> int:
+    newest = Consistency(fully_consistent=True)
+    with options.client() as client:
+        if ids:
+            if selector:
+                raise click.UsageError("give ids or --selector, not both")
+            described = [client.get_constraint(each, consistency=newest) for each in ids]
+            constraint_details.show(described, options.output, options.cluster)
+            return DONE
+        labels = selector_from_query(selector, "--selector") if selector else None
+        wanted = Wanted(namespace, selector=labels, order=ConstraintOrder.NAME)
+        found = listed(client, wanted, newest)
+    if options.output != "table" or options.wide:
+        constraints.show(found, options, headings=headings)
+    elif found.constraints:
+        constraints.print_ids(found.constraints, headings=headings)
+    else:
+        output.warn("no constraints found")
     return DONE
 
 

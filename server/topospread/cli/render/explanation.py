@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ExplainPodResponse,
         Explanation,
         NodeReason,
+        SpreadConstraint,
     )
 
 _COLUMNS: Final = ("DOMAIN", "#PODS", "#NODES", "#ELIGIBLE", "#USABLE", "#SKEW", "VERDICT", "WHY")
@@ -108,11 +109,7 @@ def _print(pod: ExplainedPod) -> None:
 def _print_constraint(constraint: ConstraintExplanation, *, defaulted: bool) -> None:
     spread = constraint.constraint
     whose = "default " if defaulted else ""
-    terms = [spread.when_unsatisfiable, f"maxSkew {spread.max_skew}"]
-    if spread.min_domains > 1:
-        terms.append(f"minDomains {spread.min_domains}")
-    title = f"{whose}constraint {constraint.index}: {spread.topology_key}"
-    click.secho(f"{title} ({', '.join(terms)})", bold=True)
+    click.secho(f"{whose}constraint {constraint.index}: {constraint_text(spread)}", bold=True)
     output.fields(
         [
             ("counts", _counts_text(constraint)),
@@ -121,22 +118,52 @@ def _print_constraint(constraint: ConstraintExplanation, *, defaulted: bool) -> 
             ("weight", f"{constraint.weight:.3f} a pod" if constraint.weight else ""),
         ]
     )
+    print_domains(
+        spread,
+        constraint.minimum.reason,
+        constraint.domains,
+        constraint.leading_domain_count,
+        constraint.unlisted_domain_count,
+    )
+
+
+def constraint_text(constraint: SpreadConstraint) -> str:
+    """Topology key and terms of a constraint, for people."""
+    terms = [constraint.when_unsatisfiable, f"maxSkew {constraint.max_skew}"]
+    if constraint.min_domains > 1:
+        terms.append(f"minDomains {constraint.min_domains}")
+    return f"{constraint.topology_key} ({', '.join(terms)})"
+
+
+def print_domains(
+    constraint: SpreadConstraint,
+    because: MinimumReason | None,
+    domains: Sequence[DomainExplanation],
+    leading: int,
+    unlisted: int,
+) -> None:
+    """Print a row for each domain of a constraint.
+
+    Args:
+        constraint: whose they are.
+        because: why its global minimum is what it is.
+        domains: those with the fewest pods, then those with the most.
+        leading: how many of them stand before those that are left out.
+        unlisted: how many are left out.
+    """
     columns = list(_COLUMNS)
     if not _is_hard(constraint):
         columns[-2:] = ["SCORE", "WHY"]
-    rows = [_cells(constraint, domain) for domain in constraint.domains]
-    if constraint.unlisted_domain_count:
-        gap: list[object] = [
-            f"… and {constraint.unlisted_domain_count:,} more",
-            *[" "] * (len(columns) - 1),
-        ]
-        rows.insert(constraint.leading_domain_count, gap)
+    rows = [_cells(constraint, because, domain) for domain in domains]
+    if unlisted:
+        gap: list[object] = [f"… and {unlisted:,} more", *[" "] * (len(columns) - 1)]
+        rows.insert(leading, gap)
     if rows:
         output.table(columns, rows, styles=_STYLES)
 
 
-def _is_hard(constraint: ConstraintExplanation) -> bool:
-    return constraint.constraint.when_unsatisfiable == "DoNotSchedule"
+def _is_hard(constraint: SpreadConstraint) -> bool:
+    return constraint.when_unsatisfiable == "DoNotSchedule"
 
 
 def _counts_text(constraint: ConstraintExplanation) -> str:
@@ -164,7 +191,7 @@ def _minimum_text(constraint: ConstraintExplanation) -> str:
 
 def _closed_text(constraint: ConstraintExplanation) -> str:
     domains, nodes = constraint.rejected_domain_count, constraint.rejected_node_count
-    if not _is_hard(constraint) or not (nodes or domains):
+    if not _is_hard(constraint.constraint) or not (nodes or domains):
         return ""
     return (
         f"{domains:,} domain{'s' * (domains != 1)}; it refuses {nodes:,} nodes that pass the "
@@ -172,7 +199,9 @@ def _closed_text(constraint: ConstraintExplanation) -> str:
     )
 
 
-def _cells(constraint: ConstraintExplanation, domain: DomainExplanation) -> list[object]:
+def _cells(
+    constraint: SpreadConstraint, because: MinimumReason | None, domain: DomainExplanation
+) -> list[object]:
     pods: object = domain.pod_count
     if domain.reserved_pod_count:
         pods = f"{pods} ({domain.reserved_pod_count} reserved)"
@@ -191,14 +220,16 @@ def _cells(constraint: ConstraintExplanation, domain: DomainExplanation) -> list
         domain.usable_node_count,
         domain.skew,
         verdict,
-        "; ".join(_reasons(constraint, domain)) or "-",
+        "; ".join(_reasons(constraint, because, domain)) or "-",
     ]
 
 
-def _reasons(constraint: ConstraintExplanation, domain: DomainExplanation) -> Iterator[str]:
+def _reasons(
+    constraint: SpreadConstraint, because: MinimumReason | None, domain: DomainExplanation
+) -> Iterator[str]:
     if not domain.allowed:
-        yield f"skew {domain.skew} > maxSkew {constraint.constraint.max_skew}"
-    if domain.holds_minimum and constraint.minimum.reason is MinimumReason.LOWEST:
+        yield f"skew {domain.skew} > maxSkew {constraint.max_skew}"
+    if domain.holds_minimum and because is MinimumReason.LOWEST:
         yield "holds the minimum"
     if excluded := _excluded(domain.excluded):
         yield f"not counted: {', '.join(excluded)}"

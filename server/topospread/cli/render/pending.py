@@ -156,13 +156,13 @@ def _joined(larger: PendingWorkload, other: PendingWorkload) -> PendingWorkload:
     return replace(larger, pod_count=larger.pod_count + other.pod_count)
 
 
-def show(pending: Pending, form: str, cluster: str) -> None:
-    """Print pending pods in the form of `--output`."""
+def show(pending: Pending, form: str, cluster: str, *, headings: bool) -> None:
+    """Print pending pods in the form of `--output`; a table without headings is rows alone."""
     if form == "name":
         for pod in pending.pods:
             output.echo(pod_path(pod))
     elif form == "table":
-        _print(pending)
+        _print(pending, headings=headings)
     else:
         documents.show(
             "PendingPodList",
@@ -174,7 +174,7 @@ def show(pending: Pending, form: str, cluster: str) -> None:
         )
 
 
-def _print(pending: Pending) -> None:
+def _print(pending: Pending, *, headings: bool) -> None:
     if not pending.pods:
         output.warn("no pending pods found")
         return
@@ -188,7 +188,10 @@ def _print(pending: Pending) -> None:
         for group in pending.groups
     ]
     if rows:
-        output.table(["#PENDING", "FITS", "WORKLOAD", "FOR EXAMPLE"], rows)
+        columns = ["#PENDING", "FITS", "WORKLOAD", "FOR EXAMPLE"]
+        output.table(columns, rows, headings=headings)
+    if not headings:
+        return
     for group in pending.groups:
         if group.fits:
             continue
