@@ -77,10 +77,12 @@ class DomainCounts:
     def build(self, nodes: NodeTable, counts: NDArray[np.int32]) -> Ints:
         """Add up by domain."""
         domains = nodes.domains(self.key)
-        counted = nodes.mask(self.eligibility) & (domains.ids >= 0)
+        # Most groups are on few of the nodes.
+        slots = np.flatnonzero(counts)
+        slots = slots[nodes.mask(self.eligibility)[slots] & (domains.ids[slots] >= 0)]
         # bincount adds up as float64, which is exact far beyond any number of pods.
         array: Ints = np.bincount(
-            domains.ids[counted], weights=counts[counted], minlength=len(domains.values)
+            domains.ids[slots], weights=counts[slots], minlength=len(domains.values)
         ).astype(np.int64)
         array.flags.writeable = False
         return array

@@ -26,7 +26,7 @@ from topospread.index.groups import Group, GroupUsage
 from topospread.index.labels import LabelSet, LabelSets
 from topospread.index.nodes import NodeTable
 from topospread.index.pod_classes import PodClasses
-from topospread.index.pods import Place, PodTable
+from topospread.index.pods import Place, PodTable, SortedSlots
 from topospread.index.reservations import NO_RESERVATIONS
 from topospread.index.slots import NodeSlots
 from topospread.index.snapshot import NO_WORKLOADS, NamespaceWorkloads, Snapshot
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 CHANGES_PER_YIELD: Final = 50
 """Changes between two calls of `yield_control`: a Python loop that keeps the interpreter makes
 every array operation of the decision threads wait for its switch interval."""
+
+FEW_GROUPS: Final = 32
+"""Groups up to which each looks through all pods: to sort these costs as much as some dozens."""
+
+FEW_LABEL_SETS: Final = 64
+"""Label sets of a group whose pods are gathered one set after the other."""
 
 LARGE_GROUP_PART: Final = 16
 """A group that takes more than this part of the bytes is large."""
@@ -253,20 +259,22 @@ class Builder:
                 self._evict(asked, surplus)
             self._evict_bytes(asked)
             kept = dict(self._groups)
+            by_label_set = self._pods.sorted() if len(missing) > FEW_GROUPS else None
             for group in missing:
-                kept[group] = self._count(group)
+                kept[group] = self._count(group, by_label_set)
             self._groups = kept
             return self._swap(self.snapshot.nodes)
 
-    def _count(self, group: GroupKey) -> Group:
-        marks = np.zeros(len(self._labels) + 1, dtype=np.bool_)
-        for labels in self._labels.watch(group):
-            marks[labels.number] = True
-        return Group(
-            group,
-            self._pods.count(marks, self._slots.capacity),
-            GroupUsage(self.snapshot.sequence + 1, group, self._grown),
-        )
+    def _count(self, group: GroupKey, by_label_set: SortedSlots | None) -> Group:
+        label_sets = [labels.number for labels in self._labels.watch(group)]
+        capacity = self._slots.capacity
+        if by_label_set is not None and len(label_sets) <= FEW_LABEL_SETS:
+            counts = by_label_set.count(label_sets, capacity)
+        else:
+            marks = np.zeros(len(self._labels) + 1, dtype=np.bool_)
+            marks[label_sets] = True
+            counts = self._pods.count(marks, capacity)
+        return Group(group, counts, GroupUsage(self.snapshot.sequence + 1, group, self._grown))
 
     def _evict(self, asked: frozenset[GroupKey], surplus: int) -> None:
         others = (group for key, group in self._groups.items() if key not in asked)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -92,6 +92,10 @@ class PodTable:
         chosen = _column(self._slot)[label_sets[_column(self._label_set)]]
         return np.bincount(chosen, minlength=slots).astype(np.int32)
 
+    def sorted(self) -> SortedSlots:
+        """The slots of all pods by label set, as they are now: quicker where many are counted."""
+        return SortedSlots(_column(self._label_set), _column(self._slot))
+
     def members(self, classes: NDArray[np.bool_]) -> Iterator[tuple[str, int, int]]:
         """Key, class and slot of each pod whose class is marked.
 
@@ -109,6 +113,29 @@ class PodTable:
         for column in (self._slot, self._label_set, self._class):
             column.append(_NONE)
         return len(self._requests) - 1
+
+
+class SortedSlots:
+    """The slots of pods by label set.
+
+    Args:
+        label_sets: [pods] the number of each one's label set; −1 for none.
+        slots: [pods] the slot of each.
+    """
+
+    def __init__(self, label_sets: NDArray[np.int32], slots: NDArray[np.int32]) -> None:
+        order = np.argsort(label_sets, kind="stable")
+        self._slots = slots[order]
+        ascending = label_sets[order]
+        last = int(ascending[-1]) if ascending.size else _NONE
+        self._starts = np.searchsorted(ascending, np.arange(last + 2)).tolist()
+
+    def count(self, label_sets: Sequence[int], slots: int) -> NDArray[np.int32]:
+        """[slots] pods that have one of the label sets, each given once by its number."""
+        starts, found = self._starts, self._slots
+        parts = [found[starts[number] : starts[number + 1]] for number in label_sets]
+        chosen = np.concatenate(parts) if parts else found[:0]
+        return np.bincount(chosen, minlength=slots).astype(np.int32)
 
 
 def _column(values: array[int]) -> NDArray[np.int32]:

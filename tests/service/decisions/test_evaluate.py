@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from tests.service.world import Json
     from topospread.index.groups import Group
+    from topospread.index.pods import SortedSlots
     from topospread.spread.topology import GroupKey
 
 BROKEN = {"matchExpressions": [{"key": "app", "operator": "In"}]}
@@ -252,9 +253,9 @@ def test_selectors_of_one_request_do_not_evict_each_other(monkeypatch):
     counted: list[GroupKey] = []
     count = Builder._count
 
-    def counting(builder: Builder, group: GroupKey) -> Group:
+    def counting(builder: Builder, group: GroupKey, by_label_set: SortedSlots | None) -> Group:
         counted.append(group)
-        return count(builder, group)
+        return count(builder, group, by_label_set)
 
     monkeypatch.setattr(Builder, "_count", counting)
     with world(max_groups=100) as made:

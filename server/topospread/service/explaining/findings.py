@@ -55,7 +55,7 @@ def _of_pod(context: EvaluationContext) -> Iterator[Finding]:
         )
     elif context.soft and context.rules.profile.system_defaulted:
         zone = context.snapshot.domains(ZONE_LABEL)
-        lacking = int(np.count_nonzero(context.snapshot.alive & (zone.ids < 0)))
+        lacking = context.snapshot.node_count - int(zone.nodes.sum())
         if lacking and context.snapshot.node_count:
             yield Finding(
                 FindingCode.DEFAULTS_WITHOUT_ZONE,
@@ -120,9 +120,7 @@ def _of_key(
     context: EvaluationContext, key: str, *, hard: bool
 ) -> Iterator[tuple[FindingCode, str]]:
     nodes = context.snapshot.node_count
-    lacking = int(
-        np.count_nonzero(context.snapshot.alive & (context.snapshot.domains(key).ids < 0))
-    )
+    lacking = nodes - int(context.snapshot.domains(key).nodes.sum())
     if lacking == nodes:
         effect = "no node can take the pod" if hard else "no node gets a score"
         yield FindingCode.KEY_ON_NO_NODE, f"no node has the label {key}: {effect}"
@@ -155,8 +153,7 @@ def _of_min_domains(
             min_domains_above_named(wanted, named, key),
         )
         return
-    column = context.snapshot.domains(key)
-    there = np.unique(column.ids[context.snapshot.alive & (column.ids >= 0)]).size
+    there = int(np.count_nonzero(context.snapshot.domains(key).nodes))
     if there < wanted:
         yield (
             FindingCode.MIN_DOMAINS_OUT_OF_REACH,
