@@ -28,3 +28,40 @@ MENDED = [case for case in THREADS if "mended" in case]
 @pytest.mark.parametrize("case", MENDED, ids=lambda case: case["thread"])
 def test_the_mended_manifest_gets_no_such_codes(bare, case):
     assert codes(bare, case["mended"]) == sorted(case["codes_mended"])
+
+
+CLUSTERS = [
+    pytest.param(case, cluster, id=f"{case['thread']}-{number}")
+    for case in THREADS
+    for number, cluster in enumerate(case.get("clusters", ()))
+]
+
+
+def node(name: str, *, tainted: bool) -> dict[str, object]:
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-of-{name}"}
+    taints = [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": taints} if tainted else {},
+    }
+
+
+@pytest.mark.parametrize(("case", "cluster"), CLUSTERS)
+def test_a_cluster_shows_whether_the_rollout_of_the_thread_gets_stuck(
+    bare, case, cluster, tmp_path
+):
+    nodes = [
+        *(node(name, tainted=False) for name in cluster["nodes"]),
+        *(node(name, tainted=True) for name in cluster.get("tainted", ())),
+    ]
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump_all(nodes))
+    said = bare(
+        *("lint", "-f", "-", "-o", "json", "--from", tmp_path / "nodes.yaml"),
+        stdin=case["manifest"],
+    )
+    found = {each["code"]: each["severity"] for each in json.loads(said.out)["items"]}
+    errors = [code for code, severity in found.items() if severity == "Error"]
+    assert errors == cluster.get("errors", [])
+    assert not found.keys() & {*cluster.get("gone", ())}

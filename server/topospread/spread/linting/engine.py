@@ -57,12 +57,12 @@ class Knowledge:
     Attributes:
         numbers: by constraint.
         findings: what an explanation of the workload's pod says.
-        defaults: the profile's, for pods that have no constraints.
+        defaults: the profile's, for pods that have no constraints; None where they are not known.
     """
 
     numbers: Mapping[int, DomainNumbers] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
-    defaults: Sequence[SpreadConstraint] = SYSTEM_DEFAULTS
+    defaults: Sequence[SpreadConstraint] | None = None
 
 
 NOTHING_KNOWN: Final = Knowledge()
@@ -137,13 +137,18 @@ def _of_defaults(
             yield found(FindingCode.NO_CONSTRAINTS, -1, text)
         return
     own = {each.spec.topology_key for each in constraints}
-    lost = [each for each in known.defaults if each.topology_key not in own]
+    defaults = SYSTEM_DEFAULTS if known.defaults is None else known.defaults
+    lost = [each for each in defaults if each.topology_key not in own]
     if constraints and lost:
         texts = ", ".join(
             f"{each.topology_key} ({each.when_unsatisfiable}, maxSkew {each.max_skew})"
             for each in lost
         )
-        text = f"with constraints of its own the pod gets none of the scheduler's defaults: {texts}"
+        which = ", System's unless configured" if known.defaults is None else ""
+        text = (
+            "with constraints of its own the pod gets none of the scheduler's defaults"
+            f"{which}: {texts}"
+        )
         yield found(FindingCode.DEFAULTS_REPLACED, -1, text)
 
 
