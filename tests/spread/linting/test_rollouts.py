@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -162,3 +163,23 @@ def test_percentages_are_rounded_as_upstream_does(replicas, surge, unavailable):
 def test_neither_surge_nor_unavailable_makes_one_unavailable():
     neither = Rollout(Share(0), Share(10, is_percentage=True))
     assert (neither.surge(4), neither.unavailable(4)) == (0, 1)
+
+
+@pytest.mark.parametrize(("unavailable", "stuck"), [(0, True), (1, False)])
+def test_replicas_that_an_autoscaler_sets_may_get_stuck_with_none_unavailable(unavailable, stuck):
+    found = {each.code: each.text for each in lint(deployment(None, 1, 1, unavailable))}
+    assert (FindingCode.ROLLOUT_DEADLOCK in found) == stuck
+    assert FindingCode.ROLLOUT_SKEW in found
+
+
+def test_a_percentage_of_an_unknown_number_is_that_of_several_replicas():
+    quarter = Rollout(Share(25, is_percentage=True), Share(25, is_percentage=True))
+    found = {each.code for each in lint(replace(deployment(None, 1, 1, 0), rollout=quarter))}
+    assert FindingCode.ROLLOUT_DEADLOCK not in found
+    assert FindingCode.ROLLOUT_SKEW in found
+
+
+def test_places_for_an_unknown_number_of_replicas_are_not_counted():
+    workload = deployment(None, 1, 1, 0)
+    found = {each.code for each in lint(workload, Knowledge({0: DomainNumbers(3, 2)}))}
+    assert not found & {FindingCode.ROLLOUT_DEADLOCK, FindingCode.TOO_FEW_DOMAINS}

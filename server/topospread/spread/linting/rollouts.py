@@ -96,19 +96,20 @@ def _skew(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
 
 def _deadlock(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
     replicas = linted.workload.replicas
-    if replicas is None or rollout.unavailable(replicas):
+    if rollout.unavailable(_SEVERAL if replicas is None else replicas):
         return
     given = f"maxUnavailable is {rollout.max_unavailable}"
     if rollout.max_unavailable.is_percentage:
         given += f", of {replicas} replicas 0"
-    beside = f"a new pod needs a place beside all {replicas} old ones before one of these goes"
+    old = "all old ones" if replicas is None else f"all {replicas} old ones"
+    beside = f"a new pod needs a place beside {old} before one of these goes"
     places = linted.places
     if linted.numbers is not None:
         if places is not None and places == replicas:
             text = f"{given}: {beside}, and all {places} are taken, as {linted.held_at_zero}"
             yield found(FindingCode.ROLLOUT_DEADLOCK, linted.index, text, Severity.ERROR)
         return
-    if replicas > 1:
+    if replicas is None or replicas > 1:
         text = (
             f"{given}: {beside}; where a domain counts that cannot take it, tainted or full, the "
             "rollout waits forever"
