@@ -28,7 +28,14 @@ from topospread.config.loading import load_settings
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DOCS: Final = ROOT / "docs"
-PAGES: Final = ("explain.md", "lint.md", "rebalance.md", "scale-down.md", "simulate.md")
+PAGES: Final = (
+    "explain.md",
+    "lint.md",
+    "no-server.md",
+    "rebalance.md",
+    "scale-down.md",
+    "simulate.md",
+)
 
 FOLLOWED: Final = ("lint.md",)
 """Pages with files and shell commands that their examples need."""
@@ -88,6 +95,8 @@ def _played(block: str, address: str) -> str:
 
 def _is_of_files(arguments: list[str]) -> bool:
     """Whether a command asks a server only where it is named."""
+    if "--from" in arguments:
+        return True
     return arguments[0] == "lint" and not {"--live", "--cluster"} & {*arguments}
 
 

@@ -99,3 +99,13 @@ def test_a_kubeconfig_goes_with_that_source_only(bare, tmp_path):
     for source in ((), ("--from", "dump.yaml")):
         said = bare("get", "pods", *source, "--kubeconfig", "some")
         assert (said.code, "--kubeconfig goes with --from kubeconfig" in said.err) == (2, True)
+
+
+def test_a_cluster_without_objects_is_refused(bare, tmp_path):
+    with ApiServer(Objects()) as serving:
+        config = kubeconfig(tmp_path, serving.url)
+        said = bare("get", "nodes", "--from", "kubeconfig", "--kubeconfig", config)
+        assert (said.code, said.out) == (2, "")
+        assert said.err == (
+            f"topospread: {serving.url}: there are no nodes, pods or workloads in this cluster\n"
+        )

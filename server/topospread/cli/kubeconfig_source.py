@@ -82,6 +82,8 @@ def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[Observ
             found += objects
     if forbidden:
         raise BadInput(*refusals, advice=_advice(forbidden))
+    if not found:
+        raise BadInput(f"{api.address}: there are no nodes, pods or workloads in this cluster")
     return found
 
 
