@@ -18,7 +18,6 @@ from topospread.cli.options import (
     server_options,
 )
 from topospread.cli.render.lint import FORMS, lint_item, show
-from topospread.cli.render.sarif import sarif_log
 from topospread.cli.request_options import input_options
 from topospread.cli.state_source import from_option
 from topospread.cli.suggestions import did_you_mean
@@ -137,6 +136,8 @@ def command(
             ]
             progress(done, len(workloads))
     if options.output == "sarif":
+        from topospread.cli.render.sarif import sarif_log
+
         output.dump(sarif_log(items), "json")
     else:
         show(items, len(workloads), options.output)
