@@ -34,7 +34,7 @@ def lint_at(
     found = explain(engine, request, asked, fit=Fit.NODE, limit=1, advise=False)
     explanation = found.explanation
     numbers = {
-        each.index: DomainNumbers(each.eligible_domains, each.usable_domains)
+        each.index: DomainNumbers(each.eligible_domains, each.usable_domains, each.lowest)
         for each in explanation.constraints
     }
     profile = found.resolved.cycle.rules.profile

@@ -202,6 +202,14 @@ def test_the_numbers_of_a_cluster_take_the_place_of_what_may_be():
     assert "TooFewDomains" in codes(hosts, replicas=4, known=Knowledge({0: DomainNumbers(4, 3)}))
 
 
+def test_pods_in_a_domain_that_cannot_be_used_any_more_hold_the_minimum_up():
+    hosts = constraint(topology_key=HOSTNAME_LABEL)
+    empty, filled = (codes(hosts, known=Knowledge({0: DomainNumbers(3, 2, n)})) for n in (0, 1))
+    assert empty["TooFewDomains"] is Severity.ERROR
+    assert "TooFewDomains" not in filled
+    assert filled["UnusableNodesCounted"] is Severity.WARNING
+
+
 def test_a_key_that_no_node_has_leaves_no_places_to_count():
     stated = (Finding(FindingCode.KEY_ON_NO_NODE, 0, "no node has it"),)
     found = codes(known=Knowledge({0: DomainNumbers(0, 0)}, stated))

@@ -174,7 +174,11 @@ def _explained(client: Client, manifest: Manifest) -> Knowledge:
     except InvalidRequest as error:
         raise BadInput(f"{manifest.title}: {error}") from error
     numbers = {
-        each.index: DomainNumbers(each.eligible_domain_count, each.usable_domain_count)
+        each.index: DomainNumbers(
+            each.eligible_domain_count,
+            each.usable_domain_count,
+            each.minimum.lowest_pod_count,
+        )
         for each in found.constraints
     }
     return Knowledge(

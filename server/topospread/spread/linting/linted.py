@@ -82,7 +82,8 @@ class LintedConstraint:
         if self.numbers is None or not self.numbers.domains or not self.is_hard:
             return ""
         domains, usable = self.numbers.domains, self.numbers.usable
-        if usable < domains:
+        # Where all have pods, those that cannot be used were filled before they were cordoned.
+        if usable < domains and not self.numbers.lowest:
             unusable = domains - usable
             has = "has" if unusable == 1 else "have"
             return f"{unusable} of {domains} domains that count {has} no node for the pod"

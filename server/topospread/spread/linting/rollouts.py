@@ -4,9 +4,10 @@ A ReplicaSet adds up to maxSurge pods, and takes old ones away as new ones becom
 never more than maxUnavailable before. Without matchLabelKeys: [pod-template-hash] the old pods
 count.
 
-- *Skew*: the new pods are placed beside the old ones, and which of these go first does not depend
-  on domains. What is left may be skewed by more than maxSkew. Where no pod is added before one has
-  gone (maxSurge 0), the freed domain is the one with the fewest pods, and gets the new pod.
+- *Skew*: the new pods are placed beside the old ones, and which of these go first depends on their
+  readiness, their age and who shares their node, not on domains. What is left may be skewed by more
+  than maxSkew. Where no pod is added before one has gone (maxSurge 0), the freed domain is the one
+  with the fewest pods, and gets the new pod.
 - *Deadlock*: with maxUnavailable 0 no old pod goes before a new one runs, and that needs a place
   beside all old ones. There always is one in a domain with the fewest pods, unless such a domain
   cannot take the pod, or minDomains keeps the minimum at 0: then each usable domain has maxSkew

@@ -124,7 +124,9 @@ class DomainNumbers:
     Attributes:
         domains: eligible ones: they have a node that counts.
         usable: those of them with such a node that the scheduler's other filters leave.
+        lowest: the fewest matching pods that one of them has now.
     """
 
     domains: int
     usable: int
+    lowest: int = 0
