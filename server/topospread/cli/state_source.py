@@ -76,6 +76,16 @@ def kubeconfig_option(command: _C) -> _C:
     )(command)
 
 
+def check_changes(options: ClientOptions) -> None:
+    """Refuse a watch of a state that is loaded once.
+
+    Raises:
+        UsageError: there is no server whose state could change.
+    """
+    if options.source is not None:
+        raise click.UsageError("--watch needs a server: what is loaded once does not change")
+
+
 def _take_source(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     del parameter
     if value == "":

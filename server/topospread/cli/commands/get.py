@@ -19,14 +19,13 @@ from topospread.cli.kinds import (
     is_reservation,
     kinds_named,
     objects_named,
-    path_of,
     reservation_path,
 )
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
-from topospread.cli.render import constraint_details, constraints
+from topospread.cli.render import constraint_details, constraints, object_changes
 from topospread.cli.render.objects import Columns, print_objects, print_reservations
 from topospread.cli.request_options import all_namespaces_option, check_all_namespaces
-from topospread.cli.state_source import from_option
+from topospread.cli.state_source import check_changes, from_option
 from topospread_client import (
     Consistency,
     ConstraintOrder,
@@ -65,6 +64,9 @@ _P = TypeVar("_P", bound=_Page)
     "-L", "--label-columns", metavar="KEY,…", help="Add a column for each of these labels."
 )
 @click.option("--no-headers", is_flag=True, help="Leave the table's headings out.")
+@click.option(
+    "-w", "--watch", is_flag=True, help="Go on until Ctrl-C with objects that change, as kubectl."
+)
 @from_option
 @server_options
 @output_option
@@ -79,6 +81,7 @@ def command(
     show_labels: bool,
     label_columns: str | None,
     no_headers: bool,
+    watch: bool,
 ) -> int:
     """Show nodes, pods or workloads as they are kept: trimmed to what matters to spreading.
 
@@ -90,6 +93,8 @@ def command(
     """
     check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     if is_constraint(what.partition("/")[0]):
+        if watch:
+            raise click.UsageError("`report --watch` shows the changes of constraints")
         if show_labels or label_columns:
             raise click.UsageError("constraints have no labels: leave --show-labels and -L out")
         return _get_constraints(
@@ -108,14 +113,23 @@ def command(
     if reservations or (not named and is_reservation(what)):
         if len(reservations) < len(named):
             raise click.UsageError("reservations are listed apart from objects: ask for them alone")
+        if watch:
+            raise click.UsageError("`watch reservations` shows the changes of reservations")
         return _get_reservations(options, reservations, namespace, labels, columns)
     kinds = () if named else kinds_named(what)
+    if watch:
+        check_changes(options)
     with options.client() as client:
         found, revision = _objects(client, kinds, named, namespace, labels)
+        if watch:
+            watched = {*kinds, *(each.stored_kind for each in named)}
+            changes = client.watch_objects(kinds=list(watched), revision=revision)
+            is_shown = _filter(named, namespace, labels)
+            object_changes.follow(found, changes, is_shown, options, columns)
+            return DONE
     if options.output == "name":
         for kind, each in found:
-            metadata = getattr(each, kind.field).metadata
-            output.echo(path_of(kind, metadata.namespace, metadata.name))
+            output.echo(object_changes.path_name(kind, each))
     elif options.output != "table":
         manifests = [manifest_from_object(each) for _, each in found]
         one = manifests[0] if len(named) == 1 else None
@@ -151,6 +165,25 @@ def _objects(
             found += [(kind, each) for each in page.objects]
             revisions.append(page.revision)
     return found, revisions[0]
+
+
+def _filter(
+    named: Sequence[ObjectName], namespace: str | None, labels: LabelSelector | None
+) -> Callable[[Kind, ClusterObject], bool]:
+    """Whether an object is one of those that are asked for, as a server chooses them for a list."""
+    from topospread.codec.pods import selector_from_proto
+    from topospread.kube.selectors import EVERYTHING, compile_selector
+
+    selector = EVERYTHING if labels is None else compile_selector(selector_from_proto(labels))
+
+    def is_shown(kind: Kind, each: ClusterObject) -> bool:
+        metadata = getattr(each, kind.field).metadata
+        if named:
+            return ObjectName(kind.label, metadata.namespace or None, metadata.name) in named
+        elsewhere = kind is not Kind.NODE and namespace and metadata.namespace != namespace
+        return not elsewhere and selector.matches(dict(metadata.labels))
+
+    return is_shown
 
 
 def _get_reservations(

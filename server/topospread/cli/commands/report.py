@@ -27,7 +27,7 @@ from topospread.cli.request_options import (
     rules_options,
     settings_of,
 )
-from topospread.cli.state_source import from_option
+from topospread.cli.state_source import check_changes, from_option
 from topospread_client import ConstraintOrder, SpreadState, selector_from_query
 
 if TYPE_CHECKING:
@@ -185,8 +185,7 @@ def _check_watch(
         raise click.UsageError("--watch is of one workload, or of all")
     if limit or fail_on:
         raise click.UsageError("--limit and --fail-on are of one look: leave --watch out")
-    if options.source is not None:
-        raise click.UsageError("--watch needs a server: what is loaded once does not change")
+    check_changes(options)
 
 
 def _exit_code(found: ConstraintList, states: Sequence[SpreadState], fail_on: str | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
@@ -37,12 +37,14 @@ class Columns:
         labels: all labels, in one column.
         label_keys: a column for each of these labels.
         headings: whether to print the headings.
+        widths: of the columns of tables so far: rows that follow stand below them.
     """
 
     wide: bool = False
     labels: bool = False
     label_keys: Sequence[str] = ()
     headings: bool = True
+    widths: dict[tuple[str, ...], Sequence[int]] = field(default_factory=dict)
 
     def table(
         self,
@@ -50,7 +52,10 @@ class Columns:
         wide_columns: Sequence[str],
         rows: Sequence[_Row],
     ) -> None:
-        """Print rows under these columns, those of a wide table, and those of labels."""
+        """Print rows under these columns, those of a wide table, and those of labels.
+
+        Columns that were printed before have no headings again.
+        """
         shown = list(columns)
         if self.wide:
             shown += wide_columns
@@ -58,7 +63,8 @@ class Columns:
         all_labels = self.labels or self.wide
         if all_labels:
             shown.append("LABELS")
-        output.table(
+        before = self.widths.get(tuple(shown), ())
+        self.widths[tuple(shown)] = output.table(
             shown,
             [
                 (
@@ -69,7 +75,8 @@ class Columns:
                 )
                 for cells, wide, labels in rows
             ],
-            headings=self.headings,
+            headings=self.headings and not before,
+            least=before,
         )
 
 
