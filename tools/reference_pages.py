@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tools import output_schema
 from topospread.app.multiprocess import supervisor
 from topospread.config.settings import SETTINGS, ServerSettings
+from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
 from topospread.telemetry.families import CacheGauges, ClusterGauges, PoolGauges
 from topospread.telemetry.metrics import Metrics
 from topospread.telemetry.sync_metrics import KindCounters, KindGauges, SyncGauges
@@ -42,7 +43,16 @@ families out where a kube-scheduler is summed with this server. `topospread_sync
 a cluster is synced (`--sync`, `topospread sync`). Series whose labels are known are there from the
 start at 0, so that `rate()` and `increase()` see a first burst: of calls these are each method with
 OK, DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED and UNAVAILABLE. `process_*` and `python_gc_*`
-come from Prometheus' client library."""
+come from Prometheus' client library.
+
+`topospread_constraint*` are what [reports](api.md#services) say, unless `--constraint-metrics` is
+`none`. A cluster that changed is looked at after 5 s; later where looks would take more than 2 % of
+a core. `topospread_constraint_*` have the namespace, the owner and the id of the constraint as
+GetConstraint takes it; both names are empty for pods without a controller. They are there for the
+constraints that `--constraint-metrics` chooses, up to `--max-constraint-series`, and go when it
+chooses them no more. Where Prometheus gives targets a label `namespace` of their own, as its
+operator does, scrape with `honor_labels`, as [deploy/kubernetes](../deploy/kubernetes/README.md)
+does: else that of the workload is `exported_namespace`, and the alerts name the server's."""
 
 
 def pages() -> dict[str, str]:
@@ -109,6 +119,8 @@ def observed() -> Metrics:
     metrics.http_dropped("malformed")
     metrics.config_reloaded(1, accepted=True)
     metrics.watch_clusters(lambda: [ClusterGauges("default", {"Node": 1}, 0, 0, 0.0, 0.0, 0)])
+    constraint = ConstraintGauges(("shop", "Deployment", "web", "zone", "", "id"), "", 0, 0, 0)
+    metrics.watch_constraints(lambda: [ClusterConstraints("default", {}, {}, 0.0, (constraint,))])
     metrics.watch_pools(lambda: [PoolGauges("decisions", 0, 0)])
     metrics.watch_caches(lambda: [CacheGauges("shapes", 0, 0, 0)])
     pods = KindGauges("Pod", watching=True, lag_seconds=0.0, objects=0, counters=KindCounters())

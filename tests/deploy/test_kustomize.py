@@ -118,4 +118,4 @@ def test_components_go_together_and_alone(
         assert "ServiceMonitor/topospread" not in objects
         return
     (endpoint,) = objects["ServiceMonitor/topospread"]["spec"]["endpoints"]
-    assert endpoint.keys() - {"port", "path", "interval"} == more
+    assert endpoint.keys() - {"port", "path", "interval", "honorLabels"} == more

@@ -16,9 +16,11 @@ from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import Freshness
 from topospread.service.decisions.pods import Limits
+from topospread.service.inspecting.monitoring import ConstraintMonitor
 from topospread.service.state.write import StateWriter, WriteLimits
 from topospread.spread.linting.catalog import RULES
 from topospread.store.urls import SqliteURL
+from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
 from topospread.telemetry.families import CacheGauges, ClusterGauges
 from topospread.threads.executor import BoundedExecutor, StreamExecutor
 from topospread.threads.pool import arrival, lend_place, overloaded
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from topospread.replica.replica import Replica
     from topospread.service.decisions.engine import Engine
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
+    from topospread.service.inspecting.inspector import Inspector
+    from topospread.service.inspecting.statuses import ConstraintStatus
     from topospread.service.placement.coordinator import PlacementCoordinator
     from topospread.store.api import Store
     from topospread.store.urls import StoreURL
@@ -159,6 +163,16 @@ def make_writes(settings: ServerSettings, store: Store, replicas: Replicas) -> S
     return StateWriter(store, replicas, limits)
 
 
+def make_constraint_monitor(
+    settings: ServerSettings, inspector: Inspector, replicas: Replicas, *, exposed: bool
+) -> ConstraintMonitor | None:
+    """What looks at all constraints; None where nobody would see what it found."""
+    chosen = settings.constraint_metrics
+    if not exposed or chosen == "none":
+        return None
+    return ConstraintMonitor(inspector, replicas, chosen, settings.max_constraint_series)
+
+
 def make_limits(settings: ServerSettings) -> Limits:
     """Make the limits of what one request may carry."""
     return Limits(
@@ -242,6 +256,33 @@ def gauges(replica: Replica) -> ClusterGauges:
         corrupt_values=replica.corrupt,
         identity_changed=replica.identity_changed,
         label_sets=0 if view is None else view.snapshot.label_sets,
+    )
+
+
+def constraint_gauges(monitor: ConstraintMonitor) -> Iterator[ClusterConstraints]:
+    """The gauges of the constraints of each cluster."""
+    for seen in monitor.constraints():
+        yield ClusterConstraints(
+            seen.cluster,
+            {state.name.lower(): count for state, count in seen.totals.items()},
+            {state.name.lower(): count for state, count in seen.omitted.items()},
+            seen.age_seconds,
+            [_constraint_gauges(each) for each in seen.shown],
+        )
+
+
+def _constraint_gauges(status: ConstraintStatus) -> ConstraintGauges:
+    key, constraint = status.key, status.key.constraint
+    labels = (
+        key.namespace,
+        key.owner.kind,
+        key.owner.name,
+        constraint.topology_key,
+        constraint.when_unsatisfiable,
+        key.id,
+    )
+    return ConstraintGauges(
+        labels, status.state.name.lower(), status.spread.skew, constraint.max_skew, status.blocked
     )
 
 

@@ -182,6 +182,14 @@ class Server:
             made.callback(self._cycles.close)
             self._engine = self._make_engine()
             self._inspector = Inspector(self._engine)
+            self._monitor = factories.make_constraint_monitor(
+                settings,
+                self._inspector,
+                self._replicas,
+                exposed=settings.http is not None or reuse_port,
+            )
+            if self._monitor is not None:
+                made.callback(self._monitor.stop)
             self._placement = PlacementCoordinator(
                 self._engine, self._store, entering_wait=lend_place
             )
@@ -203,6 +211,8 @@ class Server:
         self.metrics.watch_clusters(
             lambda: [factories.gauges(replica) for replica in self._replicas.running()]
         )
+        if (monitor := self._monitor) is not None:
+            self.metrics.watch_constraints(lambda: factories.constraint_gauges(monitor))
 
     @property
     def http_address(self) -> str:
@@ -233,6 +243,8 @@ class Server:
             self._sync.start()
         if self._unschedulable is not None:
             self._unschedulable.start()
+        if self._monitor is not None:
+            self._monitor.start()
         if self._sync is None or self._has_synced():
             self._become_ready()
 

@@ -625,6 +625,26 @@ class ServerSettings:
         help="Expose metrics under kube-scheduler's names.",
         reason="Its dashboards work; off where a kube-scheduler is summed with this server.",
     )
+    constraint_metrics: str = setting(
+        "violated",
+        values.choice("violated", "hard", "all", "none"),
+        help=(
+            "Constraints that have metrics of their own: `violated`, all that are not satisfied; "
+            "`hard`, all with DoNotSchedule; or `all`. With `none` constraints are not counted for "
+            "metrics at all."
+        ),
+        reason="Alerts need no more, and a cluster in order has no such series.",
+    )
+    max_constraint_series: int = setting(
+        200,
+        values.whole(0, 100_000),
+        unit="constraints a process",
+        help=(
+            "How many have metrics of their own: hard ones first, the worst first. "
+            "topospread_constraints_omitted counts the others. 0: totals alone."
+        ),
+        reason="Each takes seven series; who has more to mend begins with the worst.",
+    )
     feature_gates: Mapping[str, bool] = setting(
         {},
         values.switches(),

@@ -8,7 +8,7 @@ hold everywhere is the smallest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,6 +16,8 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 from typing_extensions import override
+
+from topospread.telemetry.constraint_metrics import AGE, PREFIX
 
 Rule = Callable[[float, float], float]
 
@@ -52,13 +54,28 @@ def merge_expositions(live: Iterable[bytes], retired: Iterable[bytes] = ()) -> b
             What this function makes of them alone can stand for them from then on.
     """
     merged = _Merged()
-    for exposition in live:
-        merged.add(exposition)
+    processes = [list(text_string_to_metric_families(each.decode())) for each in live]
+    newest = _newest_constraints(processes)
+    for number, families in enumerate(processes):
+        merged.add(families, {cluster for cluster, (_, which) in newest.items() if which == number})
     for exposition in retired:
-        merged.add(exposition, of=_ADDED)
+        ended = text_string_to_metric_families(exposition.decode())
+        merged.add(family for family in ended if family.type in _ADDED)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(merged)
     return generate_latest(registry)
+
+
+def _newest_constraints(processes: Sequence[Iterable[Metric]]) -> dict[str, tuple[float, int]]:
+    """By cluster, the age of its newest constraints and the number of the process that has them."""
+    found: dict[str, tuple[float, int]] = {}
+    for number, families in enumerate(processes):
+        for sample in (
+            each for family in families if family.name == AGE for each in family.samples
+        ):
+            cluster, seen = sample.labels["cluster"], (sample.value, number)
+            found[cluster] = min(seen, found.get(cluster, seen))
+    return found
 
 
 class _Merged(Collector):
@@ -66,16 +83,18 @@ class _Merged(Collector):
         self._families: dict[str, Metric] = {}
         self._values: dict[str, dict[tuple[str, tuple[tuple[str, str], ...]], float]] = {}
 
-    def add(self, exposition: bytes, of: Sequence[str] | frozenset[str] = ()) -> None:
-        for family in text_string_to_metric_families(exposition.decode()):
-            if of and family.type not in of:
-                continue
+    def add(self, families: Iterable[Metric], inspected: Collection[str] = ()) -> None:
+        """Add the families of a process, with the constraints of these clusters alone."""
+        for family in families:
             self._families.setdefault(
                 family.name, Metric(family.name, family.documentation, family.type)
             )
             rule = _sum if family.type in _ADDED else GAUGE_RULES.get(family.name, max)
             values = self._values.setdefault(family.name, {})
+            of_constraints = family.name.startswith(PREFIX)
             for sample in family.samples:
+                if of_constraints and sample.labels["cluster"] not in inspected:
+                    continue
                 key = (sample.name, tuple(sample.labels.items()))
                 known = values.get(key)
                 values[key] = sample.value if known is None else rule(known, sample.value)

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from topospread.telemetry.accumulators import Counter, Histogram
+from topospread.telemetry.constraint_metrics import ClusterConstraints, constraint_families
 from topospread.telemetry.families import (
     CALL_BOUNDS,
     DROPPED,
@@ -175,6 +176,7 @@ class Metrics:
         self._settings: Callable[[], tuple[str, bool]] = lambda: ("", False)
         self._files = {"access": True, "certificates": True}
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
+        self._constraints: Callable[[], Iterable[ClusterConstraints]] | None = None
         self._pools: Callable[[], Iterable[PoolGauges]] = tuple
         self._caches: Callable[[], Iterable[CacheGauges]] = tuple
         self._sync: Callable[[], Iterable[SyncGauges]] = tuple
@@ -280,6 +282,10 @@ class Metrics:
         """Ask this at each scrape how the clusters are followed."""
         self._clusters = read
 
+    def watch_constraints(self, read: Callable[[], Iterable[ClusterConstraints]]) -> None:
+        """Ask this at each scrape what was last seen of the clusters' constraints."""
+        self._constraints = read
+
     def watch_pools(self, read: Callable[[], Iterable[PoolGauges]]) -> None:
         """Ask this at each scrape how busy the thread pools are."""
         self._pools = read
@@ -369,6 +375,8 @@ class Metrics:
         yield dropped_family(_read(self._dropped.known()))
         yield from self._config_families()
         yield from cluster_families(clusters)
+        if self._constraints is not None:
+            yield from constraint_families(self._constraints())
         yield from pool_families(self._pools())
         yield from cache_families(self._caches())
         if sync := list(self._sync()):

@@ -1,0 +1,256 @@
+"""Looks at the constraints of all clusters in the background, for metrics.
+
+It keeps the Inspector's rows in step, too, so that the first list of a caller is quick.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from topospread.checkpoints import Beneficiary, computing_for
+from topospread.errors import CallerGone, TopospreadError
+from topospread.kube.objects import DO_NOT_SCHEDULE
+from topospread.service.inspecting.inspector import totals
+from topospread.service.inspecting.statuses import (
+    ConstraintFilter,
+    ConstraintOrder,
+    SpreadState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from topospread.replica.replica import Replica
+    from topospread.replica.replicas import Replicas
+    from topospread.service.inspecting.inspector import Inspection, Inspector
+    from topospread.service.inspecting.statuses import ConstraintStatus
+
+LOG: Final = logging.getLogger(__name__)
+
+TICK: Final = 1.0
+"""Seconds between two looks for clusters that changed."""
+
+PAUSE: Final = 5.0
+"""Seconds between two looks at one cluster, at least: Prometheus scrapes less often."""
+
+SHARE: Final = 50
+"""Of the time, one part in so many goes into looking at most."""
+
+BREATH: Final = 0.002
+"""Seconds that others get after each 2 ms of a look, because a thread that computes makes every
+array operation of a decision wait."""
+
+LOOK_SECONDS: Final = 120.0
+"""Seconds that one look may take."""
+
+
+def _is_soft(status: ConstraintStatus) -> bool:
+    return status.key.constraint.when_unsatisfiable != DO_NOT_SCHEDULE
+
+
+CHOICES: Final[Mapping[str, Callable[[ConstraintStatus], bool]]] = {
+    "violated": lambda status: status.state is not SpreadState.SATISFIED,
+    "hard": lambda status: not _is_soft(status),
+    "all": lambda _: True,
+}
+"""Constraints that may be shown one by one, by the value of --constraint-metrics."""
+
+
+class ShownConstraints(NamedTuple):
+    """The constraints of a cluster as they were when it was looked at.
+
+    Attributes:
+        totals: constraints by state.
+        shown: those that are shown one by one; of all clusters together at most the limit.
+        omitted: by state, how many of those chosen are not shown.
+        age_seconds: since the cluster was looked at, or was seen to be unchanged.
+    """
+
+    cluster: str
+    totals: Mapping[SpreadState, int]
+    shown: Sequence[ConstraintStatus]
+    omitted: Mapping[SpreadState, int]
+    age_seconds: float
+
+
+@dataclass(slots=True, eq=False)
+class _Look:
+    """What is known of a cluster.
+
+    Attributes:
+        begun_at, confirmed_at: when the last look began; when this was last the newest state. On
+            the clock; 0 before the first look.
+        chosen: the constraints that may be shown, the worst first.
+    """
+
+    replica: Replica
+    begun_at: float = 0.0
+    confirmed_at: float = 0.0
+    revision: object = None
+    inspection: Inspection | None = None
+    totals: Mapping[SpreadState, int] | None = None
+    chosen: Sequence[ConstraintStatus] = ()
+    shown: Sequence[ConstraintStatus] = ()
+    omitted: Mapping[SpreadState, int] | None = None
+    warned: bool = False
+
+
+class ConstraintMonitor:
+    """Looks at the constraints of each cluster that is followed, from start() to stop().
+
+    Args:
+        inspector: counts them.
+        replicas: follow the clusters.
+        chosen: which are shown one by one, a key of CHOICES.
+        limit: how many, of all clusters together; hard ones stay before soft ones, the worst first.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        inspector: Inspector,
+        replicas: Replicas,
+        chosen: str,
+        limit: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inspector = inspector
+        self._replicas = replicas
+        self._is_chosen = CHOICES[chosen]
+        self._limit = limit
+        self._clock = clock
+        self._looks: dict[str, _Look] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="constraints", daemon=True)
+
+    def start(self) -> None:
+        """Look from now on, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more; one that is under way ends soon."""
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def constraints(self) -> Sequence[ShownConstraints]:
+        """What was last seen of each cluster that is still followed."""
+        now = self._clock()
+        return [
+            ShownConstraints(
+                replica.cluster, look.totals, look.shown, look.omitted, now - look.confirmed_at
+            )
+            for replica in self._replicas.running()
+            if (look := self._looks.get(replica.cluster)) is not None
+            and look.replica is replica
+            and look.totals is not None
+            and look.omitted is not None
+        ]
+
+    def look(self) -> float:
+        """Look at the clusters that changed; returns the seconds of processor time it took."""
+        began = time.thread_time()
+        replicas = self._replicas.running()
+        known = self._looks
+        looks = {each.cluster: known.get(each.cluster) or _Look(each) for each in replicas}
+        for replica in replicas:
+            if looks[replica.cluster].replica is not replica:
+                looks[replica.cluster] = _Look(replica)
+        gone = known.keys() - looks.keys()
+        self._looks = looks
+        # Those that have waited longest come first, however many there are.
+        due = [each for each in looks.values() if self._is_due(each)]
+        changed = [self._look_at(each) for each in sorted(due, key=lambda each: each.begun_at)]
+        if gone or any(changed):
+            self._choose()
+        return time.thread_time() - began
+
+    # ------------------------------ one cluster
+
+    def _is_due(self, look: _Look) -> bool:
+        view, now = look.replica.view, self._clock()
+        if view is None:
+            return False
+        if look.inspection is not None and look.revision == (view.identity, view.revision):
+            look.confirmed_at = now
+            return False
+        return look.inspection is None or now >= look.begun_at + PAUSE
+
+    def _look_at(self, look: _Look) -> bool:
+        """Inspect a cluster; returns whether anything changed."""
+        if self._stopped.is_set():
+            return False
+        look.begun_at = now = self._clock()
+        deadline = time.monotonic() + LOOK_SECONDS
+        replica = look.replica
+        try:
+            with computing_for(Beneficiary(deadline, self._goes_on)):
+                # Not as a call, which would be counted as one that resolved a revision.
+                inspection = self._inspector.of(replica).inspect(replica.current_view(), deadline)
+        except CallerGone:
+            return False
+        except TopospreadError as error:
+            LOG.debug("constraints of cluster %s were not counted: %s", replica.cluster, error)
+            return False
+        before, look.inspection = look.inspection, inspection
+        look.revision = inspection.view.identity, inspection.view.revision
+        look.confirmed_at = now
+        if before is not None and before.statuses == inspection.statuses:
+            return False
+        look.totals = totals(inspection.statuses.values())
+        worst = inspection.matching(ConstraintFilter(), ConstraintOrder.SEVERITY)
+        look.chosen = sorted(filter(self._is_chosen, worst), key=_is_soft)
+        return True
+
+    def _goes_on(self) -> bool:
+        """Let others go on, in the middle of a look; returns whether it goes on itself."""
+        return not self._stopped.wait(BREATH)
+
+    # ------------------------------ all of them
+
+    def _choose(self) -> None:
+        """Choose what is shown: the worst of all clusters."""
+        looks = [each for each in self._looks.values() if each.totals is not None]
+        ranked = heapq.merge(
+            *([(_rank(status), look, status) for status in look.chosen] for look in looks),
+            key=lambda each: each[0],
+        )
+        shown: dict[_Look, list[ConstraintStatus]] = {look: [] for look in looks}
+        for _, look, status in islice(ranked, self._limit):
+            shown[look].append(status)
+        for look, statuses in shown.items():
+            look.omitted = totals(look.chosen[len(statuses) :])
+            look.shown = statuses
+            self._warn(look)
+
+    def _warn(self, look: _Look) -> None:
+        """Say once that not all are shown, until all are again."""
+        omitted = len(look.chosen) - len(look.shown)
+        if omitted and not look.warned and self._limit:
+            LOG.warning(
+                "%d constraints of cluster %s have no metrics of their own: "
+                "--max-constraint-series is %d",
+                omitted,
+                look.replica.cluster,
+                self._limit,
+            )
+        look.warned = bool(omitted)
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stopped.wait(pause):
+            pause = TICK
+            try:
+                pause += self.look() * SHARE
+            except Exception:
+                LOG.exception("constraints were not counted; they are again in %g s", pause)
+
+
+def _rank(status: ConstraintStatus) -> tuple[object, ...]:
+    return (_is_soft(status), *status.by_severity)

@@ -1,0 +1,78 @@
+"""Families of constraints: their labels and values, from one process and from several."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.telemetry.expositions import samples, value
+from topospread.telemetry.constraint_metrics import (
+    LABELS,
+    STATES,
+    ClusterConstraints,
+    ConstraintGauges,
+)
+from topospread.telemetry.merging import merge_expositions
+from topospread.telemetry.metrics import Metrics
+
+WEB = ("shop", "Deployment", "web", "zone", "DoNotSchedule")
+
+
+def exposed(*clusters: ClusterConstraints) -> bytes:
+    metrics = Metrics("1")
+    metrics.watch_constraints(lambda: clusters)
+    return metrics.expose()[0]
+
+
+def seen(
+    state: str = "violated", *, age: float = 0.0, number: int = 1, cluster: str = "prod"
+) -> ClusterConstraints:
+    """A cluster with one constraint that is shown and one that is not."""
+    shown = ConstraintGauges((*WEB, f"id-{number}"), state, 3, 1, 2)
+    return ClusterConstraints(cluster, {state: 2}, {state: 1}, age, [shown])
+
+
+def of_constraints(exposition: bytes) -> dict[object, float]:
+    return {key: value for key, value in samples(exposition).items() if "_constraint" in key[0]}
+
+
+def test_a_constraint_is_named_by_its_workload() -> None:
+    exposition = exposed(seen())
+    labels = dict(zip(LABELS, ("prod", *WEB, "id-1"), strict=True))
+    assert value(exposition, "topospread_constraint_skew", **labels) == 3
+    assert value(exposition, "topospread_constraint_max_skew", **labels) == 1
+    assert value(exposition, "topospread_constraint_blocked_pods", **labels) == 2
+    assert value(exposition, "topospread_constraints_age_seconds", cluster="prod") == 0
+
+
+def test_each_state_has_a_series_of_which_one_is_1() -> None:
+    exposition = exposed(seen("blocked"))
+    labels = dict(zip(LABELS, ("prod", *WEB, "id-1"), strict=True))
+    states = [
+        value(exposition, "topospread_constraint_state", state=state, **labels) for state in STATES
+    ]
+    assert states == [1, 0, 0, 0]
+    for name, count in (("topospread_constraints", 2), ("topospread_constraints_omitted", 1)):
+        totals = [value(exposition, name, cluster="prod", state=state) for state in STATES]
+        assert totals == [count, 0, 0, 0]
+
+
+def test_constraints_that_differ_in_their_selector_alone_do_not_collide() -> None:
+    one, other = seen(number=1).constraints[0], seen(number=2).constraints[0]
+    exposition = exposed(ClusterConstraints("prod", {}, {}, 0.0, [one, other]))
+    assert len([name for name, _ in samples(exposition) if name.endswith("_constraint_skew")]) == 2
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_workers_show_the_constraints_of_the_one_that_looked_last(turned: bool) -> None:
+    fresh = exposed(seen("blocked", age=1.0, number=1), seen(cluster="dev", age=9.0))
+    older = exposed(seen("violated", age=4.0, number=2), seen(cluster="dev", age=2.0, number=3))
+    merged = merge_expositions([older, fresh] if turned else [fresh, older])
+    expected = exposed(seen("blocked", age=1.0), seen(cluster="dev", age=2.0, number=3))
+    assert of_constraints(merged) == of_constraints(expected)
+
+
+def test_constraints_of_a_worker_that_ended_are_gone() -> None:
+    fresh = exposed(seen("blocked", age=8.0))
+    merged = merge_expositions([fresh], [exposed(seen("violated", age=0.0, number=2))])
+    assert of_constraints(merged) == of_constraints(fresh)
+    assert not of_constraints(merge_expositions([], [fresh]))
