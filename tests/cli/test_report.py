@@ -101,11 +101,12 @@ def test_wide_table_has_whole_keys_selectors_ids_and_reasons(loaded):
         (["--hard"], ["StatefulSet/db", "StatefulSet/web"]),
         (["--soft"], ["DaemonSet/log", "StatefulSet/cart"]),
         (["sts/web"], ["StatefulSet/web"]),
-        (["StatefulSet/cart", "log", "sts/cart"], ["StatefulSet/cart", "DaemonSet/log"]),
+        (["cart", "log", "sts/cart"], ["DaemonSet/log", "StatefulSet/cart"]),
         (["--sort-by", "name"], BY_NAME),
         (["--sort-by", "skew", "--limit", "2"], ["StatefulSet/web", "StatefulSet/db"]),
         (["--limit", "2"], WORST_FIRST[:2]),
-        (["--limit", "1", "web", "cart"], ["StatefulSet/web"]),
+        (["--limit", "1", "cart", "sts/web"], ["StatefulSet/web"]),
+        (["Rollout/web"], []),
     ],
     ids=str,
 )
@@ -122,6 +123,8 @@ def test_rows_that_are_left_out_are_counted(loaded):
     assert loaded("report", "--limit", "1", "-n", "shop").err == (
         "3 constraints: 1 violated, 1 ineffective, 1 satisfied; 1 shown\n"
     )
+    two = loaded("report", "cart", "sts/cart", "sts/web", "--limit", "1").err
+    assert two == "2 constraints: 1 violated, 1 satisfied; 1 shown\n"
     none = loaded("report", "-n", "missing")
     assert (none.code, none.out, none.err) == (DONE, "", "no constraints found\n")
 
@@ -225,6 +228,7 @@ MISTAKES = {
     ("-A", "-n", "shop"): "-A is all namespaces",
     ("a/b/c",): "'a/b/c' is no workload: write KIND/NAME",
     ("deploy/",): "'deploy/' is no workload",
+    ("rollout/web",): "unknown kind 'rollout': write it as manifests do, as Rollout",
     ("-l", "a=b=c"): "no requirement",
     ("--limit", "0"): "0 is not in the range",
     ("-w", "web", "cart"): "--watch is of one workload, or of all",

@@ -97,18 +97,27 @@ class ConstraintList:
     totals: Counter[SpreadState] = field(default_factory=Counter)
 
 
-def workload(text: str) -> WorkloadReference:
-    """Controller of pods that was typed: ``KIND/NAME``, or a name of any kind.
+def workloads_named(typed: Sequence[str]) -> Sequence[WorkloadReference]:
+    """Controllers of pods that were typed, each once: ``KIND/NAME``, or a name of any kind.
 
-    A kind is one that kubectl knows, or as its manifests write it.
+    A kind is one that kubectl knows, or as manifests write it.
 
     Raises:
-        BadInput: the text is neither.
+        BadInput: a text is neither.
     """
+    found = list(dict.fromkeys(map(_workload, typed)))
+    of_any_kind = {each.name for each in found if not each.kind}
+    return [each for each in found if not each.kind or each.name not in of_any_kind]
+
+
+def _workload(text: str) -> WorkloadReference:
     kind, slash, name = text.rpartition("/")
     if not name or "/" in kind or (slash and not kind):
         raise BadInput(f"{text!r} is no workload: write KIND/NAME, as deploy/web, or NAME")
-    return WorkloadReference(kind_label(kind) or kind, name)
+    known = kind_label(kind)
+    if known is None and kind[:1].islower():
+        raise BadInput(f"{text!r}: unknown kind {kind!r}: write it as manifests do, as Rollout")
+    return WorkloadReference(known or kind, name)
 
 
 def constraint_ids(what: str, names: Sequence[str]) -> Sequence[str]:

@@ -13,7 +13,7 @@ from topospread.cli.constraint_lists import (
     complete_states,
     listed,
     parse_states,
-    workload,
+    workloads_named,
 )
 from topospread.cli.errors import DONE, NO_NODE_FITS
 from topospread.cli.options import ClientOptions, output_option, pass_options, server_options
@@ -149,7 +149,7 @@ def command(
     check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
     wanted = Wanted(
         namespace,
-        list(dict.fromkeys(map(workload, workloads))),
+        workloads_named(workloads),
         selector_from_query(selector, "--selector") if selector else None,
         states,
         key,
@@ -165,9 +165,10 @@ def command(
             follow(changes, options, _ORDERS[sort_by], headings=not no_headers)
         return DONE
     freshness = consistency_of(consistency)
+    in_order = sort_by in _BY_SERVER and len(wanted.owners) <= 1
     with options.client() as client:
-        found = listed(client, wanted, freshness, limit if sort_by in _BY_SERVER else None)
-    if sort_by not in _BY_SERVER:
+        found = listed(client, wanted, freshness, limit if in_order else None)
+    if not in_order:
         found.constraints = sorted(found.constraints, key=_ORDERS[sort_by])[:limit]
     show(found, options, headings=not no_headers)
     return _exit_code(found, states, fail_on)
