@@ -1,14 +1,15 @@
-"""Lists in JSON as kubectl prints them are read item by item, and mean what they always mean."""
+"""Lists as kubectl prints them are read in pieces, and mean what they always mean."""
 
 from __future__ import annotations
 
 import io
 import json
-from itertools import islice
+from dataclasses import replace
 
 import pytest
+import yaml
 
-from topospread.cli import manifest_files, printed_lists
+from topospread.cli import manifest_files, printed_lists, state_objects
 from topospread.cli.errors import BadInput
 from topospread.cli.printed_lists import NotAsPrintedError, is_printed_list, printed_items
 
@@ -29,39 +30,79 @@ def printed(*items, **metadata):
     return json.dumps(content, indent=4) + "\n"
 
 
+def written(tmp_path, form, *items, **metadata):
+    """A file with a List as kubectl prints it."""
+    path = tmp_path / f"dump.{form}"
+    text = printed(*items, **metadata)
+    path.write_text(text if form == "json" else yaml.dump(json.loads(text)))
+    return path
+
+
 def streamed(path):
-    return list(manifest_files.stream(str(path), lambda source, read, size: None))
+    parts = manifest_files.stream(str(path), lambda source, read, size: None)
+    return [each for part in parts for each in manifest_files.manifests_of(part)]
 
 
-def test_items_are_those_of_the_whole_text_each_with_its_line(tmp_path):
-    path = tmp_path / "dump.json"
-    path.write_text(printed(*map(node, range(3)), resourceVersion=""))
-    assert [each.content for each in streamed(path)] == [node(0), node(1), node(2)]
+def small_blocks(monkeypatch, size):
+    for name in ("_JSON", "_YAML"):
+        form = replace(getattr(printed_lists, name), block=size)
+        monkeypatch.setattr(printed_lists, name, form)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+@pytest.mark.parametrize("block", [256, 257, 300, 4 << 20])
+def test_items_are_those_of_the_whole_text_each_with_its_line(tmp_path, monkeypatch, form, block):
+    small_blocks(monkeypatch, block)
+    monkeypatch.setattr(manifest_files, "_BEGIN", 100)
+    path = written(tmp_path, form, *map(node, range(20)), resourceVersion="")
+    found = streamed(path)
+    assert [each.content for each in found] == [node(number) for number in range(20)]
     lines = path.read_text().splitlines()
-    for number, each in enumerate(streamed(path)):
+    for each in found:
         line = int(each.source.rpartition(":")[2])
-        assert (lines[line - 1], f'"n{number}"' in lines[line + 6]) == ("        {", True)
+        assert lines[line - 1] in {"        {", "- apiVersion: v1"}
+        assert sum(each.content["metadata"]["name"] in text for text in lines[line : line + 8]) == 1
 
 
-def test_an_item_is_read_before_the_rest_of_the_file(monkeypatch):
-    monkeypatch.setattr(printed_lists, "_BLOCK", 4096)
-    content = printed(*map(node, range(2000))).encode()
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_items_are_read_before_the_rest_of_the_file(tmp_path, monkeypatch, form):
+    small_blocks(monkeypatch, 4096)
+    content = written(tmp_path, form, *map(node, range(2000))).read_bytes()
     file, taken = io.BytesIO(content), list[int]()
     begin = file.read(4096)
     assert is_printed_list(begin)
-    items = printed_items(begin, file, taken.append)
-    for number, (item, _) in enumerate(islice(items, 1000)):
-        assert item == node(number)
+    pieces = printed_items(begin, file, "dump", taken.append)
+    count = 0
+    while count < 1000:
+        count += len(list(next(pieces).read()))
     assert sum(taken) < 0.6 * len(content)
-    assert len(list(items)) == 1000
+    assert count + sum(len(list(each.read())) for each in pieces) == 2000
 
 
-@pytest.mark.parametrize("block", [256, 257, 300, 1000])
-def test_items_are_found_wherever_a_block_ends(monkeypatch, block):
-    monkeypatch.setattr(printed_lists, "_BLOCK", block)
-    file = io.BytesIO(printed(*map(node, range(20))).encode())
-    items = printed_items(file.read(100), file, lambda count: None)
-    assert [item for item, _ in items] == [node(number) for number in range(20)]
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_several_processes_read_what_one_reads(tmp_path, monkeypatch, form, bare):
+    items = [node(number) for number in range(300)]
+    items[250]["kind"] = "ConfigMap"
+    path = written(tmp_path, form, *items)
+    one = bare("get", "nodes", "--from", path, "-o", "name")
+    small_blocks(monkeypatch, 4096)
+    monkeypatch.setattr(state_objects, "ALONE", 1)
+    monkeypatch.setattr(state_objects, "_processors", lambda: 2)
+    used = []
+    in_processes = state_objects._in_processes
+
+    def noted(parts, processes):
+        used.append(processes)
+        return in_processes(parts, processes)
+
+    monkeypatch.setattr(state_objects, "_in_processes", noted)
+    several = bare("get", "nodes", "--from", path, "-o", "name")
+    assert (len(several.lines), several.out, several.err) == (299, one.out, one.err)
+    assert used == [2]
+    items[299]["metadata"]["name"] = "a/b"
+    path = written(tmp_path, form, *items)
+    said = bare("get", "nodes", "--from", path)
+    assert (said.code, "Node a/b: metadata.name" in said.err) == (2, True)
 
 
 def test_a_list_that_goes_on_in_another_way_is_read_as_any_json(bare, tmp_path):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from topospread.cli.errors import BadInput, printable
-from topospread.cli.printed_lists import is_printed_list, printed_items
+from topospread.cli.printed_lists import PrintedItems, is_printed_list, printed_items
 from topospread.cli.yaml_reader import yaml_documents
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ YAML_WEIGHT: Final = 8
 """Bytes of JSON that a byte of YAML counts as, because it takes about that much memory."""
 
 MAX_STREAMED_BYTES: Final = 8 * MAX_BYTES
-"""Bytes of Lists as kubectl prints them that one command reads item by item. What it makes of the
-items is in memory, and is a tenth of them or less.
+"""Bytes of JSON, in Lists as kubectl prints them, that one command reads in pieces; those of YAML
+weigh more here, too, because they take longer. What it makes of the items is in memory, and is a
+tenth of them or less.
 """
 
 MAX_NESTED_LISTS: Final = 8
@@ -111,13 +112,18 @@ def read(
     return found
 
 
-def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Manifest]:
-    """Objects of a file or directory; those of a List in JSON as kubectl prints it one at a time.
+def stream(
+    path: str, progress: Callable[[str, int, int], None]
+) -> Iterator[PrintedItems | Sequence[Manifest]]:
+    """Objects of a file or directory; of a List as kubectl prints it, some at a time.
 
     Args:
         path: as for :func:`read`.
         progress: called with a file's name, the bytes of it that were read, and its size, which is
             0 where nothing tells.
+
+    Yields:
+        What :func:`manifests_of` takes; another process may do that.
 
     Raises:
         BadInput: as for :func:`read`.
@@ -128,23 +134,39 @@ def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Man
         with _opened(name) as (file, source):
             begin = file.read(_BEGIN)
             size = _size(file)
+            progress(source, 0, size)
             if not is_printed_list(begin):
-                progress(source, 0, size)
                 content = budget.read(file, source, begin)
-                yield from _manifests(list(_documents(content, source)), source)
+                yield list(_manifests(list(_documents(content, source)), source))
                 continue
-            budget.stream(max(size, len(begin)), source)
+            weight = 1 if _looks_like_json(begin) else YAML_WEIGHT
+            budget.stream(max(size, len(begin)) * weight, source)
             read = len(begin)
 
-            def take(count: int, source: str = source, size: int = size) -> None:
+            def take(
+                count: int, source: str = source, size: int = size, weight: int = weight
+            ) -> None:
                 nonlocal read
                 read += count
                 if not size:
-                    budget.stream(count, source)
+                    budget.stream(count * weight, source)
                 progress(source, read, size)
 
-            for item, line in printed_items(begin, file, take):
-                yield from _objects(item, f"{source}:{line}", depth=1)
+            yield from printed_items(begin, file, source, take)
+
+
+def manifests_of(part: PrintedItems | Sequence[Manifest]) -> Iterator[Manifest]:
+    """The objects of a part of a file.
+
+    Raises:
+        BadInput: one is no Kubernetes object.
+        NotAsPrintedError: see :func:`stream`.
+    """
+    if not isinstance(part, PrintedItems):
+        yield from part
+        return
+    for item, line in part.read():
+        yield from _objects(item, f"{part.source}:{line}", depth=1)
 
 
 def read_value(path: str) -> Any:
@@ -203,8 +225,9 @@ class ReadBudget:
         self._left_to_stream -= count
         if self._left_to_stream < 0:
             raise BadInput(
-                f"{source}: too much to read at once: at most {MAX_STREAMED_BYTES >> 30} GiB, in"
-                " all files together: a cluster of this size is for a server (`topospread sync`)"
+                f"{source}: too much to read at once: at most {MAX_STREAMED_BYTES >> 20} MiB of"
+                f" JSON, or {MAX_STREAMED_BYTES // YAML_WEIGHT >> 20} MiB of YAML, in all files"
+                " together: a cluster of this size is for a server (`topospread sync`)"
             )
 
     def read(self, file: BinaryIO, source: str, begin: bytes = b"") -> bytes:

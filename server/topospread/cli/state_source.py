@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,18 +18,16 @@ import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
-from topospread.cli.field_validation import FieldValidation, ManifestErrors
 from topospread.cli.kubeconfig_source import listed_objects
 from topospread.cli.manifest_objects import warn_skipped
 from topospread.cli.options import ClientOptions, complete_files
 from topospread.cli.printed_lists import NotAsPrintedError
-from topospread_client import ManifestError, object_from_manifest
+from topospread.cli.state_objects import read_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from topospread.cli.manifest_files import Manifest
-    from topospread.store.model import Key, StoredObject
+    from topospread.store.model import StoredObject
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
 
@@ -138,17 +135,19 @@ class ManifestSource:
         """Objects of the files as a store holds them, each once."""
         with output.progress("reading MiB of") as progress:
             try:
-                found = _collected(manifest_files.stream(self.path, partial(_show, progress)))
+                found = read_objects(manifest_files.stream(self.path, partial(_show, progress)))
             except NotAsPrintedError:
                 if self.path == manifest_files.STDIN:
                     raise BadInput(
                         "standard input begins like a List of kubectl and does not go on like one:"
                         " give all of it, or the name of a file"
                     ) from None
-                found = _collected(manifest_files.read([self.path]))
-        if not found:
+                found = read_objects([manifest_files.read([self.path])])
+        found.errors.raise_all()
+        warn_skipped(found.skipped, _SKIPPED_KINDS)
+        if not found.newest:
             raise BadInput(f"{self.path}: there are no nodes, pods or workloads in it")
-        yield from found
+        yield from found.newest.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,47 +222,6 @@ def _show(progress: Callable[[int, int], None], source: str, read: int, size: in
     progress(read >> 20, size >> 20)
     if not read and size > _LARGE_YAML and not source.endswith(".json"):
         output.warn(f"{source}: {size >> 20} MiB take long; if it is YAML, JSON is read far faster")
-
-
-def _collected(manifests: Iterable[Manifest]) -> Collection[StoredObject]:
-    """Objects in their stored form: of one that is given twice, what `apply` would leave.
-
-    Raises:
-        BadInput: with all objects that cannot be read or stored.
-    """
-    from topospread.codec.stored import stored
-    from topospread.errors import TopospreadError
-    from topospread.store.checks import check_size
-
-    newest: dict[Key, StoredObject] = {}
-    skipped: Counter[str] = Counter()
-    errors = ManifestErrors(FieldValidation.WARN)
-    for manifest in manifests:
-        try:
-            message = object_from_manifest(manifest.content)
-            if message is None:
-                skipped[manifest.kind] += 1
-                continue
-            each = stored(message)
-            check_size(each)
-        except (ManifestError, TopospreadError) as error:
-            errors.check_fields(manifest)
-            errors.add(manifest, error)
-            continue
-        if not each.resource_version:
-            # An API server has checked the fields of all that it has given a version.
-            errors.check_fields(manifest)
-        before = newest.get(each.key)
-        if before is None or not _is_older(each.resource_version, before.resource_version):
-            newest[each.key] = each
-    errors.raise_all()
-    warn_skipped(skipped, _SKIPPED_KINDS)
-    return newest.values()
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Whether a resourceVersion is older than another; those that are not given are not."""
-    return bool(version and than) and int(version) < int(than)
 
 
 def _stdin_is_read() -> bool:
