@@ -141,3 +141,15 @@ def test_more_expressions_than_lint_looks_at_are_refused():
     selector = {"matchExpressions": [expression]}
     with pytest.raises(ManifestError, match=f"more than {MOST_TERMS}"):
         workload_from_manifest(constrained([{"labelSelector": selector}]))
+
+
+def test_a_longer_selector_than_lint_looks_at_is_refused():
+    labels = {f"l{number}": "a" for number in range(MOST_TERMS + 1)}
+    with pytest.raises(ManifestError, match="at most 10000 expressions"):
+        workload_from_manifest(workload("Deployment", selector={"matchLabels": labels}))
+
+
+def test_of_many_unknown_fields_the_first_are_kept():
+    spec = {"containers": CONTAINERS, **{f"field{number}": 1 for number in range(1000)}}
+    made = workload_from_manifest(workload("Deployment", template={**TEMPLATE, "spec": spec}))
+    assert len(made.unknown_fields) == MOST_CONSTRAINTS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from topospread.codec.pods import check_terms, pod_from_proto, selector_from_proto
 from topospread.errors import FieldViolation, InvalidRequest
@@ -23,13 +23,16 @@ from topospread_client import (
     unknown_fields,
 )
 
+if TYPE_CHECKING:
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
+
 Manifest = Mapping[str, Any]
 
 IGNORE_ANNOTATION: Final = "topospread.io/ignore"
 """Codes that an object does not want to hear of, with commas between."""
 
-MOST_CONSTRAINTS: Final = 1000
-MOST_TERMS: Final = 100_000
+MOST_CONSTRAINTS: Final = 100
+MOST_TERMS: Final = 10_000
 """Constraints of a pod, and expressions and values of its selectors and affinity: far more than a
 person writes.
 """
@@ -66,6 +69,8 @@ def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
     pod = pod_from_proto(message)
     kind, spec = str(manifest.get("kind") or "Pod"), _part(manifest, "spec")
     selector = None if kind in ("Pod", "CronJob") else selector_from_manifest(manifest)
+    if selector is not None and _terms(selector) > MOST_TERMS:
+        raise ManifestError("spec.selector", f"at most {MOST_TERMS} expressions")
     return LintedWorkload(
         kind=kind,
         pod=pod,
@@ -76,10 +81,14 @@ def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
         repelling_keys=_repelling_keys(_pod_spec(manifest), pod.labels, pod.namespace),
         unknown_fields=tuple(
             FieldViolation(_TEMPLATE.sub("", each.field), each.description)
-            for each in unknown_fields(manifest)
+            for each in unknown_fields(manifest)[:MOST_CONSTRAINTS]
         ),
         ignored=_ignored(manifest),
     )
+
+
+def _terms(selector: LabelSelector) -> int:
+    return len(selector.match_labels) + len(selector.match_expressions)
 
 
 def _part(value: object, name: str = "") -> Mapping[str, Any]:
@@ -166,7 +175,7 @@ def _repelling_keys(
     anti = _part(_part(spec, "affinity"), "podAntiAffinity")
     terms = anti.get("requiredDuringSchedulingIgnoredDuringExecution")
     keys: list[str] = []
-    for term in map(_part, terms if isinstance(terms, list) else ()):
+    for term in map(_part, terms[:MOST_CONSTRAINTS] if isinstance(terms, list) else ()):
         key, namespaces = term.get("topologyKey"), term.get("namespaces")
         if not isinstance(key, str) or term.get("matchLabelKeys"):
             continue

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from topospread.checkpoints import checkpoint
 from topospread.kube.validation import validate_constraints, validate_pod
 from topospread.kube.violations import violation_text
 from topospread.spread.findings import Finding, FindingCode
@@ -93,6 +94,7 @@ def _all(workload: LintedWorkload, known: Knowledge) -> Iterator[LintFinding]:
     of_cluster = dict(_of_cluster(workload, known))
     yield from of_cluster.values()
     for linted in constraints:
+        checkpoint()
         for rule in _RULES:
             for finding in rule(linted):
                 if (finding.code, finding.constraint) not in of_cluster:
@@ -131,8 +133,8 @@ def _of_defaults(
     if not workload.pod.constraints:
         if workload.replicas is not None and not workload.repelling_keys:
             text = (
-                f"{workload.replicas} replicas and no topologySpreadConstraints: only the "
-                "scheduler's defaults hold, which spread softly"
+                f"{workload.replicas} replicas and no topologySpreadConstraints: the scheduler's "
+                "defaults alone spread them"
             )
             yield found(FindingCode.NO_CONSTRAINTS, -1, text)
         return

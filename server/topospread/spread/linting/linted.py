@@ -9,6 +9,7 @@ from topospread.kube.affinity import compile_requirements
 from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR
 from topospread.kube.selectors import (
     NOTHING,
+    Requirement,
     Selector,
     SelectorError,
     compile_selector,
@@ -17,7 +18,7 @@ from topospread.kube.selectors import (
 from topospread.spread.linting.workloads import LABELS_OF_CONTROLLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from topospread.kube.affinity import CompiledRequirements
@@ -31,6 +32,7 @@ class LintedConstraint:
 
     Attributes:
         selector: with the values that matchLabelKeys have in the template.
+        own: the requirements of the workload's own selector; empty where it has none that parses.
         requirements: the pod's node affinity, compiled.
         numbers: of the cluster; None where it is not known.
     """
@@ -39,6 +41,7 @@ class LintedConstraint:
     index: int
     spec: SpreadConstraint
     selector: Selector
+    own: frozenset[Requirement]
     requirements: CompiledRequirements
     numbers: DomainNumbers | None
 
@@ -58,23 +61,17 @@ class LintedConstraint:
         return not self.selector.empty and self.selector.matches(self.workload.pod.labels)
 
     @property
-    def unrequired(self) -> Sequence[str]:
+    def unrequired(self) -> str:
         """What the workload's own selector requires and this one does not, where all else is equal.
 
         It counts pods of others then.
         """
-        own = _compiled(self.workload.selector)
-        if own is None or own.nothing or not self.counts_own_pods:
-            return ()
-        here, there = set(self.selector.requirements), set(own.requirements)
-        if not here < there or set(self.spec.match_label_keys) & set(self._labels_added):
-            return ()
-        lacking = Selector(tuple(there - here))
-        return selector_text(lacking).split(",")
-
-    @property
-    def _labels_added(self) -> Sequence[str]:
-        return LABELS_OF_CONTROLLERS.get(self.workload.kind, ())
+        if not self.counts_own_pods or not set(self.selector.requirements) < self.own:
+            return ""
+        added = LABELS_OF_CONTROLLERS.get(self.workload.kind, ())
+        if not set(added).isdisjoint(self.spec.match_label_keys):
+            return ""
+        return selector_text(Selector(tuple(self.own.difference(self.selector.requirements))))
 
     @property
     def held_at_zero(self) -> str:
@@ -106,6 +103,7 @@ def linted_constraints(
     """The constraints of a workload but those whose fields are wrong."""
     pod = workload.pod
     requirements = compile_requirements(pod.requirements)
+    own = _compiled(workload.selector) or NOTHING
     made: list[LintedConstraint] = []
     for index, spec in enumerate(pod.constraints):
         if index in broken:
@@ -114,7 +112,15 @@ def linted_constraints(
         pairs = [(key, pod.labels[key]) for key in spec.match_label_keys if key in pod.labels]
         selector = selector.merged(pairs) if pairs else selector
         made.append(
-            LintedConstraint(workload, index, spec, selector, requirements, numbers.get(index))
+            LintedConstraint(
+                workload,
+                index,
+                spec,
+                selector,
+                frozenset(own.requirements),
+                requirements,
+                numbers.get(index),
+            )
         )
     return made
 

@@ -57,7 +57,7 @@ def _of_wider_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
         yield found(
             FindingCode.WIDER_SELECTOR,
             linted.index,
-            f"the labelSelector {selector_text(linted.selector)} lacks {','.join(lacking)} of the "
+            f"the labelSelector {selector_text(linted.selector)} lacks {lacking} of the "
             "workload's own: pods of others are counted, too",
         )
 

@@ -153,10 +153,8 @@ class Webhook:
         try:
             encoding = headers.get(b"content-encoding", b"")
             body = decompressed(content, encoding, self._max_body_bytes)
-            with computing_for(Beneficiary(deadline, lambda: not gone.is_set())):
-                answer = self._answer(
-                    body, DecisionRequest(deadline=deadline, cluster=cluster), span
-                )
+            request = DecisionRequest(deadline=deadline, cluster=cluster)
+            answer = self._answer(body, request, gone, span)
         except CallerGone as error:
             span.end_http(_GONE, error)
             raise
@@ -173,7 +171,7 @@ class Webhook:
         span.end_http(200)
         return CallResponse(200, answer, traceparent=span.traceparent)
 
-    def _answer(self, body: bytes, request: DecisionRequest, span: CallSpan) -> bytes:
+    def _answer(self, body: bytes, request: DecisionRequest, gone: Event, span: CallSpan) -> bytes:
         try:
             review = read_review(body)
         except InvalidRequest as wrong:
@@ -186,7 +184,7 @@ class Webhook:
         except ManifestError:
             # The API server says so in its own words, or knows a type that this server does not.
             return admission_response(review.uid, (), ())
-        findings = self._findings(workload, pod, request)
+        findings = self._findings(workload, pod, request, gone)
         span.set("topospread.findings", len(findings))
         shown = [each for each in findings if each.severity.at_least(Severity.WARNING)]
         shown.sort(key=lambda each: each.severity.rank)
@@ -198,17 +196,18 @@ class Webhook:
         )
 
     def _findings(
-        self, workload: LintedWorkload, pod: bytes, request: DecisionRequest
+        self, workload: LintedWorkload, pod: bytes, request: DecisionRequest, gone: Event
     ) -> list[LintFinding]:
         """All findings; of the manifest alone where the state does not tell."""
-        of_manifest = lint(workload)
         try:
-            return lint_at(self._engine, request, workload, pod)
+            with computing_for(Beneficiary(request.deadline, lambda: not gone.is_set())):
+                return lint_at(self._engine, request, workload, pod)
         except CallerGone:
             raise
         except TopospreadError as error:
             LOG.debug("the webhook lints without the state of %s: %s", request.cluster[:63], error)
-            return of_manifest
+            # A workload is small: this takes no time that would have to be left for it.
+            return lint(workload)
 
     def _refuses(self, finding: LintFinding) -> bool:
         of_all = finding.severity is Severity.ERROR and Severity.ERROR.value in self._refused
