@@ -43,7 +43,7 @@ ASKED: dict[str, tuple[str, ...]] = {
 
 READING = {
     *("dump", "evaluate", "explain", "get", "lint"),
-    *("plan-rebalance", "rank-deletions", "simulate"),
+    *("plan-rebalance", "rank-deletions", "report", "simulate"),
 }
 WRITING = {"apply", "delete", "place", "release", "reserve", "serve", "store", "sync", "watch"}
 
@@ -170,3 +170,9 @@ def test_an_object_that_is_given_twice_is_there_as_apply_leaves_it(bare, folder)
     newer, older = ', resourceVersion: "10"', ', resourceVersion: "9"'
     (folder / "two.yaml").write_text(node(newer, "new") + node(older, "old"))
     assert "new" in bare("get", "nodes", "--from", "two.yaml").out
+
+
+def test_a_second_source_is_refused_not_forgotten(bare, folder):
+    said = bare("get", "nodes", "--from", "dump.yaml", "--from", "pod.yaml")
+    assert said.code == 2
+    assert "give one source: several files may stand in one directory" in said.err

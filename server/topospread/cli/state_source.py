@@ -53,6 +53,7 @@ def from_option(command: _C) -> _C:
     return click.option(
         "--from",
         metavar="FILE|DIR|kubeconfig[:CONTEXT]",
+        multiple=True,  # so that a second one is refused, not taken for the first
         expose_value=False,
         callback=_take_source,
         shell_complete=complete_files,
@@ -83,11 +84,15 @@ def check_changes(options: ClientOptions) -> None:
         raise click.UsageError("--watch needs a server: what is loaded once does not change")
 
 
-def _take_source(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+def _take_source(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> None:
     del parameter
-    if value == "":
+    if "" in values:
         raise click.BadParameter("name a file, a directory, - for standard input, or kubeconfig")
-    if value is not None:
+    if len(values) > 1:
+        raise click.BadParameter("give one source: several files may stand in one directory")
+    for value in values:
         word, _, name = value.partition(":")
         source = KubeconfigSource(name) if word == KUBECONFIG else ManifestSource(value)
         options = context.ensure_object(ClientOptions)
