@@ -66,6 +66,7 @@ def test_one_constraint_is_described_with_domains_nodes_and_pods(loaded):
 
 def test_description_has_findings_and_pods_that_wait(loaded):
     log = loaded("get", name_of(loaded, "log")).lines
+    assert "state:   ineffective" in log
     assert any(line.startswith("finding: KeyOnNoNode: no node has") for line in log)
     db = loaded("get", name_of(loaded, "db")).lines
     assert "pods:    2 on a node, 1 waiting, 1 of them for this constraint" in db

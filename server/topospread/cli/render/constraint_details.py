@@ -46,7 +46,7 @@ def _print(found: GetConstraintResponse) -> None:
             ("of", f"{constraint.namespace} {owner_text(status)}".rstrip()),
             ("defaults", "the profile's" if status.defaulted else ""),
             ("counts", f"pods {constraint.selector_text}"),
-            ("state", f"{status.state.label.lower()}{': ' * bool(status.message)}{status.message}"),
+            ("state", _state_text(status)),
             ("skew", f"{status.skew}, with the minimum {status.global_minimum}"),
             ("pods", _pods_text(status)),
             ("domains", _domains_text(status)),
@@ -64,6 +64,13 @@ def _print(found: GetConstraintResponse) -> None:
     )
     _print_nodes(found)
     _print_pods(found)
+
+
+def _state_text(status: ConstraintStatus) -> str:
+    """State and why; where a finding is the reason, it stands on a line of its own."""
+    state = status.state.label.lower()
+    is_finding = status.message in (each.text for each in status.findings)
+    return f"{state}: {status.message}" if status.message and not is_finding else state
 
 
 def _pods_text(status: ConstraintStatus) -> str:
