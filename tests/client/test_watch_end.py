@@ -11,12 +11,13 @@ import grpc
 import pytest
 
 from tests.redis_server import free_port
-from tests.servers import Peer, pod, served, two_zones
+from tests.servers import ZONE, Peer, pod, served, two_zones
 from tests.telemetry.expositions import samples
 from tests.waiting import PATIENCE, until
 from topospread.transports.grpc import server as grpc_server
 from topospread_client import (
     Connection,
+    ConstraintTable,
     DeadlineExceeded,
     Kind,
     NotFound,
@@ -163,6 +164,20 @@ def short_lived(monkeypatch):
         yield server
 
 
+def owned_pod(name: str, on: str) -> pb.ClusterObject:
+    """A pod of a controller of its name, with a constraint."""
+    made = pod(name, on, name)
+    metadata = made.pod.metadata
+    metadata.owner_references.add(kind="StatefulSet", name=name, controller=True)
+    made.pod.spec.topology_spread_constraints.add(
+        max_skew=1,
+        topology_key=ZONE,
+        when_unsatisfiable="DoNotSchedule",
+        label_selector={"match_labels": {"app": name}},
+    )
+    return made
+
+
 def cuts(server: Any) -> float:
     """How many watches it has seen the end of."""
     found = samples(server.metrics.expose()[0]).items()
@@ -228,6 +243,29 @@ def test_a_watch_outlives_its_server(connect, tmp_path):
         written(second, pod("p", "a1"))
         assert names(next(watch)) == ["p"]
         watch.close()
+
+
+def test_watch_of_constraints_has_all_anew_from_a_server_that_knows_no_revision(connect, tmp_path):
+    """One that went meanwhile is not in the table any more."""
+    store, listen = f"sqlite:///{tmp_path}/state.db", f"127.0.0.1:{free_port()}"
+    owned = [owned_pod(name, "a1") for name in ("stays", "goes")]
+    table = ConstraintTable()
+    with served(store=store, listen=listen) as first:
+        written(first, *two_zones(), *owned)
+        watch = connect(listen).watch_constraints()
+        while not table.apply(next(watch)) or len(table.constraints) < 2:
+            pass
+    with served(store=store, listen=listen) as second, Peer(second.address) as peer:
+        gone = common_pb2.KIND_POD
+        peer.state.DeleteObjects(
+            pb.DeleteObjectsRequest(
+                objects=[pb.ObjectReference(kind=gone, namespace="default", name="goes")]
+            )
+        )
+        while not table.apply(next(watch)) or len(table.constraints) > 1:
+            pass
+        watch.close()
+    assert [each.owner and each.owner.name for each in table.constraints.values()] == ["stays"]
 
 
 def test_watch_ends_when_no_server_comes_back(connect):
