@@ -16,10 +16,12 @@ from topospread.kube.objects import (
     SpreadConstraint,
     Toleration,
 )
+from topospread.kube.selectors import Selector, compile_selector
 from topospread.spread.findings import Finding, FindingCode
+from topospread.spread.linting import linted
 from topospread.spread.linting.catalog import RULES, Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, Knowledge, lint
-from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload
+from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload, Rollout, Share
 
 OWN = LabelSelector((("app", "web"), ("release", "a")))
 LABELS = {"app": "web", "release": "a", "tier": "front"}
@@ -261,3 +263,21 @@ def test_every_rule_says_what_is_wrong_and_how_to_mend_it():
     for rule in RULES.values():
         assert rule.summary
         assert rule.mend.endswith(".")
+
+
+def test_each_selector_is_compiled_once_and_tried_on_the_labels_once(monkeypatch):
+    work: list[str] = []
+
+    def counted(name, of):
+        def call(*arguments):
+            work.append(name)
+            return of(*arguments)
+
+        return call
+
+    monkeypatch.setattr(linted, "compile_selector", counted("compile", compile_selector))
+    monkeypatch.setattr(Selector, "matches", counted("match", Selector.matches))
+    rollout = Rollout(Share(1), Share(0))
+    several = [constraint(topology_key=f"key-{number}") for number in range(10)]
+    codes(*several, kind="Deployment", rollout=rollout)
+    assert (work.count("compile"), work.count("match")) == (11, 10)

@@ -58,7 +58,7 @@ def _of_max_skew(linted: LintedConstraint) -> Iterator[LintFinding]:
     replicas, max_skew = linted.workload.replicas, linted.spec.max_skew
     if not linted.is_hard or replicas is None or replicas < 2 or linted.workload.is_pod:
         return
-    if max_skew >= replicas and linted.counts_own_pods and not linted.unrequired:
+    if max_skew >= replicas and linted.counts_own_pods and not linted.counts_others:
         yield found(
             FindingCode.MAX_SKEW_TOO_LARGE,
             linted.index,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from topospread.kube.affinity import compile_requirements
 from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR
@@ -18,12 +19,15 @@ from topospread.kube.selectors import (
 from topospread.spread.linting.workloads import LABELS_OF_CONTROLLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import KeysView, Mapping
     from collections.abc import Set as AbstractSet
 
     from topospread.kube.affinity import CompiledRequirements
     from topospread.kube.objects import LabelSelector, SpreadConstraint
     from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload
+
+_SHOWN: Final = 3
+"""Requirements that a text has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,8 @@ class LintedConstraint:
 
     Attributes:
         selector: with the values that matchLabelKeys have in the template.
-        own: the requirements of the workload's own selector; empty where it has none that parses.
+        own: the requirements of the workload's own selector, in order; none where it has none.
+        counts_own_pods: each of the workload's pods adds itself to its domain.
         requirements: the pod's node affinity, compiled.
         numbers: of the cluster; None where it is not known.
     """
@@ -41,7 +46,8 @@ class LintedConstraint:
     index: int
     spec: SpreadConstraint
     selector: Selector
-    own: frozenset[Requirement]
+    own: KeysView[Requirement]
+    counts_own_pods: bool
     requirements: CompiledRequirements
     numbers: DomainNumbers | None
 
@@ -56,22 +62,25 @@ class LintedConstraint:
         return self.spec.node_affinity_policy in (None, HONOR)
 
     @property
-    def counts_own_pods(self) -> bool:
-        """Whether each of the workload's pods adds itself to its domain."""
-        return not self.selector.empty and self.selector.matches(self.workload.pod.labels)
+    def counts_others(self) -> bool:
+        """Whether it counts pods of other workloads for sure.
+
+        The workload's own selector asks for more then, and all else is equal.
+        """
+        if not self.counts_own_pods or not set(self.selector.requirements) < self.own:
+            return False
+        added = LABELS_OF_CONTROLLERS.get(self.workload.kind, ())
+        return set(added).isdisjoint(self.spec.match_label_keys)
 
     @property
     def unrequired(self) -> str:
-        """What the workload's own selector requires and this one does not, where all else is equal.
-
-        It counts pods of others then.
-        """
-        if not self.counts_own_pods or not set(self.selector.requirements) < self.own:
-            return ""
-        added = LABELS_OF_CONTROLLERS.get(self.workload.kind, ())
-        if not set(added).isdisjoint(self.spec.match_label_keys):
-            return ""
-        return selector_text(Selector(tuple(self.own.difference(self.selector.requirements))))
+        """What the workload's own selector requires and this one does not: the first of it."""
+        here = set(self.selector.requirements)
+        shown = selector_text(
+            Selector(tuple(islice((each for each in self.own if each not in here), _SHOWN)))
+        )
+        more = len(self.own) - len(here) - _SHOWN
+        return f"{shown} and {more} more" if more > 0 else shown
 
     @property
     def held_at_zero(self) -> str:
@@ -103,7 +112,7 @@ def linted_constraints(
     """The constraints of a workload but those whose fields are wrong."""
     pod = workload.pod
     requirements = compile_requirements(pod.requirements)
-    own = _compiled(workload.selector) or NOTHING
+    own = dict.fromkeys((_compiled(workload.selector) or NOTHING).requirements).keys()
     made: list[LintedConstraint] = []
     for index, spec in enumerate(pod.constraints):
         if index in broken:
@@ -117,7 +126,8 @@ def linted_constraints(
                 index,
                 spec,
                 selector,
-                frozenset(own.requirements),
+                own,
+                not selector.empty and selector.matches(pod.labels),
                 requirements,
                 numbers.get(index),
             )

@@ -74,7 +74,7 @@ def _is_scoped(linted: LintedConstraint, rollout: Rollout) -> bool:
 
 def _skew(linted: LintedConstraint, rollout: Rollout) -> Iterator[LintFinding]:
     replicas, max_skew = linted.workload.replicas, linted.spec.max_skew
-    counts_others = bool(linted.unrequired)
+    counts_others = linted.counts_others
     if not counts_others and replicas is not None and replicas <= max(1, max_skew):
         return
     if linted.numbers is not None and linted.numbers.domains == 1:

@@ -53,11 +53,11 @@ def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[Findi
 
 
 def _of_wider_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
-    if lacking := linted.unrequired:
+    if linted.counts_others:
         yield found(
             FindingCode.WIDER_SELECTOR,
             linted.index,
-            f"the labelSelector {selector_text(linted.selector)} lacks {lacking} of the "
+            f"the labelSelector {selector_text(linted.selector)} lacks {linted.unrequired} of the "
             "workload's own: pods of others are counted, too",
         )
 
