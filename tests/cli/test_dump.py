@@ -170,6 +170,23 @@ def test_anonymous_clusters_have_the_verdicts_of_the_real_ones(address):
     assert checked[2] > 20, "nodes with different verdicts are among them"
 
 
+def test_an_anonymous_cluster_has_the_report_of_the_real_one(bare, tmp_path):
+    def report(path):
+        said = bare("report", "-o", "json", "--from", path)
+        found = json.loads(said.out)
+        states = Counter(
+            (each["state"], each["whenUnsatisfiable"], each["maxSkew"], each["skew"])
+            for each in found["items"]
+        )
+        return said.code, found["totals"], states
+
+    cluster = ROOT / "examples" / "explain" / "outage.yaml"
+    other = tmp_path / "other.json"
+    assert bare("dump", "--anonymize", "--from", cluster, other).code == 0
+    assert report(other) == report(cluster)
+    assert sum(report(cluster)[2].values()) > 0
+
+
 def test_numbers_that_are_compared_and_shared_words_stay():
     node = {
         "kind": "Node",

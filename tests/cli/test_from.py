@@ -36,7 +36,10 @@ ASKED: dict[str, tuple[str, ...]] = {
     "get one": ("get", "pod", "shop/web-0"),
     "get reservations": ("get", "reservations"),
     "lint": ("lint", "-f", "pod.yaml", "--live"),
+    "dump": ("dump",),
+    "get constraints": ("get", "constraints"),
     "plan-rebalance": ("plan-rebalance",),
+    "report": ("report",),
     "rank-deletions": ("rank-deletions", "-l", "app=web", "-n", "shop"),
     "simulate": ("simulate", "-f", "pod.yaml", "--replicas", "3", "--drain", "b1"),
 }

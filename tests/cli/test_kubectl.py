@@ -130,6 +130,26 @@ def test_all_namespaces_are_asked_for(plugin, config):
     assert plugin(*PODS, "-A").lines == ["pod/other/x", "pod/shop/web-0"]
 
 
+def test_a_report_is_of_the_contexts_namespace(plugin, config, shop):
+    for namespace in ("shop", "other"):
+        web = pod(namespace, "spread", "a1")
+        constraint = {
+            "maxSkew": 1,
+            "topologyKey": ZONE,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+        web["spec"]["topologySpreadConstraints"] = [constraint]
+        shop.objects.put(web)
+
+    def namespaces(*options):
+        items = json.loads(plugin("report", "-o", "json", *options).out)["items"]
+        return {each["namespace"] for each in items if each["whenUnsatisfiable"] == "DoNotSchedule"}
+
+    assert namespaces() == {"shop"}
+    assert namespaces("-A") == {"shop", "other"}
+
+
 def test_a_context_without_a_namespace_means_the_default_one(plugin, config, shop):
     shop.objects.put(pod("default", "y", "a1"))
     content = yaml.safe_load(config.read_text())
