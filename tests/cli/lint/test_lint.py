@@ -103,6 +103,19 @@ def test_an_annotation_silences_codes_of_its_object_alone(bare):
     assert codes(said) == ["RolloutSkew", "SelfMismatch"]
 
 
+def test_an_annotation_with_an_unknown_code_is_warned_of(bare):
+    note = "annotations: {topospread.io/ignore: SelfMissmatch}"
+    said = bare(
+        "lint", "-f", "-", stdin=WEB.replace("namespace: shop}", f"namespace: shop, {note}}}")
+    )
+    assert said.code == 1
+    warning, _ = said.err.splitlines()
+    assert warning == (
+        "standard input:1: Deployment shop/web: topospread.io/ignore: there is no code "
+        "'selfmissmatch'. Did you mean 'SelfMismatch'?"
+    )
+
+
 def test_an_unknown_code_is_refused_with_its_likeness(bare):
     said = bare("lint", "-f", "-", "--ignore", "SelfMissmatch", stdin=WEB)
     assert said.code == 2

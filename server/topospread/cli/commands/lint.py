@@ -21,7 +21,11 @@ from topospread.cli.render.lint import FORMS, lint_item, show
 from topospread.cli.request_options import input_options
 from topospread.cli.state_source import from_option
 from topospread.cli.suggestions import did_you_mean
-from topospread.codec.lint_manifests import is_workload, workload_from_manifest
+from topospread.codec.lint_manifests import (
+    IGNORE_ANNOTATION,
+    is_workload,
+    workload_from_manifest,
+)
 from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting.catalog import RULES, Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, Knowledge, lint
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 FINDINGS: Final = 1
 """Exit code where there are findings as grave as `--fail-on` says."""
 
+_CODES: Final = {code.value.lower(): code.value for code in RULES}
 _SEVERITIES: Final = tuple(each.value for each in Severity)
 _NO_WORKLOADS: Final = "no pod and no pod template, or made by another object"
 
@@ -54,13 +59,15 @@ def _codes(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> frozenset[str]:
     """Codes of `--ignore`, with commas between or given several times."""
-    known = {code.value.lower(): code.value for code in RULES}
     given = [each.strip() for value in values for each in value.split(",") if each.strip()]
     for each in given:
-        if each.lower() not in known:
-            hint = did_you_mean(each, known.values())
-            raise click.BadParameter(f"there is no code {each!r}.{hint}", context, parameter)
-    return frozenset(known[each.lower()] for each in given)
+        if each.lower() not in _CODES:
+            raise click.BadParameter(_no_such_code(each), context, parameter)
+    return frozenset(_CODES[each.lower()] for each in given)
+
+
+def _no_such_code(given: str) -> str:
+    return f"there is no code {given!r}.{did_you_mean(given, _CODES.values())}"
 
 
 @click.command("lint", short_help="Look for mistakes in the constraints of manifests.")
@@ -212,9 +219,13 @@ def _workloads(
             continue
         set_namespace(manifest, namespace)
         try:
-            found.append((manifest, workload_from_manifest(manifest.content)))
+            workload = workload_from_manifest(manifest.content)
         except ManifestError as error:
             errors.append(f"{manifest.title}: {error}")
+            continue
+        found.append((manifest, workload))
+        for code in sorted(workload.ignored - _CODES.keys()):
+            output.warn(f"{manifest.title}: {IGNORE_ANNOTATION}: {_no_such_code(code)}")
     if errors:
         raise BadInput(*errors)
     warn_skipped(skipped, _NO_WORKLOADS)
