@@ -41,6 +41,12 @@ class Counting:
         self.objects += len(found)
         return found, more
 
+    def read_keys(self, *arguments: Any) -> Any:
+        self.calls["read_keys"] += 1
+        found = self._store.read_keys(*arguments)
+        self.objects += len(found)
+        return found
+
     def read_undo(self, *arguments: Any) -> Any:
         self.calls["read_undo"] += 1
         found = self._store.read_undo(*arguments)

@@ -126,6 +126,29 @@ def test_range_has_values_that_cannot_be_read(store, backend):
     assert [each.digest for each in found] == [b"", DIGEST]
 
 
+def test_objects_are_read_by_their_keys(store):
+    kinds = [Key(kind, "" if kind is Kind.NODE else "n", "x") for kind in OBSERVABLE]
+    store.apply(CLUSTER, [put(pod(name, namespace)) for namespace, name in NAMES])
+    store.apply(CLUSTER, [put(key, payload=key.kind.name.encode()) for key in kinds])
+    wanted = [*kinds, pod("b-c", "a"), pod("nobody", "a"), Key(Kind.POD, "nobodys", "b-c")]
+    found = {each.key: each for each in store.read_keys(CLUSTER, wanted)}
+    there = objects(store)
+    assert found == {key: there[key] for key in wanted if key in there}
+    assert len(found) == len(kinds) + 1
+    assert list(store.read_keys(CLUSTER, [])) == []
+
+
+def test_a_cluster_that_is_not_there_has_none_of_the_keys(store):
+    assert list(store.read_keys(CLUSTER, [pod()])) == []
+
+
+def test_objects_read_by_their_keys_have_values_that_cannot_be_read(store, backend):
+    store.apply(CLUSTER, [put(pod())])
+    backend.overwrite(store, CLUSTER, pod(), b"\x00")
+    (found,) = store.read_keys(CLUSTER, [pod()])
+    assert (found.key, found.digest) == (pod(), b"")
+
+
 def test_undo_has_what_changed_since_a_revision(store):
     store.apply(CLUSTER, [put(pod("kept")), put(pod("changed")), put(pod("gone")), put(node())])
     before = objects(store)

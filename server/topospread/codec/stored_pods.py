@@ -97,6 +97,11 @@ class StoredPodReader:
             constraints=tuple(pod.spec.topology_spread_constraints),
         )
 
+    def owner_key_of_class(self, namespace: str, template: bytes) -> str:
+        """The owner key of the pods of a class."""
+        meta = parse_stored(stored_pb2.ListedPod, template).metadata
+        return self._owner_key(namespace, meta.owner_references)
+
     def _owner_key(self, namespace: str, owners: Iterable[stored_pb2.StoredOwner]) -> str:
         for owner in owners:
             if owner.controller:

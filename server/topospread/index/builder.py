@@ -89,7 +89,9 @@ class Builder:
         self._reservations = NO_RESERVATIONS
         self._usage = NO_USAGE
         self._pod_classes: Mapping[str, NamespaceClasses] = {}
-        self.snapshot = Snapshot(0, NodeTable(0, (), budgets=budgets), {}, {}, 0)
+        self._origin = object()
+        empty = NodeTable(0, (), budgets=budgets)
+        self.snapshot = Snapshot(0, empty, {}, {}, 0, origin=self._origin)
         self._budget.add(self)
 
     # ------------------------------ folding
@@ -241,6 +243,18 @@ class Builder:
                 for key, number, slot in self._pods.members(marks)
             ]
 
+    def without_class(self, namespace: str) -> list[str]:
+        """Names of the pods of a namespace that are in no class: terminating ones, or ended."""
+        prefix = f"{namespace}/"
+        with self._lock:
+            names = [
+                key.removeprefix(prefix)
+                for key in self._pods.without_class()
+                if key.startswith(prefix)
+            ]
+        # The others are reservations, whose keys end with a slash.
+        return [name for name in names if not name.endswith("/")]
+
     # ------------------------------ groups
 
     def ensure_counted(self, groups: Iterable[GroupKey]) -> Snapshot:
@@ -360,6 +374,7 @@ class Builder:
             self._slots.capacity,
             self._labels.live,
             self._pod_classes,
+            self._origin,
         )
         return self.snapshot
 

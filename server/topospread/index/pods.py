@@ -105,6 +105,12 @@ class PodTable:
         for row in np.flatnonzero(classes[_column(self._class)]).tolist():
             yield self._keys[row], self._class[row], self._slot[row]
 
+    def without_class(self) -> Iterator[str]:
+        """Keys of the rows without a class."""
+        for row in np.flatnonzero(_column(self._class) == _NONE).tolist():
+            if self._keys[row]:
+                yield self._keys[row]
+
     def _new_row(self) -> int:
         if self._free:
             return self._free.pop()

@@ -54,6 +54,7 @@ class Snapshot:
             namespaces.
         pod_classes: by namespace, those that have pods; without reservations and without what is
             hypothetical.
+        origin: the same for all snapshots of one builder.
     """
 
     sequence: int
@@ -66,6 +67,7 @@ class Snapshot:
     slots: int = 0
     label_sets: int = 0
     pod_classes: Mapping[str, Mapping[PodClass, PodCounts]] = field(default_factory=dict)
+    origin: object = None
 
     @property
     def alive(self) -> Bools:

@@ -167,6 +167,14 @@ class ReplicaState:
         """Class, name and node of the pods of some classes, as of the newest view."""
         return self._builder.members(classes)
 
+    def has_rebuilt_since(self, view: View) -> bool:
+        """Whether another index was built since a view, whose pod classes mean nothing to it."""
+        return self._builder.snapshot.origin is not view.snapshot.origin
+
+    def without_class(self, namespace: str) -> list[str]:
+        """Names of the pods of a namespace that are in no class, as of the newest view."""
+        return self._builder.without_class(namespace)
+
     def drop_idle(self, idle_before: Callable[[int], int]) -> None:
         """Drop groups that were not asked for lately.
 

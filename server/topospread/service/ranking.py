@@ -23,7 +23,8 @@ from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
 from topospread.service.decisions.extension_points import all_constraints
 from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE
-from topospread.service.state.log import ChosenObjects, list_at_revision
+from topospread.service.state.log import newest_view
+from topospread.service.state.members import read_members
 from topospread.spread.constraints import Constraint, pod_constraints
 from topospread.spread.ranking import DeletionConstraint, Ranking, Strategy, best, rank
 from topospread.spread.topology import Eligibility, GroupKey
@@ -32,6 +33,7 @@ from topospread.store.model import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from topospread.index.pod_classes import PodClass
     from topospread.kube.objects import Node, Pod
     from topospread.kube.selectors import Selector
     from topospread.replica.replica import Replica
@@ -132,12 +134,10 @@ class DeletionRanker:
 
         Raises:
             NotFound: no such cluster, and it is needed.
-            Unavailable, DeadlineExceeded, RevisionUnavailable: see list_at.
+            Unavailable, DeadlineExceeded, RevisionUnavailable: see newest_view and read_members.
         """
-        state, nodes, encoded, replica_sets = self._state(request)
-        owner_keys = _owner_keys((*replica_sets, *request.replica_sets))
         turn = CooperativeYield(request.deadline, "the pods were ranked")
-        found = _chosen(encoded, StoredPodReader(owner_keys), request.selector, turn)
+        state, nodes, found = self._workload_pods(request, turn)
         pods = found.pods
         if not pods:
             nothing = (_nothing_matches(request),)
@@ -165,34 +165,70 @@ class DeletionRanker:
             notes=notes,
         )
 
-    def _state(
-        self, request: RankRequest
-    ) -> tuple[tuple[View, Replica] | None, NodeTable, Iterable[EncodedPod], Iterable[bytes]]:
-        """The state, nodes, pods and ReplicaSets: those given, else those of the state."""
+    def _workload_pods(
+        self, request: RankRequest, turn: CooperativeYield
+    ) -> tuple[tuple[View, Replica] | None, NodeTable, _WorkloadPods]:
+        """The state, nodes and pods: those given, else those of the state."""
         given = None if request.nodes is None else NodeTable(0, request.nodes)
         if request.pods is not None:
+            found = _WorkloadPods()
+            reader = StoredPodReader(_owner_keys(request.replica_sets))
+            _choose(found, request.pods, reader, request.selector, turn)
             if given is not None:
-                return None, given, request.pods, ()
+                return None, given, found
             replica, view = self._replicas.resolve(
                 request.cluster, request.consistency, request.deadline
             )
-            return (view, replica), view.snapshot.nodes, request.pods, ()
+            return (view, replica), view.snapshot.nodes, found
 
-        listed = list_at_revision(
+        replica, view = newest_view(
+            self._store, self._replicas, request.cluster, request.consistency, request.deadline
+        )
+        nodes = view.snapshot.nodes if given is None else given
+        return (view, replica), nodes, self._stored_pods(request, replica, view, turn)
+
+    def _stored_pods(
+        self, request: RankRequest, replica: Replica, view: View, turn: CooperativeYield
+    ) -> _WorkloadPods:
+        """The pods of the state that the request means, and how many of their families there are.
+
+        Of the others' only the names and nodes are of interest, which the index has.
+        """
+        classes = view.snapshot.pod_classes.get(request.namespace, {})
+        matches = _SelectorMatches(request.selector)
+        chosen: list[PodClass] = []
+        others: list[PodClass] = []
+        for each in classes:
+            turn()
+            (chosen if matches(each.labels) else others).append(each)
+        members = read_members(
             self._store,
-            self._replicas,
-            request.cluster,
-            request.consistency,
-            request.deadline,
-            ChosenObjects((Kind.POD, Kind.REPLICA_SET), request.namespace),
+            replica,
+            view,
+            (request.namespace,),
+            read=chosen,
+            known=others,
+            without_class=True,
+            kinds=(Kind.REPLICA_SET,),
         )
-        stored = listed.readable()
-        return (
-            (listed.view, listed.replica),
-            listed.view.snapshot.nodes if given is None else given,
-            [EncodedPod(o.payload, o.uid) for o in stored if o.key.kind is Kind.POD],
-            [o.payload for o in stored if o.key.kind is Kind.REPLICA_SET],
-        )
+        stored = members.stored.values()
+        replica_sets = [item.payload for item in stored if item.key.kind is Kind.REPLICA_SET]
+        reader = StoredPodReader(_owner_keys((*replica_sets, *request.replica_sets)))
+        pods = [EncodedPod(i.payload, i.uid) for i in stored if i.key.kind is Kind.POD]
+        found = _WorkloadPods()
+        _choose(found, pods, reader, request.selector, turn)
+        owner_keys: dict[PodClass, str] = {}
+        for pod_class, _, node in members.unchanged:
+            turn()
+            if matches(pod_class.labels):
+                continue  # it was read
+            owner_key = owner_keys.get(pod_class)
+            if owner_key is None:
+                owner_key = owner_keys[pod_class] = reader.owner_key_of_class(
+                    pod_class.namespace, pod_class.template
+                )
+            found.related[owner_key, node] += 1
+        return found
 
     def _wanted(
         self, request: RankRequest, found: _WorkloadPods
@@ -282,21 +318,34 @@ def _owner_keys(replica_sets: Iterable[bytes]) -> dict[tuple[str, str], str]:
     return found
 
 
-def _chosen(
+class _SelectorMatches:
+    """Whether a selector matches label sets, each looked at once."""
+
+    def __init__(self, selector: Selector) -> None:
+        self._selector = selector
+        self._known: dict[tuple[tuple[str, str], ...], bool] = {}
+
+    def __call__(self, labels: tuple[tuple[str, str], ...]) -> bool:
+        """Whether it matches a set of labels."""
+        known = self._known.get(labels)
+        if known is None:
+            known = self._known[labels] = self._selector.matches(dict(labels))
+        return known
+
+
+def _choose(
+    found: _WorkloadPods,
     encoded: Iterable[EncodedPod],
-    listing: StoredPodReader,
+    reader: StoredPodReader,
     selector: Selector,
     turn: CooperativeYield,
-) -> _WorkloadPods:
-    found = _WorkloadPods()
-    matches: dict[tuple[tuple[str, str], ...], bool] = {}
+) -> None:
+    matches = _SelectorMatches(selector)
     for each in encoded:
         turn()
         with suppress(CorruptValue):  # counted and logged where it is followed
-            listed = listing.listed(each)
-            chosen = matches.get(listed.labels)
-            if chosen is None:
-                chosen = matches[listed.labels] = selector.matches(dict(listed.labels))
+            listed = reader.listed(each)
+            chosen = matches(listed.labels)
             if listed.active:
                 found.related[listed.owner_key, listed.node] += 1
                 if chosen:
@@ -304,4 +353,3 @@ def _chosen(
                     found.listed.append((listed, each))
             elif chosen:
                 found.left_out += 1
-    return found

@@ -86,7 +86,7 @@ class Reader(Protocol):
 
 
 class Lister(Protocol):
-    """Reads a kind in the order of its keys, as it is and as it was."""
+    """Reads a kind in the order of its keys, or objects by their keys, as it is and as it was."""
 
     def read_range(
         self,
@@ -113,6 +113,18 @@ class Lister(Protocol):
         Returns:
             The objects, and whether there may be more after them. A value that cannot be read is as
             in :meth:`scan`.
+        """
+        ...
+
+    def read_keys(self, cluster: str, keys: Sequence[Key]) -> Sequence[StoredObject]:
+        """The objects among these that are there, in any order, each as new as the call or newer.
+
+        It costs what it returns, and what it is asked for: Redis serves nobody else meanwhile, so
+        ask for some hundreds at once.
+
+        Args:
+            cluster: its name; one that is not there has no objects.
+            keys: each at most once. A value that cannot be read is as in :meth:`scan`.
         """
         ...
 

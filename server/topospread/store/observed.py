@@ -33,6 +33,7 @@ Operation = Literal[
     "verify",
     "scan",
     "read_range",
+    "read_keys",
     "read_undo",
     "get",
     "clusters",
@@ -108,6 +109,11 @@ class ObservedStore:
         """See the contract."""
         with self._observing("read_range"):
             return self._store.read_range(cluster, kind, namespace, after, limit, max_bytes)
+
+    def read_keys(self, cluster: str, keys: Sequence[Key]) -> Sequence[StoredObject]:
+        """See the contract."""
+        with self._observing("read_keys"):
+            return self._store.read_keys(cluster, keys)
 
     def read_undo(
         self, cluster: str, identity: str, since: Revision, wanted: Callable[[Key], bool]

@@ -80,20 +80,6 @@ def test_writes_during_the_scan_are_included(three_zones: World):
     assert found.view.snapshot.pods == len(contents(found))
 
 
-def test_list_advances_to_a_later_view_and_no_further(three_zones: World):
-    found = listed(three_zones, three_zones.store)
-    three_zones.apply(running("later", "n-a"))
-    then = held(three_zones)
-    newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(three_zones.revision))
-    _, view = three_zones.process.replicas.resolve(CLUSTER, newest, seconds_from_now(PATIENCE))
-    three_zones.apply(running("much-later", "n-a"))
-
-    assert "later" not in contents(found)
-    found.advance(view)
-    assert contents(found) == then
-    assert found.view is view
-
-
 def test_a_cluster_that_is_dropped_meanwhile_is_unavailable(three_zones: World):
     def drop(number: int) -> None:
         if number == 0:

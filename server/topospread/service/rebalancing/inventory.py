@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import CooperativeYield, checkpoint
 from topospread.codec.frames import framed
-from topospread.codec.stored_pods import bound_pod
-from topospread.errors import CorruptValue, InvalidRequest
-from topospread.kube.objects import DEFAULT_NAMESPACE, TERMINAL_PHASES
+from topospread.errors import InvalidRequest
 from topospread.kube.selectors import EVERYTHING
 from topospread.replica.view import DEFAULT_CONSISTENCY, Consistency
 from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE, SettingsOverride
@@ -20,6 +18,7 @@ from topospread.service.decisions.request import DEFAULT_CLUSTER, NO_OVERRIDE, S
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from topospread.index.pod_classes import PodClass
     from topospread.index.snapshot import Snapshot
     from topospread.kube.selectors import Selector
     from topospread.replica.replica import Replica
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from topospread.spread.constraints import Constraint
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Eligibility, GroupKey
-    from topospread.store.model import StoredObject
 
 
 LabelPairs = tuple[tuple[str, str], ...]
@@ -238,6 +236,8 @@ class ShapedPods:
     """The pods of one shape.
 
     Attributes:
+        classes: the index's that have this shape; they differ in what their pods request.
+        members: in the order of their names, once they have been read (`reading.py`).
         limits: what their own constraints demand: the hard ones, and the soft ones if asked for.
         chosen: whether the request means them.
     """
@@ -247,6 +247,7 @@ class ShapedPods:
     effective: EffectiveConstraints
     limits: tuple[SkewLimit, ...]
     chosen: bool
+    classes: list[PodClass] = field(default_factory=list)
     members: list[InventoryPod] = field(default_factory=list)
 
 
@@ -255,11 +256,12 @@ class NamespaceInventory:
     """The pods of a namespace by class, and their constraints.
 
     Attributes:
+        pod_classes: by the keys of their shapes.
         limits: all that its pods demand; True for those of pods that the request means.
         pending: pods without a node by their labels.
     """
 
-    pod_classes: dict[PodShape, ShapedPods] = field(default_factory=dict)
+    pod_classes: dict[bytes, ShapedPods] = field(default_factory=dict)
     limits: dict[SkewLimit, bool] = field(default_factory=dict)
     pending: Counter[LabelPairs] = field(default_factory=Counter)
 
@@ -276,9 +278,9 @@ class NamespaceInventory:
 
 
 def take_inventory(
-    engine: Engine, request: RebalanceRequest, stored: list[StoredObject], snapshot: Snapshot
+    engine: Engine, request: RebalanceRequest, snapshot: Snapshot
 ) -> Mapping[str, NamespaceInventory]:
-    """The namespaces, with the constraints that are in force at a snapshot.
+    """The namespaces, with the constraints that are in force at a snapshot; no pod is read.
 
     Raises:
         InvalidRequest: unknown settings.
@@ -287,35 +289,33 @@ def take_inventory(
     # A wrong setting is the caller's mistake; a pod that is too much is left out.
     engine.rules.rules_for(request.settings, "")
     turn = CooperativeYield(request.deadline, "the pods were counted")
-    for item in stored:
-        turn()
-        with suppress(CorruptValue, InvalidRequest):
-            bound = bound_pod(item.payload, TERMINAL_PHASES)
-            if not bound.counted and not bound.pending:
-                continue
-            pod = engine.intern(framed(item.payload))
-            inventory = inventories.setdefault(
-                item.key.namespace or DEFAULT_NAMESPACE, NamespaceInventory()
-            )
-            if bound.pending:
-                inventory.pending[tuple(sorted(pod.shape.pod.labels.items()))] += 1
-                continue
-            pod_class = inventory.pod_classes.get(pod.shape)
-            if pod_class is None:
-                pod_class = inventory.pod_classes[pod.shape] = _pod_class(
-                    engine, request, pod.shape, snapshot
-                )
-            pod_class.members.append(
-                InventoryPod(item.key.name, item.uid, bound.node, item.payload)
-            )
-    for inventory in inventories.values():
-        for pod_class in inventory.pod_classes.values():
-            for limit in pod_class.limits:
-                inventory.limits[limit] = inventory.limits.get(limit, False) or pod_class.chosen
+    for name, classes in snapshot.pod_classes.items():
+        if name in request.excluded or (request.namespace and name != request.namespace):
+            continue
+        inventory = inventories[name] = NamespaceInventory()
+        # In an order that is the same on each server.
+        for pod_class in sorted(classes, key=lambda each: each.template):
+            turn()
+            counts = classes[pod_class]
+            with suppress(InvalidRequest):
+                pod = framed(pod_class.template)
+                shape = engine.intern(pod).shape
+                if counts.pending:
+                    inventory.pending[pod_class.labels] += counts.pending
+                if not counts.bound:
+                    continue
+                shaped = inventory.pod_classes.get(pod.key)
+                if shaped is None:
+                    shaped = _shaped_pods(engine, request, shape, snapshot)
+                    inventory.pod_classes[pod.key] = shaped
+                shaped.classes.append(pod_class)
+        for shaped in inventory.pod_classes.values():
+            for limit in shaped.limits:
+                inventory.limits[limit] = inventory.limits.get(limit, False) or shaped.chosen
     return inventories
 
 
-def _pod_class(
+def _shaped_pods(
     engine: Engine, request: RebalanceRequest, shape: PodShape, snapshot: Snapshot
 ) -> ShapedPods:
     rules = engine.rules.rules_for(request.settings, shape.pod.scheduler_name)

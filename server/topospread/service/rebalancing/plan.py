@@ -33,8 +33,8 @@ from topospread.service.rebalancing.inventory import (
     take_inventory,
 )
 from topospread.service.rebalancing.model import RebalanceModel, build_model
-from topospread.service.state.log import ChosenObjects, list_at_revision
-from topospread.store.model import Kind
+from topospread.service.rebalancing.reading import read_pods
+from topospread.service.state.log import newest_view
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ class RebalancePlanner:
         Raises:
             InvalidRequest: unknown settings.
             NotFound: no such cluster.
-            Unavailable, DeadlineExceeded, RevisionUnavailable: see list_at.
+            Unavailable, DeadlineExceeded, RevisionUnavailable: see newest_view and read_pods.
         """
         replica, view, inventories = self._inventories(request)
         snapshot = view.snapshot
@@ -116,7 +116,9 @@ class RebalancePlanner:
         until = min(time.monotonic() + request.search, request.deadline)
         turn = CooperativeYield(request.deadline, "all evictions were tried")
         run = _RebalanceRun(request, view, snapshot, groups, until, turn)
-        for component in _cheapest_first(inventories, snapshot):
+        components = _cheapest_first(inventories, snapshot)
+        read_pods(self._store, replica, view, inventories, components, turn)
+        for component in components:
             _solve(run, component)
         wanted = [
             limit
@@ -140,26 +142,21 @@ class RebalancePlanner:
     def _inventories(
         self, request: RebalanceRequest
     ) -> tuple[Replica, View, Mapping[str, NamespaceInventory]]:
-        """The pods and a view of one revision that counts all that their constraints count."""
+        """The constraints and a view of one revision that counts all that they count."""
         engine = self._engine
-        listed = list_at_revision(
-            self._store,
-            engine.replicas,
-            request.cluster,
-            request.consistency,
-            request.deadline,
-            ChosenObjects((Kind.POD,), request.namespace, request.excluded),
+        replica, view = newest_view(
+            self._store, engine.replicas, request.cluster, request.consistency, request.deadline
         )
         for _ in range(MAX_TRIES):
-            inventories = take_inventory(engine, request, listed.readable(), listed.view.snapshot)
+            inventories = take_inventory(engine, request, view.snapshot)
             groups = groups_of(inventories)
-            if not listed.view.snapshot.missing(groups):
-                return listed.replica, listed.view, inventories
-            view = listed.replica.ensure_counted(groups)
-            if view.revision == listed.view.revision:
-                counting = replace(listed.view, snapshot=view.snapshot)
-                return listed.replica, counting, inventories
-            listed.advance(view)
+            if not view.snapshot.missing(groups):
+                return replica, view, inventories
+            counting = replica.ensure_counted(groups)
+            same_index = counting.snapshot.origin is view.snapshot.origin
+            if same_index and counting.revision == view.revision:
+                return replica, replace(view, snapshot=counting.snapshot), inventories
+            view = counting
         raise Conflict("the cluster changes faster than its constraints are counted: try again")
 
 

@@ -199,18 +199,14 @@ class ChosenObjects:
 
     Attributes:
         namespace: empty for all.
-        excluded: other namespaces.
     """
 
     kinds: Collection[Kind]
     namespace: str = ""
-    excluded: Collection[str] = ()
 
     def has(self, key: Key) -> bool:
         """Whether an object is among them."""
-        if key.kind not in self.kinds or key.namespace in self.excluded:
-            return False
-        return not self.namespace or key.namespace == self.namespace
+        return key.kind in self.kinds and self.namespace in ("", key.namespace)
 
 
 @dataclass(slots=True, eq=False)
@@ -232,17 +228,25 @@ class ListedObjects:
         found = [item for item in self.objects.values() if item.digest]
         return sorted(found, key=lambda item: (item.key.kind, item.key.namespace, item.key.name))
 
-    def advance(self, view: View) -> None:
-        """Go on to a later view of the same history.
 
-        Raises:
-            Unavailable: that history ended.
-        """
-        with _ended_meanwhile(self.replica.cluster):
-            if view.identity != self.view.identity:
-                raise IdentityChanged("another history")
-            _follow_until(self, self.view.revision, view.revision)
-        self.view = view
+def newest_view(
+    store: Store, replicas: Replicas, cluster: str, demand: Consistency, deadline: float
+) -> tuple[Replica, View]:
+    """A view that has all that the store has at the call, and who follows the cluster.
+
+    Raises:
+        Unavailable: the store is out of reach, or its history ended meanwhile.
+        And what Replicas.resolve raises.
+    """
+    # First, so that a demand for a revision is refused before anything is read.
+    replicas.resolve(cluster, demand, deadline)
+    head = store.head(cluster)
+    if not head.identity:
+        raise ClusterNotFound(cluster)
+    token = Token(head.identity, head.revision)
+    fresh = Consistency(Freshness.AT_LEAST_AS_FRESH, token, demand.max_staleness)
+    with ended_meanwhile(cluster):
+        return replicas.resolve(cluster, fresh, deadline)
 
 
 def list_at_revision(
@@ -282,7 +286,7 @@ def list_at_revision(
                 turn()
                 if chosen.has(item.key):
                     listed.objects[item.key] = item
-    with _ended_meanwhile(cluster):
+    with ended_meanwhile(cluster):
         if view.identity != head.identity:
             raise IdentityChanged("another history")
         reached = _follow_until(listed, head.revision, None)
@@ -294,12 +298,14 @@ def list_at_revision(
 
 
 @contextmanager
-def _ended_meanwhile(cluster: str) -> Iterator[None]:
+def ended_meanwhile(cluster: str) -> Iterator[None]:
+    """Turn what a store says of a history that ended into an error by which callers try again."""
     try:
         yield
     except (IdentityChanged, RevisionUnavailable) as cause:
         raise ClusterLoading(
-            f"cluster {cluster!r} was deleted or loaded anew while it was being read: try again"
+            f"cluster {cluster!r} was deleted, loaded anew or changed in large part while it was"
+            " being read: try again"
         ) from cause
 
 

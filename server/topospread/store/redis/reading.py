@@ -104,6 +104,25 @@ def get(client: RedisClient, cluster: str, key: Key) -> StoredObject | None:
     return found
 
 
+def read_keys(client: RedisClient, cluster: str, wanted: Sequence[Key]) -> list[StoredObject]:
+    """Read objects by their keys, those of one hash with one command."""
+    asked: dict[str, list[tuple[str, Key]]] = {}
+    for each in wanted:
+        hashed, field = keys.place(cluster, each)
+        asked.setdefault(hashed, []).append((field, each))
+    format_, *replies = client.pipeline(
+        ("HGET", keys.key(cluster, "meta"), "format"),
+        *(("HMGET", hashed, *(field for field, _ in here)) for hashed, here in asked.items()),
+    )
+    check_format(format_)
+    return [
+        values.unpack(key, value)
+        for here, found in zip(asked.values(), replies, strict=True)
+        for (_, key), value in zip(here, found, strict=True)
+        if value is not None
+    ]
+
+
 def scan(
     client: RedisClient, cluster: str, page: int, kind: Kind | None
 ) -> Iterator[Sequence[StoredObject]]:

@@ -110,6 +110,11 @@ class RedisStore:
         ]
         return found, early == b"1" or len(found) == limit
 
+    def read_keys(self, cluster: str, keys: Sequence[Key]) -> Sequence[StoredObject]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        return reading.read_keys(self._clients.for_cluster(cluster), cluster, keys)
+
     def read_undo(
         self, cluster: str, identity: str, since: Revision, wanted: Callable[[Key], bool]
     ) -> Mapping[Key, StoredObject | None]:

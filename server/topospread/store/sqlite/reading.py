@@ -102,6 +102,22 @@ def read_range(
     return found, len(found) == limit
 
 
+def read_keys(
+    connection: sqlite3.Connection, cluster: ClusterRow, keys: Sequence[Key]
+) -> list[StoredObject]:
+    """The objects with these keys that are there."""
+    found: list[StoredObject] = []
+    for key in keys:
+        row = connection.execute(
+            "SELECT value FROM object "
+            "WHERE cluster = ? AND kind = ? AND namespace = ? AND name = ?",
+            (cluster.id, key.kind.value, key.namespace, key.name),
+        ).fetchone()
+        if row is not None:
+            found.append(values.unpack(key, clusters.blob(row[0])))
+    return found
+
+
 def read_undo(
     connection: sqlite3.Connection,
     cluster: ClusterRow,

@@ -96,6 +96,13 @@ class SqliteStore:
                 return (), False
             return reading.read_range(connection, found, kind, namespace, after, limit, max_bytes)
 
+    def read_keys(self, cluster: str, keys: Sequence[Key]) -> Sequence[StoredObject]:
+        """See the contract."""
+        checks.check_cluster(cluster)
+        with self._connections.reading() as connection:
+            found = clusters.load(connection, cluster)
+            return () if found is None else reading.read_keys(connection, found, keys)
+
     def read_undo(
         self, cluster: str, identity: str, since: Revision, wanted: Callable[[Key], bool]
     ) -> Mapping[Key, StoredObject | None]:

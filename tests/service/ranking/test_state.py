@@ -1,0 +1,118 @@
+"""Pods of the state are ranked as if the request gave them all, and few of them are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.counting import Counting
+from tests.service.world import CLUSTER, PATIENCE, ZONE, World, node, running, world
+from topospread.codec.stored_pods import EncodedPod
+from topospread.kube.objects import LabelSelector
+from topospread.kube.selectors import compile_selector
+from topospread.replica.replicas import seconds_from_now
+from topospread.service.ranking import DeletionRanker, DeletionRanking, KeptSpread, RankRequest
+from topospread.spread.ranking import Strategy
+from topospread.store.model import Kind
+
+Json = dict[str, Any]
+
+OWNERS = (None, ("ReplicaSet", "web-1"), ("ReplicaSet", "web-2"), ("StatefulSet", "db"))
+KEEP = (KeptSpread(ZONE),)
+
+
+def replica_set(name: str) -> Json:
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "web"}
+    metadata = {"name": name, "namespace": "default", "ownerReferences": [owner]}
+    owner["controller"] = True  # type: ignore[assignment]
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": {}}
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> list[Json]:
+    """Of two apps, with owners that they share or do not share, some of them on their way out."""
+    made = []
+    for number in range(draw(st.integers(0, 8))):
+        app, where = draw(st.sampled_from("ab")), draw(st.sampled_from(["n1", "n2", "n3", ""]))
+        pod = running(f"p{number}", where, app=app, uid=f"u{number}")
+        pod["metadata"]["namespace"] = draw(st.sampled_from(["default", "default", "other"]))
+        if owner := draw(st.sampled_from(OWNERS)):
+            kind, name = owner
+            reference = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name}
+            pod["metadata"]["ownerReferences"] = [reference | {"controller": True}]
+        if draw(st.integers(0, 4)) == 0:
+            pod["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
+        if draw(st.integers(0, 4)) == 0:
+            pod["status"] = {"phase": draw(st.sampled_from(["Failed", "Succeeded"]))}
+        made.append(pod)
+    return made
+
+
+def asked(**fields: Any) -> RankRequest:
+    selector = compile_selector(LabelSelector((("app", "a"),)))
+    deadline = seconds_from_now(PATIENCE)
+    return RankRequest(deadline, selector, CLUSTER, constraints=KEEP, now=0, **fields)
+
+
+def ranker(made: World, store: Any = None) -> DeletionRanker:
+    return DeletionRanker(store or made.store, made.process.replicas, made.process.rules)
+
+
+def said(ranking: DeletionRanking) -> object:
+    names = [pod.name for pod in ranking.pods]
+    return (
+        {strategy: [names[i] for i in r.order] for strategy, r in ranking.rankings.items()},
+        ranking.pods,
+        ranking.constraints,
+        [(each.domains, each.counted, each.eligible) for each in ranking.spreads],
+        ranking.best,
+        ranking.left_out,
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(at_first=pods(), later=pods())
+def test_the_state_is_ranked_as_its_pods_are(at_first: list[Json], later: list[Json]) -> None:
+    with world() as made:
+        made.apply(*(node(f"n{n}", zone=f"z{n % 2}") for n in (1, 2, 3)))
+        made.apply(replica_set("web-1"), replica_set("web-2"), *at_first)
+        if later:
+            made.apply(*later)
+        found = [i for page in made.store.scan(CLUSTER) for i in page]
+        stored = sorted(
+            (item for item in found if item.key.namespace == "default"),
+            key=lambda item: item.key.name,
+        )
+        of_request = ranker(made).rank(
+            asked(
+                pods=[EncodedPod(i.payload, i.uid) for i in stored if i.key.kind is Kind.POD],
+                replica_sets=[i.payload for i in stored if i.key.kind is Kind.REPLICA_SET],
+            )
+        )
+        assert said(ranker(made).rank(asked())) == said(of_request)
+
+
+def test_pods_that_are_not_ranked_are_not_read(three_zones: World) -> None:
+    three_zones.apply(*(running(f"other-{n}", "n-a", app="b") for n in range(50)))
+    three_zones.apply(*(running(f"ranked-{n}", "n-a", app="a") for n in range(3)))
+    counting = Counting(three_zones.store)
+    found = ranker(three_zones, counting).rank(asked())
+    assert [pod.name for pod in found.pods] == ["ranked-0", "ranked-1", "ranked-2"]
+    assert counting.objects == 3
+
+
+def test_pods_of_the_owner_that_are_not_ranked_count_on_their_nodes(three_zones: World) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "web-1"}
+    owners = [owner | {"controller": True}]
+    three_zones.apply(
+        *(
+            running(f"a-{where}", where, app="a", ownerReferences=owners)
+            for where in ("n-a", "n-b")
+        ),
+        *(running(f"b-{n}", "n-b", app="b", ownerReferences=owners) for n in range(2)),
+    )
+    found = ranker(three_zones).rank(asked())
+    order = found.rankings[Strategy.REPLICA_SET].order
+    assert [found.pods[i].name for i in order] == ["a-n-b", "a-n-a"]

@@ -1,0 +1,98 @@
+"""Constraints are looked at in memory; of the pods those are read that may have to move."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.counting import Counting
+from tests.service.world import CLUSTER, PATIENCE, World, constraint, running
+from topospread.replica.replicas import seconds_from_now
+from topospread.replica.view import Consistency, Freshness, Token
+from topospread.service.rebalancing.inventory import (
+    EvictionFilters,
+    RebalancePlan,
+    RebalanceRequest,
+)
+from topospread.service.rebalancing.plan import RebalancePlanner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Json = dict[str, Any]
+
+
+def spread(app: str, *nodes: str) -> list[Json]:
+    """Pods of an app, one on each node, that are to be spread over zones."""
+    made = []
+    for number, where in enumerate(nodes):
+        pod = running(f"{app}-{number}", where, app=app, uid=f"u-{app}-{number}")
+        pod["spec"]["topologySpreadConstraints"] = [constraint(app=app)]
+        made.append(pod)
+    return made
+
+
+def plan(made: World, store: Any, namespace: str = "") -> RebalancePlan:
+    newest = Consistency(Freshness.AT_LEAST_AS_FRESH, Token.decode(made.revision))
+    request = RebalanceRequest(
+        seconds_from_now(PATIENCE),
+        CLUSTER,
+        namespace,
+        consistency=newest,
+        filters=EvictionFilters(evict_bare_pods=True),
+    )
+    return RebalancePlanner(store, made.engine).plan(request)
+
+
+class Busy(Counting):
+    """A store that is written to just before pods are read."""
+
+    def __init__(self, made: World, meanwhile: Callable[[], object]) -> None:
+        super().__init__(made.store)
+        self._meanwhile = meanwhile
+
+    def read_keys(self, *arguments: Any) -> Any:
+        self._meanwhile()
+        return super().read_keys(*arguments)
+
+
+def test_nothing_is_read_where_all_constraints_hold(three_zones: World) -> None:
+    three_zones.apply(*spread("even", "n-a", "n-b", "n-c"))
+    counting = Counting(three_zones.store)
+    found = plan(three_zones, counting)
+    assert (found.constraints, found.violated, found.evictions) == (1, 0, [])
+    assert counting.objects == 0
+
+
+def test_only_pods_that_may_have_to_move_are_read(three_zones: World) -> None:
+    three_zones.apply(*spread("even", "n-a", "n-b", "n-c"))
+    three_zones.apply(*spread("uneven", "n-a", "n-a", "n-a", "n-b"))
+    counting = Counting(three_zones.store)
+    found = plan(three_zones, counting)
+    assert (found.constraints, found.violated, found.left) == (2, 1, 0)
+    assert [(each.name, each.target) for each in found.evictions] == [("uneven-0", "n-c")]
+    assert counting.objects == 4
+
+
+def test_a_plan_is_that_of_its_revision_whatever_is_written_meanwhile(three_zones: World) -> None:
+    three_zones.apply(*spread("uneven", "n-a", "n-a", "n-a", "n-b"))
+    revision = Token.decode(three_zones.revision).revision
+    expected = plan(three_zones, three_zones.store)
+
+    def write() -> None:
+        three_zones.apply(*spread("uneven", "n-c", "n-b", "n-a"))
+        three_zones.apply(running("uneven-3", "n-a", app="uneven"))
+
+    found = plan(three_zones, Busy(three_zones, write))
+    assert found.view.revision == revision
+    assert found.evictions == expected.evictions != []
+    assert list(found.groups) == list(expected.groups)
+
+
+def test_pods_that_differ_in_what_they_request_are_of_one_shape(three_zones: World) -> None:
+    pods = spread("uneven", "n-a", "n-a", "n-a", "n-b")
+    for number, pod in enumerate(pods):
+        requests = {"cpu": f"{number + 1}m"}
+        pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": requests}}]
+    three_zones.apply(*pods)
+    found = plan(three_zones, three_zones.store)
+    assert (found.constraints, found.left, len(found.evictions)) == (1, 0, 1)
