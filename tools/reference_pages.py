@@ -46,8 +46,8 @@ OK, DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED and UNAVAILABLE. `process_*`
 come from Prometheus' client library.
 
 `topospread_constraint*` are what [reports](api.md#services) say, unless `--constraint-metrics` is
-`none`. A cluster that changed is looked at after 5 s; later where looks would take more than 2 % of
-a core. `topospread_constraint_*` have the namespace, the owner and the id of the constraint as
+`none`. A cluster that changed is looked at after some 5 s, and where looks would take more than 2 %
+of a core later, up to 30 s. `topospread_constraint_*` have the namespace, the owner and the id of the constraint as
 GetConstraint takes it; both names are empty for pods without a controller. They are there for the
 constraints that `--constraint-metrics` chooses, up to `--max-constraint-series`, and go when it
 chooses them no more. Where Prometheus gives targets a label `namespace` of their own, as its

@@ -19,6 +19,7 @@ from topospread.service.inspecting.monitoring import (
     PAUSE,
     ConstraintMonitor,
     ShownConstraints,
+    pause_after,
 )
 from topospread.service.inspecting.statuses import SpreadState
 from topospread.store.model import Kind
@@ -264,3 +265,7 @@ def test_a_look_ends_when_the_server_stops(looking: Monitored) -> None:
     looking.inspector.go_on.set()
     stopping.join(PATIENCE)
     assert not stopping.is_alive()
+
+
+def test_looks_take_a_share_of_a_core_unless_they_would_come_too_late() -> None:
+    assert [pause_after(spent) for spent in (0.0, 0.1, 60.0)] == [1.0, 6.0, 30.0]

@@ -40,11 +40,14 @@ PAUSE: Final = 5.0
 """Seconds between two looks at one cluster, at least: Prometheus scrapes less often."""
 
 SHARE: Final = 50
-"""Of the time, one part in so many goes into looking at most."""
+"""Of the time, one part in so many goes into looking, unless that takes LONGEST seconds."""
+
+LONGEST: Final = 30.0
+"""Seconds without a look, whatever the last one cost: alerts rest on it."""
 
 BREATH: Final = 0.002
-"""Seconds that others get after each 2 ms of a look, because a thread that computes makes every
-array operation of a decision wait."""
+"""Seconds of a look, and then seconds that others get: a thread that computes makes every array
+operation of a decision wait."""
 
 LOOK_SECONDS: Final = 120.0
 """Seconds that one look may take."""
@@ -126,6 +129,7 @@ class ConstraintMonitor:
         self._limit = limit
         self._clock = clock
         self._looks: dict[str, _Look] = {}
+        self._breathed = 0.0
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="constraints", daemon=True)
 
@@ -210,6 +214,10 @@ class ConstraintMonitor:
 
     def _goes_on(self) -> bool:
         """Let others go on, in the middle of a look; returns whether it goes on itself."""
+        spent = time.thread_time()
+        if spent < self._breathed + BREATH:
+            return not self._stopped.is_set()
+        self._breathed = spent
         return not self._stopped.wait(BREATH)
 
     # ------------------------------ all of them
@@ -245,11 +253,16 @@ class ConstraintMonitor:
     def _run(self) -> None:
         pause = 0.0
         while not self._stopped.wait(pause):
-            pause = TICK
+            pause = LONGEST
             try:
-                pause += self.look() * SHARE
+                pause = pause_after(self.look())
             except Exception:
                 LOG.exception("constraints were not counted; they are again in %g s", pause)
+
+
+def pause_after(spent: float) -> float:
+    """Seconds to wait after looks that took so many seconds of processor time."""
+    return min(LONGEST, TICK + spent * SHARE)
 
 
 def _rank(status: ConstraintStatus) -> tuple[object, ...]:
