@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ import yaml
 from tests.deploy.files import ROOT, parsed
 from tests.deploy.metrics import NAME, labels_used, metric_labels
 from tests.docs.pages import anchors
+from tests.docs.test_pages import accept
+from topospread.cli.main import root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +33,8 @@ def test_alert_asks_for_metrics_and_labels_that_are_documented(name: str) -> Non
     names = NAME.findall(rule["expr"])
     assert names
     labels = set().union(*(known[each] for each in names))
-    shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    written = " ".join(rule["annotations"].values())
+    shown = set(re.findall(r"\$labels\.(\w+)", written))
     assert labels_used(rule["expr"]) | shown <= labels | OF_PROMETHEUS
 
 
@@ -47,6 +51,18 @@ def test_every_alert_is_listed_in_the_documents() -> None:
     assert set(re.findall(r"\bTopospread[A-Z]\w+", text)) - {"TopospreadConfiguration"} == set(
         ALERTS
     )
+
+
+def test_commands_in_alerts_are_accepted() -> None:
+    """As it reads for a workload, and for pods without one."""
+    tested = parsed(ROOT / "tests/deploy/alerts_test.yaml")["tests"]
+    fired = [alert for test in tested for each in test["alert_rule_test"]
+             for alert in each["exp_alerts"]]  # fmt: skip
+    written = [each["exp_annotations"].get("description", "") for each in fired]
+    commands = {found for text in written for found in re.findall(r"`topospread ([^`]+)`", text)}
+    assert {each.split()[0] for each in commands} == {"report", "explain", "plan-rebalance"}
+    for each in commands:
+        accept(root, shlex.split(each))
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed here")

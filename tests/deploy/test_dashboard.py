@@ -27,7 +27,7 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[
     """Labels of each metric of a server that was synced and asked; a name without any has none."""
     with (
         ApiServer(small_cluster()) as api,
-        synced(tmp_path_factory.mktemp("synced"), api) as (state, server),
+        synced(tmp_path_factory.mktemp("synced"), api, http="127.0.0.1:0") as (state, server),
     ):
         until(lambda: server.ready()[0], "all kinds listed")
         state.client.evaluate_pod(pod("web-8"))
@@ -93,4 +93,7 @@ def test_the_most_important_metrics_are_shown() -> None:
         "topospread_queue_depth",
         "topospread_queue_rejections_total",
         "topospread_transport_info",
+        "topospread_constraints",
+        "topospread_constraint_skew",
+        "topospread_constraint_blocked_pods",
     } <= shown
