@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -103,6 +105,21 @@ def test_several_processes_read_what_one_reads(tmp_path, monkeypatch, form, bare
     path = written(tmp_path, form, *items)
     said = bare("get", "nodes", "--from", path)
     assert (said.code, "Node a/b: metadata.name" in said.err) == (2, True)
+
+
+class Ending:
+    """A part that ends the process which gets it."""
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
+def test_a_process_that_ends_early_is_an_error(monkeypatch):
+    monkeypatch.setattr(state_objects, "ALONE", 0)
+    monkeypatch.setattr(state_objects, "_processors", lambda: 2)
+    parts: list[Any] = [Ending()]
+    with pytest.raises(BadInput, match="a process that was reading has ended"):
+        state_objects.read_objects(parts)
 
 
 def test_a_list_that_goes_on_in_another_way_is_read_as_any_json(bare, tmp_path):

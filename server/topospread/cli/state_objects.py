@@ -12,6 +12,7 @@ from collections import Counter, deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from topospread.cli.errors import BadInput
 from topospread.cli.field_validation import FieldValidation, ManifestErrors
 from topospread.cli.manifest_files import manifests_of
 from topospread_client import ManifestError, object_from_manifest
@@ -110,6 +111,7 @@ def _in_processes(
     if first is None:
         return
     from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
     # Not forked: gRPC has threads here.
@@ -124,6 +126,11 @@ def _in_processes(
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
+    except BrokenProcessPool as error:
+        raise BadInput(
+            "a process that was reading has ended, as the system ends some where memory is short:"
+            " try again, or give fewer files at once"
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)
 
