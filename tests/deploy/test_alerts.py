@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.deploy.files import ROOT, parsed
+from tests.deploy.files import ROOT, of_prometheus, parsed
 from tests.deploy.metrics import NAME, labels_used, metric_labels
 from tests.docs.pages import anchors
 from tests.docs.test_pages import accept
@@ -65,12 +65,15 @@ def test_commands_in_alerts_are_accepted() -> None:
         accept(root, shlex.split(each))
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed here")
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(SPEC))
     shutil.copy(ROOT / "tests/deploy/alerts_test.yaml", tmp_path)
     for command in (["check", "rules", "rules.yaml"], ["test", "rules", "alerts_test.yaml"]):
         run = subprocess.run(
-            ["promtool", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+            [of_prometheus("promtool"), *command],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert run.returncode == 0, run.stdout + run.stderr

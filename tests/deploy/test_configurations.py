@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.deploy.files import FOLDER, binds, parsed, services
+from tests.deploy.files import FOLDER, binds, of_prometheus, parsed, services
 
 SERVICES = services()
 BALANCER = FOLDER / "haproxy.cfg"
@@ -92,8 +92,7 @@ def test_haproxy_itself_takes_the_balancers_configuration():
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed here")
 def test_prometheus_itself_takes_its_configuration():
-    command = ["promtool", "check", "config", str(PROMETHEUS)]
+    command = [of_prometheus("promtool"), "check", "config", str(PROMETHEUS)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr

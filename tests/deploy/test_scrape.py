@@ -13,6 +13,7 @@ import pytest
 import trustme
 
 from tests.access.callers import AccessFile
+from tests.deploy.files import of_prometheus
 from tests.deploy.test_kustomize import README, rendered
 from tests.redis_server import free_port
 from tests.servers import ServerProcess, http_get
@@ -21,10 +22,7 @@ from tests.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here"),
-    pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
 
 
 def scrape_config(endpoint: dict[str, Any], target: str, folder: Path) -> dict[str, Any]:
@@ -34,6 +32,7 @@ def scrape_config(endpoint: dict[str, Any], target: str, folder: Path) -> dict[s
         "scrape_interval": "1s",
         "scrape_timeout": "1s",
         "metrics_path": endpoint["path"],
+        "honor_labels": endpoint["honorLabels"],
         "static_configs": [{"targets": [target]}],
     }
     if "scheme" in endpoint:
@@ -81,7 +80,7 @@ def test_the_example_is_scraped(tmp_path: Path, lacks: str) -> None:
         config = {"scrape_configs": [scrape_config(endpoint, target, tmp_path)]}
         (tmp_path / "prometheus.yaml").write_text(json.dumps(config))
         command = [
-            "prometheus",
+            of_prometheus("prometheus"),
             f"--config.file={tmp_path}/prometheus.yaml",
             f"--storage.tsdb.path={tmp_path}/data",
             f"--web.listen-address=127.0.0.1:{port}",
