@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.errors import (
     DeadlineExceeded,
@@ -177,16 +177,12 @@ class InspectorServicer:
             partial(_settings, request),
             partial(_limit, request.domain_limit, "domainLimit"),
         )
-        inspection = self._inspect(request)
+        inspection = self._inspect(request, None)
         call.send_headers()
-        seen = self._inspector.of(inspection.replica).number_of(request.revision)
-        first = True
+        changes = _WatchedConstraints(_filter(request.filter), inspection, request.revision)
         while call.active():
-            changed, deleted, complete = self._changes(inspection, request, seen)
-            if first or changed or deleted:
-                yield from _messages(inspection, request, changed, deleted, complete=complete)
-            first, seen, replica = False, inspection.number, inspection.replica
-            before = inspection.view
+            yield from _messages(inspection, request, changes.next(inspection))
+            replica, before = inspection.replica, inspection.view
             replica.stopping.wait(WATCH_INTERVAL)
             # A state that ended is looked for anew: it is another one by then, or not found.
             with suppress(DeadlineExceeded, RevisionUnavailable, Unavailable):
@@ -194,61 +190,93 @@ class InspectorServicer:
                     lambda before=before, replica=replica: replica.view is not before,  # type: ignore[misc]
                     time.monotonic() + IDLE,
                 )
-            inspection = self._inspect(request)
-            if inspection.replica is not replica:
-                seen = None
+            inspection = self._inspect(request, inspection)
 
-    def _inspect(self, request: pb.WatchConstraintsRequest) -> Inspection:
+    def _inspect(
+        self, request: pb.WatchConstraintsRequest, before: Inspection | None
+    ) -> Inspection:
         return self._inspector.inspect(
             InspectionRequest(
                 time.monotonic() + LOOK_SECONDS,
                 request.cluster or DEFAULT_CLUSTER,
                 DEFAULT_CONSISTENCY,
                 _settings(request),
-            )
+            ),
+            before,
         )
 
-    def _changes(
-        self, inspection: Inspection, request: pb.WatchConstraintsRequest, seen: int | None
-    ) -> tuple[Sequence[ConstraintStatus], Sequence[str], bool]:
-        """What changed after an inspection: constraints, ids of those that are gone; or all."""
-        asked = _filter(request.filter)
-        matching = inspection.matching(asked, ConstraintOrder.SEVERITY)
-        passing = [each for each in matching if asked.has_state(each)]
-        gone = None if seen is None else self._inspector.of(inspection.replica).since(seen)
-        if seen is None or gone is None:
-            return passing, (), True
-        changed = [each for each in passing if each.changed > seen]
+
+class _ConstraintChanges(NamedTuple):
+    """What a caller has to be sent: constraints, and the ids of those that it has no more.
+
+    Attributes:
+        complete: the constraints are all that there are.
+    """
+
+    constraints: Sequence[ConstraintStatus]
+    deleted: Sequence[str]
+    complete: bool
+
+
+class _WatchedConstraints:
+    """What a caller of a watch has, and what is to be sent next.
+
+    Args:
+        asked: the constraints that it is about.
+        first: the inspection that it begins with.
+        revision: of the list that the caller has; empty for none.
+    """
+
+    def __init__(self, asked: ConstraintFilter, first: Inspection, revision: str) -> None:
+        self._asked = asked
+        self._inspector = first.inspector
+        self._seen = first.inspector.number_of(revision)
+        # Of a list that another call was sent, nobody knows what was in it.
+        self._known: set[str] | None = None
+
+    def next(self, inspection: Inspection) -> _ConstraintChanges | None:
+        """What differs from what was said last; None for nothing."""
+        matching = inspection.matching(self._asked, ConstraintOrder.SEVERITY)
+        passing = [each for each in matching if self._asked.has_state(each)]
         there = {each.key.id for each in passing}
-        left = [
-            each.key.id
-            for each in inspection.statuses.values()
-            if each.changed > seen and each.key.id not in there
-        ]
-        return changed, [*(each for each in gone if each not in there), *left], False
+        if inspection.inspector is not self._inspector:
+            self._inspector, self._seen = inspection.inspector, None
+        seen, known = self._seen, self._known
+        self._seen, self._known = inspection.number, there
+        if seen is None:
+            return _ConstraintChanges(passing, (), complete=True)
+        if known is not None:
+            changed = [e for e in passing if e.changed > seen or e.key.id not in known]
+            gone = sorted(known - there)
+            return _ConstraintChanges(changed, gone, complete=False) if changed or gone else None
+        forgotten = inspection.inspector.since(seen)
+        if forgotten is None:
+            return _ConstraintChanges(passing, (), complete=True)
+        left = [each.key.id for each in inspection.statuses.values() if each.changed > seen]
+        gone = sorted({*forgotten, *left} - there)
+        return _ConstraintChanges(
+            [each for each in passing if each.changed > seen], gone, complete=False
+        )
 
 
 def _messages(
-    inspection: Inspection,
-    request: pb.WatchConstraintsRequest,
-    changed: Sequence[ConstraintStatus],
-    deleted: Sequence[str],
-    *,
-    complete: bool,
+    inspection: Inspection, request: pb.WatchConstraintsRequest, change: _ConstraintChanges | None
 ) -> Iterator[pb.WatchConstraintsResponse]:
     """The messages of one revision."""
+    if change is None:
+        return
     limit = request.domain_limit or LISTED_DOMAINS
     matching = inspection.matching(_filter(request.filter), ConstraintOrder.SEVERITY)
     meta = meta_of(inspection.view, inspection.replica)
-    for start in range(0, max(len(changed), 1), ROWS_PER_MESSAGE):
-        last = start + ROWS_PER_MESSAGE >= len(changed)
+    rows = change.constraints
+    for start in range(0, max(len(rows), 1), ROWS_PER_MESSAGE):
+        last = start + ROWS_PER_MESSAGE >= len(rows)
+        shown = rows[start : start + ROWS_PER_MESSAGE]
         yield pb.WatchConstraintsResponse(
             meta=meta,
-            complete=complete,
-            constraints=[
-                status_message(each, limit) for each in changed[start : start + ROWS_PER_MESSAGE]
-            ],
-            deleted_constraint_ids=deleted if last else (),
+            complete=change.complete,
+            constraints=[status_message(each, limit) for each in shown],
+            deleted_constraint_ids=change.deleted if last else (),
             partial=not last,
             totals=total_messages(totals(matching)),
         )

@@ -115,6 +115,25 @@ def test_one_that_passes_the_filter_no_more_is_gone_to_the_caller(watched: Watch
     assert [each.constraint_id for each in next(watch).constraints] == [row.constraint_id]
 
 
+def test_one_that_never_passed_the_filter_is_not_named(watched: Watched) -> None:
+    watched.apply(pod("api-0", "n-a", "api"), pod("api-1", "n-a", "api"))
+    watch = watched.watch(filter=pb.ConstraintFilter(states=[pb.SPREAD_STATE_SATISFIED]))
+    assert skews(next(watch)) == {"web": 1}
+    watched.apply(pod("api-2", "n-a", "api"))
+    watched.apply(pod("web-1", "n-b"))
+    second = next(watch)
+    assert (skews(second), list(second.deleted_constraint_ids)) == ({"web": 0}, [])
+
+
+def test_with_settings_of_its_own_changes_are_sent_as_well(watched: Watched) -> None:
+    settings = common_pb2.Settings(feature_gates={"MinDomainsInPodTopologySpread": False})
+    watch = watched.watch(settings=settings)
+    assert skews(next(watch)) == {"web": 1}
+    watched.apply(pod("web-1", "n-a"))
+    second = next(watch)
+    assert (second.complete, skews(second)) == (False, {"web": 2})
+
+
 def test_from_a_lists_revision_only_what_changed_since(watched: Watched) -> None:
     watched.apply(pod("api-0", "n-a", "api"))
     revision = watched.list().meta.revision

@@ -74,12 +74,14 @@ class Inspection:
 
     Attributes:
         view: the state, and `replica` who follows it.
+        inspector: who made it, and knows what was so before.
         number: inspections of a cluster are numbered; one that is the same has the same number.
         rows: the pods of each constraint.
     """
 
     view: View
     replica: Replica
+    inspector: ClusterInspector
     number: int
     statuses: Mapping[str, ConstraintStatus]
     rows: Mapping[str, RowPods]
@@ -124,8 +126,12 @@ class Inspector:
         self._lock = threading.Lock()
         self._kept: dict[str, ClusterInspector] = {}
 
-    def inspect(self, request: InspectionRequest) -> Inspection:
+    def inspect(self, request: InspectionRequest, before: Inspection | None = None) -> Inspection:
         """All constraints at a state that is fresh enough.
+
+        Args:
+            request: of what, and how fresh.
+            before: an earlier one under the same settings; what changed since is numbered on.
 
         Raises:
             InvalidRequest: unknown settings.
@@ -135,6 +141,8 @@ class Inspector:
         replica, view = self._engine.replicas.resolve(
             request.cluster, request.consistency, request.deadline
         )
+        if before is not None and before.replica is replica:
+            return before.inspector.inspect(view, request.deadline)
         if request.settings != NO_OVERRIDE:
             own = ClusterInspector(self._engine, replica, request.settings)
             return own.inspect(view, request.deadline)
@@ -289,7 +297,7 @@ class ClusterInspector:
             del self._revisions[next(iter(self._revisions))]
         statuses = {row.status.key.id: row.status for row in rows.values()}
         owners = {key.id: each for key, each in pods.items()}
-        return Inspection(view, self.replica, self._number, statuses, owners)
+        return Inspection(view, self.replica, self, self._number, statuses, owners)
 
     def _row(
         self,

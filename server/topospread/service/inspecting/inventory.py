@@ -242,13 +242,16 @@ class Inventory:
 
 
 def owner_of(pod: Pod) -> Owner:
-    """The controller of a pod: a ReplicaSet's Deployment where its name says so."""
+    """The controller of a pod; a ReplicaSet's Deployment, a Job's CronJob, where names say so."""
     owner = pod.owner
     if owner is None:
         return NO_OWNER
     hashed = pod.labels.get(POD_TEMPLATE_HASH)
     if owner.kind == "ReplicaSet" and hashed and owner.name.endswith(f"-{hashed}"):
         return Owner("Deployment", owner.name.removesuffix(f"-{hashed}"))
+    name, _, number = owner.name.rpartition("-")
+    if owner.kind == "Job" and name and number.isdecimal():
+        return Owner("CronJob", name)
     return Owner(owner.kind, owner.name)
 
 

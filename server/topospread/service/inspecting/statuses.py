@@ -193,16 +193,9 @@ class ConstraintStatus:
 
     def same_as(self, other: ConstraintStatus) -> bool:
         """Whether nothing differs but when it changed."""
-        own = (self.state, self.message, self.bound, self.pending, self.blocked, self.findings)
-        others = (
-            other.state,
-            other.message,
-            other.bound,
-            other.pending,
-            other.blocked,
-            other.findings,
-        )
-        return own == others and self.spread.same_as(other.spread)
+        compared = ("state", "message", "bound", "pending", "blocked", "findings", "labels")
+        same = all(getattr(self, name) == getattr(other, name) for name in compared)
+        return same and self.spread.same_as(other.spread)
 
     @property
     def excess(self) -> int:
