@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from topospread.replica.replica import Replica
     from topospread.replica.replicas import Replicas
-    from topospread.service.inspecting.inspector import Inspection, Inspector
+    from topospread.service.inspecting.inspector import Inspector
     from topospread.service.inspecting.statuses import ConstraintStatus
 
 LOG: Final = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class _Look:
     begun_at: float = 0.0
     confirmed_at: float = 0.0
     revision: object = None
-    inspection: Inspection | None = None
+    statuses: Mapping[str, ConstraintStatus] | None = None
     totals: Mapping[SpreadState, int] | None = None
     chosen: Sequence[ConstraintStatus] = ()
     shown: Sequence[ConstraintStatus] = ()
@@ -160,12 +160,12 @@ class ConstraintMonitor:
     def look(self) -> float:
         """Look at the clusters that changed; returns the seconds of processor time it took."""
         began = time.thread_time()
-        replicas = self._replicas.running()
-        known = self._looks
-        looks = {each.cluster: known.get(each.cluster) or _Look(each) for each in replicas}
-        for replica in replicas:
-            if looks[replica.cluster].replica is not replica:
-                looks[replica.cluster] = _Look(replica)
+        known, looks = self._looks, dict[str, _Look]()
+        for replica in self._replicas.running():
+            look = known.get(replica.cluster)
+            if look is None or look.replica is not replica:
+                look = _Look(replica)
+            looks[replica.cluster] = look
         gone = known.keys() - looks.keys()
         self._looks = looks
         # Those that have waited longest come first, however many there are.
@@ -181,10 +181,10 @@ class ConstraintMonitor:
         view, now = look.replica.view, self._clock()
         if view is None:
             return False
-        if look.inspection is not None and look.revision == (view.identity, view.revision):
+        if look.statuses is not None and look.revision == (view.identity, view.revision):
             look.confirmed_at = now
             return False
-        return look.inspection is None or now >= look.begun_at + PAUSE
+        return look.statuses is None or now >= look.begun_at + PAUSE
 
     def _look_at(self, look: _Look) -> bool:
         """Inspect a cluster; returns whether anything changed."""
@@ -202,12 +202,13 @@ class ConstraintMonitor:
         except TopospreadError as error:
             LOG.debug("constraints of cluster %s were not counted: %s", replica.cluster, error)
             return False
-        before, look.inspection = look.inspection, inspection
+        # Not the inspection, which would keep its state in memory.
+        before, look.statuses = look.statuses, inspection.statuses
         look.revision = inspection.view.identity, inspection.view.revision
         look.confirmed_at = now
-        if before is not None and before.statuses == inspection.statuses:
+        if before == look.statuses:
             return False
-        look.totals = totals(inspection.statuses.values())
+        look.totals = totals(look.statuses.values())
         worst = inspection.matching(ConstraintFilter(), ConstraintOrder.SEVERITY)
         look.chosen = sorted(filter(self._is_chosen, worst), key=_is_soft)
         return True
