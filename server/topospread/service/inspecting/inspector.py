@@ -208,11 +208,6 @@ class ClusterInspector:
         self._forgotten = 0
         self._revisions: dict[str, int] = {}
 
-    @property
-    def size(self) -> int:
-        """Bytes, about."""
-        return 10_000 + 4000 * len(self._rows)
-
     def inspect(self, view: View, deadline: float) -> Inspection:
         """All constraints at a view, or at a newer one.
 
@@ -221,14 +216,10 @@ class ClusterInspector:
         """
         with self._lock:
             last = self._last
-            if last is not None and (
-                last.view is view
-                or (
-                    last.view.identity == view.identity
-                    and last.view.revision.number > view.revision.number
-                )
-            ):
-                return last
+            if last is not None and not self._inventory.outdated:
+                same, made = last.view.identity == view.identity, last.view.revision.number
+                if last.view is view or (same and made > view.revision.number):
+                    return last
             turn = CooperativeYield(deadline, "all constraints were looked at")
             view, namespaces = self._counted(view, turn)
             self._last = self._inspection(view, namespaces, turn)

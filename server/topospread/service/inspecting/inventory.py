@@ -157,11 +157,16 @@ class Inventory:
             self._forget(snapshot)
         return found
 
+    @property
+    def outdated(self) -> bool:
+        """Whether the profiles are others than those that it was kept by."""
+        return any(self._rules_for(name) != rules for name, rules in self._rules.items())
+
     def _refresh_rules(self) -> None:
         """Forget everything when the profiles are others."""
         # A wrong setting is the caller's mistake; a pod that is too much is left out.
         fresh = {name: self._rules_for(name) for name in ("", *self._rules)}
-        if any(fresh[name] is not rules for name, rules in self._rules.items()):
+        if self.outdated:
             self._known, self._templates, self._namespaces = {}, {}, {}
         self._rules = fresh
 
