@@ -137,6 +137,6 @@ def _call(measured: Measured, growth: Growth, sent: bytes) -> Cost:
             return measured.converse(growth.method, sent)
         case "ReplaceObjects":
             return measured.send(growth.method, sent)
-        case "WatchObjects":
+        case "WatchObjects" | "WatchConstraints":
             return measured.watch(growth.method, sent)
     return measured.call(growth.method, sent)

@@ -100,7 +100,7 @@ class Campaign:
         if not method.client_streaming:
             raws = raws[:1]
         stub: Any = peer.channel.stream_stream(path)
-        lasts = method.name == "WatchObjects"
+        lasts = method.name in ("WatchObjects", "WatchConstraints")
         call = stub(iter(raws), timeout=WATCH if lasts else DEADLINE)
         try:
             for _ in call:
