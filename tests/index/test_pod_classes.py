@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.conformance.core import change_of
 from topospread.codec.demands import DemandReader
-from topospread.codec.frames import framed, owner_of
+from topospread.codec.frames import framed
 from topospread.index.builder import Builder
 from topospread.index.changes import PodChange, PodRow, ReservationChange, ReservationRow
 from topospread.index.pod_classes import NamespaceClasses, PodClass, PodCounts
@@ -144,9 +144,8 @@ def test_a_template_has_the_shape_the_owner_and_the_requests_of_its_pods() -> No
     (pod_class,) = builder.snapshot.pod_classes["default"]
     parsed = framed(pod_class.template).parse(100)
     assert (parsed.labels, parsed.name, parsed.node_name) == ({"app": "a"}, "", "")
-    owner = owner_of(pod_class.template)
-    assert owner is not None
-    assert (owner.kind, owner.name) == ("ReplicaSet", "web")
+    assert parsed.owner is not None
+    assert (parsed.owner.kind, parsed.owner.name) == ("ReplicaSet", "web")
     assert DemandReader().of(pod_class.template)[0].requests == (("cpu", 250),)
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from google.protobuf.message import DecodeError
 
 from topospread.codec.parsing import parse_request
-from topospread.codec.pods import check_terms, conditions_weight, controller_of, pod_from_proto
+from topospread.codec.pods import check_terms, conditions_weight, pod_from_proto
 from topospread.generated.internal.v1 import frames_pb2
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from topospread.kube.objects import OwnerReference, Pod
+    from topospread.kube.objects import Pod
 
 
 class UnreadPod(Protocol):
@@ -110,13 +110,3 @@ def shape_key(pod: frames_pb2.PodFrame) -> bytes:
     pod.metadata.name = pod.metadata.uid = ""
     pod.DiscardUnknownFields()
     return pod.SerializeToString()
-
-
-def owner_of(template: bytes) -> OwnerReference | None:
-    """The controlling owner that pods of a class have; None without one.
-
-    Args:
-        template: of a PodClass.
-    """
-    owners = frames_pb2.PodFrame.FromString(template).metadata.owner_references
-    return controller_of(map(kubernetes_pb2.OwnerReference.FromString, owners))

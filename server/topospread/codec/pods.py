@@ -39,7 +39,7 @@ def pod_from_proto(pod: pb.Pod) -> Pod:
         namespace=meta.namespace or DEFAULT_NAMESPACE,
         uid=meta.uid,
         labels=dict(meta.labels),
-        owner=controller_of(meta.owner_references),
+        owner=_controller(meta.owner_references),
         terminating=meta.HasField("deletion_timestamp"),
         node_name=spec.node_name,
         phase=pod.status.phase,
@@ -137,8 +137,7 @@ def selector_from_proto(selector: pb.LabelSelector) -> LabelSelector:
     )
 
 
-def controller_of(owners: Iterable[pb.OwnerReference]) -> OwnerReference | None:
-    """The owner that controls an object, of all its owners; None without one."""
+def _controller(owners: Iterable[pb.OwnerReference]) -> OwnerReference | None:
     for owner in owners:
         if owner.controller:
             return OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
