@@ -9,6 +9,7 @@ from topospread.cli.errors import Subject
 from topospread.cli.kinds import OWNERS, ObjectName
 from topospread.cli.manifest_objects import NextReplica, PodRequest
 from topospread.cli.suggestions import nearest
+from topospread.kube.workloads import outer_controller
 from topospread_client import ConstraintValidation, Kind, NotFound, PodReference
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from topospread_client import Client, Consistency
 
-_TEMPLATE_HASH: Final = "pod-template-hash"
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _PAGE_SIZE: Final = 5000
 _COMPARED: Final = 2000
@@ -85,20 +85,18 @@ class StatePods:
 def owners_of(pod: Pod) -> Sequence[ObjectName]:
     """Controllers of a pod, the outer one last: a ReplicaSet, and its Deployment.
 
-    Those of ReplicaSets and Jobs are not stored. A Deployment's ReplicaSet is called as it is with
-    the hash that its pods have as a label, a CronJob's Job with a number.
+    Those of ReplicaSets and Jobs are not stored: names tell them.
     """
     metadata = pod.metadata
     owner = next((each for each in metadata.owner_references if each.controller), None)
     if owner is None:
         return ()
     direct = ObjectName(owner.kind, metadata.namespace, owner.name)
-    name, _, suffix = owner.name.rpartition("-")
-    if name and owner.kind == "ReplicaSet" and metadata.labels.get(_TEMPLATE_HASH) == suffix:
-        return (direct, ObjectName("Deployment", metadata.namespace, name))
-    if name and owner.kind == "Job" and suffix.isdecimal():
-        return (direct, ObjectName("CronJob", metadata.namespace, name))
-    return (direct,)
+    outer = outer_controller(owner.kind, owner.name, metadata.labels)
+    if outer is None:
+        return (direct,)
+    kind, name = outer
+    return (direct, ObjectName(kind, metadata.namespace, name))
 
 
 def is_pending(pod: Pod) -> bool:

@@ -16,7 +16,7 @@ from topospread.kube.selectors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from topospread.kube.objects import OwnerReference, Pod, Workload
 
@@ -25,7 +25,33 @@ REPLICATION_CONTROLLER: Final = "ReplicationController"
 REPLICA_SET: Final = "ReplicaSet"
 STATEFUL_SET: Final = "StatefulSet"
 
+DEPLOYMENT: Final = "Deployment"
+JOB: Final = "Job"
+CRON_JOB: Final = "CronJob"
+
+TEMPLATE_HASH: Final = "pod-template-hash"
+"""The label by which a Deployment tells the pods of its ReplicaSets apart."""
+
 _OWNER_GROUPS: Final = {REPLICATION_CONTROLLER: "", REPLICA_SET: "apps", STATEFUL_SET: "apps"}
+
+
+def outer_controller(kind: str, name: str, pod_labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """Kind and name of what controls a pod's controller, as far as names tell; None where not.
+
+    A Deployment's ReplicaSet is called as it is with the hash that its pods have as a label, a
+    CronJob's Job with a number. Neither Deployments nor Jobs are stored.
+
+    Args:
+        kind: of the pod's controller.
+        name: of the pod's controller.
+        pod_labels: of the pod.
+    """
+    outer, _, suffix = name.rpartition("-")
+    if outer and kind == REPLICA_SET and pod_labels.get(TEMPLATE_HASH) == suffix:
+        return DEPLOYMENT, outer
+    if outer and kind == JOB and suffix.isdecimal():
+        return CRON_JOB, outer
+    return None
 
 
 def default_selector(

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from topospread.errors import CorruptValue, InvalidRequest
+from topospread.kube.workloads import outer_controller
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.inspecting.statuses import NO_OWNER, OwnedConstraint, Owner
 from topospread.spread.constraints import needs_default_selector
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from topospread.spread.constraints import PodConstraints
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools, GroupKey
-
-POD_TEMPLATE_HASH: Final = "pod-template-hash"
-"""The label that tells the pods of a Deployment's ReplicaSets apart, and ends their names."""
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +98,6 @@ class _KnownClass:
         workloads: what its default constraints were deduced from; None where it needs none.
     """
 
-    scheduler: str
     workloads: NamespaceWorkloads | None
     template: PodTemplate
 
@@ -163,12 +160,15 @@ class Inventory:
         return any(self._rules_for(name) != rules for name, rules in self._rules.items())
 
     def _refresh_rules(self) -> None:
-        """Forget everything when the profiles are others."""
-        # A wrong setting is the caller's mistake; a pod that is too much is left out.
-        fresh = {name: self._rules_for(name) for name in ("", *self._rules)}
+        """Forget everything when the profiles are others.
+
+        Raises:
+            InvalidRequest: unknown settings; a pod that is too much is just left out.
+        """
         if self.outdated:
-            self._known, self._templates, self._namespaces = {}, {}, {}
-        self._rules = fresh
+            self._rules, self._known, self._templates, self._namespaces = {}, {}, {}, {}
+        if not self._rules:
+            self._rules[""] = self._rules_for("")
 
     def _rules_for(self, scheduler: str) -> Rules:
         return self._engine.rules_for(self._settings, scheduler)
@@ -226,9 +226,7 @@ class Inventory:
             effective = shape.effective_constraints(rules, snapshot)
             template = self._interned(shape, demand, rules, effective)
             depends = needs_default_selector(shape.pod, rules)
-            self._known[pod_class] = _KnownClass(
-                scheduler, workloads if depends else None, template
-            )
+            self._known[pod_class] = _KnownClass(workloads if depends else None, template)
             return template
         return None
 
@@ -251,13 +249,8 @@ def owner_of(pod: Pod) -> Owner:
     owner = pod.owner
     if owner is None:
         return NO_OWNER
-    hashed = pod.labels.get(POD_TEMPLATE_HASH)
-    if owner.kind == "ReplicaSet" and hashed and owner.name.endswith(f"-{hashed}"):
-        return Owner("Deployment", owner.name.removesuffix(f"-{hashed}"))
-    name, _, number = owner.name.rpartition("-")
-    if owner.kind == "Job" and name and number.isdecimal():
-        return Owner("CronJob", name)
-    return Owner(owner.kind, owner.name)
+    outer = outer_controller(owner.kind, owner.name, pod.labels)
+    return Owner(*(outer or (owner.kind, owner.name)))
 
 
 def _rows(

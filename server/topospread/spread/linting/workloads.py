@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
+from topospread.kube.workloads import TEMPLATE_HASH
+
 if TYPE_CHECKING:
     from topospread.errors import FieldViolation
     from topospread.kube.objects import LabelSelector, Pod
 
-TEMPLATE_HASH: Final = "pod-template-hash"
 REVISION_HASH: Final = "controller-revision-hash"
 
 LABELS_OF_CONTROLLERS: Final = {
