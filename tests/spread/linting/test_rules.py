@@ -17,6 +17,7 @@ from topospread.kube.objects import (
     Toleration,
 )
 from topospread.kube.selectors import Selector, compile_selector
+from topospread.spread import constraints as effective
 from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting import linted
 from topospread.spread.linting.catalog import RULES, Severity
@@ -275,7 +276,8 @@ def test_each_selector_is_compiled_once_and_tried_on_the_labels_once(monkeypatch
 
         return call
 
-    monkeypatch.setattr(linted, "compile_selector", counted("compile", compile_selector))
+    for module in (linted, effective):
+        monkeypatch.setattr(module, "compile_selector", counted("compile", compile_selector))
     monkeypatch.setattr(Selector, "matches", counted("match", Selector.matches))
     rollout = Rollout(Share(1), Share(0))
     several = [constraint(topology_key=f"key-{number}") for number in range(10)]

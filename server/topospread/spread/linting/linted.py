@@ -16,7 +16,9 @@ from topospread.kube.selectors import (
     compile_selector,
     selector_text,
 )
+from topospread.spread.constraints import effective_selector
 from topospread.spread.linting.workloads import LABELS_OF_CONTROLLERS
+from topospread.spread.settings import Rules
 
 if TYPE_CHECKING:
     from collections.abc import KeysView, Mapping
@@ -112,14 +114,15 @@ def linted_constraints(
     """The constraints of a workload but those whose fields are wrong."""
     pod = workload.pod
     requirements = compile_requirements(pod.requirements)
-    own = dict.fromkeys((_compiled(workload.selector) or NOTHING).requirements).keys()
+    own = dict.fromkeys(_compiled(workload.selector).requirements).keys()
     made: list[LintedConstraint] = []
     for index, spec in enumerate(pod.constraints):
         if index in broken:
             continue
-        selector = _compiled(spec.label_selector) or NOTHING
-        pairs = [(key, pod.labels[key]) for key in spec.match_label_keys if key in pod.labels]
-        selector = selector.merged(pairs) if pairs else selector
+        try:
+            selector = effective_selector(spec, pod.labels, Rules())
+        except SelectorError:
+            selector = NOTHING
         made.append(
             LintedConstraint(
                 workload,
@@ -135,9 +138,9 @@ def linted_constraints(
     return made
 
 
-def _compiled(selector: LabelSelector | None) -> Selector | None:
-    """A selector; None where it does not parse."""
+def _compiled(selector: LabelSelector | None) -> Selector:
+    """A selector; one that matches nothing where it does not parse."""
     try:
         return compile_selector(selector)
     except SelectorError:
-        return None
+        return NOTHING
