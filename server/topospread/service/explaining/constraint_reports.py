@@ -25,6 +25,8 @@ from topospread.spread.topology import Eligibility
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from topospread.kube.objects import SpreadConstraint
     from topospread.service.explaining.context import EvaluationContext
     from topospread.spread.constraints import Constraint
@@ -83,7 +85,12 @@ def _constraint_report(
         minimum_because=columns.because,
         lowest=columns.least,
         lowest_domains=_size(columns.lowest),
-        note=_note(constraint, columns, eligible_domains),
+        note=_note(
+            constraint,
+            columns,
+            eligible_domains,
+            context.snapshot.domains(constraint.topology_key),
+        ),
         rejected_domains=_size(~columns.allowed & (columns.nodes > 0)),
         rejected_nodes=refused,
         rejected_alone=alone,
@@ -159,26 +166,35 @@ def _most_frequent(counted: Iterator[tuple[str, int]]) -> tuple[tuple[str, int],
     return tuple(sorted(((r, n) for r, n in counted if n), key=lambda each: (-each[1], each[0])))
 
 
-def _note(constraint: Constraint, columns: DomainColumns, eligible: int) -> str:
+def _note(constraint: Constraint, columns: DomainColumns, eligible: int, domains: Domains) -> str:
     """The reason for the global minimum, or why no domain at it can take the pod."""
     if columns.because is MinimumRule.NO_DOMAINS:
         return f"set so because no node with {constraint.topology_key} counts"
     if columns.because is MinimumRule.FEW_DOMAINS:
-        return (
-            f"set so because minDomains is {constraint.min_domains} and there "
-            f"{'is' if eligible == 1 else 'are'} {plural(eligible, 'eligible domain')}"
-        )
+        return f"set so because {few_domains_text(constraint, eligible)}"
     holders = np.flatnonzero(columns.lowest)
     if int(columns.usable[holders].sum()):
         return ""
-    who = min(columns.values[d] for d in holders.tolist()) or '""'
-    if holders.size > 1:
-        who += f" and {holders.size - 1} more"
+    who = domains_text(domains, holders)
     nodes = int(columns.nodes[holders].sum())
     those = "whose only node cannot" if nodes == 1 else f"none of whose {nodes} nodes can"
     whys = _most_frequent((why, int(by[holders].sum())) for why, by in columns.refused)
     reasons = ", ".join(f"{number} {why}" for why, number in whys)
     return f"held by {who}, {those} take the pod: {reasons}"
+
+
+def few_domains_text(constraint: Constraint, eligible: int) -> str:
+    """That there are fewer eligible domains than minDomains."""
+    there = "is" if eligible == 1 else "are"
+    domains = plural(eligible, "eligible domain")
+    return f"minDomains is {constraint.min_domains} and there {there} {domains}"
+
+
+def domains_text(domains: Domains, chosen: NDArray[np.intp]) -> str:
+    """The first of some domains, and how many others there are."""
+    # By rank, because there are thousands of hostnames.
+    first = domains.values[chosen[np.argmin(domains.rank[chosen])]] or '""'
+    return first if chosen.size == 1 else f"{first} and {chosen.size - 1} more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +256,9 @@ def domain_columns(context: EvaluationContext, explained: ExplainedConstraint) -
     membership = snapshot.membership(constraint.eligibility, constraint.topology_key)
     pods, reserved, not_counted = _pods(context, explained, by_domain)
     refused = {id(mask): by_domain.nodes(mask) for _, mask in context.refusals}
-    least, because = _minimum(explained, membership, pods)
-    minimum = least if because is MinimumRule.LOWEST else 0
     hard = explained.position is not None
+    least, because = minimum_rule(constraint, membership, pods, hard=hard)
+    minimum = least if because is MinimumRule.LOWEST else 0
     return DomainColumns(
         values=by_domain.domains.values,
         pods=pods,
@@ -285,14 +301,14 @@ class _ByDomain:
         return np.bincount(ids, weights=values[chosen], minlength=self.size).astype(np.int64)
 
 
-def _minimum(
-    explained: ExplainedConstraint, membership: Membership, pods: Ints
+def minimum_rule(
+    constraint: Constraint, membership: Membership, pods: Ints, *, hard: bool
 ) -> tuple[int, MinimumRule]:
     """The fewest pods of an eligible domain, and whether that is the global minimum."""
     if not membership.size:
         return 0, MinimumRule.NO_DOMAINS
     least = int(pods[membership.present].min())
-    if explained.position is not None and membership.size < explained.constraint.min_domains:
+    if hard and membership.size < constraint.min_domains:
         return least, MinimumRule.FEW_DOMAINS
     return least, MinimumRule.LOWEST
 

@@ -15,6 +15,11 @@ from topospread.index.usage import PODS
 from topospread.kube.demands import NO_DEMAND
 from topospread.kube.objects import DO_NOT_SCHEDULE
 from topospread.service.decisions.node_fit import Fit, suited
+from topospread.service.explaining.constraint_reports import (
+    domains_text,
+    few_domains_text,
+    minimum_rule,
+)
 from topospread.service.explaining.context import plural
 from topospread.service.explaining.findings import constraint_findings
 from topospread.service.explaining.reports import MinimumRule
@@ -64,21 +69,15 @@ def count(key: OwnedConstraint, snapshot: Snapshot) -> CountedConstraint:
     hard = constraint.when_unsatisfiable == DO_NOT_SCHEDULE
     (state,) = pre_filter((constraint,), snapshot)
     membership = snapshot.membership(constraint.eligibility, constraint.topology_key)
-    here = state.counts[membership.present]
-    lowest, highest = (int(here.min()), int(here.max())) if here.size else (0, 0)
-    because, minimum = MinimumRule.LOWEST, lowest
-    if not membership.size:
-        because = MinimumRule.NO_DOMAINS
-    elif hard and membership.size < constraint.min_domains:
-        because, minimum = MinimumRule.FEW_DOMAINS, 0
+    lowest, because = minimum_rule(constraint, membership, state.counts, hard=hard)
     spread = DomainSpread(
         domains=snapshot.domains(constraint.topology_key),
         membership=membership,
         counts=state.counts,
         rejected=state.rejected if hard else np.zeros_like(state.rejected),
         lowest=lowest,
-        highest=highest,
-        minimum=minimum,
+        highest=int(state.counts[membership.present].max(initial=0)),
+        minimum=lowest if because is MinimumRule.LOWEST else 0,
         minimum_because=because,
     )
     return CountedConstraint(state, spread)
@@ -248,20 +247,15 @@ def _minimum(key: OwnedConstraint, spread: DomainSpread) -> str:
     if spread.minimum_because is MinimumRule.NO_DOMAINS:
         return f"no node with {key.constraint.topology_key} counts"
     if spread.minimum_because is MinimumRule.FEW_DOMAINS:
-        return (
-            f"the minimum is 0, because minDomains is {key.constraint.min_domains} and there "
-            f"{'is' if spread.membership.size == 1 else 'are'} "
-            f"{plural(spread.membership.size, 'eligible domain')}"
-        )
+        few = few_domains_text(key.constraint, spread.membership.size)
+        return f"the minimum is 0, because {few}"
     return f"the minimum {spread.minimum} is that of {_value_with(spread, spread.lowest)}"
 
 
 def _value_with(spread: DomainSpread, pods: int) -> str:
     """A domain with so many pods, and how many others have as many."""
     holders = np.flatnonzero(spread.membership.present & (spread.counts == pods))
-    # By rank, because there are thousands of hostnames.
-    first = spread.domains.values[holders[np.argmin(spread.domains.rank[holders])]] or '""'
-    return first if holders.size == 1 else f"{first} and {holders.size - 1} more"
+    return domains_text(spread.domains, holders)
 
 
 def findings_of_row(
