@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from topospread.service.inspecting.inspector import Inspection
     from topospread.service.inspecting.inventory import RowPods
     from topospread.service.inspecting.statuses import ConstraintStatus
+    from topospread.spread.constraints import Constraint
 
 
 class NodePods(NamedTuple):
@@ -101,7 +102,8 @@ def describe(inspection: Inspection, constraint_id: str, limits: DescriptionLimi
         for each in constraint_reports(context, limits.domains)
         if (each.index, each.constraint) == (key.index, key.constraint)
     )
-    listed = [_nodes(context, report, domain.value, limits.nodes) for domain in report.listed]
+    nodes_of = _DomainNodes(context, report.constraint, limits.nodes)
+    listed = [nodes_of(domain.value) for domain in report.listed]
     members = sorted(_pods(inspection, status, pods), key=_waiting_first)
     return Description(
         status=status,
@@ -113,32 +115,44 @@ def describe(inspection: Inspection, constraint_id: str, limits: DescriptionLimi
     )
 
 
-def _nodes(
-    context: EvaluationContext, report: ConstraintReport, value: str, limit: int
-) -> tuple[list[NodePods], int]:
-    """The nodes of a domain with the most matching pods, and how many others it has."""
-    snapshot, constraint = context.snapshot, report.constraint
-    domains = snapshot.domains(constraint.topology_key)
-    slots = np.flatnonzero(snapshot.alive & (domains.ids == domains.number[value]))
-    group = constraint.group
-    pods = np.zeros(snapshot.alive.size, dtype=np.int64)
-    if not group.counts_nothing:
-        pods = pods + snapshot.node_counts(group)
-    names = [snapshot.nodes.names[slot] for slot in slots.tolist()]
-    order = sorted(range(len(names)), key=lambda i: (-int(pods[slots[i]]), names[i]))[:limit]
-    reserved = context.reserved(group)
-    eligible = snapshot.mask(constraint.eligibility)
-    found = [
-        NodePods(
-            names[i],
-            int(pods[slots[i]]),
-            int(reserved[slots[i]]),
-            bool(eligible[slots[i]]),
-            bool(context.usable[slots[i]]),
+class _DomainNodes:
+    """Finds the nodes of a constraint's domains.
+
+    Args:
+        context: the next replica, judged.
+        constraint: whose domains.
+        limit: nodes of each.
+    """
+
+    def __init__(self, context: EvaluationContext, constraint: Constraint, limit: int) -> None:
+        snapshot, group = context.snapshot, constraint.group
+        self._names = snapshot.nodes.names
+        self._domains = snapshot.domains(constraint.topology_key)
+        self._limit = limit
+        self._pods = (
+            np.zeros(snapshot.alive.size, dtype=np.int32)
+            if group.counts_nothing
+            else snapshot.node_counts(group)
         )
-        for i in order
-    ]
-    return found, len(names) - len(found)
+        self._reserved = context.reserved(group)
+        self._eligible = snapshot.mask(constraint.eligibility)
+        self._usable = context.usable
+
+    def __call__(self, value: str) -> tuple[list[NodePods], int]:
+        """The nodes of a domain with the most matching pods, and how many others it has."""
+        slots = np.flatnonzero(self._domains.ids == self._domains.number[value]).tolist()
+        slots.sort(key=lambda slot: (-int(self._pods[slot]), self._names[slot]))
+        found = [
+            NodePods(
+                self._names[slot],
+                int(self._pods[slot]),
+                int(self._reserved[slot]),
+                bool(self._eligible[slot]),
+                bool(self._usable[slot]),
+            )
+            for slot in slots[: self._limit]
+        ]
+        return found, len(slots) - len(found)
 
 
 def _pods(inspection: Inspection, status: ConstraintStatus, pods: RowPods) -> Iterator[OwnedPod]:
