@@ -11,10 +11,10 @@ from topospread.codec.reservations import reservation_row
 from topospread.codec.stored import object_from_stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.kube.violations import forbidden
-from topospread.replica.view import Token
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.service.state.log import WatchRequest
 from topospread.servicers.calls import Call, Method, ServerStreaming, Unary
+from topospread.servicers.decode import token_of
 from topospread.servicers.encode import meta_of, revision_meta, unreachable_for
 from topospread.servicers.messages import NO_HISTORY, reservation_message
 from topospread.servicers.request_fields import (
@@ -36,6 +36,7 @@ from topospread_proto.v1 import common_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from topospread.replica.view import Token
     from topospread.service.state.read import FollowedCluster, StateReader
     from topospread.servicers.limits import MemoryBudget
 
@@ -168,10 +169,7 @@ def _watched_from(request: pb.WatchObjectsRequest) -> Token | None:
         return None
     if request.send_initial:
         raise InvalidRequest.of([forbidden("revision", "not with sendInitial")])
-    try:
-        return Token.decode(request.revision)
-    except InvalidRequest as wrong:
-        raise wrong.under("revision") from wrong
+    return token_of(request.revision, "revision")
 
 
 def _watched_kind(kind: int, path: str) -> Kind:

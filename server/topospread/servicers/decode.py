@@ -338,6 +338,18 @@ def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
     return SettingsOverride(settings.profile, dict(settings.feature_gates))
 
 
+def token_of(encoded: str, path: str) -> Token:
+    """Decode a revision.
+
+    Raises:
+        InvalidRequest: it is none of ours.
+    """
+    try:
+        return Token.decode(encoded)
+    except InvalidRequest as wrong:
+        raise wrong.under(path) from wrong
+
+
 def consistency_of(consistency: common_pb2.Consistency) -> Consistency:
     """Decode how fresh the state behind the response must be.
 
@@ -349,10 +361,7 @@ def consistency_of(consistency: common_pb2.Consistency) -> Consistency:
         staleness = _seconds(consistency.max_staleness)
     match consistency.WhichOneof("requirement"):
         case "at_least_as_fresh":
-            try:
-                token = Token.decode(consistency.at_least_as_fresh)
-            except InvalidRequest as wrong:
-                raise wrong.under("consistency.atLeastAsFresh") from wrong
+            token = token_of(consistency.at_least_as_fresh, "consistency.atLeastAsFresh")
             return Consistency(Freshness.AT_LEAST_AS_FRESH, token, staleness)
         case "not_older_than":
             path = "consistency.notOlderThan.versions"

@@ -16,9 +16,10 @@ from topospread.errors import (
 )
 from topospread.kube.objects import DO_NOT_SCHEDULE, SCHEDULE_ANYWAY
 from topospread.kube.selectors import EVERYTHING
-from topospread.kube.violations import NOT_SUPPORTED, invalid
-from topospread.replica.view import DEFAULT_CONSISTENCY, Token
+from topospread.kube.violations import NOT_SUPPORTED
+from topospread.replica.view import DEFAULT_CONSISTENCY
 from topospread.service.decisions.request import DEFAULT_CLUSTER
+from topospread.service.explaining.explain import check_limit
 from topospread.service.inspecting.describing import DescriptionLimits, describe
 from topospread.service.inspecting.inspector import InspectionRequest, totals
 from topospread.service.inspecting.statuses import (
@@ -33,7 +34,7 @@ from topospread.servicers.constraint_statuses import (
     status_message,
     total_messages,
 )
-from topospread.servicers.decode import selector_of, settings_of
+from topospread.servicers.decode import selector_of, settings_of, token_of
 from topospread.servicers.encode import meta_of
 from topospread.servicers.request_fields import (
     check_all,
@@ -46,10 +47,11 @@ from topospread_proto.v1 import inspector_service_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from topospread.service.decisions.request import SettingsOverride
+    from topospread.replica.view import Consistency
     from topospread.service.inspecting.inspector import Inspection, Inspector
-    from topospread.service.inspecting.statuses import ConstraintStatus
+    from topospread.service.inspecting.statuses import ConstraintStatus, SpreadState
     from topospread.service.state.read import PageRequest
 
     _WithSettings = pb.ListConstraintsRequest | pb.GetConstraintRequest | pb.WatchConstraintsRequest
@@ -58,8 +60,7 @@ SERVICE: Final = "topospread.v1.InspectorService"
 
 LISTED_DOMAINS: Final = 10
 DESCRIBED: Final = 100
-MOST: Final = 1000
-"""Domains, nodes of a domain, and pods: by default, and at most."""
+"""Domains of a list, and domains, nodes of a domain and pods of a description, by default."""
 
 ROWS_PER_MESSAGE: Final = 500
 """Of a watch: some 500 bytes each, so that a message is far from clients' limit of 4 MiB."""
@@ -108,18 +109,11 @@ class InspectorServicer:
             lambda: page.most,
             partial(page.words, 2),
             partial(required_consistency, request),
-            partial(_settings, request),
-            partial(_limit, request.domain_limit, "domainLimit"),
+            partial(settings_of, request.settings),
+            partial(check_limit, request.domain_limit),
         )
         asked = _filter(request.filter)
-        inspection = self._inspector.inspect(
-            InspectionRequest(
-                call.deadline,
-                request.cluster or DEFAULT_CLUSTER,
-                required_consistency(request),
-                _settings(request),
-            )
-        )
+        inspection = self._inspect(request, call.deadline, required_consistency(request))
         matching = inspection.matching(asked, _order(request.order))
         found = [each for each in matching if asked.has_state(each)]
         shown, more = _page(found, page)
@@ -145,19 +139,12 @@ class InspectorServicer:
             partial(check_cluster, request.cluster or DEFAULT_CLUSTER),
             partial(check_required, request.constraint_id, "constraintId"),
             partial(required_consistency, request),
-            partial(_settings, request),
-            partial(_limit, request.domain_limit, "domainLimit"),
-            partial(_limit, request.node_limit, "nodeLimit"),
-            partial(_limit, request.pod_limit, "podLimit"),
+            partial(settings_of, request.settings),
+            partial(check_limit, request.domain_limit),
+            partial(check_limit, request.node_limit, "nodeLimit"),
+            partial(check_limit, request.pod_limit, "podLimit"),
         )
-        inspection = self._inspector.inspect(
-            InspectionRequest(
-                call.deadline,
-                request.cluster or DEFAULT_CLUSTER,
-                required_consistency(request),
-                _settings(request),
-            )
-        )
+        inspection = self._inspect(request, call.deadline, required_consistency(request))
         limits = DescriptionLimits(
             request.domain_limit or DESCRIBED,
             request.node_limit or DESCRIBED,
@@ -174,36 +161,37 @@ class InspectorServicer:
             partial(check_cluster, request.cluster or DEFAULT_CLUSTER),
             partial(_filter, request.filter),
             partial(_revision, request.revision),
-            partial(_settings, request),
-            partial(_limit, request.domain_limit, "domainLimit"),
+            partial(settings_of, request.settings),
+            partial(check_limit, request.domain_limit),
         )
-        inspection = self._inspect(request, None)
+        inspection = self._look(request)
         call.send_headers()
-        changes = _WatchedConstraints(_filter(request.filter), inspection, request.revision)
+        limit = request.domain_limit or LISTED_DOMAINS
+        changes = _WatchedConstraints(_filter(request.filter), request.revision)
         while call.active():
-            yield from _messages(inspection, request, changes.next(inspection))
-            replica, before = inspection.replica, inspection.view
-            replica.stopping.wait(WATCH_INTERVAL)
-            # A state that ended is looked for anew: it is another one by then, or not found.
-            with suppress(DeadlineExceeded, RevisionUnavailable, Unavailable):
-                replica.wait_until(
-                    lambda before=before, replica=replica: replica.view is not before,  # type: ignore[misc]
-                    time.monotonic() + IDLE,
-                )
-            inspection = self._inspect(request, inspection)
+            change = changes.next(inspection)
+            if change is not None:
+                yield from _messages(inspection, change, limit)
+            _await_change(inspection)
+            inspection = self._look(request, inspection)
+
+    def _look(
+        self, request: pb.WatchConstraintsRequest, before: Inspection | None = None
+    ) -> Inspection:
+        """Inspect the newest state at hand, for a watch."""
+        return self._inspect(request, time.monotonic() + LOOK_SECONDS, DEFAULT_CONSISTENCY, before)
 
     def _inspect(
-        self, request: pb.WatchConstraintsRequest, before: Inspection | None
+        self,
+        request: _WithSettings,
+        deadline: float,
+        consistency: Consistency,
+        before: Inspection | None = None,
     ) -> Inspection:
-        return self._inspector.inspect(
-            InspectionRequest(
-                time.monotonic() + LOOK_SECONDS,
-                request.cluster or DEFAULT_CLUSTER,
-                DEFAULT_CONSISTENCY,
-                _settings(request),
-            ),
-            before,
-        )
+        cluster = request.cluster or DEFAULT_CLUSTER
+        settings = settings_of(request.settings)
+        asked = InspectionRequest(deadline, cluster, consistency, settings)
+        return self._inspector.inspect(asked, before)
 
 
 class _ConstraintChanges(NamedTuple):
@@ -211,11 +199,13 @@ class _ConstraintChanges(NamedTuple):
 
     Attributes:
         complete: the constraints are all that there are.
+        totals: of all that pass the filter but for its states.
     """
 
     constraints: Sequence[ConstraintStatus]
     deleted: Sequence[str]
     complete: bool
+    totals: Mapping[SpreadState, int]
 
 
 class _WatchedConstraints:
@@ -223,50 +213,68 @@ class _WatchedConstraints:
 
     Args:
         asked: the constraints that it is about.
-        first: the inspection that it begins with.
         revision: of the list that the caller has; empty for none.
     """
 
-    def __init__(self, asked: ConstraintFilter, first: Inspection, revision: str) -> None:
+    def __init__(self, asked: ConstraintFilter, revision: str) -> None:
         self._asked = asked
-        self._inspector = first.inspector
-        self._seen = first.inspector.number_of(revision)
-        # Of a list that another call was sent, nobody knows what was in it.
-        self._known: set[str] | None = None
+        self._revision = revision
+        self._last: Inspection | None = None
+        self._known: set[str] = set()
 
     def next(self, inspection: Inspection) -> _ConstraintChanges | None:
-        """What differs from what was said last; None for nothing."""
+        """What differs from the last one; None for nothing."""
+        last, known = self._last, self._known
+        if inspection is last:
+            return None
         matching = inspection.matching(self._asked, ConstraintOrder.SEVERITY)
         passing = [each for each in matching if self._asked.has_state(each)]
         there = {each.key.id for each in passing}
-        if inspection.inspector is not self._inspector:
-            self._inspector, self._seen = inspection.inspector, None
-        seen, known = self._seen, self._known
-        self._seen, self._known = inspection.number, there
-        if seen is None:
-            return _ConstraintChanges(passing, (), complete=True)
-        if known is not None:
+        self._last, self._known = inspection, there
+        if last is None:
+            changes = self._since_list(inspection, passing, there)
+        elif last.inspector is not inspection.inspector:
+            changes = None
+        else:
+            seen = last.number
             changed = [e for e in passing if e.changed > seen or e.key.id not in known]
-            gone = sorted(known - there)
-            return _ConstraintChanges(changed, gone, complete=False) if changed or gone else None
-        forgotten = inspection.inspector.since(seen)
-        if forgotten is None:
-            return _ConstraintChanges(passing, (), complete=True)
+            changes = changed, sorted(known - there)
+            if not any(changes):
+                return None
+        counted = totals(matching)
+        if changes is None:
+            return _ConstraintChanges(passing, (), complete=True, totals=counted)
+        return _ConstraintChanges(*changes, complete=False, totals=counted)
+
+    def _since_list(
+        self, inspection: Inspection, passing: Sequence[ConstraintStatus], there: AbstractSet[str]
+    ) -> tuple[Sequence[ConstraintStatus], Sequence[str]] | None:
+        """What changed since the caller's list, of which nobody knows what was in it.
+
+        Returns:
+            The constraints, and the ids of what it may have had; None where that is not known.
+        """
+        seen = inspection.inspector.number_of(self._revision)
+        gone = None if seen is None else inspection.inspector.since(seen)
+        if seen is None or gone is None:
+            return None
         left = [each.key.id for each in inspection.statuses.values() if each.changed > seen]
-        gone = sorted({*forgotten, *left} - there)
-        return _ConstraintChanges(
-            [each for each in passing if each.changed > seen], gone, complete=False
-        )
+        return [each for each in passing if each.changed > seen], sorted({*gone, *left} - there)
+
+
+def _await_change(inspection: Inspection) -> None:
+    """Wait until there is another view, or for a moment."""
+    replica, before = inspection.replica, inspection.view
+    replica.stopping.wait(WATCH_INTERVAL)
+    # A state that ended is looked for anew: it is another one by then, or not found.
+    with suppress(DeadlineExceeded, RevisionUnavailable, Unavailable):
+        replica.wait_until(lambda: replica.view is not before, time.monotonic() + IDLE)
 
 
 def _messages(
-    inspection: Inspection, request: pb.WatchConstraintsRequest, change: _ConstraintChanges | None
+    inspection: Inspection, change: _ConstraintChanges, limit: int
 ) -> Iterator[pb.WatchConstraintsResponse]:
-    """The messages of one revision."""
-    if change is None:
-        return
-    limit = request.domain_limit or LISTED_DOMAINS
-    matching = inspection.matching(_filter(request.filter), ConstraintOrder.SEVERITY)
+    """The messages of one revision, with so many domains of each constraint."""
     meta = meta_of(inspection.view, inspection.replica)
     rows = change.constraints
     for start in range(0, max(len(rows), 1), ROWS_PER_MESSAGE):
@@ -278,7 +286,7 @@ def _messages(
             constraints=[status_message(each, limit) for each in shown],
             deleted_constraint_ids=change.deleted if last else (),
             partial=not last,
-            totals=total_messages(totals(matching)),
+            totals=total_messages(change.totals),
         )
 
 
@@ -329,25 +337,13 @@ def _filter(asked: pb.ConstraintFilter) -> ConstraintFilter:
     )
 
 
+def _revision(given: str) -> None:
+    if given:
+        token_of(given, "revision")
+
+
 def _order(order: int) -> ConstraintOrder:
     known = _ORDERS.get(order)
     if known is None:
         raise InvalidRequest.of([FieldViolation("order", "must be an order", NOT_SUPPORTED, order)])
     return known
-
-
-def _settings(request: _WithSettings) -> SettingsOverride:
-    return settings_of(request.settings)
-
-
-def _revision(given: str) -> None:
-    if given:
-        try:
-            Token.decode(given)
-        except InvalidRequest as wrong:
-            raise wrong.under("revision") from wrong
-
-
-def _limit(given: int, path: str) -> None:
-    if not 0 <= given <= MOST:
-        raise InvalidRequest.of([invalid(path, given, f"must be 0 to {MOST}")])

@@ -194,10 +194,10 @@ def _evaluation(
     )
 
 
-def check_limit(limit: int) -> None:
-    """Refuse another number of domains than may be listed of a constraint."""
+def check_limit(limit: int, path: str = "domainLimit") -> None:
+    """Refuse another number of domains, or of what else is listed of a constraint, than may be."""
     if not 0 <= limit <= MAX_LIMIT:
-        raise InvalidRequest.of([invalid("domainLimit", limit, f"must be 0 to {MAX_LIMIT}")])
+        raise InvalidRequest.of([invalid(path, limit, f"must be 0 to {MAX_LIMIT}")])
 
 
 def _listed(context: EvaluationContext, limit: int) -> int:

@@ -244,9 +244,7 @@ class ClusterInspector:
             groups = {group for each in namespaces.values() for group in each.groups}
             if not view.snapshot.missing(groups):
                 for group in groups:
-                    counted = view.snapshot.groups.get(group)
-                    if counted is not None:
-                        counted.use.last_used = view.snapshot.sequence
+                    view.snapshot.groups[group].use.last_used = view.snapshot.sequence
                 return view, namespaces
             view = self.replica.ensure_counted(groups)
         raise Conflict("the cluster changes faster than its constraints are counted: try again")
