@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conformance.core import change_of
+from tests.conformance.objects import object_of
 from topospread.codec.demands import DemandReader
 from topospread.codec.frames import framed
+from topospread.codec.rows import decode_pod
+from topospread.codec.stored import stored
 from topospread.index.builder import Builder
 from topospread.index.changes import PodChange, PodRow, ReservationChange, ReservationRow
 from topospread.index.pod_classes import NamespaceClasses, PodClass, PodCounts
@@ -95,9 +98,10 @@ def test_counts_and_members_are_those_of_a_recount(batches: list[list[Step]]) ->
         members = set()
         for (namespace, name), (variant, state) in pods.items():
             if how := counted(state):
-                row = change_of(pod(name, variant, state)).row  # type: ignore[union-attr]
-                template = row.template  # type: ignore[union-attr]
-                expected[namespace, template, how] += 1  # type: ignore[index]
+                written = stored(object_of(pod(name, variant, state)))
+                template = decode_pod(written.payload).template
+                assert template is not None
+                expected[namespace, template, how] += 1
                 members.add((namespace, template, name, state.get("node", "")))
         found: Counter[tuple[str, bytes, str]] = Counter()
         classes = {}

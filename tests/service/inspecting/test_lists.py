@@ -138,7 +138,10 @@ def test_everything_wrong_is_said_at_once(peer: Peer) -> None:
     with pytest.raises(grpc.RpcError) as refused:
         listed(
             peer,
-            filter=pb.ConstraintFilter(states=[9], when_unsatisfiable="Never"),  # type: ignore[list-item]
+            filter=pb.ConstraintFilter(
+                states=[9],  # type: ignore[list-item] # no state has this number
+                when_unsatisfiable="Never",
+            ),
             order=7,
             page_size=-1,
             domain_limit=1001,
