@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.waiting import until
 from topospread.checkpoints import (
     LONG,
     TakesLong,
@@ -16,7 +17,7 @@ from topospread.checkpoints import (
     will_write,
 )
 from topospread.errors import CallerGone, DeadlineExceeded, LimitExceeded
-from topospread.threads.pool import away, lend_place
+from topospread.threads.pool import lend_place
 from topospread.threads.turns import LARGE_REQUEST, LONG_DECISIONS, Turns, decided
 
 PATIENCE = 30
@@ -35,11 +36,6 @@ def _ever() -> float:
 
 def _decided(decide, *, active=lambda: True, left=lambda: float(PATIENCE)):
     return decided(decide, left, time.monotonic() + left(), active)
-
-
-def _until(reached) -> None:
-    while not reached():
-        time.sleep(0.001)
 
 
 @pytest.fixture
@@ -68,7 +64,7 @@ def test_a_long_decision_is_begun_anew_when_it_is_its_turn(taken):
 
     thread = threading.Thread(target=lambda: answers.append(_decided(decide)))
     thread.start()
-    _until(lambda: LONG_DECISIONS.waiting)
+    until(lambda: LONG_DECISIONS.waiting, "it waits for its turn")
     assert steps == ["begun"]
     taken()
     thread.join(PATIENCE)
@@ -102,7 +98,7 @@ def test_a_large_request_waits_before_it_is_read(taken):
         answer = other.submit(
             decided, decide, lambda: PATIENCE, deadline, lambda: True, LARGE_REQUEST + 1
         )
-        _until(lambda: LONG_DECISIONS.waiting)
+        until(lambda: LONG_DECISIONS.waiting, "it waits for its turn")
         assert not begun
         taken()
         assert not answer.result(PATIENCE)
@@ -171,7 +167,7 @@ def test_turns_come_in_the_order_of_the_line_which_is_bounded():
     for number in range(3):
         threads.append(threading.Thread(target=call, args=(number,)))
         threads[-1].start()
-        _until(lambda: turns.waiting == len(threads))
+        until(lambda: turns.waiting == len(threads), "it waits for its turn")
     with pytest.raises(LimitExceeded, match="too many calls at once"):
         turns.take(_ever, lambda: True)
     turns.give()
@@ -198,23 +194,31 @@ def test_while_a_long_decision_waits_for_a_revision_others_go_on():
     assert _decided(decide)
 
 
-def test_one_that_was_begun_anew_keeps_its_turn_to_the_end(taken):
-    """It has waited once; in the middle of its work it would wait with all that it has."""
-    attempts = list[bool]()
+def test_one_begun_anew_holds_up_no_other_while_it_waits_for_a_revision(taken):
+    """It is begun anew before the wait where it took long to read; then others would wait, too."""
+    begun, revision = list[None](), threading.Event()
 
-    def decide() -> bool:
-        lend_place()()
-        with away():
-            attempts.append(_others_may_go_on())
+    def decide() -> str:
         _take_long()
-        return _others_may_go_on()
+        begun.append(None)
+        leave = lend_place()
+        assert revision.wait(PATIENCE)
+        leave()
+        _take_long()
+        return "answer"
 
     with ThreadPoolExecutor(1) as other:
         answer = other.submit(_decided, decide)
-        _until(lambda: LONG_DECISIONS.waiting)
+        until(lambda: LONG_DECISIONS.waiting, "it waits for its turn")
         taken()
-        assert not answer.result(PATIENCE)
-    assert attempts == [False, False]
+        until(lambda: begun, "it goes on")
+        until(LONG_DECISIONS.try_take, "another has its turn")
+        revision.set()
+        until(lambda: LONG_DECISIONS.waiting, "it waits for its turn")
+        assert len(begun) == 1, "it goes on where it was"
+        LONG_DECISIONS.give()
+        assert answer.result(PATIENCE) == "answer"
+    assert len(begun) == 1
     assert _others_may_go_on()
 
 

@@ -130,13 +130,12 @@ class Beneficiary:
         self._has_turn = True
 
     def wait_elsewhere(self) -> None:
-        """Let other long computations go on, unless this one has been begun anew.
+        """Let other long computations go on while this one waits for something else.
 
-        For a computation that will wait for long. One begun anew has waited for the same before,
-        and would have to wait in the middle of its work.
+        The longest wait is as long as its caller's patience. One begun anew waits in line again
+        when it goes on, with what it holds.
         """
-        if self._anew:
-            self.give_turn()
+        self.give_turn()
 
     def give_turn(self, *, for_good: bool = False) -> None:
         """Let other long computations go on: this one is done.

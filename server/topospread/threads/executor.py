@@ -215,14 +215,16 @@ class BoundedExecutor(LendingPool, ThreadPoolExecutor):
                 return
 
     def _relieve(self, wanted: int) -> None:
-        """Find threads for calls in line, if some that should take them are away."""
+        """Find threads for that many calls in line, if some that should take them are away."""
         since = time.monotonic() - PATIENCE
         with self._lock:
             places = [worker for worker in self._workers if not worker.lent]
             away = [worker for worker in places if (left := worker.away_since) and left < since]
-            lent = sum(worker.lent for worker in self._workers)
-            capacity = max(0, self._away + self._waiting + self._long() - lent)
-        for worker in away[: min(capacity, wanted)]:
+            lent = [worker for worker in self._workers if worker.lent]
+            capacity = max(0, self._away + self._waiting + self._long() - len(lent))
+            # Helpers that have begun nothing yet: on a busy machine they take a while to come.
+            wanted -= sum(not worker.busy for worker in lent)
+        for worker in away[: max(0, min(capacity, wanted))]:
             self._lend(worker)
         if len(away) < len(places):
             return

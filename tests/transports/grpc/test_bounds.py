@@ -64,10 +64,12 @@ def test_64_waiting_calls_block_no_other_and_the_next_is_refused(news, run):
     news.clear()
     request = evaluate_request(consistency=at_least(peer.apply(pod("web-3", "b1"))))
     waiting = [peer.engine.EvaluatePod.future(request, timeout=PATIENCE) for _ in range(64)]
-    until(
-        lambda: value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 64,
-        "64 calls wait",
-    )
+
+    def all_wait() -> bool:
+        assert [call.details() for call in waiting if call.done()] == []
+        return value(running.metrics(), "topospread_waiting_calls", pool="decisions") == 64
+
+    until(all_wait, "64 calls wait")
     for _ in range(100):
         assert peer.evaluate().feasible_node_count == 1
     with pytest.raises(grpc.RpcError) as refused:

@@ -61,6 +61,11 @@ MAX_SILENT: Final = 4096
 LATE: Final = 0.25
 """Seconds after which a message should have come."""
 
+LATE_LOOKS: Final = 12
+"""Times that the minder finds a call without its message before it calls that late. On a busy
+machine its looks come late, as all else does.
+"""
+
 MAX_LATE: Final = 16
 """Calls whose message is late: what has come of it is in memory, up to the largest request each."""
 
@@ -111,6 +116,7 @@ class CompletionQueueTransport(LendingPool):
         self._taken_in = 0.0
         # When all that had come was taken in, on the monotonic clock.
         self._caught_up = 0.0
+        self._looks: deque[float] = deque((0.0,), maxlen=LATE_LOOKS)
         self._minding = False
         self._wanted = threading.Event()
         self._closing = threading.Event()
@@ -259,17 +265,23 @@ class CompletionQueueTransport(LendingPool):
                 break
         return False
 
-    def take_in(self) -> None:
+    def take_in(self) -> bool:
         """Handle the events that gRPC has by now; calls that are ready are queued.
 
         For a thread in the middle of a call, which must not wait.
+
+        Returns:
+            Whether no more were there.
         """
         thread = threading.current_thread()
         if isinstance(thread, Worker) and thread.lent and thread.busy:
-            return  # another thread waits for them
+            return False  # another thread waits for them
         until = time.perf_counter() + MAX_TAKING_IN
-        while time.perf_counter() < until and (event := self._events.poll(_PAST)).tag is not None:
+        while time.perf_counter() < until:
+            if (event := self._events.poll(_PAST)).tag is None:
+                return True
             self._queue_ready(event)
+        return False
 
     def _request_again(self) -> None:
         """Ask gRPC for as many calls as it has brought; no answer waits for that."""
@@ -440,11 +452,15 @@ class CompletionQueueTransport(LendingPool):
 
         A message that has come and that no thread has taken yet is not late.
         """
-        with self._lock:
-            idle = any(not worker.busy and not worker.lent for worker in self._workers)
-        since = (time.monotonic() if idle else self._caught_up) - LATE
-        late = [call for call, begun in tuple(self.awaited.items()) if begun < since]
-        self._end_silent(late[:-MAX_LATE])
+        now = time.monotonic()
+        self._looks.append(now)
+        since = min(now - LATE, self._looks[0])
+        if len(self._awaited_since(since)) > MAX_LATE and not self.take_in():
+            since = min(since, self._caught_up - LATE)
+        self._end_silent(self._awaited_since(since)[:-MAX_LATE])
+
+    def _awaited_since(self, since: float) -> Sequence[UnaryCall]:
+        return [call for call, begun in tuple(self.awaited.items()) if begun < since]
 
 
 class _Mark:

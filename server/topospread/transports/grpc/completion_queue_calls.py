@@ -61,8 +61,8 @@ class Reception(Protocol):
         """Start a gRPC operation of a call, unless all is over; `tag` is called when it is done."""
         ...
 
-    def take_in(self) -> None:
-        """Handle the events that gRPC has by now; calls that are ready are queued."""
+    def take_in(self) -> bool:
+        """Handle the events that gRPC has by now; returns whether no more were there."""
         ...
 
     def note_request(self) -> None:
