@@ -36,6 +36,7 @@ BENCHES: Final = {
     "placements": ("race.command", "Places held by two servers at once, each judged afterwards."),
     "extender": ("extender", "kube-scheduler's extender over HTTP, with 500 candidates."),
     "planner": ("planner", "The planner's calls, one after the other."),
+    "inspector": ("inspector", "Lists of all constraints, and what their metrics cost decisions."),
 }
 """Benches by name: the module whose function `measure_NAME` it is, and its help."""
 

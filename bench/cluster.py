@@ -54,12 +54,14 @@ class Size:
     Attributes:
         own_labels: every pod has a label value of its own, as StatefulSets and Jobs make them.
         apps: with a Service and a ReplicaSet each.
+        constrained: pods have two constraints, a hard one over zones and a soft one over nodes.
     """
 
     nodes: int = 5000
     pods: int = 50_000
     own_labels: bool = False
     apps: int = APPS
+    constrained: bool = False
 
 
 def namespace_of(app: int) -> str:
@@ -95,7 +97,10 @@ def pods(size: Size, chance: random.Random, first: int = 0) -> Iterator[k8s.Pod]
     weights = [1 / (app + 1.5) for app in range(size.apps)]
     apps = chance.choices(range(size.apps), weights, k=size.pods)
     for number, app in enumerate(apps, first):
-        yield _pod(number, app, f"node-{chance.randrange(size.nodes):05}", chance, size.own_labels)
+        pod = _pod(number, app, f"node-{chance.randrange(size.nodes):05}", chance, size.own_labels)
+        if size.constrained:
+            _constrain(pod)
+        yield pod
 
 
 def fill(store: Writer, cluster: str, size: Size) -> None:
@@ -126,6 +131,20 @@ def _pod(number: int, app: int, node: str, chance: random.Random, own_label: boo
         spec=k8s.PodSpec(containers=[k8s.Container(name="c")], node_name=node),
         status=k8s.PodStatus(phase="Running"),
     )
+
+
+def _constrain(pod: k8s.Pod) -> None:
+    """Give a pod of a ReplicaSet the constraints that its template has."""
+    app = pod.metadata.labels["app"]
+    name = f"{app}-{pod.metadata.labels[HASH]}"
+    pod.metadata.owner_references.add(kind="ReplicaSet", name=name, controller=True)
+    for key, action in ((ZONE, "DoNotSchedule"), (HOSTNAME, "ScheduleAnyway")):
+        pod.spec.topology_spread_constraints.add(
+            max_skew=5,
+            topology_key=key,
+            when_unsatisfiable=action,
+            label_selector=k8s.LabelSelector(match_labels={"app": app}),
+        )
 
 
 def _node(number: int, chance: random.Random) -> k8s.Node:

@@ -236,6 +236,10 @@ class NodeTable:
         """[capacity] whether the node reports what is allocatable."""
         return self.allocatable("") > 0
 
+    def reports_allocatable(self, slot: int) -> bool:
+        """Whether one node does."""
+        return bool(self.allocatable("")[slot])
+
     def offers(self, resource: str) -> bool:
         """Whether any node names the resource among its allocatable ones."""
         if self._resources is None:

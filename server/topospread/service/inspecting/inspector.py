@@ -6,7 +6,6 @@ takes the next replica is looked up at the node that took it last.
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -184,7 +183,7 @@ class _Row:
             self.counted is counted
             and self.nodes is nodes
             and self.pods is pods
-            and all(map(operator.is_, self.judgements, judgements))
+            and self.judgements == judgements
         )
 
 
@@ -255,13 +254,14 @@ class ClusterInspector:
         snapshot, number = view.snapshot, self._number + 1
         pods = {key: each for found in namespaces.values() for key, each in found.rows.items()}
         counted: dict[OwnedConstraint, CountedConstraint] = {}
+        groups, nodes, known = snapshot.groups, snapshot.nodes, self._rows
         for key in pods:
-            turn()
-            before = self._rows.get(key)
-            group = snapshot.groups.get(key.constraint.group)
-            if before is not None and before.group is group and before.nodes is snapshot.nodes:
+            before = known.get(key)
+            group = groups.get(key.constraint.group)
+            if before is not None and before.group is group and before.nodes is nodes:
                 counted[key] = before.counted
             else:
+                turn()
                 counted[key] = count(key, snapshot)
         judgements: dict[PodTemplate, TemplateJudgement] = {}
         for each in pods.values():

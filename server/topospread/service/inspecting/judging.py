@@ -146,7 +146,7 @@ def _takes(
         return False
     if first_rejecting(states, snapshot, slot) >= 0 or not _suits(template, snapshot)[slot]:
         return False
-    if not nodes.has_allocatable[slot]:
+    if not nodes.reports_allocatable(slot):
         return True
     taken = snapshot.usage.on(slot)
     for name, wanted in ((PODS, 1), *template.demand.requests):
