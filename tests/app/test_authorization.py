@@ -186,6 +186,8 @@ def heard(peer: Peer, step: Step, cluster: str, metadata: Any) -> list[str]:
         for answer in call:
             message = answered.FromString(answer)
             found.append(f"{answer!r} {message}")
+            if "/Watch" in step.call:
+                call.cancel()  # it does not end by itself
     except grpc.RpcError:
         pass
     return [*found, f"{call.code()} {call.details()} {call.trailing_metadata()}"]
