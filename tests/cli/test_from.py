@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cli.manifests import CLUSTER, NOWHERE, POD
+from tests.redis_server import ROOT
 from topospread.cli.main import VERBS, root
+from topospread.cli.state_source import COMPLETE
 
 RUNNING = """\
 apiVersion: v1
@@ -179,3 +181,45 @@ def test_a_second_source_is_refused_not_forgotten(bare, folder):
     said = bare("get", "nodes", "--from", "dump.yaml", "--from", "pod.yaml")
     assert said.code == 2
     assert "give one source: several files may stand in one directory" in said.err
+
+
+JUDGING = [asked for name, asked in ASKED.items() if not name.startswith(("get", "dump"))]
+
+
+@pytest.mark.parametrize("asked", [*JUDGING, ASKED["get constraints"]], ids=" ".join)
+def test_a_file_without_nodes_is_refused_where_pods_are_judged(bare, folder, asked):
+    """Without nodes no constraint is violated, so a check would pass."""
+    (folder / "pods.yaml").write_text(RUNNING)
+    said = bare(*asked, "--from", "pods.yaml")
+    assert (said.code, said.out) == (2, "")
+    assert "pods.yaml: there are no nodes in it" in said.err
+    assert COMPLETE in said.err
+    assert COMPLETE.strip("`") in (ROOT / "docs/no-server.md").read_text()
+
+
+def test_a_file_without_nodes_is_shown(bare, folder):
+    (folder / "pods.yaml").write_text(RUNNING)
+    for asked in (("get", "pods"), ("get", "pod/shop/web-9"), ("dump",)):
+        said = bare(*asked, "--from", "pods.yaml")
+        assert (said.code, "web-9" in said.out, said.err) == (0, True, "")
+
+
+def owned(constraint: str = "") -> str:
+    owner = "apiVersion: apps/v1, kind: ReplicaSet, name: web-1, uid: r1, controller: true"
+    return (
+        f"---\nkind: Pod\nmetadata: {{name: web-1-x, uid: p1, ownerReferences: [{{{owner}}}]}}\n"
+        f"spec: {{nodeName: a1{constraint}}}\n"
+    )
+
+
+def test_pods_whose_owners_are_not_given_have_no_default_constraints_and_that_is_said(bare, folder):
+    owner = "---\napiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web-1}\n"
+    own = (
+        ", topologySpreadConstraints: [{maxSkew: 1, topologyKey: rack, "
+        "whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]"
+    )
+    for content, warned in ((owned(), True), (owned() + owner, False), (owned(own), False)):
+        (folder / "part.yaml").write_text(CLUSTER + content)
+        said = bare("report", "--from", "part.yaml")
+        assert (said.code, COMPLETE in said.err) == (0, warned)
+        assert COMPLETE not in bare("get", "pods", "--from", "part.yaml").err

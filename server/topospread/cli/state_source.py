@@ -18,6 +18,7 @@ import click
 
 from topospread.cli import manifest_files, output
 from topospread.cli.errors import BadInput
+from topospread.cli.kinds import is_constraint
 from topospread.cli.kubeconfig_source import listed_objects
 from topospread.cli.manifest_objects import warn_skipped
 from topospread.cli.options import ClientOptions, complete_files
@@ -25,14 +26,19 @@ from topospread.cli.printed_lists import NotAsPrintedError
 from topospread.cli.state_objects import read_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from topospread.store.model import StoredObject
+    from topospread.store.model import Key, StoredObject
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
 
 KUBECONFIG: Final = "kubeconfig"
 """What `--from` takes for the cluster of a kubeconfig; a file of this name is ./kubeconfig."""
+
+COMPLETE: Final = (
+    "`kubectl get nodes,pods,services,replicationcontrollers,replicasets,statefulsets -A -o json`"
+)
+"""What prints all that answers depend on."""
 
 _LARGE_YAML: Final = 8 << 20
 
@@ -150,8 +156,11 @@ class ManifestSource:
                 found = read_objects([manifest_files.read([self.path])])
         found.errors.raise_all()
         warn_skipped(found.skipped, _SKIPPED_KINDS)
+        name = "standard input" if self.path == manifest_files.STDIN else self.path
         if not found.newest:
-            raise BadInput(f"{self.path}: there are no nodes, pods or workloads in it")
+            raise BadInput(f"{name}: there are no nodes, pods or workloads in it")
+        if _is_judged():
+            _check_complete(name, found.newest)
         yield from found.newest.values()
 
 
@@ -220,6 +229,52 @@ def _errors_only() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+def _is_judged() -> bool:
+    """Whether the verb judges pods by nodes: it does not only show what there is."""
+    context = click.get_current_context()
+    if context.info_name == "get":
+        return is_constraint(str(context.params["what"]).partition("/")[0])
+    return context.info_name != "dump"
+
+
+def _check_complete(name: str, objects: Mapping[Key, StoredObject]) -> None:
+    """Refuse a state in which all constraints hold for want of nodes; warn of one without owners.
+
+    Args:
+        name: of the input.
+        objects: of it.
+
+    Raises:
+        BadInput: there is no node.
+    """
+    # Here: a verb that calls a server reads no store's formats.
+    from topospread.codec.stored import object_from_stored
+    from topospread.kube.workloads import REPLICA_SET, REPLICATION_CONTROLLER, STATEFUL_SET
+    from topospread.store.model import Kind
+
+    kinds = {key.kind for key in objects}
+    if Kind.NODE not in kinds:
+        raise BadInput(
+            f"{name}: there are no nodes in it, and without nodes no constraint is violated: "
+            f"{COMPLETE} prints all that is needed"
+        )
+    if kinds & {Kind.REPLICA_SET, Kind.STATEFUL_SET, Kind.REPLICATION_CONTROLLER}:
+        return
+    owning = {REPLICA_SET, STATEFUL_SET, REPLICATION_CONTROLLER}
+    pods = (object_from_stored(each).pod for key, each in objects.items() if key.kind is Kind.POD)
+    if any(
+        not pod.spec.topology_spread_constraints
+        and any(
+            owner.controller and owner.kind in owning for owner in pod.metadata.owner_references
+        )
+        for pod in pods
+    ):
+        output.warn(
+            f"{name}: the ReplicaSets and StatefulSets of its pods are not in it, by which pods "
+            f"without constraints of their own get the default ones: {COMPLETE} prints these, too"
+        )
 
 
 def _show(progress: Callable[[int, int], None], source: str, read: int, size: int) -> None:
