@@ -15,6 +15,8 @@ from tests.transports.http.extender_client import Scheduler, node
 from tests.waiting import PATIENCE
 from topospread.errors import ConfigError
 from topospread.spread.linting.catalog import RULES, Severity
+from topospread.spread.linting.engine import lint
+from topospread.transports.http import webhook
 from topospread.transports.http.admission_json import (
     MAX_WARNING,
     MAX_WARNINGS,
@@ -199,9 +201,10 @@ def test_the_timeout_of_the_api_server_bounds_what_the_state_is_asked(api):
         ({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}, 400),
         (review([]), 400),
         (review(None, uid=""), 400),
+        (review(None, oldObject=[]), 400),
         (b" " * (LIMIT + 1), 413),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_bodies_that_are_no_review_are_refused(api, body, status):
     assert api.post(body).status_code == status
@@ -249,6 +252,112 @@ def test_a_server_refuses_the_codes_in_its_settings(refuse, allowed):
         assert (status["code"], status["reason"]) == (422, "Invalid")
         assert status["message"].startswith("SelfMismatch: constraint 0")
     assert ("warnings" in answer) == allowed
+
+
+WRONG = constraint(labelSelector={"matchLabels": {"app": "wen"}})
+"""SelfMismatch."""
+
+
+@pytest.fixture(scope="module")
+def refusing():
+    """A server that refuses errors, without a state."""
+    with served(http="127.0.0.1:0", webhook_refuse="error") as server, ApiServer(server) as api:
+        yield api
+
+
+def updated(api, before, after):
+    """Whether an update is allowed, and the codes that are warned of."""
+    answer = api.ask(after, oldObject=before, operation="UPDATE")
+    return answer["allowed"], [
+        each.partition(":")[0]
+        for each in answer.get("warnings", ())
+        if not each.startswith("Rollout")
+    ]
+
+
+OWNED = {"ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}]}
+SILENT = {"annotations": {"topospread.io/ignore": "SelfMismatch"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (deployment(WRONG), deployment(WRONG, annotations={"a": "b"})),
+        (deployment(WRONG, finalizers=["a/b"]), deployment(WRONG)),
+        (deployment(WRONG), deployment(WRONG, replicas=1)),
+        (deployment(WRONG), deployment(constraint(topologyKey="example.com/rack"), WRONG)),
+        (deployment(WRONG, **OWNED), deployment(WRONG)),
+        (deployment(WRONG, **SILENT), deployment(WRONG)),
+    ],
+    ids=["annotation", "finalizer", "replicas", "another constraint", "orphaned", "not silent"],
+)
+def test_an_update_is_warned_of_what_was_wrong_before_and_is_allowed(refusing, before, after):
+    assert not refusing.ask(after)["allowed"]
+    assert updated(refusing, before, after) == (True, ["SelfMismatch"])
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        deployment(constraint()),
+        deployment({**WRONG, "topologyKey": "example.com/rack"}),
+        deployment({**WRONG, "whenUnsatisfiable": "ScheduleAnyway"}),
+        deployment({**WRONG, "labelSelector": None}),
+        deployment(*[WRONG] * 101),
+        {"kind": "Deployment", "spec": 3},
+    ],
+    ids=["right", "other key", "soft", "other code", "unread", "malformed"],
+)
+def test_an_update_that_adds_an_error_is_refused(refusing, before):
+    assert updated(refusing, before, deployment(WRONG)) == (False, [])
+
+
+def test_an_update_is_refused_for_what_it_adds_and_warned_of_the_rest(refusing):
+    nil = constraint(topologyKey="example.com/rack", labelSelector=None)
+    answer = refusing.ask(deployment(nil, WRONG), oldObject=deployment(WRONG))
+    assert not answer["allowed"]
+    assert answer["status"]["message"].startswith("NilSelector: constraint 0")
+    assert "SelfMismatch" not in answer["status"]["message"]
+    assert any(each.startswith("SelfMismatch: constraint 1") for each in answer["warnings"])
+
+
+def test_an_error_that_the_state_alone_shows_is_refused_where_it_is_new():
+    stuck, fine = (deployment(constraint(minDomains=least), replicas=2) for least in (3, 2))
+    noted = deployment(constraint(minDomains=3), replicas=2, annotations={"a": "b"})
+    with served(http="127.0.0.1:0", webhook_refuse="error") as server:
+        with Scheduler(server) as writer:
+            writer.write(node("a1", zone="a"), node("b1", zone="b"))
+        with ApiServer(server) as asked:
+            new = asked.ask(stuck, oldObject=fine)
+            known = asked.ask(noted, oldObject=stuck)
+    assert new["status"]["message"].startswith("RolloutDeadlock")
+    assert known["allowed"]
+    assert any(each.startswith("RolloutDeadlock") for each in known["warnings"])
+
+
+def test_an_object_that_is_being_deleted_is_let_go(refusing):
+    leaving = {"deletionTimestamp": "2026-11-25T12:00:00Z"}
+    answer = refusing.ask(deployment(WRONG, **leaving), oldObject=deployment(constraint()))
+    assert answer == {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": True}
+
+
+@pytest.mark.parametrize(("refuse", "looked_at"), [("", ["after"]), ("error", ["after", "before"])])
+def test_the_object_before_is_looked_at_where_something_is_refused(monkeypatch, refuse, looked_at):
+    seen = []
+
+    def counted(engine, request, workload, pod):
+        seen.append(workload.pod.labels["is"])
+        return lint(workload)
+
+    def labelled(text):
+        made = deployment(constraint())
+        made["spec"]["template"]["metadata"]["labels"]["is"] = text
+        return made
+
+    monkeypatch.setattr(webhook, "lint_at", counted)
+    with served(http="127.0.0.1:0", webhook_refuse=refuse) as server, ApiServer(server) as api:
+        api.ask(labelled("after"), oldObject=labelled("before"))
+    assert seen == looked_at
 
 
 def test_a_server_refuses_to_start_with_an_unknown_code():

@@ -31,10 +31,18 @@ class Review:
     Attributes:
         uid: of the request, which the answer repeats.
         content: the object with the namespace that it goes to; None where one is deleted.
+        before: the object as it is stored, with its namespace; None where there is none.
     """
 
     uid: str
     content: Mapping[str, Any] | None
+    before: Mapping[str, Any] | None = None
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the object was deleted and waits for its finalizers to be removed."""
+        metadata = None if self.content is None else self.content.get("metadata")
+        return isinstance(metadata, dict) and bool(metadata.get("deletionTimestamp"))
 
 
 def read_review(body: bytes) -> Review:
@@ -54,17 +62,23 @@ def read_review(body: bytes) -> Review:
     request = review.get("request")
     if not isinstance(request, dict):
         raise InvalidRequest.at("request", "must be an object")
-    uid, content = request.get("uid"), request.get("object")
+    uid = request.get("uid")
     if not isinstance(uid, str) or not uid:
         raise InvalidRequest.at("request.uid", "must be a string that is not empty")
+    return Review(uid, _object(request, "object"), _object(request, "oldObject"))
+
+
+def _object(request: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """One of the request's objects with the namespace that it is in; None where there is none.
+
+    Raises:
+        InvalidRequest: it is no object.
+    """
+    content, namespace = request.get(name), request.get("namespace")
     if content is None:
-        return Review(uid, None)
+        return None
     if not isinstance(content, dict):
-        raise InvalidRequest.at("request.object", "must be an object")
-    return Review(uid, _in_namespace(content, request.get("namespace")))
-
-
-def _in_namespace(content: dict[str, Any], namespace: object) -> Mapping[str, Any]:
+        raise InvalidRequest.at(f"request.{name}", "must be an object")
     metadata = content.get("metadata")
     if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
         return content

@@ -1,7 +1,9 @@
 """The validating webhook: lints what is applied, and answers with warnings.
 
 URLs are ``/validate`` and ``/validate/CLUSTER``. Nothing is refused unless the server was told to,
-and nothing because of the server: what the state does not tell in time is left out.
+and nothing because of the server: what the state does not tell in time is left out. Nor is an
+object that is being deleted, or for what was wrong with it before: controllers must be able to
+write both.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ import asyncio
 import logging
 import re
 import time
+from dataclasses import dataclass, replace
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import HTTPConnection
@@ -38,11 +41,12 @@ from topospread.transports.http.failures import HttpError, failure_of
 from topospread_client import ManifestError, pod_from_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from starlette.types import Receive, Scope, Send
 
     from topospread.service.decisions.engine import Engine
+    from topospread.spread.findings import FindingCode
     from topospread.spread.linting.catalog import LintFinding
     from topospread.spread.linting.workloads import LintedWorkload
     from topospread.telemetry.metrics import Metrics
@@ -69,6 +73,18 @@ MAX_TIMEOUT: Final = 30.0
 _NOT_POST: Final = 405
 _GONE: Final = 499
 _TIMEOUT: Final = re.compile(r"^(\d{1,4})(ms|s)$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Linted:
+    """What is linted of an object.
+
+    Attributes:
+        pod: that it would make, as the bytes of a v1.Pod.
+    """
+
+    workload: LintedWorkload
+    pod: bytes
 
 
 class Webhook:
@@ -176,38 +192,52 @@ class Webhook:
             review = read_review(body)
         except InvalidRequest as wrong:
             raise HttpError(400, wrong) from wrong
-        if review.content is None or not is_workload(review.content):
+        if review.content is None or review.is_leaving or not is_workload(review.content):
             return admission_response(review.uid, (), ())
-        try:
-            workload = workload_from_manifest(review.content)
-            pod = pod_from_manifest(review.content).SerializeToString()
-        except ManifestError:
+        linted = _linted(review.content)
+        if linted is None:
             # The API server says so in its own words, or knows a type that this server does not.
             return admission_response(review.uid, (), ())
-        findings = self._findings(workload, pod, request, gone)
-        span.set("topospread.findings", len(findings))
-        shown = [each for each in findings if each.severity.at_least(Severity.WARNING)]
+        before = _before(review.before) if self._refused else None
+        given = [linted] if before is None else [linted, before]
+        found = self._findings(given, request, gone)
+        span.set("topospread.findings", len(found[0]))
+        shown = [each for each in found[0] if each.severity.at_least(Severity.WARNING)]
         shown.sort(key=lambda each: each.severity.rank)
-        refusals = [each for each in findings if self._refuses(each)]
+        refusals = self._refusals(given, found)
         return admission_response(
             review.uid,
-            [_line(each, workload) for each in shown if each not in refusals],
-            [_line(each, workload) for each in refusals],
+            [_line(each, linted.workload) for each in shown if each not in refusals],
+            [_line(each, linted.workload) for each in refusals],
         )
 
     def _findings(
-        self, workload: LintedWorkload, pod: bytes, request: DecisionRequest, gone: Event
-    ) -> list[LintFinding]:
-        """All findings; of the manifest alone where the state does not tell."""
+        self, given: Sequence[_Linted], request: DecisionRequest, gone: Event
+    ) -> list[list[LintFinding]]:
+        """All findings on each; of all manifests alone where the state does not tell of one.
+
+        Otherwise an object would seem to have a finding that it lacked before.
+        """
         try:
             with computing_for(Beneficiary(request.deadline, lambda: not gone.is_set())):
-                return lint_at(self._engine, request, workload, pod)
+                return [lint_at(self._engine, request, each.workload, each.pod) for each in given]
         except CallerGone:
             raise
         except TopospreadError as error:
             LOG.debug("the webhook lints without the state of %s: %s", request.cluster[:63], error)
             # A workload is small: this takes no time that would have to be left for it.
-            return lint(workload)
+            return [lint(each.workload) for each in given]
+
+    def _refusals(
+        self, given: Sequence[_Linted], found: Sequence[Sequence[LintFinding]]
+    ) -> list[LintFinding]:
+        """Why the first object is refused: findings that the second, where there is one, lacks."""
+        refused = [
+            [(_identity(each, linted.workload), each) for each in findings if self._refuses(each)]
+            for linted, findings in zip(given, found, strict=True)
+        ]
+        known = {identity for before in refused[1:] for identity, _ in before}
+        return [each for identity, each in refused[0] if identity not in known]
 
     def _refuses(self, finding: LintFinding) -> bool:
         of_all = finding.severity is Severity.ERROR and Severity.ERROR.value in self._refused
@@ -237,6 +267,38 @@ def _timeout(query: bytes) -> float:
         return TIMEOUT
     seconds = int(found[1]) / (1000 if found[2] == "ms" else 1)
     return min(MAX_TIMEOUT, seconds * (1 - MARGIN))
+
+
+def _linted(manifest: Mapping[str, Any]) -> _Linted | None:
+    """What is linted of an object; None where it cannot be read."""
+    try:
+        pod = pod_from_manifest(manifest).SerializeToString()
+        return _Linted(workload_from_manifest(manifest), pod)
+    except ManifestError:
+        return None
+
+
+def _before(manifest: Mapping[str, Any] | None) -> _Linted | None:
+    """What is linted of the object before, whoever owned it and whatever it silenced.
+
+    Neither is a part of how its pods are spread.
+    """
+    linted = None if manifest is None else _linted(manifest)
+    if linted is None:
+        return None
+    return replace(linted, workload=replace(linted.workload, ignored=frozenset()))
+
+
+def _identity(finding: LintFinding, workload: LintedWorkload) -> tuple[FindingCode, str, str]:
+    """What a finding has in common with the same one on the object before.
+
+    A pod has one constraint with a key and whenUnsatisfiable; its index moves with those before it.
+    """
+    constraints = workload.pod.constraints
+    if not 0 <= finding.constraint < len(constraints):
+        return finding.code, "", ""
+    spec = constraints[finding.constraint]
+    return finding.code, spec.topology_key, spec.when_unsatisfiable
 
 
 def _line(finding: LintFinding, workload: LintedWorkload) -> str:
