@@ -41,7 +41,8 @@ def test_lists_are_of_a_namespace_or_of_labels(loaded):
     assert len(loaded("get", "constraints", "-n", "data", "--no-headers").lines) == 1
     assert len(loaded("get", "constraints", "-l", "app=web", "-A", "--no-headers").lines) == 1
     none = loaded("get", "constraints", "-n", "missing")
-    assert (none.code, none.out, none.err) == (DONE, "", "no constraints found\n")
+    text = "no constraints in namespace missing: -A shows those of all\n"
+    assert (none.code, none.out, none.err) == (DONE, "", text)
     assert loaded("get", "constraints", "-o", "wide").lines[0].split()[-1] == "MESSAGE"
     listed = json.loads(loaded("get", "constraints", "-o", "json").out)
     assert (listed["kind"], len(listed["items"])) == ("ConstraintList", 4)

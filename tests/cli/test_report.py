@@ -106,7 +106,6 @@ def test_wide_table_has_whole_keys_selectors_ids_and_reasons(loaded):
         (["--sort-by", "skew", "--limit", "2"], ["StatefulSet/web", "StatefulSet/db"]),
         (["--limit", "2"], WORST_FIRST[:2]),
         (["--limit", "1", "cart", "sts/web"], ["StatefulSet/web"]),
-        (["Rollout/web"], []),
     ],
     ids=str,
 )
@@ -125,8 +124,55 @@ def test_rows_that_are_left_out_are_counted(loaded):
     )
     two = loaded("report", "cart", "sts/cart", "sts/web", "--limit", "1").err
     assert two == "2 constraints: 1 violated, 1 satisfied; 1 shown\n"
-    none = loaded("report", "-n", "missing")
-    assert (none.code, none.out, none.err) == (DONE, "", "no constraints found\n")
+    none = loaded("report", "-n", "data", "--state", "satisfied")
+    assert (none.code, none.out, none.err) == (DONE, "", "1 constraint: 1 blocked; 0 shown\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["-n", "missing"], "no constraints in namespace missing: -A shows those of all"),
+        (["--key", "rack", "--soft"], "no constraints that --key, --hard or --soft lets through"),
+        (["cart", "--hard"], "no constraints that --hard or --soft lets through"),
+        (["-l", "app=no"], "no constraints that -l lets through"),
+    ],
+    ids=str,
+)
+def test_where_no_constraint_is_found_it_is_said_among_which(loaded, asked, said):
+    none = loaded("report", *asked, "--fail-on", "satisfied")
+    assert (none.code, none.out, none.err) == (DONE, "", f"{said}\n")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["deploy/webb"], "no constraints of Deployment/webb: did you mean StatefulSet/web?"),
+        (["Rollout/web"], "no constraints of Rollout/web: did you mean StatefulSet/web?"),
+        (
+            ["sts/xyz", "-n", "shop"],
+            "no constraints of StatefulSet/xyz in namespace shop: -A looks",
+        ),
+        (
+            ["web", "-n", "shpo"],
+            "no constraints of web in namespace shpo, nor of any other workload",
+        ),
+        (["deploy"], "no constraints of deploy: with a kind, write deploy/NAME"),
+        (["web", "cartt", "lgo"], "no constraints of cartt: did you mean StatefulSet/cart?"),
+    ],
+    ids=str,
+)
+def test_a_workload_without_constraints_is_refused_as_a_check_of_nothing(loaded, asked, said):
+    for more in ((), ("--fail-on", "violated")):
+        refused = loaded("report", *asked, *more)
+        assert (refused.code, refused.out) == (BAD_INPUT, "")
+        assert refused.err.startswith(f"topospread: {said}")
+    document = json.loads(loaded("report", *asked, "-o", "json").err)
+    assert document["error"]["reason"] == "OBJECT_NOT_FOUND"
+
+
+def test_all_workloads_without_constraints_are_named(loaded):
+    said = loaded("report", "web", "cartt", "lgo")
+    assert [line.split()[4] for line in said.err.splitlines()] == ["cartt:", "lgo"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +183,8 @@ def test_rows_that_are_left_out_are_counted(loaded):
         (["--fail-on", "violated", "-n", "shop"], NO_NODE_FITS),
         (["--fail-on", "ineffective", "--soft"], NO_NODE_FITS),
         (["--fail-on", "violated", "--soft"], DONE),
-        (["--fail-on", "violated", "--state", "ineffective"], DONE),
+        (["--fail-on", "violated", "--state", "blocked,satisfied", "-n", "shop"], DONE),
+        (["--fail-on", "violated", "-n", "missing"], DONE),
         (["--fail-on", "blocked", "--sort-by", "skew", "--limit", "1"], NO_NODE_FITS),
         (["--fail-on", "satisfied", "cart", "-o", "name"], NO_NODE_FITS),
     ],
@@ -226,6 +273,12 @@ MISTAKES = {
     ("--state", "bad"): "'bad' is no state of a constraint: there are blocked, violated,",
     ("--fail-on", "bad"): "'bad' is not one of",
     ("-A", "-n", "shop"): "-A is all namespaces",
+    (
+        "--state",
+        "satisfied",
+        "--fail-on",
+        "violated",
+    ): "add blocked or violated to --state, or leave",
     ("a/b/c",): "'a/b/c' is no workload: write KIND/NAME",
     ("deploy/",): "'deploy/' is no workload",
     ("rollout/web",): "unknown kind 'rollout': write it as manifests do, as Rollout",

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topospread.cli.errors import BadInput
+from topospread.cli.errors import BadInput, CallsFailed, FailedCall
 from topospread.cli.kinds import is_constraint, kind_label
-from topospread_client import ConstraintOrder, SpreadState, WorkloadReference
+from topospread.cli.suggestions import nearest
+from topospread_client import ConstraintOrder, NotFound, SpreadState, WorkloadReference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from topospread_client import (
         Client,
@@ -68,6 +69,15 @@ class Wanted:
     order: ConstraintOrder = ConstraintOrder.SEVERITY
     domain_limit: int = 10
     settings: Settings | None = None
+
+    @property
+    def nothing_found(self) -> str:
+        """What to say where there is no such constraint, in whatever state."""
+        where = f" in namespace {self.namespace}" if self.namespace else ""
+        given = {"-l": self.selector, "--key": self.key, "--hard or --soft": self.when}
+        flags = ", ".join(flag for flag, value in given.items() if value is not None)
+        left = f" that {flags} lets through" if flags else ""
+        return f"no constraints{left}{where}" + (": -A shows those of all" if where else "")
 
     def filters(self, owner: WorkloadReference | None) -> dict[str, Any]:
         """Arguments of the client's methods."""
@@ -146,8 +156,13 @@ def listed(
         wanted: which.
         consistency: how fresh the state must be.
         limit: how many at most; None for all.
+
+    Raises:
+        CallsFailed: owners have no constraint at all, as those whose names are mistyped; each is
+            NotFound.
     """
     found = ConstraintList()
+    empty: list[WorkloadReference] = []
     for owner in wanted.owners or (None,):
         for page in _pages(client, wanted, owner, consistency, limit):
             found.revision = found.revision or page.revision
@@ -156,8 +171,71 @@ def listed(
                 break
         for each in page.totals:
             found.totals[each.state] += each.constraint_count
+        if owner is not None and not _counted(page):
+            empty.append(owner)
+    if empty:
+        _check_known(client, wanted, empty, consistency)
     found.constraints = found.constraints[:limit]
     return found
+
+
+def _check_known(
+    client: Client,
+    wanted: Wanted,
+    owners: Sequence[WorkloadReference],
+    consistency: Consistency | None,
+) -> None:
+    """Refuse owners of no constraint; of those that are left the filters let none through."""
+    everything = Wanted(wanted.namespace, domain_limit=1, settings=wanted.settings)
+
+    def first_page(owner: WorkloadReference | None, limit: int) -> ListConstraintsResponse:
+        return next(_pages(client, everything, owner, consistency, limit))
+
+    unknown = [each for each in owners if not _counted(first_page(each, 1))]
+    if not unknown:
+        return
+    around = first_page(None, PAGE_SIZE).constraints
+    known = {each.owner.name: each.owner for each in around if each.owner}
+    raise CallsFailed(
+        [
+            FailedCall(
+                NotFound(_unknown_text(each, wanted.namespace, known), reason="OBJECT_NOT_FOUND")
+            )
+            for each in unknown
+        ]
+    )
+
+
+def _counted(page: ListConstraintsResponse) -> int:
+    """How many constraints pass the filter but for its states."""
+    return sum(each.constraint_count for each in page.totals)
+
+
+def _unknown_text(
+    owner: WorkloadReference, namespace: str | None, known: Mapping[str, WorkloadReference]
+) -> str:
+    """What to say of an owner that has no constraint.
+
+    Args:
+        owner: as it was typed.
+        namespace: that was looked in; None for all.
+        known: owners there, by their names.
+    """
+    text = f"no constraints of {_typed(owner)}" + (
+        f" in namespace {namespace}" if namespace else ""
+    )
+    if not owner.kind and kind_label(owner.name):
+        return f"{text}: with a kind, write {owner.name}/NAME; without a word, all are shown"
+    if namespace and not known:
+        return f"{text}, nor of any other workload there: -A looks in all namespaces"
+    near = " or ".join(_typed(known[each]) for each in nearest(owner.name, known))
+    if near:
+        return f"{text}: did you mean {near}?"
+    return f"{text}: -A looks in all namespaces" if namespace else text
+
+
+def _typed(owner: WorkloadReference) -> str:
+    return f"{owner.kind}/{owner.name}" if owner.kind else owner.name
 
 
 def _pages(

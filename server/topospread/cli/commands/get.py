@@ -240,11 +240,11 @@ def _get_constraints(
         wanted = Wanted(namespace, selector=labels, order=ConstraintOrder.NAME)
         found = listed(client, wanted, newest)
     if options.output != "table" or options.wide:
-        constraints.show(found, options, headings=headings)
+        constraints.show(found, wanted, options, headings=headings)
     elif found.constraints:
         constraints.print_ids(found.constraints, headings=headings)
     else:
-        output.warn("no constraints found")
+        constraints.warn_of_none(found, wanted)
     return DONE
 
 

@@ -147,6 +147,7 @@ def command(
     violated, skew is above maxSkew; ineffective, it cannot do what it says; satisfied.
     """
     check_all_namespaces(all_namespaces=all_namespaces, namespace=namespace)
+    failing = _failing(states, fail_on)
     wanted = Wanted(
         namespace,
         workloads_named(workloads),
@@ -170,8 +171,8 @@ def command(
         found = listed(client, wanted, freshness, limit if in_order else None)
     if not in_order:
         found.constraints = sorted(found.constraints, key=_ORDERS[sort_by])[:limit]
-    show(found, options, headings=not no_headers)
-    return _exit_code(found, states, fail_on)
+    show(found, wanted, options, headings=not no_headers)
+    return _exit_code(found, failing)
 
 
 def _check_watch(
@@ -189,10 +190,25 @@ def _check_watch(
     check_changes(options)
 
 
-def _exit_code(found: ConstraintList, states: Sequence[SpreadState], fail_on: str | None) -> int:
-    """1 where a constraint that passes the filters is as bad as `--fail-on` says, shown or not."""
+def _failing(states: Sequence[SpreadState], fail_on: str | None) -> Sequence[SpreadState]:
+    """States of constraints that fail the check; none without one.
+
+    Raises:
+        UsageError: `--state` leaves all of them out, so that the check always passes.
+    """
     if fail_on is None:
-        return DONE
-    failing = _WORST_FIRST[: _WORST_FIRST.index(STATES[fail_on]) + 1]
-    bad = sum(found.totals[state] for state in failing if not states or state in states)
-    return NO_NODE_FITS if bad else DONE
+        return ()
+    bad = _WORST_FIRST[: _WORST_FIRST.index(STATES[fail_on]) + 1]
+    failing = [state for state in bad if not states or state in states]
+    if not failing:
+        words = " or ".join(state.label.lower() for state in bad)
+        raise click.UsageError(
+            f"--fail-on {fail_on} fails on nothing that --state shows: add {words} to --state, or "
+            "leave one of the two out"
+        )
+    return failing
+
+
+def _exit_code(found: ConstraintList, failing: Sequence[SpreadState]) -> int:
+    """1 where a constraint that passes the filters is as bad as `--fail-on` says, shown or not."""
+    return NO_NODE_FITS if any(found.totals[state] for state in failing) else DONE

@@ -16,7 +16,7 @@ from topospread_client import SpreadState
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from topospread.cli.constraint_lists import ConstraintList
+    from topospread.cli.constraint_lists import ConstraintList, Wanted
     from topospread.cli.options import ClientOptions
     from topospread_client import ConstraintStatus
 
@@ -53,7 +53,7 @@ def path_of(constraint_id: str) -> str:
     return f"constraint/{constraint_id}"
 
 
-def show(found: ConstraintList, options: ClientOptions, *, headings: bool) -> None:
+def show(found: ConstraintList, wanted: Wanted, options: ClientOptions, *, headings: bool) -> None:
     """Print a list in the form of `--output`; how many there are in each state goes to stderr."""
     if options.output == "name":
         for each in found.constraints:
@@ -66,7 +66,13 @@ def show(found: ConstraintList, options: ClientOptions, *, headings: bool) -> No
             _print_messages(found.constraints)
         output.warn(totals_text(found.totals, len(found.constraints)))
     else:
-        output.warn("no constraints found")
+        warn_of_none(found, wanted)
+
+
+def warn_of_none(found: ConstraintList, wanted: Wanted) -> None:
+    """Say on stderr that no constraint is shown: there is none, or none in these states."""
+    others = found.totals.total()
+    output.warn(totals_text(found.totals, 0) if others else wanted.nothing_found)
 
 
 def _show_document(found: ConstraintList, options: ClientOptions) -> None:
