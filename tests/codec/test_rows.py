@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.codec.objects import changed, full_pod, made
 from tests.reference import strategies
 from topospread.bounded import Budget
+from topospread.codec.demands import DemandReader
 from topospread.codec.frames import framed
 from topospread.codec.parsing import parse_request
 from topospread.codec.pods import node_from_proto, pod_from_proto, workload_from_proto
@@ -21,6 +22,7 @@ from topospread.codec.rows import (
 from topospread.codec.stored import stored
 from topospread.errors import CorruptValue, InvalidRequest
 from topospread.index.changes import NodeChange, PodChange, PodRow, WorkloadChange
+from topospread.kube.demands import SCHEDULING_GATES
 from topospread.kube.objects import TERMINAL_PHASES, OwnerReference
 from topospread.store.model import Key, Kind
 from topospread_proto.kubernetes.v1 import kubernetes_pb2 as kube
@@ -76,6 +78,23 @@ def test_pods_of_one_class_have_one_shape_and_other_pods_another():
         lambda pod: setattr(pod.spec.topology_spread_constraints[0], "max_skew", 2),
     ):
         assert decode_pod(stored(changed(differs)).payload).template != template
+
+
+def test_whether_gates_hold_a_pod_is_in_its_template_and_not_which():
+    def waits(*gates):
+        def change(pod):
+            pod.spec.ClearField("node_name")
+            pod.spec.ClearField("scheduling_gates")
+            for gate in gates:
+                pod.spec.scheduling_gates.add(name=gate)
+
+        return decode_pod(stored(changed(change)).payload).template
+
+    free, held = waits(), waits("queue")
+    assert held is not None
+    assert waits("quota", "queue") == held != free
+    assert SCHEDULING_GATES in DemandReader().of(held)[0].not_modelled
+    assert framed(held).key == framed(free).key
 
 
 @given(cluster=strategies.clusters())

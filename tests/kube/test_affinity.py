@@ -6,7 +6,7 @@ from hypothesis import given
 from tests.kube import values
 from tests.reference import affinity as reference
 from tests.reference import strategies
-from topospread.kube.affinity import compile_requirements
+from topospread.kube.affinity import compile_requirements, pinned_node
 from topospread.kube.objects import NodeExpression, NodeRequirements, NodeTerm
 
 LABELS = {"disk": "ssd", "num": "7", "odd": "x1"}
@@ -79,6 +79,28 @@ def test_only_a_pod_without_requirements_matches_all():
     assert compile_requirements(NodeRequirements()).matches_all
     assert not compile_requirements(requiring()).matches_all
     assert not compile_requirements(NodeRequirements((("a", "b"),))).matches_all
+
+
+NAMED_A = fields_term("metadata.name", "In", "a")
+
+
+@pytest.mark.parametrize(
+    ("requirements", "node"),
+    [
+        (requiring(NAMED_A), "a"),
+        (requiring(NAMED_A, NodeTerm(MATCHING.match_expressions, NAMED_A.match_fields)), "a"),
+        (NodeRequirements(), None),
+        (requiring(), None),
+        (requiring(NAMED_A, fields_term("metadata.name", "In", "b")), None),
+        (requiring(NAMED_A, MATCHING), None),
+        (requiring(MATCHING), None),
+        (requiring(fields_term("metadata.name", "NotIn", "a")), None),
+        (requiring(fields_term("metadata.name", "In", "a", "b")), None),
+        (requiring(fields_term("spec.name", "In", "a")), None),
+    ],
+)
+def test_a_pod_is_pinned_where_every_term_names_the_same_node(requirements, node):
+    assert pinned_node(requirements) == node
 
 
 def test_terms_that_do_not_parse_are_gone_and_the_others_stay():

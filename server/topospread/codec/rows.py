@@ -120,12 +120,17 @@ class ChangeDecoder:
         return shape, labels
 
     def _requests_of(self, spec: stored_pb2.CountedPodSpec) -> tuple[Requests, bytes]:
-        """What a pod requests, and that as the bytes of a v1.Pod that has nothing else."""
+        """What a pod requests, and that as the bytes of a v1.Pod that has nothing else.
+
+        Whether gates hold it is in the bytes, too, but not which: they come and go one by one.
+        """
+        held = bool(spec.scheduling_gates) and not spec.node_name
         encoded = (
             tuple(spec.containers),
             tuple(spec.init_containers),
             tuple(spec.overhead),
             spec.resources,
+            held,
         )
         known = self._requests.get(encoded)
         if known is None:
@@ -134,6 +139,8 @@ class ChangeDecoder:
                 getattr(only.spec, name).extend(getattr(spec, name))
             if spec.HasField("resources"):
                 only.spec.resources = spec.resources
+            if held:
+                only.spec.scheduling_gates.append(b"")
             whole = parse_stored(kubernetes_pb2.PodSpec, only.spec.SerializeToString())
             known = lenient_requests(whole), only.SerializeToString()
             read_from = sum([40 + len(part) for part in (*encoded[0], *encoded[1], *encoded[2])])

@@ -28,8 +28,8 @@ class PodClass:
     Attributes:
         number: its index in the pod table's column; reused when the last pod is gone.
         namespace: of its pods.
-        template: the encoded fields of a v1.Pod that decisions depend on, with its requests, so
-            without its name, uid, node and status.
+        template: the encoded fields of a v1.Pod that decisions depend on, with its requests and a
+            scheduling gate where any holds it, so without its name, uid, node and status.
         labels: (key, value) pairs sorted by key.
     """
 

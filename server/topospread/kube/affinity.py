@@ -126,6 +126,19 @@ def _is_field_requirement(expression: NodeExpression) -> bool:
     return expression.operator in (IN, NOT_IN) and len(expression.values) == 1
 
 
+def pinned_node(requirements: NodeRequirements) -> str | None:
+    """The one node that a pod may run on by its affinity to a name, as a DaemonSet's; or None."""
+    names = {_name_in(term) for term in requirements.terms or ()}
+    return names.pop() if len(names) == 1 else None
+
+
+def _name_in(term: NodeTerm) -> str | None:
+    for each in term.match_fields:
+        if each.key == NAME_FIELD and each.operator == IN and len(each.values) == 1:
+            return each.values[0]
+    return None
+
+
 def named_values(requirements: CompiledRequirements, key: str) -> int | None:
     """The number of values of a key in a pod's node affinity; None when it names none."""
     if any(pair[0] == key for pair in requirements.node_selector):

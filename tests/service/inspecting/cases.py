@@ -11,7 +11,7 @@ import yaml
 from tests.service.explaining.cases import SERVICE, constraint_of, node_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 Json = dict[str, Any]
 
@@ -59,6 +59,8 @@ def pod_of(
     cpu: str = "",
     phase: str = "",
     terminating: bool = False,
+    gates: Sequence[str] = (),
+    only_on: str = "",
 ) -> Json:
     """A pod of a case."""
     metadata: Json = {"name": name, "namespace": "default", "labels": labels or {"app": "web"}}
@@ -71,10 +73,24 @@ def pod_of(
     spec: Json = {"topologySpreadConstraints": [_constraint(each) for each in constraints]}
     if node:
         spec["nodeName"] = node
+    if gates:
+        spec["schedulingGates"] = [{"name": each} for each in gates]
+    if only_on:
+        spec["affinity"] = affinity_to([only_on])
     if cpu:
         spec["containers"] = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
     status = {"phase": phase or ("Running" if node else "Pending")}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def affinity_to(*terms: Sequence[str]) -> Json:
+    """What a DaemonSet's pods have: an affinity to nodes by name, of terms that name some each."""
+    named = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*names]}]}
+        for names in terms
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": named}}
+    return {"nodeAffinity": required}
 
 
 def _constraint(written: Json) -> Json:

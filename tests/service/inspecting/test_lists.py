@@ -203,7 +203,7 @@ def test_an_unknown_constraint_is_not_found(peer: Peer) -> None:
         )
     call: Any = refused.value
     assert call.code() is grpc.StatusCode.NOT_FOUND
-    assert "no pod of cluster 'lists' has a constraint with the id 'nope'" in call.details()
+    assert "no constraint in a list of cluster 'lists' has the id 'nope'" in call.details()
 
 
 def test_settings_of_the_request_are_used(peer: Peer) -> None:

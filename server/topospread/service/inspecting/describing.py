@@ -91,7 +91,7 @@ def describe(inspection: Inspection, constraint_id: str, limits: DescriptionLimi
     status = inspection.statuses.get(constraint_id)
     if status is None:
         cluster = inspection.replica.cluster
-        text = f"no pod of cluster {cluster!r} has a constraint with the id {constraint_id!r:.80}"
+        text = f"no constraint in a list of cluster {cluster!r} has the id {constraint_id!r:.80}"
         raise ObjectNotFound(text, "Constraint", constraint_id[:80], cluster)
     pods = inspection.rows[constraint_id]
     template = max(pods.waiting, key=lambda each: pods.waiting[each])

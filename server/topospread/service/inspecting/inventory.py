@@ -3,15 +3,22 @@
 Pods of one controller that scheduling cannot tell apart but by labels that no constraint looks at
 share a template, so that the pods of a StatefulSet, which have a label each of their own, cost no
 more than those of a ReplicaSet.
+
+Pods that can only run on one node have no rows: wherever the others stand, no constraint chooses
+their node, and a DaemonSet would have constraints of its own for each node. Nor have pods that
+scheduling gates hold, which kube-scheduler does not try.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from topospread.errors import CorruptValue, InvalidRequest
+from topospread.kube.affinity import pinned_node
+from topospread.kube.demands import SCHEDULING_GATES
 from topospread.kube.workloads import outer_controller
 from topospread.service.explaining.context import EvaluationContext
 from topospread.service.inspecting.statuses import NO_OWNER, OwnedConstraint, Owner
@@ -32,6 +39,9 @@ if TYPE_CHECKING:
     from topospread.spread.constraints import PodConstraints
     from topospread.spread.settings import Rules
     from topospread.spread.topology import Bools, GroupKey
+
+
+LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -96,10 +106,14 @@ class _KnownClass:
 
     Attributes:
         workloads: what its default constraints were deduced from; None where it needs none.
+        template: None where its pods have no rows.
     """
 
     workloads: NamespaceWorkloads | None
-    template: PodTemplate
+    template: PodTemplate | None
+
+
+_WITHOUT_ROWS: Final = _KnownClass(None, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -219,6 +233,9 @@ class Inventory:
         turn()
         with suppress(CorruptValue, InvalidRequest):
             shape, demand = self._engine.template_of(pod_class)
+            if not _has_rows(shape.pod, demand):
+                self._known[pod_class] = _WITHOUT_ROWS
+                return None
             scheduler = shape.pod.scheduler_name
             rules = self._rules.get(scheduler)
             if rules is None:
@@ -238,10 +255,18 @@ class Inventory:
         key = (owner, rules.profile.name, constraints, pod.tolerations, demand)
         template = self._templates.get(key)
         if template is None:
+            for wrong in filter(None, (constraints.hard.error, constraints.soft.error)):
+                where = (pod.namespace, *owner)
+                LOG.debug("constraints of %s %s/%s have no rows: %.200s", *where, wrong)
             rows = tuple(_rows(owner, pod, constraints, rules))
             template = PodTemplate(pod, rules, constraints, demand, effective.groups, rows)
             self._templates[key] = template
         return template
+
+
+def _has_rows(pod: Pod, demand: Demand) -> bool:
+    """Whether the scheduler chooses a node for such pods."""
+    return SCHEDULING_GATES not in demand.not_modelled and pinned_node(pod.requirements) is None
 
 
 def owner_of(pod: Pod) -> Owner:
