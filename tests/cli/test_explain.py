@@ -128,3 +128,11 @@ def test_labels_that_a_controller_adds_are_not_missed(loaded):
     said = loaded("explain", "-f", "-", stdin=DEPLOYMENT)
     assert "LabelKeyMissing: matchLabelKeys: the pod has no label revision" in said.out
     assert "no label pod-template-hash" not in said.out
+
+
+def test_a_selector_of_labels_that_a_controller_adds_may_match(loaded):
+    by_hash = DEPLOYMENT.replace("matchLabels: {app: web}", "matchLabels: {pod-template-hash: a}")
+    assert by_hash != DEPLOYMENT
+    assert "SelfMismatch" not in loaded("explain", "-f", "-", stdin=by_hash).out
+    wrong = by_hash.replace("pod-template-hash: a", "pod-template-hash: a, app: db")
+    assert "SelfMismatch" in loaded("explain", "-f", "-", stdin=wrong).out

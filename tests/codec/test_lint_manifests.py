@@ -8,6 +8,7 @@ from topospread.codec.lint_manifests import (
     MOST_CONSTRAINTS,
     MOST_TERMS,
     is_workload,
+    pod_to_lint,
     workload_from_manifest,
 )
 from topospread.spread.linting.workloads import Rollout, Share
@@ -94,6 +95,28 @@ def test_replicas_are_unknown_where_an_autoscaler_may_set_them(manifest, replica
 )
 def test_workloads_are_what_has_a_template_of_pods(manifest, is_one):
     assert is_workload(manifest) == is_one
+
+
+NAMES_OF_JOB = {"batch.kubernetes.io/job-name": "web", "job-name": "web"}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "labels"),
+    [
+        (workload("Job", "batch/v1"), {"app": "web", **NAMES_OF_JOB}),
+        (workload("Job", "batch/v1", manualSelector=True), {"app": "web"}),
+        ({**workload("Job", "batch/v1"), "metadata": {"generateName": "web-"}}, {"app": "web"}),
+        (workload("Deployment"), {"app": "web"}),
+        (
+            workload("Job", "batch/v1", {"metadata": {"labels": NAMES_OF_JOB | {"job-name": "a"}}}),
+            NAMES_OF_JOB | {"job-name": "a"},
+        ),
+    ],
+    ids=["Job", "selector of its own", "no name", "Deployment", "given"],
+)
+def test_the_pod_of_a_job_has_its_name_as_labels(manifest, labels):
+    assert dict(pod_to_lint(manifest).metadata.labels) == labels
+    assert workload_from_manifest(manifest).pod.labels == labels
 
 
 def anti_affinity(**term):

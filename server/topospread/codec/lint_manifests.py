@@ -12,6 +12,7 @@ from topospread.kube.selectors import SelectorError, compile_selector
 from topospread.kube.validation import CONSTRAINTS_FIELD
 from topospread.spread.linting.workloads import (
     LABELS_OF_CONTROLLERS,
+    NAMES_OF_JOBS,
     LintedWorkload,
     Rollout,
     Share,
@@ -24,7 +25,7 @@ from topospread_client import (
 )
 
 if TYPE_CHECKING:
-    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Pod
 
 Manifest = Mapping[str, Any]
 
@@ -53,13 +54,31 @@ def is_workload(manifest: Manifest) -> bool:
     return "containers" in template or "topologySpreadConstraints" in template
 
 
+def pod_to_lint(manifest: Manifest) -> Pod:
+    """Convert a manifest to the pod that it would make, with the labels that are known to be added.
+
+    A Job adds its name, unless its selector is its author's. The values of other labels that
+    controllers add are known to the cluster alone.
+
+    Raises:
+        ManifestError: a value of a wrong type, or no pod template.
+    """
+    pod = pod_from_manifest(manifest)
+    name = _part(manifest, "metadata").get("name")
+    if manifest.get("kind") == "Job" and name and not _part(manifest, "spec").get("manualSelector"):
+        for label in NAMES_OF_JOBS:
+            if label not in pod.metadata.labels:
+                pod.metadata.labels[label] = name
+    return pod
+
+
 def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
     """Convert a manifest for which :func:`is_workload` holds.
 
     Raises:
         ManifestError: a value of a wrong type, or too many constraints, expressions or values.
     """
-    message = pod_from_manifest(manifest)
+    message = pod_to_lint(manifest)
     if len(message.spec.topology_spread_constraints) > MOST_CONSTRAINTS:
         raise ManifestError(CONSTRAINTS_FIELD, f"at most {MOST_CONSTRAINTS}")
     try:

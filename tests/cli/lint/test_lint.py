@@ -34,6 +34,14 @@ spec:
 
 CLEAN = POD
 
+TAINTED = """\
+apiVersion: v1
+kind: Node
+metadata: {name: c1, labels: {topology.kubernetes.io/zone: c}}
+spec: {taints: [{key: out, effect: NoSchedule}]}
+"""
+"""A third zone, whose node takes no pod."""
+
 
 def codes(said) -> list[str]:
     return [each["code"] for each in json.loads(said.out)["items"]]
@@ -240,13 +248,7 @@ class TestOfACluster:
         assert "RolloutDeadlock" not in codes(said)
 
     def test_a_rollout_without_a_place_is_an_error(self, loaded):
-        node = """\
-apiVersion: v1
-kind: Node
-metadata: {name: c1, labels: {topology.kubernetes.io/zone: c}}
-spec: {taints: [{key: out, effect: NoSchedule}]}
-"""
-        assert loaded("apply", "-f", "-", stdin=node).code == 0
+        assert loaded("apply", "-f", "-", stdin=TAINTED).code == 0
         two = WEB.replace("replicas: 4", "replicas: 2")
         said = loaded("lint", "-f", "-", "-o", "json", "--live", stdin=two)
         found = {each["code"]: each for each in json.loads(said.out)["items"]}
@@ -256,3 +258,37 @@ spec: {taints: [{key: out, effect: NoSchedule}]}
         four = loaded("lint", "-f", "-", "-o", "json", "--live", stdin=WEB)
         found = {each["code"]: each for each in json.loads(four.out)["items"]}
         assert found["TooFewDomains"]["text"].startswith("2 of 4 replicas find a place")
+
+    def test_a_state_is_asked_about_the_pod_of_a_job_with_its_name(self, loaded):
+        zones = "".join(
+            f"""\
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: old-{zone}, namespace: shop, labels: {{app: web, job-name: old}}}}
+spec: {{nodeName: {zone}1}}
+"""
+            for zone in "bc"
+        )
+        assert loaded("apply", "-f", "-", stdin=f"{TAINTED}{zones}").code == 0
+        job = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: new, namespace: shop}
+spec:
+  parallelism: 4
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: web}]
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: topology.kubernetes.io/zone
+        whenUnsatisfiable: DoNotSchedule
+        labelSelector: {matchLabels: {app: web}}
+"""
+        all_jobs = loaded("lint", "-f", "-", "-o", "json", "--live", stdin=job)
+        assert codes(all_jobs) == ["UnusableNodesCounted"]
+        own = f"{job}        matchLabelKeys: [job-name]\n"
+        said = loaded("lint", "-f", "-", "-o", "json", "--live", stdin=own)
+        assert codes(said) == ["TooFewDomains", "UnusableNodesCounted"]

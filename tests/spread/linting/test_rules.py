@@ -75,6 +75,42 @@ def test_selectors(selector, code):
     assert list(found) == ([code] if code else [])
 
 
+def is_in(key: str, *values: str, operator: str = "In") -> LabelSelector:
+    return LabelSelector((), (LabelExpression(key, operator, values),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "selector", "mismatched"),
+    [
+        ("Deployment", exists("pod-template-hash"), False),
+        ("Deployment", is_in("pod-template-hash", "5f7", "5f8"), False),
+        ("Deployment", is_in("pod-template-hash", "5f7", operator="NotIn"), False),
+        ("Deployment", labels(app="web", **{"pod-template-hash": "5f7"}), False),
+        ("Deployment", labels(app="db", **{"pod-template-hash": "5f7"}), True),
+        ("StatefulSet", exists("pod-template-hash"), True),
+        ("StatefulSet", exists("apps.kubernetes.io/pod-index"), False),
+        ("StatefulSet", is_in("statefulset.kubernetes.io/pod-name", "web-0"), False),
+        ("CronJob", labels(**{"job-name": "web-1"}), False),
+        ("Pod", exists("pod-template-hash"), True),
+    ],
+)
+def test_labels_of_controllers_may_match(kind, selector, mismatched):
+    assert ("SelfMismatch" in codes(constraint(label_selector=selector), kind=kind)) == mismatched
+
+
+@pytest.mark.parametrize(
+    ("selector", "counted"),
+    [
+        (exists("apps.kubernetes.io/pod-index"), True),
+        (is_in("statefulset.kubernetes.io/pod-name", "web-0"), False),
+    ],
+)
+def test_pods_that_may_not_count_are_in_no_reckoning_of_places(selector, counted):
+    known = Knowledge({0: DomainNumbers(3, 2)})
+    found = codes(constraint(label_selector=selector), known=known)
+    assert ("TooFewDomains" in found) == counted
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "missing"),
     [

@@ -181,6 +181,13 @@ def test_objects_that_lint_has_nothing_to_say_of_are_allowed(api, content):
     assert api.codes(content) == []
 
 
+def test_a_job_is_known_by_its_name(api):
+    named = constraint(labelSelector={"matchLabels": {"batch.kubernetes.io/job-name": "web"}})
+    job = {**deployment(named), "apiVersion": "batch/v1", "kind": "Job"}
+    assert api.codes(job) == []
+    assert "SelfMismatch" in api.codes({**job, "metadata": {"name": "other"}})
+
+
 def test_annotations_of_the_object_silence_codes(api):
     note = {"topospread.io/ignore": "NilSelector"}
     assert api.codes(deployment(constraint(labelSelector=None), annotations=note)) == []

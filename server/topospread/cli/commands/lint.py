@@ -24,6 +24,7 @@ from topospread.cli.suggestions import did_you_mean
 from topospread.codec.lint_manifests import (
     IGNORE_ANNOTATION,
     is_workload,
+    pod_to_lint,
     workload_from_manifest,
 )
 from topospread.spread.findings import Finding, FindingCode
@@ -36,7 +37,6 @@ from topospread_client import (
     Fit,
     InvalidRequest,
     ManifestError,
-    pod_from_manifest,
 )
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _explained(client: Client, manifest: Manifest) -> Knowledge:
     """
     try:
         found = client.explain_pod(
-            pod_from_manifest(manifest.content),
+            pod_to_lint(manifest.content),
             fit=Fit.NODE,
             domain_limit=1,
             skip_suggestions=True,

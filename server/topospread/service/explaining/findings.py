@@ -12,6 +12,7 @@ from topospread.kube.objects import DO_NOT_SCHEDULE, HOSTNAME_LABEL, ZONE_LABEL
 from topospread.spread.constraints import needs_default_selector
 from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting.domains import min_domains_above_named, unusable_domains
+from topospread.spread.linting.linted import own_match
 from topospread.spread.linting.selectors import selector_finding
 from topospread.spread.linting.workloads import ADDED_LABELS
 
@@ -77,11 +78,12 @@ def constraint_findings(
     """
     selector, hard = constraint.group.selector, spec.when_unsatisfiable == DO_NOT_SCHEDULE
     key = constraint.topology_key
-    wrong = selector_finding(selector, matches_itself=constraint.self_match)
-    if wrong is not None:
-        yield wrong
     # What a workload would make has no name, and lacks the labels that a controller adds.
     added = () if context.name else ADDED_LABELS
+    matches = constraint.self_match or own_match(selector, context.pod.labels, added)[1]
+    wrong = selector_finding(selector, matches_itself=matches)
+    if wrong is not None:
+        yield wrong
     for missing in spec.match_label_keys:
         lacks = missing not in context.pod.labels and missing not in added
         if lacks and context.rules.gates.match_label_keys:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.kube.affinity import compile_requirements
 from topospread.kube.objects import DO_NOT_SCHEDULE, HONOR
 from topospread.kube.selectors import (
+    EXISTS,
     NOTHING,
     Requirement,
     Selector,
@@ -21,7 +22,7 @@ from topospread.spread.linting.workloads import LABELS_OF_CONTROLLERS
 from topospread.spread.settings import Rules
 
 if TYPE_CHECKING:
-    from collections.abc import KeysView, Mapping
+    from collections.abc import Collection, KeysView, Mapping
     from collections.abc import Set as AbstractSet
 
     from topospread.kube.affinity import CompiledRequirements
@@ -40,6 +41,7 @@ class LintedConstraint:
         selector: with the values that matchLabelKeys have in the template.
         own: the requirements of the workload's own selector, in order; none where it has none.
         counts_own_pods: each of the workload's pods adds itself to its domain.
+        may_count_own_pods: so they do with some values of the labels that their controller adds.
         requirements: the pod's node affinity, compiled.
         numbers: of the cluster; None where it is not known.
     """
@@ -50,6 +52,7 @@ class LintedConstraint:
     selector: Selector
     own: KeysView[Requirement]
     counts_own_pods: bool
+    may_count_own_pods: bool
     requirements: CompiledRequirements
     numbers: DomainNumbers | None
 
@@ -114,6 +117,7 @@ def linted_constraints(
     """The constraints of a workload but those whose fields are wrong."""
     pod = workload.pod
     requirements = compile_requirements(pod.requirements)
+    added = LABELS_OF_CONTROLLERS.get(workload.kind, ())
     own = dict.fromkeys(_compiled(workload.selector).requirements).keys()
     made: list[LintedConstraint] = []
     for index, spec in enumerate(pod.constraints):
@@ -130,12 +134,34 @@ def linted_constraints(
                 spec,
                 selector,
                 own,
-                not selector.empty and selector.matches(pod.labels),
+                *own_match(selector, pod.labels, added),
                 requirements,
                 numbers.get(index),
             )
         )
     return made
+
+
+def own_match(
+    selector: Selector, labels: Mapping[str, str], added: Collection[str]
+) -> tuple[bool, bool]:
+    """Whether a selector counts the pod that has it: for sure, and at all possibly.
+
+    Args:
+        selector: of a constraint.
+        labels: of the pod.
+        added: labels that its controller adds; their values are not known where the pod lacks them.
+    """
+    if selector.empty:
+        return False, False
+    known: list[Requirement] = []
+    unknown: list[Requirement] = []
+    for each in selector.requirements:
+        (unknown if each.key in added and each.key not in labels else known).append(each)
+    if unknown:
+        selector = Selector(tuple(known))
+    matches = selector.matches(labels)
+    return matches and all(each.operator == EXISTS for each in unknown), matches
 
 
 def _compiled(selector: LabelSelector | None) -> Selector:

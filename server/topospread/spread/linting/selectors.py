@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def findings_of_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
     """What is wrong with the pods that a constraint counts."""
-    selecting = selector_finding(linted.selector, matches_itself=linted.counts_own_pods)
+    selecting = selector_finding(linted.selector, matches_itself=linted.may_count_own_pods)
     if selecting is not None:
         yield found(selecting[0], linted.index, selecting[1])
     yield from _of_wider_selector(linted)
@@ -29,7 +29,7 @@ def selector_finding(selector: Selector, *, matches_itself: bool) -> tuple[Findi
 
     Args:
         selector: of the constraint.
-        matches_itself: whether it matches the labels of the pod that has the constraint.
+        matches_itself: whether it matches the labels of the pod that has the constraint, or may.
     """
     if selector.nothing:
         return (

@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
 REVISION_HASH: Final = "controller-revision-hash"
 
+NAMES_OF_JOBS: Final = ("batch.kubernetes.io/job-name", "job-name")
+"""Labels whose value is the name of the Job."""
+
+_OF_JOBS: Final = (
+    *NAMES_OF_JOBS,
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-completion-index",
+    "controller-uid",
+)
+
 LABELS_OF_CONTROLLERS: Final = {
     "Deployment": (TEMPLATE_HASH,),
     "ReplicaSet": (TEMPLATE_HASH,),
@@ -27,8 +37,8 @@ LABELS_OF_CONTROLLERS: Final = {
         "apps.kubernetes.io/pod-index",
     ),
     "DaemonSet": (REVISION_HASH, "pod-template-generation"),
-    "Job": ("batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid", "job-name"),
-    "CronJob": ("batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid", "job-name"),
+    "Job": _OF_JOBS,
+    "CronJob": _OF_JOBS,
 }
 """Labels that controllers add to the pods of each kind of workload."""
 
@@ -87,7 +97,8 @@ class LintedWorkload:
     """A workload, or a pod that nothing controls.
 
     Attributes:
-        pod: what it makes, with the labels of its template.
+        pod: what it makes, with the labels of its template, and those of its controller that are
+            known.
         replicas: how many; None where the manifest does not say, as an autoscaler sets them.
         selector: its own; None where it has none.
         rollout: None where no pod is added before the one that it replaces is gone.
