@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 import yaml
@@ -59,7 +60,8 @@ def test_the_kubeconfig_is_found_as_kubectl_finds_it(bare, api, tmp_path, monkey
     assert bare(*asked, "kubeconfig:test").lines == PODS
     other = bare(*asked, "kubeconfig:none")
     assert (other.code, other.out) == (2, "")
-    assert "none" in other.err
+    said = f"topospread: no context none in {tmp_path / 'kubeconfig'}: there are test\n"
+    assert other.err == said
 
 
 def test_rights_that_lack_are_named_with_the_rule_that_gives_them(bare, api, tmp_path):
@@ -109,3 +111,46 @@ def test_a_cluster_without_objects_is_refused(bare, tmp_path):
         assert said.err == (
             f"topospread: {serving.url}: there are no nodes, pods or workloads in this cluster\n"
         )
+
+
+FAILING = {
+    "is not installed": (
+        ["no-such-program"],
+        "its program no-such-program could not be run (No such file or directory): install it",
+    ),
+    "fails": (
+        ["sh", "-c", "echo token has expired >&2; exit 3"],
+        "its program gave no credentials: process returned 3. token has expired",
+    ),
+    "prints no credentials": (
+        ["echo", "{}"],
+        "its program gave no credentials: malformed response. missing key 'apiVersion'",
+    ),
+    "prints no token": (
+        [
+            "echo",
+            '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "E", "status": {"a": 1}}',
+        ],
+        "its program gave no credentials: missing token or clientCertificateData",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_a_program_for_credentials_that(bare, api, tmp_path, case):
+    """Ends the verb with one sentence: it does not go on as a user whom nobody knows."""
+    (command, *args), said = FAILING[case]
+    program = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "interactiveMode": "Never",
+        "command": command,
+        "args": args,
+    }
+    config = kubeconfig(tmp_path, api.url, user={"exec": program})
+    handlers = list(logging.getLogger().handlers)
+    refused = bare("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith(f"topospread: kubeconfig {config} cannot be used: {said}")
+    assert len(refused.err.splitlines()) == 1
+    assert api.asked == []
+    assert logging.getLogger().handlers == handlers

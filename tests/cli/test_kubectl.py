@@ -181,6 +181,33 @@ def test_a_server_that_is_named_is_asked_instead(plugin, bare, config, shop, add
     assert shop.asked == []
 
 
+@pytest.mark.parametrize("option", ["--context", "--kubeconfig"])
+def test_a_cluster_that_is_chosen_wins_over_the_server_of_a_variable(
+    plugin, config, shop, monkeypatch, option
+):
+    monkeypatch.setenv("TOPOSPREAD_ADDRESS", "127.0.0.1:1")
+    chosen = (option, "shop" if option == "--context" else config)
+    assert plugin(*PODS, *chosen).lines == ["pod/shop/web-0"]
+    both = plugin(*PODS, *chosen, "--address", "127.0.0.1:1")
+    said = f"{option} names an API server and --address a server: give one"
+    assert (both.code, said in both.err) == (2, True)
+
+
+def test_two_contexts_are_refused(plugin, config, shop, empty):
+    said = plugin(*PODS, "--from", "kubeconfig:shop", "--context", "empty")
+    assert (said.code, "name two contexts: give one" in said.err) == (2, True)
+    assert shop.asked == empty.asked == []
+    content = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**content, "current-context": "empty"}))
+    assert plugin(*PODS, "--from", "kubeconfig:shop").lines == ["pod/shop/web-0"]
+
+
+def test_a_report_of_no_constraint_says_in_which_namespace_it_looked(plugin, config, tmp_path):
+    (tmp_path / "state.yaml").write_text(spreads.STATES)
+    said = plugin("report", "--from", tmp_path / "state.yaml", "-n", "other")
+    assert said.err == "no constraints in namespace other: -A shows those of all\n"
+
+
 def test_a_context_of_topospreads_own_is_another_thing(plugin, config, monkeypatch):
     monkeypatch.setenv("TOPOSPREAD_CONTEXT", "empty")
     assert plugin(*PODS).lines == ["pod/shop/web-0"]
@@ -189,7 +216,7 @@ def test_a_context_of_topospreads_own_is_another_thing(plugin, config, monkeypat
 def test_an_unknown_context_is_named(plugin, config):
     said = plugin(*PODS, "--context", "none")
     assert (said.code, said.out) == (2, "")
-    assert said.err == f"topospread: no context none in {config}\n"
+    assert said.err == f"topospread: no context none in {config}: there are shop, empty\n"
 
 
 def test_a_dump_is_of_all_namespaces(plugin, config):

@@ -39,7 +39,9 @@ def context_namespace(kubeconfig: str, context: str) -> str:
     for content in reversed(contents):
         contexts |= _contexts(content)
     if context and context not in contexts:
-        raise BadInput(f"no context {context} in {os.pathsep.join(map(str, files))}")
+        from topospread.transports.kubernetes.kubeconfig import no_such_context
+
+        raise BadInput(no_such_context(context, os.pathsep.join(map(str, files)), contexts))
     chosen = contexts.get(context or (named[0] if named else "")) or {}
     return str(chosen.get("namespace") or DEFAULT_NAMESPACE)
 

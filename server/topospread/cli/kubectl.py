@@ -1,8 +1,8 @@
 """`kubectl topospread`: the verbs that read, with kubectl's options and its defaults for them.
 
 They read the cluster of the kubeconfig's context by its API server, or ask the server that
-TOPOSPREAD_ADDRESS names. --context and --kubeconfig are kubectl's, and a namespace that is not
-given is the context's.
+TOPOSPREAD_ADDRESS names where no context and no kubeconfig is given. --context and --kubeconfig
+are kubectl's, and a namespace that is not given is the context's.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ class KubectlDefaults:
         """
         if click.get_current_context().info_name == _OF_THE_WHOLE_STATE:
             return None
-        return options.kubectl_namespace or context_namespace(
-            options.source_kubeconfig, options.kube_context
-        )
+        if options.kubectl_namespace:
+            return options.kubectl_namespace
+        named = options.source.context if isinstance(options.source, KubeconfigSource) else ""
+        return context_namespace(options.source_kubeconfig, options.kube_context or named)
 
 
 def _take_namespace(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -117,7 +118,8 @@ def root() -> None:
     """See how pods are spread over a cluster, and why they go where they do. Nothing is changed.
 
     Reads the cluster of the kubeconfig's current context, once, with rights to list; or asks the
-    server that TOPOSPREAD_ADDRESS names. -n, --context and --kubeconfig are as in kubectl.
+    server that TOPOSPREAD_ADDRESS names, unless --context or --kubeconfig is given. -n, --context
+    and --kubeconfig are as in kubectl.
     """
 
 

@@ -132,7 +132,7 @@ class ClientOptions:
             if self.sources.pop("context", "").startswith("--"):
                 self.kube_context = self.context or ""
             self.context = None
-            if self.source is None and "address" not in self.sources:
+            if self.source is None and not self._server_is_chosen():
                 self.source = self.kubectl.source()
             if self.source is None:
                 return
@@ -159,6 +159,22 @@ class ClientOptions:
             if name not in self.sources and not (name == "token_file" and own_token):
                 setattr(self, name, value)
                 self.sources[name] = f"context {self.context}"
+
+    def _server_is_chosen(self) -> bool:
+        """Whether a server is asked under kubectl.
+
+        A cluster that is chosen by --context or --kubeconfig wins over a server of a variable.
+
+        Raises:
+            UsageError: both are named on the command line.
+        """
+        address = self.sources.get("address", "")
+        flag = (
+            "--context" if self.kube_context else "--kubeconfig" if self.source_kubeconfig else ""
+        )
+        if flag and address.startswith("--"):
+            raise click.UsageError(f"{flag} names an API server and {address} a server: give one")
+        return bool(address) and not flag
 
     def imply_namespace(self, values: dict[str, Any]) -> None:
         """Fill in the namespace of a verb's values that kubectl would take where none is given.

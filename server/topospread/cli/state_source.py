@@ -181,7 +181,13 @@ class KubeconfigSource:
         Raises:
             BadInput: the kubeconfig cannot be used, or its user may not list what is needed.
             Unreachable: the API server cannot be asked.
+            UsageError: two contexts are named.
         """
+        if self.context and options.kube_context not in {"", self.context}:
+            raise click.UsageError(
+                f"--from kubeconfig:{self.context} and --context {options.kube_context} name two "
+                "contexts: give one"
+            )
         context = self.context or options.kube_context
         objects = listed_objects(options.source_kubeconfig, context)
         with _served(options, objects) as target:

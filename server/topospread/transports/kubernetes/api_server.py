@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard
 from urllib.parse import urlencode
 
@@ -23,11 +21,11 @@ import orjson
 
 from topospread.errors import (
     ClusterUnavailable,
-    ConfigError,
     NotFound,
     RevisionCompacted,
     RevisionUnavailable,
 )
+from topospread.transports.kubernetes.kubeconfig import configure
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -173,7 +171,7 @@ class ApiServer:
 
         # Parts of the client have no types.
         self._configuration: Any = Configuration()
-        _load(access, self._configuration)
+        configure(self._configuration, access.kubeconfig, access.context)
         # A peer that vanished is noticed although nothing is sent.
         self._configuration.keep_alive = True
         # Callers retry by themselves, and urllib3 would log each of its own attempts.
@@ -353,48 +351,6 @@ def _failures(path: str) -> Generator[None]:
     except (ApiException, ConfigException, OSError) as error:
         # Bad certificates; a program that makes tokens and failed.
         raise NoResponse(f"{path}: cannot ask the API server: {error}") from error
-
-
-def _load(access: ClusterAccess, configuration: Any) -> None:
-    import yaml
-    from kubernetes import config
-
-    file = access.kubeconfig or os.environ.get("KUBECONFIG", "")
-    default = _expanded("~/.kube/config")
-    if not file and default.exists():
-        file = str(default)
-    if not file and "KUBERNETES_SERVICE_HOST" not in os.environ:
-        raise ConfigError(
-            "no cluster: this is no pod and there is no ~/.kube/config: name one with --kubeconfig"
-            " (topospread serve: --sync-kubeconfig)"
-        )
-    loading: Any = config  # without types
-    where = f"kubeconfig {file}" if file else "the pod's service account"
-    if file and not any(_expanded(one).exists() for one in file.split(os.pathsep)):
-        raise ConfigError(f"{where} cannot be used: there is no such file")
-    try:
-        if file:
-            # KUBECONFIG may name several files, which the client merges; some may be missing.
-            loading.load_kube_config(
-                file, access.context or None, configuration, persist_config=False
-            )
-        else:
-            loading.load_incluster_config(configuration)
-    except (
-        config.ConfigException,
-        OSError,
-        yaml.YAMLError,
-        ValueError,
-        TypeError,
-        KeyError,
-    ) as error:
-        text = " ".join(str(error).split())
-        raise ConfigError(f"{where} cannot be used: {text}") from error
-
-
-def _expanded(path: str) -> Path:
-    """A path with the home directory in place; as it is for a user without one (containers)."""
-    return Path(os.path.expanduser(path))
 
 
 def _status_text(content: bytes) -> str:

@@ -1,0 +1,133 @@
+"""Reads a kubeconfig, or a pod's service account, into a configuration of the official client."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from topospread.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+_MOST_NAMES: Final = 20
+
+_PROGRAM_LOG: Final = "kube_config"
+"""Module of the client that logs, on the root logger, why a program made no credentials."""
+
+
+def configure(configuration: Any, kubeconfig: str, context: str) -> None:
+    """Fill in a configuration of the official client: address, certificates, credentials.
+
+    Args:
+        configuration: the client's, which has no types.
+        kubeconfig: as :class:`~topospread.transports.kubernetes.api_server.ClusterAccess` has it.
+        context: likewise.
+
+    Raises:
+        ConfigError: the kubeconfig or the service account cannot be used.
+    """
+    import yaml
+    from kubernetes import config
+
+    file = kubeconfig or os.environ.get("KUBECONFIG", "")
+    default = _expanded("~/.kube/config")
+    if not file and default.exists():
+        file = str(default)
+    if not file and "KUBERNETES_SERVICE_HOST" not in os.environ:
+        raise ConfigError(
+            "no cluster: this is no pod and there is no ~/.kube/config: name one with --kubeconfig"
+            " (topospread serve: --sync-kubeconfig)"
+        )
+    loading: Any = config  # without types
+    where = f"kubeconfig {file}" if file else "the pod's service account"
+    if file and not any(_expanded(one).exists() for one in file.split(os.pathsep)):
+        raise ConfigError(f"{where} cannot be used: there is no such file")
+    try:
+        if file:
+            _check_context(file, context)
+            # KUBECONFIG may name several files, which the client merges; some may be missing.
+            with _failing_programs(where):
+                loading.load_kube_config(file, context or None, configuration, persist_config=False)
+        else:
+            loading.load_incluster_config(configuration)
+    except (
+        config.ConfigException,
+        OSError,
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ) as error:
+        text = " ".join(str(error).split())
+        raise ConfigError(f"{where} cannot be used: {text}") from error
+
+
+def no_such_context(context: str, files: str, names: Iterable[str]) -> str:
+    """What to say of a context that a kubeconfig does not have.
+
+    Args:
+        context: that was asked for.
+        files: that were looked in.
+        names: of the contexts there are.
+    """
+    known = list(names)
+    listed = ", ".join(known[:_MOST_NAMES]) + (", …" if len(known) > _MOST_NAMES else "")
+    return f"no context {context} in {files}: there are {listed or 'none'}"
+
+
+def _check_context(file: str, context: str) -> None:
+    """Refuse a context that there is not; the client's message has not those that there are."""
+    from kubernetes.config import kube_config
+
+    merging: Any = kube_config  # without types
+    merged = merging.KubeConfigMerger(file).config if context else None
+    if merged is None:
+        return
+    names = [str(each["name"]) for each in merged["contexts"].value]
+    if context not in names:
+        raise ConfigError(no_such_context(context, file, names))
+
+
+@contextmanager
+def _failing_programs(where: str) -> Generator[None]:
+    """Raise what the client only logs: that the program which makes credentials made none.
+
+    The client would go on as a user whom nobody knows.
+    """
+    failures: list[str] = []
+
+    def is_other(record: logging.LogRecord) -> bool:
+        if record.module != _PROGRAM_LOG:
+            return True
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError) and error.filename:
+            failures.append(
+                f"its program {error.filename} could not be run ({error.strerror}): install it, or "
+                "put it on the PATH"
+            )
+        else:
+            text = " ".join(record.getMessage().removeprefix("exec: ").split())
+            failures.append(f"its program gave no credentials: {text}")
+        return False
+
+    root = logging.getLogger()
+    handler = logging.NullHandler()  # without any, the first message would add one for good
+    root.addHandler(handler)
+    root.addFilter(is_other)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_other)
+        root.removeHandler(handler)
+    if failures:
+        raise ConfigError(f"{where} cannot be used: {failures[0]}")
+
+
+def _expanded(path: str) -> Path:
+    """A path with the home directory in place; as it is for a user without one (containers)."""
+    return Path(os.path.expanduser(path))
