@@ -54,16 +54,30 @@ def _of_pod(context: EvaluationContext) -> Iterator[Finding]:
             "the pod has no constraints, and the profile's defaults do not apply: no Service, "
             "ReplicationController, ReplicaSet or StatefulSet in the state selects it",
         )
-    elif context.soft and context.rules.profile.system_defaulted:
-        zone = context.snapshot.domains(ZONE_LABEL)
-        lacking = context.snapshot.node_count - int(zone.nodes.sum())
-        if lacking and context.snapshot.node_count:
-            yield Finding(
-                FindingCode.DEFAULTS_WITHOUT_ZONE,
-                -1,
-                f"{lacking} of {context.snapshot.node_count} nodes lack {ZONE_LABEL}: there the "
-                f"System defaults spread over {HOSTNAME_LABEL} alone",
-            )
+    elif context.soft:
+        for code, text in zone_findings(context):
+            yield Finding(code, -1, text)
+
+
+def zone_findings(context: EvaluationContext) -> Iterator[tuple[FindingCode, str]]:
+    """What is said of System defaults where nodes have no zone: they are scored all the same."""
+    lacking = _lacking(context, ZONE_LABEL)
+    if lacking and _by_system_defaults(context):
+        text = (
+            f"{lacking} of {context.snapshot.node_count} nodes lack {ZONE_LABEL}: there the "
+            f"System defaults spread over {HOSTNAME_LABEL} alone"
+        )
+        yield FindingCode.DEFAULTS_WITHOUT_ZONE, text
+
+
+def _by_system_defaults(context: EvaluationContext) -> bool:
+    """Whether nodes get a score without having all keys."""
+    return context.constraints.defaulted and context.rules.profile.system_defaulted
+
+
+def _lacking(context: EvaluationContext, key: str) -> int:
+    """How many nodes lack a key."""
+    return context.snapshot.node_count - int(context.snapshot.domains(key).nodes.sum())
 
 
 def constraint_findings(
@@ -121,10 +135,13 @@ def _of_unusable_nodes(
 def _of_key(
     context: EvaluationContext, key: str, *, hard: bool
 ) -> Iterator[tuple[FindingCode, str]]:
-    nodes = context.snapshot.node_count
-    lacking = nodes - int(context.snapshot.domains(key).nodes.sum())
+    nodes, lacking = context.snapshot.node_count, _lacking(context, key)
+    system = _by_system_defaults(context)
+    if system and key == ZONE_LABEL:
+        return  # zone_findings() says it
     if lacking == nodes:
-        effect = "no node can take the pod" if hard else "no node gets a score"
+        soft = "it adds nothing to scores" if system else "no node gets a score"
+        effect = "no node can take the pod" if hard else soft
         yield FindingCode.KEY_ON_NO_NODE, f"no node has the label {key}: {effect}"
     elif lacking and not context.constraints.defaulted:
         effect = "can never take the pod" if hard else "get no score"

@@ -13,7 +13,7 @@ import numpy as np
 
 from topospread.index.usage import PODS
 from topospread.kube.demands import NO_DEMAND
-from topospread.kube.objects import DO_NOT_SCHEDULE
+from topospread.kube.objects import DO_NOT_SCHEDULE, ZONE_LABEL
 from topospread.service.decisions.node_fit import Fit, suited
 from topospread.service.explaining.constraint_reports import (
     domains_text,
@@ -21,7 +21,7 @@ from topospread.service.explaining.constraint_reports import (
     minimum_rule,
 )
 from topospread.service.explaining.context import plural
-from topospread.service.explaining.findings import constraint_findings
+from topospread.service.explaining.findings import constraint_findings, zone_findings
 from topospread.service.explaining.reports import MinimumRule
 from topospread.service.inspecting.statuses import DomainSpread, SpreadState
 from topospread.spread.filtering import first_rejecting, pre_filter
@@ -265,7 +265,7 @@ def findings_of_row(
     context = template.context(snapshot)
     hard = key.constraint.when_unsatisfiable == DO_NOT_SCHEDULE
     spec = dict(context.specs(hard=hard))[key.index]
-    return tuple(
-        Finding(code, key.index, text)
-        for code, text in constraint_findings(context, key.constraint, spec)
-    )
+    found = [*constraint_findings(context, key.constraint, spec)]
+    if key.constraint.topology_key == ZONE_LABEL:
+        found += zone_findings(context)
+    return tuple(Finding(code, key.index, text) for code, text in found)
