@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from topospread.codec.lint_manifests import (
     MOST_CONSTRAINTS,
     MOST_TERMS,
+    is_patch,
     is_workload,
     pod_to_lint,
     workload_from_manifest,
@@ -16,6 +19,7 @@ from topospread_client import ManifestError
 
 CONTAINERS = [{"name": "web", "image": "web"}]
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": CONTAINERS}}
+SELECTOR = {"matchLabels": {"app": "web"}}
 QUARTER = Share(25, is_percentage=True)
 
 
@@ -71,6 +75,14 @@ def test_a_blue_green_rollout_doubles_the_pods():
         (workload("Deployment", replicas=None), None),
         (workload("Job", "batch/v1", parallelism=2), 2),
         (workload("Job", "batch/v1"), 1),
+        (
+            {
+                "kind": "CronJob",
+                "spec": {"jobTemplate": {"spec": {"parallelism": 2, "template": TEMPLATE}}},
+            },
+            2,
+        ),
+        (workload("Deployment", replicas=2**31 - 1), 2**31 - 1),
         ({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": CONTAINERS}}, 1),
     ],
 )
@@ -81,7 +93,7 @@ def test_replicas_are_unknown_where_an_autoscaler_may_set_them(manifest, replica
 @pytest.mark.parametrize(
     ("manifest", "is_one"),
     [
-        (workload("Deployment"), True),
+        (workload("Deployment", selector=SELECTOR), True),
         (workload("SparkApplication", "sparkoperator.k8s.io/v1"), True),
         (workload("Certificate", template={"spec": {"dnsNames": []}}), False),
         (
@@ -90,14 +102,76 @@ def test_replicas_are_unknown_where_an_autoscaler_may_set_them(manifest, replica
         ),
         ({"kind": "Pod"}, True),
         ({"kind": "ConfigMap"}, False),
-        ({"kind": "Deployment", "spec": []}, False),
+        ({"kind": "Deployment", "spec": []}, True),
+        ({"apiVersion": "example.com/v1", "kind": "Deployment", "spec": []}, False),
+        ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "spec": {"tasks": []}}, False),
+        (workload("Rollout", "argoproj.io/v1alpha1", None, workloadRef={"name": "web"}), False),
+        ({"kind": ["Deployment"]}, False),
     ],
 )
 def test_workloads_are_what_has_a_template_of_pods(manifest, is_one):
     assert is_workload(manifest) == is_one
+    assert not is_patch(manifest)
+
+
+PATCH: dict[str, object] = {"spec": {"topologySpreadConstraints": []}}
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        workload("Deployment", template=PATCH),
+        workload("Deployment"),
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "spec": {"replicas": 5}},
+        workload("Rollout", "argoproj.io/v1alpha1", PATCH),
+        workload("Job", "batch/v1", PATCH),
+        {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": PATCH}}}},
+    ],
+    ids=["constraints", "no selector", "replicas", "Rollout", "Job", "CronJob"],
+)
+def test_a_patch_lacks_a_selector_or_containers(manifest):
+    assert is_patch(manifest)
+    assert not is_workload(manifest)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        ({"kind": "Deployment"}, "spec.template: required"),
+        ({"kind": "Deployment", "spec": 3}, "spec.template: required"),
+        ({"kind": "Job", "spec": {"parallelism": 3}}, "spec.template: required"),
+        (workload("Deployment", template=None, selector=SELECTOR), "spec.template: required"),
+        (workload("Deployment", template="foo"), "spec.template: expected object, got string"),
+        (workload("Deployment", template={}, selector=SELECTOR), "spec.template.spec: required"),
+        ({"kind": "CronJob", "spec": {"jobTemplate": 3}}, "spec.jobTemplate.spec.template: requ"),
+        (
+            {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {}}}}},
+            "spec.jobTemplate.spec.template.spec: required",
+        ),
+        *(
+            (workload("Deployment", replicas=given), "spec.replicas: must be a number of pods")
+            for given in ("three", -1, True, 2.5, 2**31, 99999999999999999999)
+        ),
+        (workload("Job", "batch/v1", parallelism="3"), "spec.parallelism: must be a number"),
+        (
+            workload("CloneSet", "apps.kruise.io/v1alpha1", replicas="3"),
+            "spec.replicas: must be a number",
+        ),
+    ],
+)
+def test_a_workload_that_is_broken_is_refused_with_the_path(manifest, said):
+    assert is_workload(manifest)
+    with pytest.raises(ManifestError, match=re.escape(said)):
+        workload_from_manifest(manifest)
+
+
+def test_other_kinds_may_have_replicas_of_their_own_form():
+    spark = workload("SparkApplication", "sparkoperator.k8s.io/v1", replicas={"min": 1})
+    assert workload_from_manifest(spark).replicas is None
 
 
 NAMES_OF_JOB = {"batch.kubernetes.io/job-name": "web", "job-name": "web"}
+GIVEN = NAMES_OF_JOB | {"job-name": "a"}
 
 
 @pytest.mark.parametrize(
@@ -108,8 +182,8 @@ NAMES_OF_JOB = {"batch.kubernetes.io/job-name": "web", "job-name": "web"}
         ({**workload("Job", "batch/v1"), "metadata": {"generateName": "web-"}}, {"app": "web"}),
         (workload("Deployment"), {"app": "web"}),
         (
-            workload("Job", "batch/v1", {"metadata": {"labels": NAMES_OF_JOB | {"job-name": "a"}}}),
-            NAMES_OF_JOB | {"job-name": "a"},
+            workload("Job", "batch/v1", {**TEMPLATE, "metadata": {"labels": GIVEN}}),
+            GIVEN,
         ),
     ],
     ids=["Job", "selector of its own", "no name", "Deployment", "given"],

@@ -38,20 +38,73 @@ MOST_TERMS: Final = 10_000
 person writes.
 """
 
+_GROUPS: Final = {
+    "Deployment": ("apps", "extensions"),
+    "StatefulSet": ("apps", "extensions"),
+    "ReplicaSet": ("apps", "extensions"),
+    "DaemonSet": ("apps", "extensions"),
+    "ReplicationController": ("",),
+    "Job": ("batch",),
+    "CronJob": ("batch",),
+}
+"""Kubernetes' own kinds of workloads, each with its API groups; all must have a pod template."""
+
+_SELECTING: Final = frozenset(
+    {"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Rollout", "CloneSet"}
+)
+"""Kinds that must have a selector."""
+
+_MOST_REPLICAS: Final = 2**31 - 1
+
 _QUARTER: Final = Share(25, is_percentage=True)
 _PERCENTAGE: Final = re.compile(r"^(\d{1,9})%$")
 _TEMPLATE: Final = re.compile(r"^spec\.(?:jobTemplate\.spec\.)?template\.")
 
 
 def is_workload(manifest: Manifest) -> bool:
-    """Whether an object is a pod, or has a template of pods, and no other object made it."""
+    """Whether an object is a pod or has to do with a template of pods, and no other made it.
+
+    Kubernetes' own kinds of workloads are such also where their template is missing, but patches
+    are not.
+    """
     owners = _part(manifest, "metadata").get("ownerReferences")
     if isinstance(owners, list) and any(_part(each).get("controller") for each in owners):
         return False
     if manifest.get("kind") == "Pod":
         return True
-    template = _part(_part(_template_owner(manifest), "template"), "spec")
-    return "containers" in template or "topologySpreadConstraints" in template
+    if is_patch(manifest):
+        return False
+    return _is_own_kind(manifest) or _has_template(manifest)
+
+
+def is_patch(manifest: Manifest) -> bool:
+    """Whether an object is a part of a workload alone, as a patch of kustomize is.
+
+    It lacks what its kind must have: the selector, or where there needs to be none, containers.
+    """
+    kind, spec = manifest.get("kind"), _part(manifest, "spec")
+    if not isinstance(kind, str) or not spec or not _is_count(spec.get("replicas")):
+        return False
+    if kind not in _SELECTING:
+        lacks = _has_template(manifest) and "containers" not in _pod_spec(manifest)
+        return lacks and _is_own_kind(manifest)
+    if not isinstance(spec.get("template", {}), Mapping):
+        return False
+    return spec.get("selector") is None and (_is_own_kind(manifest) or _has_template(manifest))
+
+
+def _is_own_kind(manifest: Manifest) -> bool:
+    """Whether an object is of one of Kubernetes' own kinds of workloads."""
+    kind, version = manifest.get("kind"), manifest.get("apiVersion")
+    if not isinstance(kind, str) or kind not in _GROUPS:
+        return False
+    group = version.rpartition("/")[0] if isinstance(version, str) else ""
+    return not version or group in _GROUPS[kind]
+
+
+def _has_template(manifest: Manifest) -> bool:
+    spec = _pod_spec(manifest)
+    return "containers" in spec or "topologySpreadConstraints" in spec
 
 
 def pod_to_lint(manifest: Manifest) -> Pod:
@@ -79,6 +132,9 @@ def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
         ManifestError: a value of a wrong type, or too many constraints, expressions or values.
     """
     message = pod_to_lint(manifest)
+    if _is_own_kind(manifest) and not _pod_spec(manifest):
+        below = "jobTemplate.spec." if manifest.get("kind") == "CronJob" else ""
+        raise ManifestError(f"spec.{below}template.spec", "required: it says what the pods are")
     if len(message.spec.topology_spread_constraints) > MOST_CONSTRAINTS:
         raise ManifestError(CONSTRAINTS_FIELD, f"at most {MOST_CONSTRAINTS}")
     try:
@@ -93,7 +149,7 @@ def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
     return LintedWorkload(
         kind=kind,
         pod=pod,
-        replicas=_replicas(kind, spec),
+        replicas=_replicas(kind, manifest),
         selector=None if selector is None else selector_from_proto(selector),
         rollout=_rollout(kind, spec),
         has_volume_claims=bool(spec.get("volumeClaimTemplates")),
@@ -130,15 +186,36 @@ def _pod_spec(manifest: Manifest) -> Mapping[str, Any]:
     return _part(_part(_template_owner(manifest), "template"), "spec")
 
 
-def _replicas(kind: str, spec: Mapping[str, Any]) -> int | None:
-    """How many pods there are; None where only the cluster knows."""
+def _replicas(kind: str, manifest: Manifest) -> int | None:
+    """How many pods there are; None where only the cluster knows.
+
+    Raises:
+        ManifestError: it is no number of pods.
+    """
     if kind == "Pod":
         return 1
-    name = "parallelism" if kind == "Job" else "replicas"
-    given = spec.get(name)
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
-    return 1 if kind in ("Job", "CronJob") else None
+    is_job = kind in ("Job", "CronJob")
+    name = "parallelism" if is_job else "replicas"
+    given = _template_owner(manifest).get(name)
+    if given is None:
+        return 1 if is_job else None
+    if _is_count(given):
+        return int(given)
+    if kind not in _GROUPS and kind not in _SELECTING:
+        return None
+    below = "jobTemplate.spec." if kind == "CronJob" else ""
+    raise ManifestError(
+        f"spec.{below}{name}", f"must be a number of pods, from 0 to {_MOST_REPLICAS}"
+    )
+
+
+def _is_count(value: object) -> bool:
+    """Whether a value is a number of pods as the API server takes it, or none is given."""
+    if value is None:
+        return True
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return 0 <= value <= _MOST_REPLICAS
 
 
 def _rollout(kind: str, spec: Mapping[str, Any]) -> Rollout | None:

@@ -154,7 +154,53 @@ def test_other_objects_and_what_controllers_made_are_skipped(bare):
     made = WEB.replace("namespace: shop}", f"namespace: shop, {owner}}}")
     said = bare("lint", "-f", "-", stdin=f"{CLUSTER}---\n{made}")
     assert (said.code, said.out) == (0, "")
-    assert said.err.startswith("skipped: 1 ConfigMap, 2 Deployment, 3 Node, 1 Service (no pod")
+    assert said.err.startswith("skipped: 1 ConfigMap, 1 Deployment, 3 Node, 1 Service (no pod")
+
+
+PATCH = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    spec:
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: topology.kubernetes.io/zone
+        whenUnsatisfiable: DoNotSchedule
+        labelSelector: {matchLabels: {app: web}}
+"""
+KUSTOMIZATION = """\
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+patches: [{path: patch.yaml}]
+"""
+
+
+def test_patches_and_what_kustomize_reads_are_skipped_with_a_hint(bare, tmp_path):
+    (tmp_path / "kustomization.yaml").write_text(KUSTOMIZATION)
+    (tmp_path / "patch.yaml").write_text(PATCH)
+    said = bare("lint", "-f", tmp_path)
+    assert (said.code, said.out) == (0, "")
+    build = "lint the output of `kustomize build`"
+    assert said.err.splitlines()[:2] == [
+        f"skipped: 1 Kustomization ({build})",
+        f"skipped: 1 Deployment (looks like a patch, without a selector or containers: {build})",
+    ]
+
+
+def test_workloads_that_are_broken_end_with_2_and_are_all_named(bare):
+    broken = [
+        WEB.replace("replicas: 4", "replicas: three"),
+        WEB.replace("replicas: 4", "replicas: 99999999999999999999"),
+        WEB[: WEB.index("spec:")],
+        f"{WEB[: WEB.index('  template:')]}  template: foo\n",
+    ]
+    said = bare("lint", "-f", "-", stdin="---\n".join([WEB, *broken]))
+    assert (said.code, said.out) == (2, "")
+    for path in ("spec.replicas: must", "spec.template: required", "spec.template: expected"):
+        assert f": Deployment shop/web: {path}" in said.err
+    assert len(said.err.splitlines()) == 4
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from topospread.cli.state_source import from_option
 from topospread.cli.suggestions import did_you_mean
 from topospread.codec.lint_manifests import (
     IGNORE_ANNOTATION,
+    is_patch,
     is_workload,
     pod_to_lint,
     workload_from_manifest,
@@ -53,6 +54,10 @@ FINDINGS: Final = 1
 _CODES: Final = {code.value.lower(): code.value for code in RULES}
 _SEVERITIES: Final = tuple(each.value for each in Severity)
 _NO_WORKLOADS: Final = "no pod and no pod template, or made by another object"
+_BUILD: Final = "lint the output of `kustomize build`"
+_PATCHES: Final = f"looks like a patch, without a selector or containers: {_BUILD}"
+_KUSTOMIZE: Final = "kustomize.config.k8s.io/"
+"""The API group of what kustomize reads."""
 
 
 def _codes(
@@ -211,11 +216,11 @@ def _workloads(
         BadInput: with all manifests that cannot be read.
     """
     found: list[tuple[Manifest, LintedWorkload]] = []
-    skipped: Counter[str] = Counter()
+    skipped: dict[str, Counter[str]] = {}
     errors: list[str] = []
     for manifest in manifests:
         if not is_workload(manifest.content):
-            skipped[manifest.kind] += 1
+            skipped.setdefault(_why_skipped(manifest), Counter())[manifest.kind] += 1
             continue
         set_namespace(manifest, namespace)
         try:
@@ -228,8 +233,15 @@ def _workloads(
             output.warn(f"{manifest.title}: {IGNORE_ANNOTATION}: {_no_such_code(code)}")
     if errors:
         raise BadInput(*errors)
-    warn_skipped(skipped, _NO_WORKLOADS)
+    for reason, kinds in skipped.items():
+        warn_skipped(kinds, reason)
     return found
+
+
+def _why_skipped(manifest: Manifest) -> str:
+    if str(manifest.content.get("apiVersion")).startswith(_KUSTOMIZE):
+        return _BUILD
+    return _PATCHES if is_patch(manifest.content) else _NO_WORKLOADS
 
 
 def _exit_code(items: Sequence[LintItem], fail_on: str) -> int:
