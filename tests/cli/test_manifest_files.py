@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -177,12 +178,28 @@ MISTAKES = {
     "items of a wrong type": ("kind: List\nitems: {}\n", ":1: the items of a List must be a list"),
     "item of a wrong type": ("kind: List\nitems: [5]\n", ":1 items[0]: expected a Kubernetes"),
     "null item": ("kind: List\nitems: [null]\n", ":1 items[0]: expected a Kubernetes object, fo"),
-    "cut json": ('{"kind": "Pod",\n "metadata": \n', ":2: not JSON: "),
+    "cut json": ('{"kind": "Pod",\n "metadata": \n', ":2: not JSON: Expecting value at column 13"),
+    "json cut in a text": (
+        '{"kind": "Pod",\n "meta',
+        ":2: not JSON: Unterminated string starting at column 2",
+    ),
     "json with rubbish": (f"{JSON_POD}\n{JSON_POD[:-1]}", "not JSON: "),
-    "helm template": ("{{ .Values.pod }}\n", "not JSON: "),
+    "helm template": (
+        "{{ .Values.pod }}\n",
+        " at column 2: it looks like a template of Helm: give the output of `helm template`",
+    ),
+    "helm template of a value": (
+        "kind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n",
+        ":3: not YAML: found unhashable key: it looks like a template of Helm",
+    ),
+    "helm template of a part of a value": (
+        'kind: Pod\nmetadata:\n  name: {{ include "a" . }}-b\n',
+        ": it looks like a template of Helm: give the output of `helm template`",
+    ),
+    "gzip": (gzip.compress(POD.encode()), ": compressed with gzip: unpack it first, with `gunzip`"),
     "not text": (b"\x00\x01\x02", ": not YAML: "),
     "not utf-8": (b"kind: \xff\xfe\n", ": not YAML: "),
-    "deep nesting": ("[" * 5000, "not JSON: "),
+    "deep nesting": ("[" * 5000, ": not JSON: nested more than 1000 deep"),
     "deep nesting of yaml": ("a: " + "[" * 200_000, ":1: not YAML: nested more than 1000 deep"),
     "deep nesting of lists": ("- " * 200_000, ":1: not YAML: nested more than 1000 deep"),
     "deep nesting of keys": ("? " * 200_000, ":1: not YAML: nested more than 1000 deep"),
@@ -228,6 +245,29 @@ def test_errors_name_file_and_line(written, content, complaint):
     assert str(refused.value).startswith(path)
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("values.yaml", "Helm reads such a file: give the output of `helm template`"),
+        ("values-prod.yml", "Helm reads such a file: give the output of `helm template`"),
+        ("Chart.yaml", "Helm reads such a file: give the output of `helm template`"),
+        ("kustomization.yaml", "kustomize reads such a file: give the output of `kustomize build`"),
+        ("my-values.txt", "is it a Kubernetes manifest?"),
+    ],
+)
+def test_a_file_of_another_tool_is_known_by_its_name(written, name, hint):
+    path = written("image: {tag: a}\n", f"chart/{name}")
+    with pytest.raises(BadInput) as refused:
+        read([path])
+    assert str(refused.value) == f"{path}:1: this object has no `kind`: {hint}"
+
+
+def test_braces_of_other_templates_are_not_taken_for_helm(written):
+    with pytest.raises(BadInput) as refused:
+        read([written('kind: "{{workflow.name}}\n')])
+    assert "Helm" not in str(refused.value)
 
 
 def test_aliases_are_resolved(written):

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 from topospread.cli.errors import BadInput, printable
+from topospread.cli.file_hints import name_hint, packed_hint, template_hint
 from topospread.cli.printed_lists import PrintedItems, is_printed_list, printed_items
-from topospread.cli.yaml_reader import yaml_documents
+from topospread.cli.yaml_reader import MAX_DEPTH, yaml_documents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -239,9 +240,11 @@ class ReadBudget:
             begin: what was read of it already.
 
         Raises:
-            BadInput: the file is too long; it is not read where its size shows that.
+            BadInput: the file is compressed, or too long; it is not read where its size shows that.
         """
         begin = begin or file.read(_BEGIN)
+        if hint := packed_hint(begin):
+            raise BadInput(f"{source}: {hint}")
         weight = 1 if _looks_like_json(begin) else YAML_WEIGHT
         most = self._left // weight
         size = _size(file)
@@ -357,7 +360,8 @@ def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
         raise BadInput(f"{source}: expected a Kubernetes object, found {_described(document)}")
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
-        raise BadInput(f"{source}: this object has no `kind`: is it a Kubernetes manifest?")
+        hint = name_hint(source.rpartition(":")[0]) or "is it a Kubernetes manifest?"
+        raise BadInput(f"{source}: this object has no `kind`: {hint}")
     if not kind.endswith("List") or "items" not in document:
         yield Manifest(document, source, is_listed=depth > 0)
         return
@@ -383,6 +387,15 @@ def _looks_like_json(content: bytes) -> bool:
 
 def _documents(content: bytes, source: str, *, lined: bool = False) -> Iterator[tuple[Any, int]]:
     """Documents, each with the line at which it begins."""
+    try:
+        yield from _plain_documents(content, source, lined=lined)
+    except BadInput as error:
+        if hint := template_hint(content):
+            raise BadInput(f"{error.message}: {hint}") from error
+        raise
+
+
+def _plain_documents(content: bytes, source: str, *, lined: bool) -> Iterator[tuple[Any, int]]:
     if not _looks_like_json(content):
         yield from yaml_documents(content, source, lined=lined)
         return
@@ -433,7 +446,10 @@ def _flow_documents(
     """Documents, without those that were read already, of YAML that looks like JSON."""
     at, problem = "", str(error)
     if isinstance(error, json.JSONDecodeError):
-        at, problem = f":{error.lineno}", error.msg
+        at = f":{error.lineno}"
+        problem = f"{error.msg.removesuffix(' at')} at column {error.colno}"
+    elif isinstance(error, RecursionError):
+        problem = f"nested more than {MAX_DEPTH} deep"
     not_json = BadInput(f"{source}{at}: not JSON: {problem}")
     if len(content) * YAML_WEIGHT > MAX_BYTES:
         raise not_json from error
