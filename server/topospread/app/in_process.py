@@ -27,6 +27,7 @@ _SETTINGS: Final = {
     "extender": "off",
     "reflection": False,
     "max_clusters": 1,
+    "max_cluster_constraints": 1_000_000,
     "max_connections": 4,
     "shutdown_delay": 0,
 }

@@ -181,7 +181,7 @@ class Server:
             )
             made.callback(self._cycles.close)
             self._engine = self._make_engine()
-            self._inspector = Inspector(self._engine)
+            self._inspector = Inspector(self._engine, settings.max_cluster_constraints)
             self._monitor = factories.make_constraint_monitor(
                 settings,
                 self._inspector,

@@ -56,6 +56,7 @@ LIMITS: Final = (
     "max_response_bytes",
     "max_groups",
     "max_clusters",
+    "max_cluster_constraints",
 )
 """Settings by which one server may refuse what another answers, beside the rules."""
 

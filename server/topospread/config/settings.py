@@ -645,6 +645,17 @@ class ServerSettings:
         ),
         reason="Each takes seven series; who has more to mend begins with the worst.",
     )
+    max_cluster_constraints: int = setting(
+        20_000,
+        values.whole(1, 1_000_000),
+        unit="constraints a cluster",
+        help=(
+            "Constraints in force of a cluster that reports, watches of constraints and their "
+            "metrics look at; where there are more, none are, and calls end with "
+            "RESOURCE_EXHAUSTED."
+        ),
+        reason="With 4,000 nodes each of a workload takes 33 KiB, so these some 660 MiB.",
+    )
     feature_gates: Mapping[str, bool] = setting(
         {},
         values.switches(),

@@ -80,7 +80,7 @@ def test_each_of_them_is_read_once(empty_world: World, monkeypatch: pytest.Monke
         return template_of(pod_class)
 
     monkeypatch.setattr(engine, "template_of", counted)
-    kept = inventory.Inventory(engine, NO_OVERRIDE)
+    kept = inventory.Inventory(engine, NO_OVERRIDE, 100)
     inspector = Inspector(engine)
     snapshot = inspected(empty_world, inspector).view.snapshot
     read.clear()

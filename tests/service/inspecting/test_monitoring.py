@@ -50,8 +50,8 @@ def spread(app: str, *zones: str, pending: int = 0, **constraint: Any) -> list[d
 class CountingInspector(Inspector):
     """Counts the inspections; fails, or waits in the middle of one, when told to."""
 
-    def __init__(self, engine: Any) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Any, most: int) -> None:
+        super().__init__(engine, most)
         self.inspections = 0
         self.failing = False
         self.begun, self.go_on = threading.Event(), threading.Event()
@@ -69,10 +69,12 @@ class CountingInspector(Inspector):
 class Monitored:
     """A world, and a monitor of it that looks when it is told to."""
 
-    def __init__(self, world: World, chosen: str = "violated", limit: int = 100) -> None:
+    def __init__(
+        self, world: World, chosen: str = "violated", limit: int = 100, most: int = 100
+    ) -> None:
         self.world = world
         self.clock = Clock()
-        self.inspector = CountingInspector(world.engine)
+        self.inspector = CountingInspector(world.engine, most)
         self.replicas = world.process.replicas
         self.monitor = ConstraintMonitor(
             self.inspector, self.replicas, chosen, limit, clock=self.clock
@@ -221,6 +223,29 @@ def test_age_grows_while_a_cluster_cannot_be_inspected(cluster: World) -> None:
     monitored.look()
     assert monitored.seen[CLUSTER].age_seconds == 0
     assert "another" in monitored.owners()
+
+
+def test_the_log_has_it_once_that_there_are_too_many_constraints(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    monitored = Monitored(cluster, most=6)
+    monitored.look()
+    assert len(monitored.owners()) == 5
+
+    def warnings() -> int:
+        return caplog.text.count("more than 6 constraints are in force")
+
+    cluster.apply(*spread("another", "a"))
+    for _ in range(3):
+        monitored.look()
+    assert warnings() == 1
+    assert monitored.seen[CLUSTER].age_seconds > 0
+    cluster.delete(Kind.POD, "another-0", "default")
+    monitored.look()
+    assert monitored.seen[CLUSTER].age_seconds == 0
+    cluster.apply(*spread("another", "a"))
+    monitored.look()
+    assert warnings() == 2
 
 
 def test_a_list_of_a_caller_finds_what_was_inspected(cluster: World) -> None:

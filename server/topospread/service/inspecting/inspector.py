@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from topospread.service.inspecting.judging import TemplateJudgement
     from topospread.service.inspecting.statuses import OwnedConstraint
 
+MAX_CONSTRAINTS: Final = 20_000
+"""Constraints of a cluster that are looked at, unless a setting says otherwise."""
+
 MAX_TRIES: Final = 5
 """How often the state may have moved on while what must be counted was being counted."""
 
@@ -118,10 +121,12 @@ class Inspector:
 
     Args:
         engine: knows the states and the rules.
+        most: constraints of a cluster that are looked at.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, most: int = MAX_CONSTRAINTS) -> None:
         self._engine = engine
+        self._most = most
         self._lock = threading.Lock()
         self._kept: dict[str, ClusterInspector] = {}
 
@@ -135,6 +140,7 @@ class Inspector:
         Raises:
             InvalidRequest: unknown settings.
             Conflict: the cluster changes faster than its constraints are counted.
+            TooLarge: there are more constraints than are looked at.
             And what Replicas.resolve raises.
         """
         replica, view = self._engine.replicas.resolve(
@@ -143,7 +149,7 @@ class Inspector:
         if before is not None and before.replica is replica:
             return before.inspector.inspect(view, request.deadline)
         if request.settings != NO_OVERRIDE:
-            own = ClusterInspector(self._engine, replica, request.settings)
+            own = ClusterInspector(self._engine, replica, request.settings, self._most)
             return own.inspect(view, request.deadline)
         return self.of(replica).inspect(view, request.deadline)
 
@@ -155,7 +161,7 @@ class Inspector:
                 running = {id(each) for each in self._engine.replicas.running()}
                 kept = self._kept.items()
                 self._kept = {name: each for name, each in kept if id(each.replica) in running}
-                known = ClusterInspector(self._engine, replica, NO_OVERRIDE)
+                known = ClusterInspector(self._engine, replica, NO_OVERRIDE, self._most)
                 self._kept[replica.cluster] = known
             return known
 
@@ -194,11 +200,14 @@ class ClusterInspector:
         engine: knows the rules.
         replica: follows the cluster.
         settings: by which pods are judged.
+        most: constraints that are looked at.
     """
 
-    def __init__(self, engine: Engine, replica: Replica, settings: SettingsOverride) -> None:
+    def __init__(
+        self, engine: Engine, replica: Replica, settings: SettingsOverride, most: int
+    ) -> None:
         self.replica = replica
-        self._inventory = Inventory(engine, settings)
+        self._inventory = Inventory(engine, settings, most)
         self._lock = threading.Lock()
         self._rows: dict[OwnedConstraint, _Row] = {}
         self._number = 0

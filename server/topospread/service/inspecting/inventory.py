@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from topospread.errors import CorruptValue, InvalidRequest
+from topospread.errors import CorruptValue, InvalidRequest, TooLarge
 from topospread.kube.affinity import pinned_node
 from topospread.kube.demands import SCHEDULING_GATES
 from topospread.kube.workloads import outer_controller
@@ -137,11 +137,13 @@ class Inventory:
     Args:
         engine: reads pods, and knows the profiles.
         settings: by which pods are judged.
+        most: constraints that there may be.
     """
 
-    def __init__(self, engine: Engine, settings: SettingsOverride) -> None:
+    def __init__(self, engine: Engine, settings: SettingsOverride, most: int) -> None:
         self._engine = engine
         self._settings = settings
+        self._most = most
         self._rules: dict[str, Rules] = {}
         self._known: dict[PodClass, _KnownClass] = {}
         self._templates: dict[object, PodTemplate] = {}
@@ -152,9 +154,10 @@ class Inventory:
 
         Raises:
             InvalidRequest: unknown settings.
+            TooLarge: there are more constraints than there may be.
         """
         self._refresh_rules()
-        known = self._namespaces
+        known, constraints = self._namespaces, 0
         found: dict[str, NamespaceRows] = {}
         for name, classes in snapshot.pod_classes.items():
             turn()
@@ -163,10 +166,22 @@ class Inventory:
             if before is None or before.classes is not classes or before.workloads is not workloads:
                 before = self._namespace(classes, snapshot, workloads, turn)
             found[name] = before
+            constraints += len(before.rows)
+            if constraints > self._most:
+                self._forget(snapshot)
+                raise self._too_many()
         if found != known:
             self._namespaces = found
             self._forget(snapshot)
         return found
+
+    def _too_many(self) -> TooLarge:
+        return TooLarge(
+            f"more than {self._most} constraints are in force in the cluster: raise "
+            "--max-cluster-constraints, or ask with settings without default constraints",
+            "--max-cluster-constraints",
+            self._most,
+        )
 
     @property
     def outdated(self) -> bool:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import Beneficiary, computing_for
-from topospread.errors import CallerGone, TopospreadError
+from topospread.errors import CallerGone, TooLarge, TopospreadError
 from topospread.kube.objects import DO_NOT_SCHEDULE
 from topospread.service.inspecting.inspector import totals
 from topospread.service.inspecting.statuses import (
@@ -90,6 +90,7 @@ class _Look:
         begun_at, confirmed_at: when the last look began; when this was last the newest state. On
             the clock; 0 before the first look.
         chosen: the constraints that may be shown, the worst first.
+        warned, refused: whether the log has it that not all are shown, and that there are too many.
     """
 
     replica: Replica
@@ -102,6 +103,7 @@ class _Look:
     shown: Sequence[ConstraintStatus] = ()
     omitted: Mapping[SpreadState, int] | None = None
     warned: bool = False
+    refused: bool = False
 
 
 class ConstraintMonitor:
@@ -200,8 +202,13 @@ class ConstraintMonitor:
         except CallerGone:
             return False
         except TopospreadError as error:
-            LOG.debug("constraints of cluster %s were not counted: %s", replica.cluster, error)
+            # It stays so until somebody does something, unlike what else may be in the way.
+            new = isinstance(error, TooLarge) and not look.refused
+            level = logging.WARNING if new else logging.DEBUG
+            LOG.log(level, "constraints of cluster %s were not counted: %s", replica.cluster, error)
+            look.refused = look.refused or new
             return False
+        look.refused = False
         # Not the inspection, which would keep its state in memory.
         before, look.statuses = look.statuses, inspection.statuses
         look.revision = inspection.view.identity, inspection.view.revision
