@@ -88,7 +88,8 @@ def command(
         click.echo(text, nl=False)
     else:
         replace_file(Path(file), text)
-        output.warn(f"{len(manifests)} objects at revision {revision} in {file}")
+        objects = "1 object" if len(manifests) == 1 else f"{len(manifests)} objects"
+        output.warn(f"{objects} at revision {revision} in {file}")
     return DONE
 
 
