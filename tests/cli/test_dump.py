@@ -227,3 +227,11 @@ def test_conformance_reads_a_dump_as_the_cluster_of_a_case(bare, tmp_path):
     (tmp_path / "case.json").write_text(json.dumps(case))
     said = bare("conformance", tmp_path / "case.json")
     assert (said.code, said.lines[-1]) == (0, "1 passed, 0 failed")
+
+
+def test_a_folder_that_is_not_there_is_named(bare, tmp_path):
+    (tmp_path / "state.yaml").write_text(CLUSTER)
+    path = tmp_path / "none" / "dump.json"
+    said = bare("dump", path, "--from", tmp_path / "state.yaml")
+    text = f"topospread: {path}: there is no folder {tmp_path / 'none'}\n"
+    assert (said.code, said.out, said.err) == (2, "", text)

@@ -144,23 +144,28 @@ def test_input_without_pods_is_reported(topospread):
     assert "no pod to evaluate in the input: give one of Pod, Deployment" in said.err
 
 
+NO_SERVER = "or name another with --address"
+NOR_NEEDED = "name another with --address, or read the cluster itself with --from kubeconfig"
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "advice"),
     [
-        ("status",),
-        ("apply", "-f", "-"),
-        ("evaluate", "-f", "-"),
-        ("get", "pods"),
-        ("delete", "pod", "x"),
+        (("status",), NO_SERVER),
+        (("apply", "-f", "-"), NO_SERVER),
+        (("delete", "pod", "x"), NO_SERVER),
+        (("evaluate", "-f", "-"), NOR_NEEDED),
+        (("get", "pods"), NOR_NEEDED),
+        (("report",), NOR_NEEDED),
     ],
-    ids=lambda arguments: arguments[0],
+    ids=str,
 )
-def test_unreachable_server_is_reported(bare, arguments):
+def test_unreachable_server_is_reported(bare, arguments, advice):
     said = bare(*arguments, "--address", "127.0.0.1:1", "--timeout", "30", stdin=POD)
     assert said.code == OUT_OF_REACH
     assert said.err == (
         "topospread: no server answers at 127.0.0.1:1 (Connection refused): start one with "
-        "`topospread serve`, or name another with --address\n"
+        f"`topospread serve`, {advice}\n"
     )
 
 

@@ -93,8 +93,21 @@ def test_an_api_server_that_is_down_is_out_of_reach(bare, tmp_path):
     config = kubeconfig(tmp_path, "http://127.0.0.1:1")
     said = bare("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
     assert (said.code, said.out) == (3, "")
-    assert said.err.startswith("topospread: http://127.0.0.1:1: /api/v1/nodes: the API server is")
-    assert len(said.err.splitlines()) == 1
+    assert said.err == (
+        "topospread: http://127.0.0.1:1/api/v1/nodes: the API server is out of reach: Failed to "
+        "establish a new connection: Connection refused: look at the kubeconfig's server, and "
+        "whether this machine's network (VPN, proxy) leads there\n"
+    )
+
+
+@pytest.mark.parametrize("status", [401, 404, 500])
+def test_a_refusal_names_the_address_and_the_status(bare, api, tmp_path, status):
+    api.faults.append(Fault(lambda asked: True, status=status, message="no such thing"))
+    config = kubeconfig(tmp_path, api.url)
+    said = bare("get", "pods", "--from", "kubeconfig", "--kubeconfig", config)
+    assert (said.code, said.out) == (2 if status == 401 else 3, "")
+    text = f"topospread: {api.url}/api/v1/nodes: the API server answers {status} no such thing"
+    assert said.err.startswith(text)
 
 
 def test_a_kubeconfig_goes_with_that_source_only(bare, tmp_path):

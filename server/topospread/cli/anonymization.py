@@ -4,7 +4,8 @@ Equal texts get equal replacements, wherever they stand, so whatever matched, se
 still does, and domains stay as many as they were. A replacement is a keyed hash, whose key is
 random and kept nowhere: nobody can find a text by trying.
 
-What stays: the words of Kubernetes' own API and its own namespaces; keys of labels, taints and
+What stays: the words of Kubernetes' own API and its own namespaces; kinds of owners with their
+apiVersion, by which workloads are told; keys of labels, taints and
 resources that Kubernetes or many of its users share; operating systems and architectures; numbers
 that Gt or Lt compares; schedulerName, which chooses a profile; priorities, quantities, times and
 resourceVersions.

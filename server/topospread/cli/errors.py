@@ -205,8 +205,7 @@ def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str
         text, unknown, more = str(error).partition(_UNKNOWN_OUTCOME)
         reason = text if error.reason else _network_reason(text)
         reason = reason.removeprefix(f"{address}: ")
-        advice = "start one with `topospread serve`, or name another with --address"
-        return [f"no server answers{at} ({reason}): {advice}{unknown}{more}"]
+        return [f"no server answers{at} ({reason}): {_without_server()}{unknown}{more}"]
     if isinstance(error, BadConnection) and error.reason in _ADVICE:
         return [f"{error}: {_ADVICE[error.reason]}"]
     if isinstance(error, Unavailable):
@@ -263,6 +262,18 @@ def at_most(messages: Sequence[str]) -> Sequence[str]:
     if len(messages) <= MAX_LINES:
         return messages
     return [*messages[:MAX_LINES], f"… and {len(messages) - MAX_LINES} more"]
+
+
+def _without_server() -> str:
+    """What to do where no server answers the verb that runs."""
+    context = click.get_current_context(silent=True)
+    options = context.command.params if context else ()
+    if any("--from" in option.opts for option in options):
+        return (
+            "start one with `topospread serve`, name another with --address, or read the cluster "
+            "itself with --from kubeconfig"
+        )
+    return "start one with `topospread serve`, or name another with --address"
 
 
 def _network_reason(text: str) -> str:

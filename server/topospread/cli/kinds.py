@@ -66,6 +66,9 @@ _STORED: Final = tuple(kind for kind in Kind if kind is not Kind.RESERVATION)
 STORED: Final = tuple(kind.label for kind in _STORED)
 """Kinds of objects that a server stores."""
 
+_OF_GET: Final = ("reservations", "constraints")
+"""What `get` shows beside objects."""
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
@@ -94,7 +97,7 @@ class ObjectName:
 
 def complete_kinds(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
     """Completion of a kind: `get` takes more than objects, and `delete` a cluster."""
-    more = {"get": ["workloads", "reservations", "constraints"], "delete": ["cluster"]}
+    more = {"get": ["workloads", *_OF_GET], "delete": ["cluster"]}
     known = [f"{label.lower()}s" for label in STORED] + more.get(str(context.command.name), [])
     return [each for each in known if each.startswith(typed.lower())]
 
@@ -137,7 +140,11 @@ def kinds_named(word: str) -> tuple[Kind, ...]:
         return found
     known = ", ".join(f"{each.lower()}s" for each in STORED)
     unknown = f"a server stores no {label}s" if label else f"unknown kind {word!r}"
-    raise BadInput(f"{unknown}: there are {known}; `workloads` means the last four")
+    text = f"{unknown}: there are {known}; `workloads` means the last four"
+    context = click.get_current_context(silent=True)
+    if context is not None and context.command.name == "get":
+        text += f"; {' and '.join(_OF_GET)} are shown, too"
+    raise BadInput(text)
 
 
 def parse_name(

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _FORBIDDEN: Final = 403
 _UNAUTHORIZED: Final = 401
 
+_NO_RESPONSE: Final = (
+    "look at the kubeconfig's server, and whether this machine's network (VPN, proxy) leads there"
+)
+
 _LONG: Final = 5000
 """Objects of a kind from which on a line says that they are read, where no bar can be drawn."""
 
@@ -56,7 +60,7 @@ def listed_objects(kubeconfig: str, context: str) -> Iterator[StoredObject]:
 
 def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[ObservedObject]:
     from topospread.errors import ClusterUnavailable, RevisionUnavailable
-    from topospread.transports.kubernetes.api_server import Refusal
+    from topospread.transports.kubernetes.api_server import NoResponse, Refusal
     from topospread.transports.kubernetes.listing import list_objects
     from topospread.transports.kubernetes.objects import RESOURCES
 
@@ -71,13 +75,15 @@ def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[Observ
             )
         except Refusal as refusal:
             if refusal.status == _UNAUTHORIZED:
-                raise BadInput(str(refusal)) from refusal
+                raise BadInput(f"{api.address}{refusal}") from refusal
             if refusal.status != _FORBIDDEN:
-                raise Unreachable(str(refusal)) from refusal
+                raise Unreachable(f"{api.address}{refusal}") from refusal
             forbidden.append(resource)
             refusals.append(f"{api.address}: {refusal.server_message}")
+        except NoResponse as error:
+            raise Unreachable(f"{api.address}{error}: {_NO_RESPONSE}") from error
         except (ClusterUnavailable, RevisionUnavailable) as error:
-            raise Unreachable(f"{api.address}: {error}") from error
+            raise Unreachable(f"{api.address}{error}") from error
         else:
             found += objects
     if forbidden:

@@ -10,7 +10,7 @@ import click
 
 from topospread.cli import output
 from topospread.cli.anonymization import Anonymizer
-from topospread.cli.errors import DONE
+from topospread.cli.errors import DONE, BadInput
 from topospread.cli.options import (
     ClientOptions,
     complete_files,
@@ -67,11 +67,13 @@ def command(
     for pods are not in it.
 
     With --anonymize, equal texts have equal replacements, and nobody can compute one: each dump has
-    a random key. Keys of labels that Kubernetes or many share stay, and so do schedulerName,
-    quantities, times and numbers that Gt or Lt compares.
+    a random key. Keys of labels that Kubernetes or many share stay, and so do kinds of owners with
+    their apiVersion, schedulerName, quantities, times and numbers that Gt or Lt compares.
     """
     if options.output in {"name", "wide"} or options.wide:
         raise click.UsageError("-o: a dump is json or yaml")
+    if file and not (folder := Path(file).resolve().parent).is_dir():
+        raise BadInput(f"{file}: there is no folder {folder}")
     as_yaml = options.output == "yaml" or (file and Path(file).suffix in _YAML_SUFFIXES)
     with options.client() as client, output.progress("reading") as progress:
         manifests, revision = _state(client, namespace, options.timeout)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import threading
 import time
 from contextlib import contextmanager
@@ -49,6 +50,9 @@ REMINDER_SECONDS: Final = 60.0
 """Between log lines that say that the API server is out of reach."""
 
 _CHUNK: Final = 1 << 16
+
+_OF_URLLIB3: Final = re.compile(r"(?:<[^>]*>|\w+\(host=[^)]*\)): |\[Errno -?\d+\] ")
+"""What urllib3's messages have of its own objects, and of the system's numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +351,8 @@ def _failures(path: str) -> Generator[None]:
     try:
         yield
     except HTTPError as error:
-        raise NoResponse(f"{path}: the API server is out of reach: {error}") from error
+        text = _OF_URLLIB3.sub("", str(error))
+        raise NoResponse(f"{path}: the API server is out of reach: {text}") from error
     except (ApiException, ConfigException, OSError) as error:
         # Bad certificates; a program that makes tokens and failed.
         raise NoResponse(f"{path}: cannot ask the API server: {error}") from error
