@@ -233,5 +233,5 @@ def test_a_folder_that_is_not_there_is_named(bare, tmp_path):
     (tmp_path / "state.yaml").write_text(CLUSTER)
     path = tmp_path / "none" / "dump.json"
     said = bare("dump", path, "--from", tmp_path / "state.yaml")
-    text = f"topospread: {path}: there is no folder {tmp_path / 'none'}\n"
+    text = f"topospread: {path}: cannot be written: there is no folder {tmp_path / 'none'}\n"
     assert (said.code, said.out, said.err) == (2, "", text)

@@ -73,7 +73,7 @@ def command(
     if options.output in {"name", "wide"} or options.wide:
         raise click.UsageError("-o: a dump is json or yaml")
     if file and not (folder := Path(file).resolve().parent).is_dir():
-        raise BadInput(f"{file}: there is no folder {folder}")
+        raise BadInput(f"{file}: cannot be written: there is no folder {folder}")
     as_yaml = options.output == "yaml" or (file and Path(file).suffix in _YAML_SUFFIXES)
     with options.client() as client, output.progress("reading") as progress:
         manifests, revision = _state(client, namespace, options.timeout)
