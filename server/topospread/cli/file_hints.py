@@ -16,10 +16,7 @@ _OF_TEMPLATES: Final = re.compile(
 _HELM: Final = "give the output of `helm template`"
 _KUSTOMIZE: Final = "give the output of `kustomize build`"
 
-_READ_BY: Final = (
-    (re.compile(r"(?:values.*|Chart)\.ya?ml"), f"Helm reads such a file: {_HELM}"),
-    (re.compile(r"[Kk]ustomization(?:\.ya?ml)?"), f"kustomize reads such a file: {_KUSTOMIZE}"),
-)
+_YAML: Final = (".yaml", ".yml")
 
 
 def packed_hint(begin: bytes) -> str:
@@ -34,5 +31,10 @@ def template_hint(content: bytes) -> str:
 
 def name_hint(path: str) -> str:
     """What to do with a file without a Kubernetes object, by its name; empty where none tells."""
-    name = PurePath(path).name
-    return next((hint for names, hint in _READ_BY if names.fullmatch(name)), "")
+    file = PurePath(path)
+    stem, ending = file.stem, file.suffix
+    if ending in _YAML and (stem == "Chart" or stem.startswith("values")):
+        return f"Helm reads such a file: {_HELM}"
+    if ending in ("", *_YAML) and stem in ("kustomization", "Kustomization"):
+        return f"kustomize reads such a file: {_KUSTOMIZE}"
+    return ""

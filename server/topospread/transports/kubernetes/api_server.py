@@ -51,7 +51,7 @@ REMINDER_SECONDS: Final = 60.0
 
 _CHUNK: Final = 1 << 16
 
-_OF_URLLIB3: Final = re.compile(r"(?:<[^>]*>|\w+\(host=[^)]*\)): |\[Errno -?\d+\] ")
+_OF_URLLIB3: Final = re.compile(r"(?:<[^<>]*>|\b\w+\(host=[^()]*\)): |\[Errno -?\d+\] ")
 """What urllib3's messages have of its own objects, and of the system's numbers."""
 
 
