@@ -89,6 +89,14 @@ class RowPods:
     waiting: dict[PodTemplate, int] = field(default_factory=dict)
     classes: list[PodClass] = field(default_factory=list)
 
+    def same_as(self, other: RowPods) -> bool:
+        """Whether these are as many pods of the same classes and templates."""
+        return (
+            self.bound == other.bound
+            and self.classes == other.classes
+            and self.waiting == other.waiting
+        )
+
     @property
     def pending(self) -> int:
         """Pods without a node."""
@@ -164,7 +172,8 @@ class Inventory:
             workloads = snapshot.namespace(name)
             before = known.get(name)
             if before is None or before.classes is not classes or before.workloads is not workloads:
-                before = self._namespace(classes, snapshot, workloads, turn)
+                kept = {} if before is None else before.rows
+                before = self._namespace(classes, snapshot, workloads, turn, kept)
             found[name] = before
             constraints += len(before.rows)
             if constraints > self._most:
@@ -218,6 +227,7 @@ class Inventory:
         snapshot: Snapshot,
         workloads: NamespaceWorkloads,
         turn: Callable[[], None],
+        kept: Mapping[OwnedConstraint, RowPods],
     ) -> NamespaceRows:
         rows: dict[OwnedConstraint, RowPods] = {}
         groups: set[GroupKey] = set()
@@ -233,6 +243,11 @@ class Inventory:
                 pods.bound += counts.bound
                 pods.waiting[template] = pods.waiting.get(template, 0) + counts.pending
                 pods.classes.append(pod_class)
+        # What did not change is the same object: its constraint need not be judged again.
+        for row, pods in rows.items():
+            before = kept.get(row)
+            if before is not None and before.same_as(pods):
+                rows[row] = before
         return NamespaceRows(classes, workloads, rows, frozenset(groups))
 
     def _template(
