@@ -15,7 +15,7 @@ from bench.cluster import APPS, AcknowledgedWrite, ChangeGenerator, churn, entri
 from bench.figures import Figures
 from bench.in_process import decisions_in_process
 from bench.load import numbered, run_calls
-from bench.processes import WorkerProcess, server, worker_process
+from bench.processes import Running, WorkerProcess, server, worker_process
 from bench.requests import CLUSTER
 from bench.stores import fill_store, redis_store, sqlite_store
 from topospread.app.stores import open_store
@@ -130,30 +130,25 @@ def measure_busy(options: BenchOptions, figures: Figures) -> None:
             for mark, cluster in clusters.items():
                 rates = {}
                 for target in (UNFOLLOWED, cluster):
-                    running_writes = writing.submit(
-                        _write_changes, generator, target, options.seconds
-                    )
-                    messages = numbered(
-                        requests.evaluate_pod_requests(requests.incoming_pods(), cluster)
-                    )
-                    spent = running.cpu()
-                    done = run_calls(
-                        running.address,
-                        requests.EVALUATE_POD,
-                        messages,
-                        CONCURRENCY,
-                        options.seconds,
-                    )
-                    spent = running.cpu() - spent
-                    running_writes.result()
-                    rates[target] = done.rate
+                    written = writing.submit(write_changes, generator, target, options.seconds)
+                    rates[target], spent = decide_for(running, cluster, options.seconds)
+                    written.result()
                     state = "idle" if target == UNFOLLOWED else "busy"
-                    figures.add(f"{state}_rps{mark}", done.rate)
-                    figures.add(f"{state}_cpu_us{mark}", spent / done.calls * 1e6)
+                    figures.add(f"{state}_rps{mark}", rates[target])
+                    figures.add(f"{state}_cpu_us{mark}", spent)
                 figures.add(f"busy_loss{mark}", 1 - rates[cluster] / rates[UNFOLLOWED])
 
 
-def _write_changes(generator: WorkerProcess, cluster: str, seconds: float) -> None:
+def decide_for(running: Running, cluster: str, seconds: float) -> tuple[float, float]:
+    """EvaluatePods a second for so long, and microseconds of the server's CPU for each."""
+    messages = numbered(requests.evaluate_pod_requests(requests.incoming_pods(), cluster))
+    spent = running.cpu()
+    done = run_calls(running.address, requests.EVALUATE_POD, messages, CONCURRENCY, seconds)
+    return done.rate, (running.cpu() - spent) / done.calls * 1e6
+
+
+def write_changes(generator: WorkerProcess, cluster: str, seconds: float) -> None:
+    """Have 1,000 changes a second written to a cluster for so long."""
     generator.run(write, cluster, CHANGES_PER_SECOND, CHANGES_PER_WRITE, seconds)
 
 

@@ -10,10 +10,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from bench import requests
-from bench.cluster import ChangeGenerator, churn, write
+from bench.changes import decide_for, write_changes
+from bench.cluster import ChangeGenerator, churn
 from bench.figures import Figures
-from bench.load import numbered, run_calls
 from bench.processes import server, worker_process
 from bench.requests import CLUSTER
 from bench.stores import fill_store, sqlite_store
@@ -23,6 +22,7 @@ from topospread_client import Client, Consistency
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bench.cluster import Size
     from bench.options import BenchOptions
 
 WORKLOADS: Final = 1000
@@ -34,9 +34,6 @@ PAGE: Final = 500
 CHANGES_PER_LIST: Final = 20
 """Pods that change between two lists."""
 
-CHANGES_PER_SECOND: Final = 1000.0
-CHANGES_PER_WRITE: Final = 10
-CONCURRENCY: Final = 10
 LOOKS: Final = 3
 """A case with changes lasts so many times as long: its server looks every five seconds."""
 
@@ -51,6 +48,13 @@ def measure_inspector(options: BenchOptions) -> Figures:
     """Milliseconds of a list, and CPU of decisions beside the metrics of constraints."""
     figures = Figures()
     size = replace(options.size, apps=WORKLOADS, constrained=True)
+    for part in (measure_lists, measure_decisions):
+        part(options, size, figures)
+    return figures
+
+
+def measure_lists(options: BenchOptions, size: Size, figures: Figures) -> None:
+    """Lists of a new server in each round."""
     with ExitStack() as opened:
         address = opened.enter_context(sqlite_store())
         options.progress("inspector: making a cluster of workloads with constraints")
@@ -65,6 +69,10 @@ def measure_inspector(options: BenchOptions) -> Figures:
         for number in range(options.rounds):
             options.progress(f"inspector: lists, round {number + 1} of {options.rounds}")
             _lists(address, options.seconds, change, figures)
+
+
+def measure_decisions(options: BenchOptions, size: Size, figures: Figures) -> None:
+    """Decisions of servers with and without metrics, while changes come to the cluster of each."""
     with ExitStack() as opened:
         address = opened.enter_context(sqlite_store())
         for cluster in SERVERS:
@@ -83,20 +91,12 @@ def measure_inspector(options: BenchOptions) -> Figures:
             options.progress(f"inspector: deciding, round {number + 1} of {options.rounds}")
             spent: dict[str, float] = {}
             for cluster, each in running.items():
-                writes = writing.submit(
-                    generator.run, write, cluster, CHANGES_PER_SECOND, CHANGES_PER_WRITE, seconds
-                )
-                asked = requests.evaluate_pod_requests(requests.incoming_pods(), cluster)
-                before = each.cpu()
-                done = run_calls(
-                    each.address, requests.EVALUATE_POD, numbered(asked), CONCURRENCY, seconds
-                )
-                spent[cluster] = (each.cpu() - before) / done.calls * 1e6
-                writes.result()
+                written = writing.submit(write_changes, generator, cluster, seconds)
+                _, spent[cluster] = decide_for(each, cluster, seconds)
+                written.result()
                 figures.add(f"decision_cpu_us_{cluster}", spent[cluster])
             for cluster in ("metrics", "control"):
                 figures.add(f"decision_cpu_ratio_{cluster}", spent[cluster] / spent["none"])
-    return figures
 
 
 def _lists(address: str, seconds: float, change: Callable[[], None], figures: Figures) -> None:
