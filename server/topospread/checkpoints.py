@@ -129,16 +129,11 @@ class Beneficiary:
             turns.take(lambda: self._deadline - time.monotonic(), self._active)
         self._has_turn = True
 
-    def wait_elsewhere(self) -> None:
-        """Let other long computations go on while this one waits for something else.
-
-        The longest wait is as long as its caller's patience. One begun anew waits in line again
-        when it goes on, with what it holds.
-        """
-        self.give_turn()
-
     def give_turn(self, *, for_good: bool = False) -> None:
-        """Let other long computations go on: this one is done.
+        """Let other long computations go on: this one is done, or waits for something else.
+
+        One that goes on waits in line again where it takes long, with what it holds if it was begun
+        anew before.
 
         Args:
             for_good: from now on it neither is begun anew nor waits for a turn.

@@ -302,7 +302,7 @@ def lend_place() -> Callable[[], None]:
     """
     thread = threading.current_thread()
     if (whom := beneficiary()) is not None:
-        whom.wait_elsewhere()
+        whom.give_turn()
     return thread.pool.enter_wait(thread) if isinstance(thread, Worker) else _nothing
 
 

@@ -76,7 +76,7 @@ class PodTemplate:
         return EvaluationContext(snapshot, self.pod, self.rules, self.constraints, self.demand)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class RowPods:
     """The pods that have one constraint of one owner.
 
@@ -88,14 +88,6 @@ class RowPods:
     bound: int = 0
     waiting: dict[PodTemplate, int] = field(default_factory=dict)
     classes: list[PodClass] = field(default_factory=list)
-
-    def same_as(self, other: RowPods) -> bool:
-        """Whether these are as many pods of the same classes and templates."""
-        return (
-            self.bound == other.bound
-            and self.classes == other.classes
-            and self.waiting == other.waiting
-        )
 
     @property
     def pending(self) -> int:
@@ -246,7 +238,7 @@ class Inventory:
         # What did not change is the same object: its constraint need not be judged again.
         for row, pods in rows.items():
             before = kept.get(row)
-            if before is not None and before.same_as(pods):
+            if before is not None and before == pods:
                 rows[row] = before
         return NamespaceRows(classes, workloads, rows, frozenset(groups))
 
