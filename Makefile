@@ -31,7 +31,7 @@ PARALLEL := -n $(WORKERS) --dist worksteal
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
 .PHONY: help setup demo serve check test test-faults test-lowest test-newest fuzz audit sbom lint bench bench-gate docs proto lock redis prometheus languages \
-  lint-workflows docs-site coverage dist clean
+  lint-workflows docs-site coverage size dist clean
 
 ARGS ?=
 
@@ -108,6 +108,9 @@ lint-workflows: setup ## check .github/ (actionlint where there is a Go, zizmor,
 coverage: setup redis prometheus languages ## run the tests and say which lines they reach (ARGS="tests/spread")
 	@$(PYTEST) -m '$(USUAL)' $(PARALLEL) \
 	  --cov --cov-report=term:skip-covered --cov-report=xml $(ARGS)
+
+size: setup ## count lines, files, settings, RPCs and the files that an EvaluatePod enters
+	@$(BIN)/python -m tools.size
 
 dist: setup ## build the wheels and source distributions (dist/)
 	@$(call build_both,dist)

@@ -1,0 +1,81 @@
+"""`python -m tools.path EvaluatePod`: count the server's files that a call enters.
+
+A server in this process has examples/cluster. Counted are the files that its deciding thread enters
+(of all threads the one that enters most) for a pod whose labels are new to it (judged) and for the
+same pod again (remembered), each in the shortest of several calls: some calls do housekeeping too.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from tools.loc import ROOT
+from topospread.app.server import Server
+from topospread.config.loading import load_settings
+from topospread_client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+SERVER: Final = str(ROOT / "server")
+SETTINGS: Final = {"listen": "127.0.0.1:0", "http": "off", "store": "memory:"}
+CALLS: Final = 5
+"""Of each kind; before them comes one that makes what a new server lacks."""
+
+
+class Profiler:
+    """A record of the server's files that each thread enters, of threads that start after it."""
+
+    def __init__(self) -> None:
+        self._entered: defaultdict[int, set[str]] = defaultdict(set)
+        threading.setprofile(self._note)
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        file = frame.f_code.co_filename
+        if event == "call" and file.startswith(SERVER):
+            self._entered[threading.get_ident()].add(file)
+
+    def files(self, call: Callable[[], object]) -> set[str]:
+        """Return the files of the thread that enters most of them during a call."""
+        self._entered.clear()
+        call()
+        return max(list(self._entered.values()), key=len)
+
+
+def evaluate_pod() -> dict[str, set[str]]:
+    """Return the files that an EvaluatePod enters, judged and remembered."""
+    profiler = Profiler()
+    pod = yaml.safe_load((ROOT / "examples/pods/fits.yaml").read_text("utf-8"))
+    judged, remembered = [], []
+    with Server(load_settings(SETTINGS, {})) as server, Client(server.address) as client:
+        for each in (ROOT / "examples/cluster").glob("*.yaml"):
+            client.apply_objects(list(yaml.load_all(each.read_text("utf-8"), yaml.CSafeLoader)))
+        client.evaluate_pod(pod)
+        for number in range(CALLS):
+            pod["metadata"]["labels"]["number"] = str(number)
+            judged.append(profiler.files(lambda: client.evaluate_pod(pod)))
+            remembered.append(profiler.files(lambda: client.evaluate_pod(pod)))
+    return {"judged": min(judged, key=len), "remembered": min(remembered, key=len)}
+
+
+METHODS: Final = {"EvaluatePod": evaluate_pod}
+
+
+def main(arguments: list[str]) -> None:
+    """Print the files of a method's ways, and how many they are."""
+    if len(arguments) != 1 or arguments[0] not in METHODS:
+        sys.exit(f"usage: python -m tools.path {'|'.join(METHODS)}")
+    for way, files in METHODS[arguments[0]]().items():
+        for file in sorted(files):
+            print(file.removeprefix(f"{ROOT}/"))
+        print(f"{arguments[0]}, {way}: {len(files)} files")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
