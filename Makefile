@@ -30,7 +30,7 @@ USUAL := not faults and $(WITH_FAULTS)
 PARALLEL := -n $(WORKERS) --dist worksteal
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve check test test-faults test-lowest test-newest fuzz audit sbom lint bench bench-gate docs proto lock redis prometheus languages \
+.PHONY: help setup demo serve check test test-faults test-lowest test-newest fuzz audit sbom lint bench bench-gate docs proto lock redis prometheus haproxy languages \
   lint-workflows docs-site coverage size dist clean
 
 ARGS ?=
@@ -54,10 +54,10 @@ check: setup ## lint, and the tests that a change usually needs (ARGS="tests/sto
 CHECK_TESTS = tests/kube tests/spread tests/index tests/codec tests/service tests/access tests/config tests/errors \
   tests/properties/test_cases.py tests/client/test_decisions.py tests/cli/test_verbs.py
 
-test: setup redis prometheus languages ## run the tests (ARGS="-k skew -x"; ARGS="-n 0" in one process; FAULTS=1 those of test-faults, too)
+test: setup redis prometheus haproxy languages ## run the tests (ARGS="-k skew -x"; ARGS="-n 0" in one process; FAULTS=1 those of test-faults, too)
 	@$(PYTEST) -m '$(if $(FAULTS),$(WITH_FAULTS),$(USUAL))' $(PARALLEL) $(ARGS)
 
-test-faults: setup redis ## run the tests that kill and pause servers for long
+test-faults: setup redis haproxy ## run the tests that kill and pause servers for long
 	@$(PYTEST) -m faults $(PARALLEL) $(ARGS)
 
 test-lowest: setup redis $(LOWEST)/.stamp ## try what is built, with the oldest packages that it allows
@@ -105,7 +105,7 @@ lint: setup ## ruff, mypy, the import contracts, buf's rules, names; all of them
 lint-workflows: setup ## check .github/ (actionlint where there is a Go, zizmor, GitHub's schemas)
 	@tools/lint-workflows
 
-coverage: setup redis prometheus languages ## run the tests and say which lines they reach (ARGS="tests/spread")
+coverage: setup redis prometheus haproxy languages ## run the tests and say which lines they reach (ARGS="tests/spread")
 	@$(PYTEST) -m '$(USUAL)' $(PARALLEL) \
 	  --cov --cov-report=term:skip-covered --cov-report=xml $(ARGS)
 
@@ -142,7 +142,10 @@ redis: setup ## make sure that tests find a redis-server
 	@tools/ensure-redis
 
 prometheus: ## make sure that tests find prometheus and promtool
-	@tools/ensure-prometheus
+	@tools/ensure-package prometheus prometheus promtool
+
+haproxy: ## make sure that tests find haproxy
+	@tools/ensure-package haproxy haproxy
 
 languages: setup ## fetch what tries the .proto files in Go, TypeScript and Java (.tools/languages)
 	@tools/ensure-languages

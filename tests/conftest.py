@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.redis_server import RedisNotFoundError, RedisProcess, default_redis_binary
+from tests.requirements import without
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -58,13 +59,11 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="session")
 def redis_binary() -> Path:
-    """The redis-server to run; without one, a skip on a laptop and a failure in CI."""
+    """The redis-server to run; see `without` where there is none."""
     try:
         return default_redis_binary()
-    except RedisNotFoundError as missing:
-        if os.environ.get("CI") == "true" or os.environ.get("REDIS_REQUIRED") == "1":
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
+    except RedisNotFoundError:
+        without("redis-server", target="redis")
 
 
 @pytest.fixture(scope="session")

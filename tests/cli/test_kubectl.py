@@ -18,7 +18,7 @@ from tests.apiserver.server import ApiServer
 from tests.cli import spreads
 from tests.cli.conftest import CommandResult
 from tests.cli.processes import environment
-from tests.redis_server import ROOT
+from tests.requirements import ROOT, machine_has
 from topospread.cli import kubectl
 from topospread.cli.main import run
 from topospread.cli.options import ClientOptions
@@ -250,10 +250,9 @@ def test_the_console_script_is_declared():
     assert getattr(importlib.import_module(module), function) is kubectl.main
 
 
+@machine_has("kubectl")
 def test_kubectl_runs_the_plugin(config, tmp_path):
-    program = shutil.which("kubectl")
-    if program is None:
-        pytest.skip("there is no kubectl")
+    program = str(shutil.which("kubectl"))
     script = tmp_path / "kubectl-topospread"
     script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m topospread.cli.kubectl "$@"\n')
     script.chmod(0o755)

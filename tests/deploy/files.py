@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,19 +13,6 @@ COMPOSE = ROOT / "docker-compose.yml"
 FOLDER = ROOT / "deploy" / "compose"
 
 _INSTRUCTION = re.compile(r"^([A-Z]+)\s+(.*)$")
-
-
-def of_prometheus(program: str) -> str:
-    """The path of prometheus or promtool; without one a skip on a laptop and a failure in CI."""
-    fetched = ROOT / ".tools" / "prometheus" / "usr" / "bin"
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), str(fetched)])
-    found = shutil.which(program, path=path)
-    if found is None:
-        missing = f"`make prometheus` fetches it, or says why not: {program}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
-    return found
 
 
 def parsed(path: Path) -> Any:

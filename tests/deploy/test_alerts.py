@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.deploy.files import ROOT, of_prometheus, parsed
+from tests.deploy.files import ROOT, parsed
 from tests.deploy.metrics import NAME, labels_used, metric_labels
 from tests.docs.pages import anchors
 from tests.docs.test_pages import accept
+from tests.requirements import need
 from topospread.cli.main import root
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests/deploy/alerts_test.yaml", tmp_path)
     for command in (["check", "rules", "rules.yaml"], ["test", "rules", "alerts_test.yaml"]):
         run = subprocess.run(
-            [of_prometheus("promtool"), *command],
+            [need("promtool", target="prometheus"), *command],
             cwd=tmp_path,
             capture_output=True,
             text=True,

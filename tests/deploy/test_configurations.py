@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 
 import pytest
 
-from tests.deploy.files import FOLDER, binds, of_prometheus, parsed, services
+from tests.deploy.files import FOLDER, binds, parsed, services
+from tests.requirements import need
 
 SERVICES = services()
 BALANCER = FOLDER / "haproxy.cfg"
@@ -85,14 +85,13 @@ def test_the_balancer_listens_where_others_look_for_it():
     assert bound == published == LISTENING["balancer"]
 
 
-@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed here")
 def test_haproxy_itself_takes_the_balancers_configuration():
-    command = ["haproxy", "-c", "-f", str(BALANCER)]
+    command = [need("haproxy"), "-c", "-f", str(BALANCER)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
 
 
 def test_prometheus_itself_takes_its_configuration():
-    command = [of_prometheus("promtool"), "check", "config", str(PROMETHEUS)]
+    command = [need("promtool", target="prometheus"), "check", "config", str(PROMETHEUS)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conformance.objects import object_of
-from tests.deploy.files import ROOT, of_prometheus, parsed
+from tests.deploy.files import ROOT, parsed
 from tests.redis_server import free_port
+from tests.requirements import need
 from tests.servers import Peer, ServerProcess, http_get
 from tests.service.inspecting.cases import pod_of
 from tests.service.world import node
@@ -72,7 +73,7 @@ def server() -> Iterator[ServerProcess]:
 @pytest.fixture
 def prometheus(server: ServerProcess, tmp_path: Path) -> Iterator[str]:
     """The URL of a Prometheus that scrapes the server as the ServiceMonitor says, each second."""
-    program = of_prometheus("prometheus")
+    program = need("prometheus")
     rules = parsed(MONITORING / "alerts.yaml")["spec"]
     for group in rules["groups"]:
         for rule in group["rules"]:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.deploy.files import ROOT, parsed
+from tests.requirements import machine_has
 from topospread.cli.commands.serve import command as serve_command
 from topospread.config.loading import load_settings
 
@@ -24,7 +25,7 @@ README = (FOLDER / "README.md").read_text("utf-8")
 COMPONENTS = sorted(path.parent.name for path in FOLDER.glob("*/kustomization.yaml"))
 OPERATORS = {"ServiceMonitor", "PrometheusRule"}
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
+pytestmark = machine_has("kubectl")
 
 
 def rendered(folder: Path, example: str) -> dict[str, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from tests.deploy.files import FOLDER, services
 from tests.redis_server import free_port
+from tests.requirements import need
 from tests.servers import Peer, ServerProcess, evaluate_request, http_get, two_zones
 from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import decision_service_pb2_grpc as engine_grpc
@@ -90,11 +90,11 @@ def configured(ports: list[tuple[int, int]], front: int, stats: int) -> str:
     return text
 
 
-@pytest.mark.skipif(shutil.which("haproxy") is None, reason="haproxy is not installed here")
 @pytest.mark.parametrize("restarts", [2, pytest.param(6, marks=pytest.mark.faults)])
 def test_a_rolling_restart_behind_the_balancer_fails_no_call(
     start_redis: Callable[..., RedisProcess], tmp_path: Path, restarts: int
 ) -> None:
+    haproxy = need("haproxy")
     flags = services()["topospread-1"]["command"]
     (delay,) = [flag for flag in flags if flag.startswith("--shutdown-delay")]
     store = start_redis().url
@@ -120,7 +120,7 @@ def test_a_rolling_restart_behind_the_balancer_fails_no_call(
         servers.extend(run(*each) for each in ports)
         with Peer(servers[0].address) as peer:
             peer.apply(*two_zones())
-        balancer = subprocess.Popen(["haproxy", "-db", "-f", str(file)], stdout=subprocess.DEVNULL)
+        balancer = subprocess.Popen([haproxy, "-db", "-f", str(file)], stdout=subprocess.DEVNULL)
         ending.callback(balancer.wait)
         ending.callback(balancer.kill)
         until(lambda: reached(in_turn) == 2, "both servers are in turn")

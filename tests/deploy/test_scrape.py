@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -13,16 +12,16 @@ import pytest
 import trustme
 
 from tests.access.callers import AccessFile
-from tests.deploy.files import of_prometheus
 from tests.deploy.test_kustomize import README, rendered
 from tests.redis_server import free_port
+from tests.requirements import machine_has, need
 from tests.servers import ServerProcess, http_get
 from tests.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl here")
+pytestmark = machine_has("kubectl")
 
 
 def scrape_config(endpoint: dict[str, Any], target: str, folder: Path) -> dict[str, Any]:
@@ -80,7 +79,7 @@ def test_the_example_is_scraped(tmp_path: Path, lacks: str) -> None:
         config = {"scrape_configs": [scrape_config(endpoint, target, tmp_path)]}
         (tmp_path / "prometheus.yaml").write_text(json.dumps(config))
         command = [
-            of_prometheus("prometheus"),
+            need("prometheus"),
             f"--config.file={tmp_path}/prometheus.yaml",
             f"--storage.tsdb.path={tmp_path}/data",
             f"--web.listen-address=127.0.0.1:{port}",

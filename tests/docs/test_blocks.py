@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-from typing import NoReturn
 
 import kubernetes_validate
 import pytest
@@ -17,6 +15,7 @@ from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer
 from tests.docs.pages import GUIDE, README, ROOT, all_blocks, links, named, prose
 from tests.docs.reader import PATH, Reader
+from tests.requirements import without
 from topospread.access.file import read_access
 from topospread.cli.contexts import read_client_config
 from topospread.config.loading import load_settings
@@ -60,7 +59,7 @@ def test_every_block_of_a_page_runs_as_it_stands(page, tmp_path):
                 reader.follow(block)
         assert_as_it_was(reader.address)
     if reader.missing:
-        without(", ".join(sorted(reader.missing)))
+        without(", ".join(sorted(reader.missing)), target="languages")
 
 
 def objects_of(page):
@@ -70,14 +69,6 @@ def objects_of(page):
         manifest = (ROOT / "examples" / "report" / "objects.yaml").read_text("utf-8")
         objects.put(*yaml.load(manifest, yaml.CSafeLoader)["items"])
     return objects
-
-
-def without(program: str) -> NoReturn:
-    """Skip a test for lack of a program; in CI it fails."""
-    missing = f"`make languages` fetches it, or says why not: {program}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(missing)
-    pytest.skip(missing)
 
 
 def begin(reader):
@@ -153,7 +144,7 @@ def test_parts_of_documents_have_names_of_the_schema_or_the_log(written):
 def test_fragments_in_go_parse(written):
     program = shutil.which("gofmt", path=PATH)
     if program is None:
-        without("gofmt")
+        without("gofmt", target="languages")
     whole = f"package fragment\n\nfunc _() error {{\n{written}\n}}\n"
     ran = subprocess.run([program, "-e"], input=whole, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

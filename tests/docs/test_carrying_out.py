@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.docs.pages import ROOT, blocks
+from tests.requirements import machine_has
 from tests.servers import served
 from topospread_client import Client
 
@@ -23,10 +22,7 @@ echo "$*" >> calls
 [ "$1" != create ] || cat >> sent
 """
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which(program) is None, reason=f"there is no {program} here")
-    for program in ("jq", "bash")
-]
+pytestmark = [machine_has("jq"), machine_has("bash")]
 
 
 def test_each_step_is_evicted_before_the_next(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hatch_build import PROTO_ROOT, include_path, protoc
 from tests.languages.instances import PROTOS
-from tests.redis_server import ROOT
+from tests.requirements import ROOT, without
 
 HERE = Path(__file__).resolve().parent
 TOOLS = ROOT / ".tools" / "languages"
@@ -22,14 +22,9 @@ GOOGLE = ("google/rpc/status.proto", "google/rpc/error_details.proto")
 
 
 def installed(tool: Path) -> Path:
-    """A tool of `make languages`; without it a skip on a laptop and a failure in CI."""
+    """A tool of `make languages`; see `without` where it is missing."""
     if not tool.exists():
-        missing = (
-            f"{tool.relative_to(ROOT)} is missing: `make languages` fetches it, or says why not"
-        )
-        if os.environ.get("CI") == "true":
-            pytest.fail(missing)
-        pytest.skip(missing)
+        without(str(tool.relative_to(ROOT)), target="languages")
     return tool
 
 

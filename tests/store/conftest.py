@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.redis_server import RedisProcess, redis_binaries
+from tests.requirements import without
 from tests.store.backends import Backend, RedisBackend, SqliteBackend
 from topospread.store.model import StoreSettings
 
@@ -50,12 +50,9 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
 
 
 def emptied(servers: Mapping[str, RedisProcess], name: str) -> RedisProcess:
-    """A shared server, emptied; without it the test is skipped, in CI it fails."""
+    """A shared server, emptied; see `without` where it is missing."""
     if name not in servers:
-        missing = f"no {name} found: run `make redis`"
-        if os.environ.get("CI") == "true" or os.environ.get("REDIS_REQUIRED") == "1":
-            pytest.fail(missing)
-        pytest.skip(missing)
+        without(name, target="redis")
     with servers[name].client() as client:
         client.flushall()
         client.script_flush()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.counting import Counting
-from tests.redis_server import RedisProcess, default_redis_binary
 from tests.store.backends import CLUSTER, Backend, RedisBackend, SqliteBackend, node, pod, put
 from tests.store.conftest import SETTINGS
 from topospread.errors import InvalidRequest, RevisionCompacted, RevisionOfOtherHistory
@@ -26,23 +25,13 @@ if TYPE_CHECKING:
     from topospread.store.api import Store
 
 
-@pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
-    directory = tmp_path_factory.mktemp("redis")
-    with RedisProcess(directory, binary=default_redis_binary()) as running:
-        yield running
-
-
 @pytest.fixture(params=["memory", "sqlite", "redis"])
 def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
     if request.param == "memory":
         return SqliteBackend("memory:")
     if request.param == "sqlite":
         return SqliteBackend(f"sqlite://{tmp_path}/state.db")
-    running: RedisProcess = request.getfixturevalue("redis_server")
-    with running.client() as client:
-        client.flushall()
-    return RedisBackend(running.url)
+    return RedisBackend(request.getfixturevalue("redis_url"))
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.redis_server import RedisProcess, default_redis_binary
 from tests.servers import node, pod, two_zones
 from tests.transports.grpc.details import reason
 from tests.waiting import PATIENCE, until
@@ -30,10 +29,8 @@ EVERYTHING = pb.ListObjectsRequest(kind=common_pb2.KIND_POD, page_size=5000)
 @pytest.fixture(params=["sqlite", "redis"])
 def store(request, tmp_path):
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/state.db"
-    else:
-        with RedisProcess(tmp_path / "redis", binary=default_redis_binary()) as server:
-            yield server.url
+        return f"sqlite:///{tmp_path}/state.db"
+    return request.getfixturevalue("redis_url")
 
 
 def test_page_of_large_objects_ends_before_it_is_too_large(run, store):
