@@ -13,7 +13,6 @@ from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 import topospread_client
 from topospread.app.store_backup import ClusterBackup, ClusterRestoration
 from topospread.app.store_check import ClusterCheck
-from topospread.cli.contexts import KEYS
 from topospread.cli.documents import (
     API_VERSION,
     DURATIONS,
@@ -126,7 +125,6 @@ def schema() -> str:
         "RebalancePlan": made.whole("PlanRebalanceResponse"),
         "ServerStatus": made.whole(
             "GetServerInfoResponse",
-            optional={"context": str},
             address=str,
             clusters=tuple[topospread_client.Cluster, ...],
         ),
@@ -174,36 +172,6 @@ def schema() -> str:
                 ),
             },
             ["cluster", "revision", "type", "constraint"],
-        ),
-        "ContextList": made.closed(
-            {
-                "currentContext": _STRING,
-                "contexts": {
-                    "type": "array",
-                    "items": made.closed(
-                        {"name": _STRING, **{key: _WRITTEN[of] for key, (_, of) in KEYS.items()}},
-                        ["name", "address"],
-                    ),
-                },
-            },
-            ["contexts"],
-        ),
-        "ConnectionOptions": made.closed(
-            {
-                "context": _STRING,
-                "options": {
-                    "type": "array",
-                    "items": made.closed(
-                        {
-                            "option": _STRING,
-                            "value": {"type": ["string", "number", "boolean"]},
-                            "source": _STRING,
-                        },
-                        ["option", "value", "source"],
-                    ),
-                },
-            },
-            ["options"],
         ),
         "Version": made.closed(
             {"version": _STRING, "pythonVersion": _STRING}, ["version", "pythonVersion"]

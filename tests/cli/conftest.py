@@ -74,7 +74,6 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("TOPOSPREAD_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("TOPOSPREAD_CLIENT_CONFIG", os.devnull)
 
 
 @pytest.fixture

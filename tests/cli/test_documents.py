@@ -56,8 +56,6 @@ ANSWERS = [
     (("lease", "get", "--cluster", "missing"), "", "Error"),
     (("version",), "", "Version"),
     (("config", "check"), "", "ConfigurationCheck"),
-    (("context", "list"), "", "ContextList"),
-    (("context", "show"), "", "ConnectionOptions"),
     (("evaluate",), "", "Error"),
     (("evaluate", "shop/missing"), "", "Error"),
     (("evaluate", "-f", "-"), POD.replace("maxSkew: 1", "maxSkew: 0"), "Error"),

@@ -104,9 +104,7 @@ def test_no_server_is_looked_for(bare, folder, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(
-    "given", [("--address", "127.0.0.1:7946"), ("--context", "prod"), ("--tls",)]
-)
+@pytest.mark.parametrize("given", [("--address", "127.0.0.1:7946"), ("--tls",)])
 def test_an_option_of_a_server_beside_it_is_refused(bare, folder, given):
     said = bare("get", "nodes", "--from", "dump.yaml", *given)
     text = f"topospread: --from calls no server: leave out {given[0]}, or --from"

@@ -208,11 +208,6 @@ def test_a_report_of_no_constraint_says_in_which_namespace_it_looked(plugin, con
     assert said.err == "no constraints in namespace other: -A shows those of all\n"
 
 
-def test_a_context_of_topospreads_own_is_another_thing(plugin, config, monkeypatch):
-    monkeypatch.setenv("TOPOSPREAD_CONTEXT", "empty")
-    assert plugin(*PODS).lines == ["pod/shop/web-0"]
-
-
 def test_an_unknown_context_is_named(plugin, config):
     said = plugin(*PODS, "--context", "none")
     assert (said.code, said.out) == (2, "")

@@ -17,7 +17,6 @@ from tests.docs.pages import GUIDE, README, ROOT, all_blocks, links, named, pros
 from tests.docs.reader import PATH, Reader
 from tests.requirements import without
 from topospread.access.file import read_access
-from topospread.cli.contexts import read_client_config
 from topospread.config.loading import load_settings
 from topospread_client import Client, Kind, ObjectOutcome
 
@@ -115,14 +114,11 @@ def not_written(language):
 
 
 @pytest.mark.parametrize("written", not_written("yaml"))
-def test_configurations_are_taken_by_what_reads_them(written, tmp_path, monkeypatch):
+def test_configurations_are_taken_by_what_reads_them(written, tmp_path):
     file = tmp_path / "configuration.yaml"
     file.write_text(written, encoding="utf-8")
     kind = next(yaml.safe_load_all(written))["kind"]
-    if kind == "TopospreadClientConfiguration":
-        monkeypatch.setenv("TOPOSPREAD_CLIENT_CONFIG", str(file))
-        read_client_config()
-    elif kind == "TopospreadAccess":
+    if kind == "TopospreadAccess":
         read_access(written, "access.yaml")
     elif kind in ("ClusterRole", "Deployment"):
         kubernetes_validate.validate(yaml.safe_load(written), "1.36.0", strict=True)

@@ -17,7 +17,7 @@ from typing_extensions import override
 from topospread.cli import main as topospread
 from topospread.cli.kubeconfig import context_namespace
 from topospread.cli.options import ClientOptions, output_option, server_options
-from topospread.cli.state_source import KubeconfigSource, kubeconfig_option
+from topospread.cli.state_source import KubeconfigSource, kubeconfig_option, take_option
 
 if TYPE_CHECKING:
     from topospread.cli.options import StateSource
@@ -42,6 +42,15 @@ _OF_THE_WHOLE_STATE: Final = "dump"
 """The verb for which a namespace that was not given is none."""
 
 
+_CONTEXT: Final = click.Option(
+    ["--context"],
+    metavar="NAME",
+    expose_value=False,
+    callback=take_option("kube_context"),
+    help="Context of the kubeconfig.  [its current one]",
+)
+
+
 class _KubectlGroup(topospread.LazyGroup):
     """Group whose verbs have kubectl's `--context`."""
 
@@ -52,8 +61,10 @@ class _KubectlGroup(topospread.LazyGroup):
         command = super().get_command(ctx, cmd_name)
         if command is None:
             return None
+        if not any(each.name == "address" for each in command.params):
+            return command
         command = copy.copy(command)
-        command.params = [_as_of_kubectl(each) for each in command.params]
+        command.params = [_CONTEXT, *command.params]
         return command
 
     @override
@@ -63,16 +74,6 @@ class _KubectlGroup(topospread.LazyGroup):
         if args[0] in topospread.VERBS and args[0] not in self.verbs:
             raise click.UsageError(f"`topospread {args[0]}` does this: it needs a server", ctx)
         return super().resolve_command(ctx, args)
-
-
-def _as_of_kubectl(parameter: click.Parameter) -> click.Parameter:
-    if parameter.name != "context" or not isinstance(parameter, click.Option):
-        return parameter
-    changed = copy.copy(parameter)
-    # TOPOSPREAD_CONTEXT names another thing: a server.
-    changed.envvar, changed.show_envvar = None, False
-    changed.help = "Context of the kubeconfig.  [its current one]"
-    return changed
 
 
 class KubectlDefaults:
@@ -123,7 +124,7 @@ def root() -> None:
     """
 
 
-root.params = [_as_of_kubectl(each) for each in root.params]
+root.params.insert(0, _CONTEXT)
 
 
 def main() -> NoReturn:

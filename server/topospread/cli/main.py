@@ -48,7 +48,6 @@ VERBS: Final = (
     "token",
     "conformance",
     "config",
-    "context",
     "completion",
     "help",
     "version",

@@ -37,7 +37,6 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
 
 
 _OF_A_SERVER: Final = (
-    "context",
     "address",
     "tls",
     "tls_ca",
@@ -87,10 +86,9 @@ class ClientOptions:
         kubectl: what holds where kubectl runs the command; None where it does not.
         kube_context: context of the kubeconfig, as kubectl's `--context` names it.
         kubectl_namespace: as kubectl's `-n` names it before the verb.
-        sources: of each option that was given: its flag, its variable, or the context.
+        sources: of each option that was given: its flag or its variable.
     """
 
-    context: str | None = None
     address: str | None = None
     cluster: str = "default"
     timeout: float = 30.0
@@ -116,22 +114,15 @@ class ClientOptions:
         """Whether the cluster is named on the command line; it is no default then."""
         return self.sources.get("cluster") == "--cluster"
 
-    def apply_context(self) -> None:
-        """Fill in from the context what no flag and no variable gives.
+    def choose_source(self) -> None:
+        """Choose between a server and a source, and check that the options are of what is chosen.
 
-        The current context is left aside where an address is given: its token is for its own
-        server. One that is named holds in any case. With `--from` no server is called, and
-        variables that name one are left aside as the context is.
+        With `--from` no server is called, and variables that name one are left aside.
 
         Raises:
-            BadInput: the client's configuration file cannot be used, or has no such context.
             UsageError: an option of a server beside `--from`, or one of its own without it.
         """
         if self.kubectl is not None:
-            # Here --context names a cluster; TOPOSPREAD_CONTEXT, which names a server, does not.
-            if self.sources.pop("context", "").startswith("--"):
-                self.kube_context = self.context or ""
-            self.context = None
             if self.source is None and not self._server_is_chosen():
                 self.source = self.kubectl.source()
             if self.source is None:
@@ -146,19 +137,6 @@ class ClientOptions:
             raise click.UsageError("--config goes with --from: a server has one of its own")
         if self.source_kubeconfig:
             raise click.UsageError("--kubeconfig goes with --from kubeconfig")
-        if self.context is None and "address" in self.sources:
-            return
-        from topospread.cli.contexts import chosen_context
-
-        found = chosen_context(self.context)
-        if found is None:
-            return
-        self.context, values = found
-        own_token = bool(os.environ.get("TOPOSPREAD_TOKEN"))
-        for name, value in values.items():
-            if name not in self.sources and not (name == "token_file" and own_token):
-                setattr(self, name, value)
-                self.sources[name] = f"context {self.context}"
 
     def _server_is_chosen(self) -> bool:
         """Whether a server is asked under kubectl.
@@ -265,26 +243,12 @@ def _option(*names: str, **attributes: Any) -> Callable[[_C], _C]:
     return click.option(*names, expose_value=False, callback=_store, default=None, **attributes)
 
 
-def complete_contexts(context: click.Context, parameter: click.Parameter, typed: str) -> list[str]:
-    """Completion of a context's name."""
-    from topospread.cli.contexts import context_names
-
-    return [name for name in context_names() if name.startswith(typed)]
-
-
 def _server_option(variable: str, *names: str, **attributes: Any) -> Callable[[_C], _C]:
     return _option(*names, envvar=f"TOPOSPREAD_{variable}", show_envvar=True, **attributes)
 
 
 # TOPOSPREAD_TLS_CERT, …_TLS_KEY and …_INSECURE are settings of `serve`.
 _SERVER: Final = (
-    _server_option(
-        "CONTEXT",
-        "--context",
-        metavar="NAME",
-        shell_complete=complete_contexts,
-        help="Context with the options that are not given (see `topospread context --help`).",
-    ),
     _server_option("ADDRESS", "--address", metavar="HOST:PORT", help="The server."),
     _server_option("CLUSTER", "--cluster", metavar="NAME", help="The cluster."),
     _server_option(
@@ -367,14 +331,14 @@ def complete_files(
 
 
 pass_given_options: Final = click.make_pass_decorator(ClientOptions, ensure=True)
-"""Pass the options from before and after the verb to its function, without those of a context."""
+"""Pass the options from before and after the verb to the verb's function."""
 
 
 def pass_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Pass the options from before and after the verb, and of the context, to its function."""
+    """Pass the options to the function of a verb that asks a server or a source."""
 
     def completed(options: ClientOptions, *args: Any, **values: Any) -> Any:
-        options.apply_context()
+        options.choose_source()
         options.imply_namespace(values)
         return function(options, *args, **values)
 

@@ -51,7 +51,7 @@ def from_option(command: _C) -> _C:
         "--config",
         metavar="FILE",
         expose_value=False,
-        callback=_take("source_config"),
+        callback=take_option("source_config"),
         shell_complete=complete_files,
         help="With --from: the scheduler's configuration, as `serve --config` reads it.",
     )(command)
@@ -74,7 +74,7 @@ def kubeconfig_option(command: _C) -> _C:
         "--kubeconfig",
         metavar="FILE",
         expose_value=False,
-        callback=_take("source_kubeconfig"),
+        callback=take_option("source_kubeconfig"),
         shell_complete=complete_files,
         help="With --from kubeconfig: the file.  [$KUBECONFIG, or ~/.kube/config]",
     )(command)
@@ -105,7 +105,7 @@ def _take_source(
         options.source, options.sources["source"] = source, "--from"
 
 
-def _take(field: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+def take_option(field: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     """Callback that keeps an option's value in a field of the client options."""
 
     def take(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -102,7 +102,7 @@ def _no_such_code(given: str) -> str:
 @click.option(
     "--live",
     is_flag=True,
-    help="Ask a server about its cluster, too; so do --address, --context, --cluster and --from.",
+    help="Ask a server about its cluster, too; so do --address, --cluster and --from.",
 )
 @from_option
 @server_options
@@ -160,7 +160,7 @@ def command(
 def _cluster(options: ClientOptions, *, live: bool) -> Iterator[Callable[[Manifest], Knowledge]]:
     """What is known of the cluster of a server or of `--from`; nothing where neither is named."""
     # Under kubectl there is a source in any case, which is no reason to read a whole cluster.
-    named = {"--address", "--context", "--cluster", "--from"} & {*options.sources.values()}
+    named = {"--address", "--cluster", "--from"} & {*options.sources.values()}
     if not live and not named:
         yield lambda _: NOTHING_KNOWN
         return

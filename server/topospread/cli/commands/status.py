@@ -56,7 +56,6 @@ def command(options: ClientOptions) -> int:
         documents.show(
             "ServerStatus",
             options.output,
-            context=options.context,
             address=options.address or DEFAULT_ADDRESS,
             answer=info,
             clusters=clusters,
@@ -108,7 +107,6 @@ def _print(
     output.fields(
         [
             ("address", options.address or DEFAULT_ADDRESS),
-            ("context", options.context),
             ("server", info.version),
             ("store", info.store),
             ("up for", _age(info.start_time)),

@@ -104,7 +104,7 @@ def command(
     that --address names.
     """
     if options.context is not None:
-        options.apply_context()
+        options.choose_source()
     if store and options.address:
         raise click.UsageError("--store is for a temporary server: give it or --address")
     found = [case for path in files for case in _cases(path, elsewhere) if _selected(case, only)]
