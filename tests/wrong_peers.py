@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -66,37 +65,10 @@ def answer(text: bytes) -> Callable[[socket.socket], None]:
     return to
 
 
-def banner(stream: socket.socket) -> None:
-    """A peer that speaks first, as mail servers do."""
-    stream.sendall(b"220 mail.example ESMTP\r\n")
-    stream.recv(4096)
-
-
 def silence(stream: socket.socket) -> None:
     """A peer that says nothing for as long as it is connected to."""
     while stream.recv(4096):
         pass
-
-
-@dataclass
-class Drip:
-    """A peer that sends a byte now and then, for as long as it is listened to."""
-
-    sent: int = 0
-
-    def __call__(self, stream: socket.socket) -> None:
-        stream.settimeout(0.5)
-        while True:
-            stream.sendall(b"\0")
-            self.sent += 1
-            with suppress(TimeoutError):
-                while stream.recv(4096):
-                    pass
-                return
-
-
-def hang_up(stream: socket.socket) -> None:
-    """A peer that closes each connection."""
 
 
 @contextmanager

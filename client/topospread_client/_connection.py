@@ -21,10 +21,8 @@ from topospread_client._credentials import (
     TokenProvider,
     check_types,
 )
-from topospread_client._endpoints import is_port
-from topospread_client._errors import BadConnection, Closed, Unavailable
+from topospread_client._errors import BadConnection, Closed
 from topospread_client._locks import InterruptibleRLock
-from topospread_client._retries import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,6 +40,8 @@ DEFAULT_BULK_TIMEOUT: Final = 600.0
 
 _MAX_SECONDS: Final = 86400
 """Longest time in seconds of an option for connecting."""
+
+_MAX_PORT: Final = 65535
 
 _TIMES: Final = ("connect_timeout", "max_reconnect_backoff", "keepalive", "keepalive_timeout")
 _OPTION_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
@@ -135,31 +135,6 @@ class Connection:
 
         return Channels(self, open_channel)
 
-    def diagnose(self, timeout: float = 5.0) -> BadConnection | Unavailable | None:
-        """Find out why calls end with Unavailable: connect once more, without gRPC, and look.
-
-        It blocks; in asyncio, ``await asyncio.to_thread(connection.diagnose)``.
-
-        Args:
-            timeout: seconds that it may take.
-
-        Returns:
-            The error that says what is wrong, its ``reason`` for programs: BadConnection where a
-            server answers that these options do not fit, Unavailable where none answers. None
-            where connections work, and of targets that gRPC reaches by an HTTP proxy or ``xds:``.
-
-        Raises:
-            BadConnection: the options cannot be used.
-            InvalidRequest: the time-out is no positive number.
-        """
-        from topospread_client._diagnosis import diagnose  # loads ssl, for which few have a use
-
-        timeout = min(seconds(timeout, timeout), _MAX_SECONDS)
-        self._check()
-        if self.tls is not None:
-            self.tls.credentials()
-        return diagnose(self.address, self.tls, timeout)
-
     def _check(self) -> None:
         _check_address(self.address)
         if self.tls is None and not self.insecure and not is_local(self.address):
@@ -223,7 +198,7 @@ def _check_address(address: str) -> None:
     if not host:
         raise BadConnection(f"{address:.200} has no host: write HOST:PORT")
     if address.partition(":")[0] not in _SCHEMES and (
-        "/" in port or (port.isdigit() and not is_port(port))
+        "/" in port or (port.isdigit() and not _is_port(port))
     ):
         raise BadConnection(f"{address:.200}: {port:.20} is no port: write HOST:PORT")
 
@@ -249,6 +224,11 @@ def is_local(address: str) -> bool:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _is_port(text: str) -> bool:
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_PORT))
+    return digits and int(text) <= _MAX_PORT
 
 
 def _has_port(address: str) -> bool:

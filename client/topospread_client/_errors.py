@@ -58,8 +58,8 @@ class TopospreadClientError(Exception):
 
     Attributes:
         code: gRPC's status; None where the client itself raised it.
-        reason: for programs: an `ErrorReason`, or that of a newer server; None where no server
-            gave one.
+        reason: for programs: an `ErrorReason`, that of a newer server, or why a connection failed;
+            None where none is known.
         metadata: details of the reason, by name.
         retry_after: seconds to wait before the next try; None where the server did not give it.
         traceparent: W3C trace context of the failed call; None where the server did not send one.

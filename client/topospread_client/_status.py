@@ -49,6 +49,26 @@ _REASONS: Final[Mapping[str, type[errors.TopospreadClientError]]] = {
     ErrorReason.REPLACE_INCOMPLETE: errors.ReplaceIncomplete,
 }
 
+_NO_CONNECTION: Final = "failed to connect"
+"""How gRPC's text begins where a server could not be connected to."""
+
+_OTHER_NAME: Final = ("SERVER_CERTIFICATE_FOR_OTHER_NAME", "its certificate is for another name")
+_CONNECTION_HINTS: Final[Mapping[str, tuple[str, str]]] = {
+    "WRONG_VERSION_NUMBER": ("TLS_NOT_SERVED", "the server does not speak TLS"),
+    "CERTIFICATE_VERIFY_FAILED": (
+        "SERVER_CERTIFICATE_NOT_TRUSTED",
+        "its certificate is not of the CA that is given, or not valid now",
+    ),
+    "Hostname Verification Check failed": _OTHER_NAME,
+    "is not in peer certificate": _OTHER_NAME,  # until gRPC 1.80 or so
+    "http1.x server": ("NOT_GRPC", "the server speaks HTTP/1"),
+    "Socket closed": (
+        "CONNECTION_CLOSED",
+        "so does a server that speaks TLS alone, or does not take the client's certificate",
+    ),
+}
+"""Parts of gRPC's own texts, the reason that each stands for, and a hint."""
+
 _M = TypeVar("_M", bound=Message)
 
 
@@ -72,7 +92,14 @@ def error_of(failed: GrpcFailure) -> errors.TopospreadClientError:
     """Error to raise for a failed gRPC call."""
     trailing = list(failed.trailing_metadata() or ())
     initial = list(failed.initial_metadata() or ())
-    error = _error(failed.code(), failed.details() or "", _details_in(trailing))
+    text, reason = failed.details() or "", None
+    if text.startswith(_NO_CONNECTION):
+        found = next((hint for part, hint in _CONNECTION_HINTS.items() if part in text), None)
+        if found is not None:
+            reason, hint = found
+            text = f"{text}: {hint}"
+    error = _error(failed.code(), text, _details_in(trailing))
+    error.reason = error.reason or reason
     error.traceparent = traceparent_in(trailing) or traceparent_in(initial)
     if isinstance(error, errors.Unavailable):
         error.reached = bool(trailing or initial)

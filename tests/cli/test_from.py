@@ -96,7 +96,6 @@ def test_only_verbs_that_read_take_it(bare):
 
 def test_no_server_is_looked_for(bare, folder, monkeypatch):
     monkeypatch.setenv("TOPOSPREAD_ADDRESS", "127.0.0.1:1")
-    monkeypatch.setenv("TOPOSPREAD_CONTEXT", "none")
     assert bare("get", "nodes", "--from", "dump.yaml", "-o", "name").lines == [
         "node/a1",
         "node/a2",

@@ -26,7 +26,7 @@ from topospread_client import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from topospread_client import Connection, PodReference
+    from topospread_client import PodReference
 
 DONE: Final = 0
 NO_NODE_FITS: Final = 1
@@ -47,18 +47,27 @@ _UNPRINTABLE: Final = re.compile(rf"[\x00-\x1f{_HIDDEN}]")
 UNPRINTABLE_IN_LINES: Final = re.compile(rf"[\x00-\x09\x0b-\x1f{_HIDDEN}]")
 
 _GRPC_PORT: Final = "7946 unless the server was told otherwise; 7947 is for metrics and health"
-_ADVICE: Final = {
-    "TLS_NOT_SERVED": "leave out --tls and --tls-…, or name a server with TLS",
-    "TLS_REQUIRED": "name the CA of its certificate with --tls-ca",
-    "TLS_HANDSHAKE_FAILED": "look at what TLS versions and certificates it takes",
-    "SERVER_CERTIFICATE_NOT_TRUSTED": "name the CA that issued it with --tls-ca",
-    "SERVER_CERTIFICATE_EXPIRED": "renew it, or set this machine's clock",
-    "SERVER_CERTIFICATE_FOR_OTHER_NAME": "if it is the right server, give --tls-server-name",
-    "CLIENT_CERTIFICATE_REQUIRED": "give --tls-cert and --tls-key",
-    "CLIENT_CERTIFICATE_REFUSED": "give one that is valid and of a CA in the server's --client-ca",
-    "NOT_GRPC": f"name the port for gRPC ({_GRPC_PORT})",
+_MISTAKES: Final = {
+    "TLS_NOT_SERVED": (
+        "does not speak TLS: leave out --tls and --tls-…, or name a server with TLS"
+    ),
+    "SERVER_CERTIFICATE_NOT_TRUSTED": (
+        "has a certificate that is not trusted{why}: name the CA that issued it with --tls-ca"
+    ),
+    "SERVER_CERTIFICATE_FOR_OTHER_NAME": (
+        "has a certificate for another name: if it is the right server, give --tls-server-name"
+    ),
+    "NOT_GRPC": f"speaks HTTP/1, and not gRPC: name the port for gRPC ({_GRPC_PORT})",
 }
-"""What to do about each reason of a `Connection.diagnose`."""
+"""What is wrong with the options where a connection failed, by the client's reason."""
+
+_NOT_VERIFIED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([\w -]+)")
+
+_CLOSED: Final = "CONNECTION_CLOSED"
+_CLOSED_HINT: Final = (
+    "one that speaks TLS needs --tls-ca, one that asks for client certificates --tls-cert and "
+    "--tls-key"
+)
 
 _UNKNOWN_OUTCOME: Final = "; whether the call was carried out is not known"
 """How the client's errors go on of a write that a server may have received."""
@@ -203,11 +212,14 @@ def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str
         return at_most([violation.text for violation in error.violations])
     if isinstance(error, Unavailable) and not error.reached:
         text, unknown, more = str(error).partition(_UNKNOWN_OUTCOME)
-        reason = text if error.reason else _network_reason(text)
-        reason = reason.removeprefix(f"{address}: ")
-        return [f"no server answers{at} ({reason}): {_without_server()}{unknown}{more}"]
-    if isinstance(error, BadConnection) and error.reason in _ADVICE:
-        return [f"{error}: {_ADVICE[error.reason]}"]
+        if error.reason in _MISTAKES:
+            found = _NOT_VERIFIED.search(text)
+            mistake = _MISTAKES[error.reason].format(why=f" ({found[1]})" if found else "")
+            return [f"the server{at} {mistake}{unknown}{more}"]
+        closed = error.reason == _CLOSED
+        reason = "the connection is closed" if closed else _network_reason(text)
+        advice = _CLOSED_HINT if closed else _without_server()
+        return [f"no server answers{at} ({reason}): {advice}{unknown}{more}"]
     if isinstance(error, Unavailable):
         return [f"the server{at} cannot answer now: {error}"]
     if isinstance(error, DeadlineExceeded):
@@ -222,28 +234,10 @@ def messages_of(error: TopospreadClientError, address: str = "") -> Sequence[str
     return [str(error)]
 
 
-def diagnosed(
-    error: TopospreadClientError, connection: Connection, timeout: float
-) -> TopospreadClientError:
-    """An error of a call, or of what keeps calls from the server.
-
-    Args:
-        error: of the call.
-        connection: that it was made with.
-        timeout: seconds to look for the cause.
-    """
-    if not isinstance(error, Unavailable) or error.reached:
-        return error
-    found = connection.diagnose(timeout)
-    if isinstance(found, Unavailable):
-        _, unknown, more = str(error).partition(_UNKNOWN_OUTCOME)
-        return Unavailable(f"{found}{unknown}{more}", code=error.code, reason=found.reason)
-    return found or error
-
-
 def exit_code_of(error: TopospreadClientError) -> int:
     """Exit code for an error of a call."""
-    return BAD_INPUT if isinstance(error, _CALLER_ERRORS) else OUT_OF_REACH
+    mistaken = isinstance(error, _CALLER_ERRORS) or error.reason in _MISTAKES
+    return BAD_INPUT if mistaken else OUT_OF_REACH
 
 
 def prefixed(text: str) -> str:

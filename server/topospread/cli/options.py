@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7946"
 
-DIAGNOSIS_TIME: Final = 2.0
-"""Seconds to look why a call reached no server, beside its own time."""
-
 _C = TypeVar("_C", bound="Callable[..., Any]")
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
 
@@ -187,7 +184,7 @@ class ClientOptions:
     def client(self) -> Iterator[Client]:
         """Client for the server, or for the engine in this process that `--from` loads.
 
-        The errors of its calls name the address and the cause.
+        The errors of its calls name the address.
         """
         from topospread_client import Client, Connection
 
@@ -203,12 +200,11 @@ class ClientOptions:
 
     @contextmanager
     def naming_address(self, connection: Connection) -> Iterator[None]:
-        """Turn errors of calls into one that names the address, and why it was not reached."""
+        """Turn errors of calls into one that names the address."""
         try:
             yield
         except TopospreadClientError as error:
-            cause = errors.diagnosed(error, connection, min(self.timeout, DIAGNOSIS_TIME))
-            raise errors.CallsFailed([errors.FailedCall(cause)], connection.address) from error
+            raise errors.CallsFailed([errors.FailedCall(error)], connection.address) from error
 
 
 class _Seconds(click.FloatRange):

@@ -103,8 +103,6 @@ def command(
     clusters named conf-RANDOM that are deleted afterwards: on a server of its own, or on the one
     that --address names.
     """
-    if options.context is not None:
-        options.choose_source()
     if store and options.address:
         raise click.UsageError("--store is for a temporary server: give it or --address")
     found = [case for path in files for case in _cases(path, elsewhere) if _selected(case, only)]
