@@ -61,6 +61,11 @@ if TYPE_CHECKING:
         WatchConstraintsResponse as WatchConstraintsResponse,
         WorkloadReference as WorkloadReference,
     )
+    from topospread_client._controllers import (
+        CONTROLLER_LABELS as CONTROLLER_LABELS,
+        NEW_REVISION as NEW_REVISION,
+        ORDINAL_LABELS as ORDINAL_LABELS,
+    )
     from topospread_client._credentials import (
         Tls as Tls,
     )
@@ -240,6 +245,7 @@ _HOMES: Final = {
             ListConstraintsResponse NodeCount SpreadStateCount WatchConstraintsResponse
             WorkloadReference
         """,
+        "_controllers": "CONTROLLER_LABELS NEW_REVISION ORDINAL_LABELS",
         "_credentials": "Tls",
         "_enums": """
             ConstraintOrder ConstraintValidation DrainMode ErrorReason FindingCode Fit Kind

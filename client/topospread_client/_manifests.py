@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from topospread_client._controllers import add_controller_labels
 from topospread_client._errors import INVALID_FIELDS, InvalidRequest, Violation, invalid
 from topospread_client._manifest_fields import (
     FieldTypeError,
@@ -103,22 +104,28 @@ def object_from_manifest(manifest: Manifest) -> ClusterObject | None:
     return ClusterObject(**content)
 
 
-def pod_from_manifest(manifest: Manifest) -> Pod:
+def pod_from_manifest(manifest: Manifest, *, known_labels_only: bool = False) -> Pod:
     """Convert a manifest to a pod: its own, or the pod that a workload would make.
 
     Without kind it is taken for a pod. The pod of a workload (anything with a pod template in
     ``spec.template``, and CronJobs) has no name but a generateName, and the workload's namespace;
-    a ReplicationController, ReplicaSet or StatefulSet becomes its controlling owner.
+    a ReplicationController, ReplicaSet or StatefulSet becomes its controlling owner. It has the
+    labels that the workload's controller would add to the first pod of a new revision.
+
+    Args:
+        manifest: of the pod or workload.
+        known_labels_only: of the controller's labels add only those whose value the manifest tells
+            of all pods.
 
     Raises:
         ManifestError: another kind, or a value of a wrong type.
     """
-    pod = pod_or_values(manifest)
+    pod = pod_or_values(manifest, known_labels_only=known_labels_only)
     return pod if isinstance(pod, Pod) else Pod(**pod)
 
 
 def pod_or_values(
-    manifest: Manifest, skipped: frozenset[str] = frozenset()
+    manifest: Manifest, skipped: frozenset[str] = frozenset(), *, known_labels_only: bool = False
 ) -> Pod | dict[str, Any]:
     """Convert a manifest as :func:`pod_from_manifest` does; a pod's own to its message's fields.
 
@@ -127,6 +134,7 @@ def pod_or_values(
     Args:
         manifest: as for :func:`pod_from_manifest`.
         skipped: fields to leave out, as :func:`field_values` takes them.
+        known_labels_only: as for :func:`pod_from_manifest`.
     """
     kind = _text(manifest, "kind")
     if kind in ("", "Pod"):
@@ -134,12 +142,16 @@ def pod_or_values(
     path = (
         ["spec", "jobTemplate", "spec", "template"] if kind == "CronJob" else ["spec", "template"]
     )
-    template: Any = manifest
+    parts: list[Any] = [manifest]
     for part in path:
-        template = template.get(part) if isinstance(template, Mapping) else None
+        parts.append(parts[-1].get(part) if isinstance(parts[-1], Mapping) else None)
+    *_, spec, template = parts
     if template is None:
         raise ManifestError(".".join(path), f"required: a {kind} has a pod template there")
-    return _pod_of_workload(manifest, kind, ".".join(path), template)
+    pod = _pod_of_workload(manifest, kind, ".".join(path), template)
+    name = pod.metadata.generate_name.removesuffix("-")
+    add_controller_labels(pod, kind, name, spec, known_only=known_labels_only)
+    return pod
 
 
 def selector_from_manifest(manifest: Manifest) -> LabelSelector | None:

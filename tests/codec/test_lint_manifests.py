@@ -11,7 +11,6 @@ from topospread.codec.lint_manifests import (
     MOST_TERMS,
     is_patch,
     is_workload,
-    pod_to_lint,
     workload_from_manifest,
 )
 from topospread.spread.linting.workloads import Rollout, Share
@@ -189,7 +188,6 @@ GIVEN = NAMES_OF_JOB | {"job-name": "a"}
     ids=["Job", "selector of its own", "no name", "Deployment", "given"],
 )
 def test_the_pod_of_a_job_has_its_name_as_labels(manifest, labels):
-    assert dict(pod_to_lint(manifest).metadata.labels) == labels
     assert workload_from_manifest(manifest).pod.labels == labels
 
 

@@ -1,6 +1,7 @@
 """Manifests to messages and back: what the API server's decoder takes, and what it refuses."""
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -379,13 +380,72 @@ def workload(kind, version="apps/v1", **spec) -> dict:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "CloneSet", "Job", "StatefulSet"])
+@pytest.mark.parametrize("kind", ["ReplicaSet", "ReplicationController", "SparkApplication"])
 def test_a_workload_makes_a_pod_without_a_name(kind):
     pod = pod_from_manifest(workload(kind, template=TEMPLATE))
     assert (pod.metadata.name, pod.metadata.generate_name) == ("", "web-")
     assert pod.metadata.namespace == "team"
     assert dict(pod.metadata.labels) == {"app": "a"}
     assert pod.spec.node_name == "n"
+
+
+NAMES_OF_JOB = {"batch.kubernetes.io/job-name": "web", "job-name": "web"}
+NO_NAMES = dict.fromkeys(NAMES_OF_JOB, "new")
+UIDS = {"batch.kubernetes.io/controller-uid": "new", "controller-uid": "new"}
+COMPLETION_INDEX = {"batch.kubernetes.io/job-completion-index": "0"}
+ORDINALS = {"statefulset.kubernetes.io/pod-name": "web-0", "apps.kubernetes.io/pod-index": "0"}
+FROM_FIVE = {"statefulset.kubernetes.io/pod-name": "web-5", "apps.kubernetes.io/pod-index": "5"}
+GIVEN = {"metadata": {"labels": {"app": "a", "pod-template-hash": "5d9f"}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "added"),
+    [
+        ("Deployment", {}, {"pod-template-hash": "new"}),
+        ("Deployment", {"template": GIVEN}, {"pod-template-hash": "5d9f"}),
+        ("Rollout", {}, {"rollouts-pod-template-hash": "new"}),
+        ("CloneSet", {}, {"controller-revision-hash": "new", "pod-template-hash": "new"}),
+        ("DaemonSet", {}, {"controller-revision-hash": "new", "pod-template-generation": "new"}),
+        ("StatefulSet", {}, {"controller-revision-hash": "new", **ORDINALS}),
+        (
+            "StatefulSet",
+            {"ordinals": {"start": 5}},
+            {"controller-revision-hash": "new", **FROM_FIVE},
+        ),
+        (
+            "StatefulSet",
+            {"ordinals": {"start": "5"}},
+            {"controller-revision-hash": "new", **ORDINALS},
+        ),
+        ("Job", {}, NAMES_OF_JOB | UIDS),
+        ("Job", {"completionMode": "Indexed"}, NAMES_OF_JOB | UIDS | COMPLETION_INDEX),
+        ("Job", {"manualSelector": True}, {}),
+        ("Job", {"manualSelector": True, "completionMode": "Indexed"}, COMPLETION_INDEX),
+        ("CronJob", {}, NO_NAMES | UIDS),
+        ("CronJob", {"completionMode": "Indexed"}, NO_NAMES | UIDS | COMPLETION_INDEX),
+    ],
+)
+def test_a_workload_makes_a_pod_with_the_labels_of_its_controller(kind, spec, added):
+    given = {"template": TEMPLATE, **spec}
+    manifest = workload(kind, **({"jobTemplate": {"spec": given}} if kind == "CronJob" else given))
+    labels = dict(pod_from_manifest(manifest).metadata.labels)
+    assert labels.pop("app") == "a"
+    made_up = {label: value for label, value in labels.items() if value.startswith("new_")}
+    assert labels | dict.fromkeys(made_up, "new") == added
+    assert len({*made_up.values()}) <= 1
+
+
+def hash_of(manifest) -> str:
+    return pod_from_manifest(manifest).metadata.labels["pod-template-hash"]
+
+
+def test_a_revision_is_that_of_its_template():
+    manifest = workload("Deployment", template=TEMPLATE)
+    other = workload("Deployment", template={**TEMPLATE, "spec": {"nodeName": "other"}})
+    elsewhere = {**manifest, "metadata": {**manifest["metadata"], "namespace": "elsewhere"}}
+    assert re.fullmatch("new_[0-9a-f]{8}", hash_of(manifest))
+    assert hash_of(manifest) == hash_of({**manifest})
+    assert len({hash_of(manifest), hash_of(other), hash_of(elsewhere)}) == 3
 
 
 def test_a_cron_job_makes_the_pod_of_its_jobs():

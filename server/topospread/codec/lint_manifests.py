@@ -11,13 +11,12 @@ from topospread.errors import FieldViolation, InvalidRequest
 from topospread.kube.selectors import SelectorError, compile_selector
 from topospread.kube.validation import CONSTRAINTS_FIELD
 from topospread.spread.linting.workloads import (
-    LABELS_OF_CONTROLLERS,
-    NAMES_OF_JOBS,
     LintedWorkload,
     Rollout,
     Share,
 )
 from topospread_client import (
+    CONTROLLER_LABELS,
     ManifestError,
     pod_from_manifest,
     selector_from_manifest,
@@ -25,7 +24,7 @@ from topospread_client import (
 )
 
 if TYPE_CHECKING:
-    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector, Pod
+    from topospread_proto.kubernetes.v1.kubernetes_pb2 import LabelSelector
 
 Manifest = Mapping[str, Any]
 
@@ -107,31 +106,13 @@ def _has_template(manifest: Manifest) -> bool:
     return "containers" in spec or "topologySpreadConstraints" in spec
 
 
-def pod_to_lint(manifest: Manifest) -> Pod:
-    """Convert a manifest to the pod that it would make, with the labels that are known to be added.
-
-    A Job adds its name, unless its selector is its author's. The values of other labels that
-    controllers add are known to the cluster alone.
-
-    Raises:
-        ManifestError: a value of a wrong type, or no pod template.
-    """
-    pod = pod_from_manifest(manifest)
-    name = _part(manifest, "metadata").get("name")
-    if manifest.get("kind") == "Job" and name and not _part(manifest, "spec").get("manualSelector"):
-        for label in NAMES_OF_JOBS:
-            if label not in pod.metadata.labels:
-                pod.metadata.labels[label] = name
-    return pod
-
-
 def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
     """Convert a manifest for which :func:`is_workload` holds.
 
     Raises:
         ManifestError: a value of a wrong type, or too many constraints, expressions or values.
     """
-    message = pod_to_lint(manifest)
+    message = pod_from_manifest(manifest, known_labels_only=True)
     if _is_own_kind(manifest) and not _pod_spec(manifest):
         below = "jobTemplate.spec." if manifest.get("kind") == "CronJob" else ""
         raise ManifestError(f"spec.{below}template.spec", "required: it says what the pods are")
@@ -151,6 +132,7 @@ def workload_from_manifest(manifest: Manifest) -> LintedWorkload:
         pod=pod,
         replicas=_replicas(kind, manifest),
         selector=None if selector is None else selector_from_proto(selector),
+        added_labels=CONTROLLER_LABELS.get(kind, ()),
         rollout=_rollout(kind, spec),
         has_volume_claims=bool(spec.get("volumeClaimTemplates")),
         repelling_keys=_repelling_keys(_pod_spec(manifest), pod.labels, pod.namespace),
@@ -227,15 +209,13 @@ def _rollout(kind: str, spec: Mapping[str, Any]) -> Rollout | None:
     if kind == "Rollout":
         strategy = _part(spec, "strategy")
         if "blueGreen" in strategy:
-            return Rollout(_QUARTER, Share(0), LABELS_OF_CONTROLLERS[kind][0], doubles=True)
+            return Rollout(_QUARTER, Share(0), CONTROLLER_LABELS[kind][0], doubles=True)
         return _rolling(_part(strategy, "canary"), kind)
     if kind == "CloneSet":
         strategy = _part(spec, "updateStrategy")
         surge = _share(strategy.get("maxSurge"), "spec.updateStrategy.maxSurge") or Share(0)
         lacking = _share(strategy.get("maxUnavailable"), "spec.updateStrategy.maxUnavailable")
-        return Rollout(
-            surge, lacking or Share(20, is_percentage=True), LABELS_OF_CONTROLLERS[kind][0]
-        )
+        return Rollout(surge, lacking or Share(20, is_percentage=True), CONTROLLER_LABELS[kind][0])
     return None
 
 
@@ -245,7 +225,7 @@ def _rolling(strategy: Mapping[str, Any], kind: str) -> Rollout:
     return Rollout(
         _QUARTER if surge is None else surge,
         _QUARTER if lacking is None else lacking,
-        LABELS_OF_CONTROLLERS[kind][0],
+        CONTROLLER_LABELS[kind][0],
     )
 
 

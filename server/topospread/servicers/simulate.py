@@ -324,7 +324,7 @@ def _spread_change(change: SpreadChange, scenario: Scenario) -> detail.SpreadCha
     return detail.SpreadChange(
         constraint=constraint_message(change.constraint),
         pods_index=asked if asked >= 0 else None,
-        pod=_reference(batch, batch.names[0]) if batch.names else None,
+        pod=_reference(batch, batch.names[change.pod]) if batch.names else None,
         skew_before=change.before.skew,
         skew_after=change.after.skew,
         domain_count_before=len(change.before.counts),

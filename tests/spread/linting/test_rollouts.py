@@ -36,6 +36,7 @@ def deployment(replicas, max_skew, surge, unavailable, min_domains=None, keys=()
         Pod("web", labels={"app": "web"}, constraints=(constraint,)),
         replicas,
         SELECTOR,
+        ("pod-template-hash",),
         Rollout(Share(surge), Share(unavailable)),
     )
 

@@ -23,6 +23,7 @@ from topospread.spread.linting import linted
 from topospread.spread.linting.catalog import RULES, Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, Knowledge, lint
 from topospread.spread.linting.workloads import DomainNumbers, LintedWorkload, Rollout, Share
+from topospread_client import CONTROLLER_LABELS
 
 OWN = LabelSelector((("app", "web"), ("release", "a")))
 LABELS = {"app": "web", "release": "a", "tier": "front"}
@@ -40,7 +41,8 @@ def constraint(**changed) -> SpreadConstraint:
 
 def codes(*constraints, kind="StatefulSet", replicas=3, known=NOTHING_KNOWN, pod=None, **more):
     made = Pod("web", labels=LABELS, constraints=constraints or (constraint(),), **(pod or {}))
-    workload = LintedWorkload(kind, made, replicas, OWN, **more)
+    added = CONTROLLER_LABELS.get(kind, ())
+    workload = LintedWorkload(kind, made, replicas, OWN, added, **more)
     return {each.code.value: each.severity for each in lint(workload, known)}
 
 

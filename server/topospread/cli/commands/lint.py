@@ -25,7 +25,6 @@ from topospread.codec.lint_manifests import (
     IGNORE_ANNOTATION,
     is_patch,
     is_workload,
-    pod_to_lint,
     workload_from_manifest,
 )
 from topospread.spread.findings import Finding, FindingCode
@@ -38,6 +37,7 @@ from topospread_client import (
     Fit,
     InvalidRequest,
     ManifestError,
+    pod_from_manifest,
 )
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _explained(client: Client, manifest: Manifest) -> Knowledge:
     """
     try:
         found = client.explain_pod(
-            pod_to_lint(manifest.content),
+            pod_from_manifest(manifest.content),
             fit=Fit.NODE,
             domain_limit=1,
             skip_suggestions=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting.domains import min_domains_above_named, unusable_domains
 from topospread.spread.linting.linted import own_match
 from topospread.spread.linting.selectors import selector_finding
-from topospread.spread.linting.workloads import ADDED_LABELS
+from topospread_client import CONTROLLER_LABELS, NEW_REVISION, ORDINAL_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from topospread.kube.objects import SpreadConstraint
     from topospread.service.explaining.context import EvaluationContext
     from topospread.spread.constraints import Constraint
+
+_ADDED_LABELS: Final = frozenset(label for each in CONTROLLER_LABELS.values() for label in each)
 
 
 def findings_of(context: EvaluationContext) -> tuple[Finding, ...]:
@@ -92,9 +94,16 @@ def constraint_findings(
     """
     selector, hard = constraint.group.selector, spec.when_unsatisfiable == DO_NOT_SCHEDULE
     key = constraint.topology_key
-    # What a workload would make has no name, and lacks the labels that a controller adds.
-    added = () if context.name else ADDED_LABELS
-    matches = constraint.self_match or own_match(selector, context.pod.labels, added)[1]
+    # What a workload would make has no name, and lacks labels that a controller adds, or has them
+    # with values of a new revision.
+    added = () if context.name else _ADDED_LABELS
+    labels = {
+        label: value
+        for label, value in context.pod.labels.items()
+        if not (value.startswith(NEW_REVISION) or (label in ORDINAL_LABELS and added))
+    }
+    unknown = (*added, *(context.pod.labels.keys() - labels.keys()))
+    matches = constraint.self_match or own_match(selector, labels, unknown)[1]
     wrong = selector_finding(selector, matches_itself=matches)
     if wrong is not None:
         yield wrong

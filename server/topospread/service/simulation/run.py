@@ -27,6 +27,7 @@ thousands of nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from topospread.checkpoints import checkpoint
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from topospread.kube.demands import Demand
     from topospread.replica.view import View
     from topospread.service.decisions.pods import EffectiveConstraints
-    from topospread.spread.constraints import Constraint
+    from topospread.spread.constraints import Constraint, PodConstraints
     from topospread.spread.settings import Rules
     from topospread.spread.topology import GroupKey
 
@@ -70,6 +71,7 @@ class PodBatch:
         uid: of the only pod, where it is one of the state: what is held for it is its own.
         of_crowd: the request did not name this pod: if it is refused, it is reported together with
             all of its namespace that are refused for the same reason.
+        numbered: the shape of each, where labels number the pods; `shape` is the first's then.
     """
 
     shape: PodShape
@@ -78,6 +80,17 @@ class PodBatch:
     names: Sequence[str]
     uid: str = ""
     of_crowd: bool = False
+    numbered: Sequence[PodShape] = ()
+
+    @property
+    def shapes(self) -> Sequence[PodShape]:
+        """All that differ."""
+        return self.numbered or (self.shape,)
+
+    @property
+    def pods(self) -> Sequence[ShapedPod]:
+        """The first pod of each shape."""
+        return [self.pod, *(ShapedPod(each, "", self.uid) for each in self.numbered[1:])]
 
     @property
     def pod(self) -> ShapedPod:
@@ -180,16 +193,31 @@ def place_batches(
     Raises:
         What `options.between` raises.
     """
-    judged = [each.shape.effective_constraints(each.rules, view.snapshot) for each in batches]
-    groups = groups_of(judged)
+    judged = _judged(batches, view.snapshot)
+    groups = groups_of(chain.from_iterable(judged))
     changed, evicted = apply_overlay(view.snapshot, changes, groups)
     run = _PlacementRun(view, changed, groups, options)
     found = SimulationResult(batches, view.snapshot, changed, changed, evicted=evicted)
-    for number, (batch, effective) in enumerate(zip(batches, judged, strict=True)):
-        if not _place(run, number, batch, effective, found):
+    for number, own in enumerate(judged):
+        if not _place(run, number, own, found):
             break
     found.after = run.state
     return found
+
+
+def _judged(
+    batches: Iterable[PodBatch], snapshot: Snapshot
+) -> Sequence[Sequence[EffectiveConstraints]]:
+    """The constraints of each shape of each batch; equal ones of a batch are one object."""
+    judged: list[list[EffectiveConstraints]] = []
+    for batch in batches:
+        known: dict[PodConstraints, EffectiveConstraints] = {}
+        judged.append([])
+        for shape in batch.shapes:
+            checkpoint()
+            effective = shape.effective_constraints(batch.rules, snapshot)
+            judged[-1].append(known.setdefault(effective.constraints, effective))
+    return judged
 
 
 def groups_of(judged: Iterable[EffectiveConstraints]) -> tuple[GroupKey, ...]:
@@ -200,23 +228,30 @@ def groups_of(judged: Iterable[EffectiveConstraints]) -> tuple[GroupKey, ...]:
 def _place(
     run: _PlacementRun,
     number: int,
-    batch: PodBatch,
-    effective: EffectiveConstraints,
+    judged: Sequence[EffectiveConstraints],
     found: SimulationResult,
 ) -> bool:
     """Place a batch; returns whether to go on."""
+    batch = found.batches[number]
     refused: PendingPods | None = None
-    for name in batch.names:
+    refused_by: EffectiveConstraints | None = None
+    for position, name in enumerate(batch.names):
         checkpoint()
         run.options.between()
-        if refused is not None and run.holds_nothing(batch, name):
+        of_shape = position if batch.numbered else 0
+        shape, effective = batch.shapes[of_shape], judged[of_shape]
+        if refused is not None and effective is refused_by and run.holds_nothing(batch, name):
             # Nothing has changed since, and a name does not make a node fit.
             refused.pods.append((number, name))
             continue
-        cycle, chosen = run.place(batch, effective, name)
+        cycle, chosen = run.place(batch, shape, effective, name)
         if isinstance(chosen, str):
             found.placements.append(Placement(number, name, chosen))
             refused = None
+            continue
+        refused_by = effective
+        if batch.numbered and refused is not None and refused.refusal == chosen:
+            refused.pods.append((number, name))
             continue
         reason = batch.namespace, chosen
         if batch.of_crowd and reason in run.crowds:
@@ -255,7 +290,7 @@ class _PlacementRun:
         return not held or held.get(f"{batch.namespace}/{name}") is None
 
     def place(
-        self, batch: PodBatch, effective: EffectiveConstraints, name: str
+        self, batch: PodBatch, shape: PodShape, effective: EffectiveConstraints, name: str
     ) -> tuple[Cycle, str | Rejection]:
         """Choose a node for a pod, and count it there."""
         state, namespace = self.state, batch.namespace
@@ -267,7 +302,7 @@ class _PlacementRun:
             # predecessor's.
             held = replaced if replaced.is_for(batch.uid) else None
             state = state.without(namespace, replaced, self._groups)
-        pod = batch.shape.pod
+        pod = shape.pod
         view = replace(self._view, snapshot=state)
         cycle = Cycle("", pod, batch.rules, effective, view, name, batch.uid)
         chosen = choose(cycle, batch.demand, self._preference, held)
@@ -288,11 +323,13 @@ class SpreadChange:
 
     Attributes:
         batch: whose pods have it.
+        pod: the first of them, by its position; 0 also where there is none.
         domains: (value, before, after), those that changed first, at most SHOWN; None where no
             eligible node is.
     """
 
     batch: int
+    pod: int
     constraint: Constraint
     before: Spread
     after: Spread
@@ -304,20 +341,24 @@ def spread_changes(simulation: SimulationResult) -> list[SpreadChange]:
 
     Each constraint once, for the first pods that have it; at most SHOWN.
     """
-    first: dict[Constraint, int] = {}
+    first: dict[Constraint, tuple[int, int]] = {}
     for number, batch in enumerate(simulation.batches):
-        effective = batch.shape.effective_constraints(batch.rules, simulation.before)
-        for constraint in all_constraints(effective.constraints):
-            first.setdefault(constraint, number)
+        for position, shape in enumerate(batch.shapes):
+            effective = shape.effective_constraints(batch.rules, simulation.before)
+            for constraint in all_constraints(effective.constraints):
+                first.setdefault(constraint, (number, position))
     return [
-        _change(number, constraint, simulation) for constraint, number in [*first.items()][:SHOWN]
+        _change(batch, pod, constraint, simulation)
+        for constraint, (batch, pod) in [*first.items()][:SHOWN]
     ]
 
 
-def _change(number: int, constraint: Constraint, simulation: SimulationResult) -> SpreadChange:
+def _change(
+    batch: int, pod: int, constraint: Constraint, simulation: SimulationResult
+) -> SpreadChange:
     before = spread(constraint, simulation.before)
     after = spread(constraint, simulation.after)
     values = sorted({*before.counts, *after.counts}, key=str.encode)
     pairs = [(value, before.counts.get(value), after.counts.get(value)) for value in values]
     pairs.sort(key=lambda pair: pair[1] == pair[2])
-    return SpreadChange(number, constraint, before, after, pairs[:SHOWN])
+    return SpreadChange(batch, pod, constraint, before, after, pairs[:SHOWN])

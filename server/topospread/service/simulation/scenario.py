@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -26,6 +27,7 @@ from topospread.service.simulation.request import changed_constraints, unused_ch
 from topospread.service.simulation.run import PodBatch
 from topospread.service.state.log import ChosenObjects, list_at_revision
 from topospread.store.model import Key, Kind
+from topospread_client import ORDINAL_LABELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     from topospread.store.api import Store
 
 UNNAMED: Final = "pod"
+
+_NUMBERED: Final = re.compile(r"^(.*?)(\d{1,9})$")
 
 TURN: Final = 8
 """Pods between two pauses: to let go of the interpreter takes as long as half a pod, and to hold it
@@ -124,7 +128,7 @@ class ScenarioBuilder:
         if wrong:
             raise InvalidRequest.of(wrong)
         view = self._engine.with_groups_counted(
-            [(each.pod, each.rules) for each in batches], replica, view
+            [(pod, each.rules) for each in batches for pod in each.pods], replica, view
         )
         changes = Overlay(
             gone=[each.node for each in request.drained if not each.stays],
@@ -235,7 +239,8 @@ class ScenarioBuilder:
         rules = self._engine.rules_of(shape, request.decision)
         names = _names(given, shaped.name)
         uid = shaped.uid if len(names) == 1 else ""
-        return PodBatch(shape, rules, demand, names, uid)
+        numbered = () if shaped.name or len(names) < 2 else _numbered(shape, len(names))
+        return PodBatch(shape, rules, demand, names, uid, numbered=numbered)
 
     def _encoded(
         self, request: SimulationRequest, given: PodsToPlace, wrong: list[FieldViolation]
@@ -399,6 +404,22 @@ def _names(given: PodsToPlace, name: str) -> list[str]:
     if name:
         begin = name + "-"
     return [f"{begin}{number}" for number in range(given.replicas)]
+
+
+def _numbered(first: PodShape, count: int) -> Sequence[PodShape]:
+    """The shapes of a workload's pods, where labels number them; none where no label does."""
+    labels = first.pod.labels
+    numbers = {label: _NUMBERED.match(labels[label]) for label in ORDINAL_LABELS & labels.keys()}
+    if not any(numbers.values()):
+        return ()
+    shapes = [first]
+    for more in range(1, count):
+        checkpoint()
+        own = {
+            label: f"{found[1]}{int(found[2]) + more}" for label, found in numbers.items() if found
+        }
+        shapes.append(PodShape(replace(first.pod, labels={**labels, **own})))
+    return shapes
 
 
 def _in_pod(refused: InvalidRequest, pod: bytes | PodRef, path: str) -> Sequence[FieldViolation]:

@@ -18,7 +18,6 @@ from topospread.kube.selectors import (
     selector_text,
 )
 from topospread.spread.constraints import effective_selector
-from topospread.spread.linting.workloads import LABELS_OF_CONTROLLERS
 from topospread.spread.settings import Rules
 
 if TYPE_CHECKING:
@@ -74,8 +73,7 @@ class LintedConstraint:
         """
         if not self.counts_own_pods or not set(self.selector.requirements) < self.own:
             return False
-        added = LABELS_OF_CONTROLLERS.get(self.workload.kind, ())
-        return set(added).isdisjoint(self.spec.match_label_keys)
+        return set(self.workload.added_labels).isdisjoint(self.spec.match_label_keys)
 
     @property
     def unrequired(self) -> str:
@@ -117,7 +115,6 @@ def linted_constraints(
     """The constraints of a workload but those whose fields are wrong."""
     pod = workload.pod
     requirements = compile_requirements(pod.requirements)
-    added = LABELS_OF_CONTROLLERS.get(workload.kind, ())
     own = dict.fromkeys(_compiled(workload.selector).requirements).keys()
     made: list[LintedConstraint] = []
     for index, spec in enumerate(pod.constraints):
@@ -134,7 +131,7 @@ def linted_constraints(
                 spec,
                 selector,
                 own,
-                *own_match(selector, pod.labels, added),
+                *own_match(selector, pod.labels, workload.added_labels),
                 requirements,
                 numbers.get(index),
             )

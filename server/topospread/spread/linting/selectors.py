@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from topospread.kube.selectors import Selector, selector_text
 from topospread.spread.findings import FindingCode
 from topospread.spread.linting.catalog import LintFinding, found
-from topospread.spread.linting.workloads import LABELS_OF_CONTROLLERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,8 +62,7 @@ def _of_wider_selector(linted: LintedConstraint) -> Iterator[LintFinding]:
 
 
 def _of_match_label_keys(linted: LintedConstraint) -> Iterator[LintFinding]:
-    workload = linted.workload
-    added = LABELS_OF_CONTROLLERS.get(workload.kind, ())
+    workload, added = linted.workload, linted.workload.added_labels
     for key in linted.spec.match_label_keys:
         if key in workload.pod.labels or key in added:
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -13,36 +13,6 @@ from topospread.kube.workloads import TEMPLATE_HASH
 if TYPE_CHECKING:
     from topospread.errors import FieldViolation
     from topospread.kube.objects import LabelSelector, Pod
-
-REVISION_HASH: Final = "controller-revision-hash"
-
-NAMES_OF_JOBS: Final = ("batch.kubernetes.io/job-name", "job-name")
-"""Labels whose value is the name of the Job."""
-
-_OF_JOBS: Final = (
-    *NAMES_OF_JOBS,
-    "batch.kubernetes.io/controller-uid",
-    "batch.kubernetes.io/job-completion-index",
-    "controller-uid",
-)
-
-LABELS_OF_CONTROLLERS: Final = {
-    "Deployment": (TEMPLATE_HASH,),
-    "ReplicaSet": (TEMPLATE_HASH,),
-    "Rollout": ("rollouts-pod-template-hash",),
-    "CloneSet": (REVISION_HASH, TEMPLATE_HASH),
-    "StatefulSet": (
-        REVISION_HASH,
-        "statefulset.kubernetes.io/pod-name",
-        "apps.kubernetes.io/pod-index",
-    ),
-    "DaemonSet": (REVISION_HASH, "pod-template-generation"),
-    "Job": _OF_JOBS,
-    "CronJob": _OF_JOBS,
-}
-"""Labels that controllers add to the pods of each kind of workload."""
-
-ADDED_LABELS: Final = frozenset(label for each in LABELS_OF_CONTROLLERS.values() for label in each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +71,7 @@ class LintedWorkload:
             known.
         replicas: how many; None where the manifest does not say, as an autoscaler sets them.
         selector: its own; None where it has none.
+        added_labels: keys of labels that its controller adds, known or not.
         rollout: None where no pod is added before the one that it replaces is gone.
         has_volume_claims: each replica has volumes of its own.
         repelling_keys: topology keys of required anti-affinity between its own pods.
@@ -112,6 +83,7 @@ class LintedWorkload:
     pod: Pod
     replicas: int | None = 1
     selector: LabelSelector | None = None
+    added_labels: tuple[str, ...] = ()
     rollout: Rollout | None = None
     has_volume_claims: bool = False
     repelling_keys: tuple[str, ...] = ()

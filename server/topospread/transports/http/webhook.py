@@ -21,7 +21,7 @@ from starlette.requests import HTTPConnection
 
 from topospread.access.callers import Role
 from topospread.checkpoints import Beneficiary, computing_for
-from topospread.codec.lint_manifests import is_workload, pod_to_lint, workload_from_manifest
+from topospread.codec.lint_manifests import is_workload, workload_from_manifest
 from topospread.errors import CallerGone, InvalidRequest, MethodNotServed, TopospreadError
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.linting import lint_at
@@ -38,7 +38,7 @@ from topospread.transports.http.calls import (
     trace_headers,
 )
 from topospread.transports.http.failures import HttpError, failure_of
-from topospread_client import ManifestError
+from topospread_client import ManifestError, pod_from_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -272,7 +272,7 @@ def _timeout(query: bytes) -> float:
 def _linted(manifest: Mapping[str, Any]) -> _Linted | None:
     """What is linted of an object; None where it cannot be read."""
     try:
-        pod = pod_to_lint(manifest).SerializeToString()
+        pod = pod_from_manifest(manifest).SerializeToString()
         return _Linted(workload_from_manifest(manifest), pod)
     except ManifestError:
         return None
