@@ -1,10 +1,12 @@
 """`python -m tools.naming`: what identifiers may be called.
 
-Names are the field's terms. Three rules, over every Python file that git knows:
+Names are the field's terms. The rules, over every Python file that git knows:
 
 - no identifier contains one of `BANNED`, words that once stood for a term that readers know;
 - no two classes of a distribution have one name;
-- no test begins with a pronoun: a test's name says of what it is.
+- no test begins with a pronoun: a test's name says of what it is;
+- what a docstring names below `Args:` is an argument of the function, or of the constructor;
+- the first line of a docstring is an imperative or a noun, and not what "is said" of something.
 """
 
 from __future__ import annotations
@@ -51,6 +53,10 @@ OF_THE_API: Final = {"SupposedChanges"}
 _BY_PRONOUN: Final = re.compile(
     r"test_(?!what_ifs?_)(it|they|he|she|who|whoever|what|whatever|nobody|those)_"
 )
+_ARGUMENTS: Final = re.compile(r"^Args:\n((?:    .*\n?|\n)+)", re.MULTILINE)
+_ARGUMENT: Final = re.compile(r"^    (\S[^:\n]*):", re.MULTILINE)
+_SAID: Final = re.compile(r"\b(is|are|was|were) said\b")
+_MAKERS: Final = ("__init__", "__new__")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -58,6 +64,7 @@ def main() -> int:
     """0 when all names are as they should be."""
     modules = dict(_modules())
     found = [*_in_identifiers(modules), *_of_classes(modules), *_of_tests(modules)]
+    found += [*_of_arguments(modules), *_in_first_lines(modules)]
     for line in found:
         print(line)
     return 1 if found else 0
@@ -117,6 +124,40 @@ def _of_tests(modules: Mapping[str, ast.Module]) -> Iterator[str]:
         for node in ast.walk(tree) if file.startswith("tests/") else ():
             if isinstance(node, ast.FunctionDef) and _BY_PRONOUN.match(node.name):
                 yield f"{file}:{node.lineno}: {node.name}: begin with what it is about"
+
+
+def _of_arguments(modules: Mapping[str, ast.Module]) -> Iterator[str]:
+    for file, tree in modules.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            section = _ARGUMENTS.search(ast.get_docstring(node) or "")
+            documented = _ARGUMENT.findall(section[1]) if section else ()
+            if documented and (known := _arguments(node)):
+                for name in (each.strip(" *") for names in documented for each in names.split(",")):
+                    if name not in known:
+                        yield f"{file}:{node.lineno}: {node.name} has no argument {name}"
+
+
+def _in_first_lines(modules: Mapping[str, ast.Module]) -> Iterator[str]:
+    for file, tree in modules.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first, *_ = (ast.get_docstring(node) or "").split("\n")
+                if _SAID.search(first):
+                    yield f"{file}:{getattr(node, 'lineno', 1)}: say what it is or does: {first}"
+
+
+def _arguments(node: ast.AST) -> set[str]:
+    """Return the arguments of a function, or a constructor; empty where a class has its bases'."""
+    known = set()
+    for each in node.body if isinstance(node, ast.ClassDef) else (node,):
+        match each:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if each is node or each.name in _MAKERS:
+                known |= {found.arg for found in ast.walk(each.args) if isinstance(found, ast.arg)}
+            case ast.AnnAssign(target=ast.Name(id=field)):
+                known.add(field)
+    return known
 
 
 if __name__ == "__main__":

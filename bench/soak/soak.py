@@ -88,7 +88,7 @@ class Soak:
     """One soak; :meth:`run` it once.
 
     Args:
-        entry: what it is about.
+        settings: of the soak.
         progress: called with the minutes that have passed, and how many there are.
     """
 

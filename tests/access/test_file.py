@@ -1,4 +1,4 @@
-"""What an access file may hold, and what is said of one that cannot be used."""
+"""Contents of an access file, and errors about one that cannot be used."""
 
 from __future__ import annotations
 

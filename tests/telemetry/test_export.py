@@ -1,4 +1,4 @@
-"""A collector that is out of reach: what is said of it, and how long a stop waits for it."""
+"""A collector that is out of reach: its log lines, and how long a stop waits for it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class FieldValidation(StrEnum):
 
 
 class ManifestErrors:
-    """Collects what is wrong with manifests, so that all of it is said at once."""
+    """A collector of what is wrong with manifests, which reports all of it at once."""
 
     def __init__(self, validation: FieldValidation) -> None:
         self._validation = validation

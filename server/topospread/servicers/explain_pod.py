@@ -182,7 +182,7 @@ def finding_message(found: Finding) -> pb.Finding:
 
 
 def domain_message(found: DomainReport) -> pb.DomainExplanation:
-    """Encode what is said of one domain."""
+    """Encode the report about one domain."""
     scores = found.scores
     return pb.DomainExplanation(
         value=found.value,

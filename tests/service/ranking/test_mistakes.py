@@ -1,4 +1,4 @@
-"""What is wrong with a request is said, all of it; what matches nothing is an answer."""
+"""Errors name everything wrong with a request; a selector that matches nothing is an answer."""
 
 from __future__ import annotations
 

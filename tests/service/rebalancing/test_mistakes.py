@@ -1,4 +1,4 @@
-"""What is wrong with a request is said, all of it."""
+"""Errors name everything that is wrong with a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that cannot be answered: everything that is wrong is said at once."""
+"""Questions that cannot be answered: one error names everything that is wrong."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def _of_pod(context: EvaluationContext) -> Iterator[Finding]:
 
 
 def zone_findings(context: EvaluationContext) -> Iterator[tuple[FindingCode, str]]:
-    """What is said of System defaults where nodes have no zone: they are scored all the same."""
+    """Yield what System defaults lack where nodes have no zone: these are scored all the same."""
     lacking = _lacking(context, ZONE_LABEL)
     if lacking and _by_system_defaults(context):
         text = (

@@ -70,7 +70,7 @@ class LintFinding:
 
     @property
     def rule(self) -> LintRule:
-        """What is said of every finding with its code."""
+        """The texts of every finding with its code."""
         return RULES[self.code]
 
 

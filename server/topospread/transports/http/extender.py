@@ -116,7 +116,7 @@ class Extender:
         handlers: one for each verb.
         tracing: starts spans.
         metrics: counts calls.
-        workplaces: who does the work.
+        executors: carry out the calls.
         places: filter reserves the node that it answers, where a URL does not say.
         max_body_bytes: of a request, compressed or not.
     """
