@@ -30,7 +30,7 @@ USUAL := not faults and $(WITH_FAULTS)
 PARALLEL := -n $(WORKERS) --dist worksteal
 PROTO_FILES := $(shell find proto -name '*.proto' 2>/dev/null)
 
-.PHONY: help setup demo serve check test test-faults test-lowest test-newest fuzz audit sbom lint bench bench-gate docs proto lock redis prometheus haproxy languages \
+.PHONY: help setup demo serve check test test-faults test-lowest test-newest campaign audit sbom lint bench bench-gate docs proto lock redis prometheus haproxy languages \
   lint-workflows docs-site coverage size dist clean
 
 ARGS ?=
@@ -94,8 +94,8 @@ $(LOWEST)/.stamp: requirements/lowest.lock
 	@$(LOWEST)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements/lowest.lock
 	@touch $@
 
-fuzz: setup redis ## try mutated requests and files, damaged stores, crowds (ARGS="--requests 2000 --seed 7")
-	@$(BIN)/python -m tests.fuzz $(ARGS)
+campaign: setup redis ## try hostile, broken and large load for long (NAME=fuzz ARGS="--requests 2000"; no NAME lists them)
+	@$(BIN)/python -m bench.campaigns $(if $(NAME),$(NAME) --check) $(ARGS)
 
 lint: setup ## ruff, mypy, the import contracts, buf's rules, names; all of them, whichever fails
 	@$(KEEP) tools/side-by-side $(BIN)/mypy '$(BIN)/lint-imports --no-logo' '$(BIN)/ruff check --quiet .' \

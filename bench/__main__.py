@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from bench.command import run_command
 from bench.options import redis_server_option
 from bench.race.command import command as race
 from bench.sizes import command as sizes
 from bench.soak.command import command as soak
-from topospread.cli import errors, output
+from topospread.cli import output
 from topospread.cli.options import ClientOptions, output_option, pass_options
-from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -176,20 +176,7 @@ def _bench_options(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a bench and return its exit code, which is one of those of `topospread`."""
-    try:
-        code = command.main(arguments, prog_name="python -m bench", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as asked:
-        click.echo(asked.ctx.get_help())
-        return errors.DONE
-    except click.Abort:
-        return errors.INTERRUPTED
-    except (click.ClickException, TopospreadClientError) as failed:
-        complaint = errors.as_click_exception(failed)
-        click.echo(errors.error_line(complaint), err=True)
-        if isinstance(complaint, errors.Unreachable | errors.CallsFailed):
-            return complaint.code
-        return errors.BAD_INPUT
-    return code if isinstance(code, int) else errors.DONE
+    return run_command(command, "python -m bench", arguments)
 
 
 if __name__ == "__main__":

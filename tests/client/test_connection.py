@@ -9,8 +9,8 @@ import grpc
 import pytest
 import trustme
 
+from bench.campaigns.proxy import Proxy
 from tests.client.scripted import scripted
-from tests.faults.proxies import Proxy
 from tests.servers import served
 from topospread_client import BadConnection, Connection, NotFound, Tls, Unavailable
 from topospread_client import _connection as connections

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.costs import crowd
+from bench.campaigns import crowd
+from bench.campaigns.campaign import MIB
+from bench.campaigns.grown import pod
+from bench.campaigns.measured import HOSTNAME, ZONE
 from tests.costs.deep import deep_size
-from tests.costs.grown import pod
-from tests.costs.measured import HOSTNAME, MIB, ZONE
 from tests.servers import Peer, http_get, served, two_zones
 from tests.waiting import PATIENCE
 from topospread.bounded import CLUSTER, PROCESS, USUAL, Bounded, Budget, budgets

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -41,14 +41,15 @@ def test_a_cluster_too_many_for_the_open_files_is_refused() -> None:
     """In a process of its own: a hard limit that was lowered stays so."""
     options = ["--clusters", "60", "--store", "redis", "--seconds", "0", "--files", "512"]
     said = subprocess.run(
-        [sys.executable, "-m", "tests.costs.clusters", *options],
-        capture_output=True,
+        [sys.executable, "-m", "bench.campaigns.clusters", *options, "-o", "json"],
+        stdout=subprocess.PIPE,
         text=True,
         timeout=2 * PATIENCE,
         check=True,
     ).stdout
-    refused = re.search(r"at (\d+) clusters: RESOURCE_EXHAUSTED: .*open files", said)
-    assert refused is not None, said
-    assert 20 <= int(refused.group(1)) < 60
-    assert "/livez: 200" in said
-    assert "EvaluatePod on a new connection: OK" in said
+    found = json.loads(said)
+    (refused,) = (each for each in found["first"] if each.startswith("RESOURCE_EXHAUSTED: "))
+    assert "open files" in refused
+    assert 20 <= found["first"][refused] < 60
+    assert found["broken"] == []
+    assert (found["/livez"], found["new connection"]) == ("200", "OK")

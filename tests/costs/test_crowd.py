@@ -1,12 +1,12 @@
-"""The script that lets a crowd ask: every request is one that the server carries out."""
+"""The campaign that lets a crowd ask: every request is one that the server carries out."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.costs import crowd
-from tests.costs.measured import HOSTNAME, ZONE
+from bench.campaigns import campaign, crowd
+from bench.campaigns.measured import HOSTNAME, ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ SMALL = ("--nodes", "100", "--pods", "500", "--callers", "2", "--settle", "0", "
 
 
 def figures(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> dict[str, Any]:
-    assert crowd.main([*SMALL, *arguments]) == 0
+    assert campaign.run(crowd.command, [*SMALL, *arguments]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -39,9 +39,10 @@ def test_an_aim_that_is_missed_ends_it_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crowd, "AIMS", {"RSS": 0.1})
-    asked = ["--requests", "2", "--only", "EvaluatePod"]
-    assert figures(capsys, asked)["missed"] == ["RSS"]
-    assert crowd.main([*SMALL, *asked, "--check"]) == 1
+    asked = ["--requests", "2", "--only", "EvaluatePod", "--check"]
+    assert campaign.run(crowd.command, [*SMALL, *asked]) == 1
+    (broken,) = json.loads(capsys.readouterr().out)["broken"]
+    assert broken.startswith("RSS x ")
 
 
 def test_half_of_the_selectors_match_pods_that_are_there() -> None:

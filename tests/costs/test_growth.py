@@ -2,7 +2,7 @@
 
 The fields are found in the descriptors, so that one which is added is tried as well. Costs are the
 server's own: processor time of its threads and its peak of memory, never a time on the clock. For
-the sizes of a large cluster: ``python -m tests.costs --nodes 5000 --pods 50000``.
+the sizes of a large cluster: ``python -m bench.campaigns growth``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.costs.combined import COMBINED, judged_together
-from tests.costs.grown import Growth, growths
-from tests.costs.judged import judged
-from tests.costs.measured import Measured, load
+from bench.campaigns.combined import COMBINED
+from bench.campaigns.grown import Growth, growths
+from bench.campaigns.growth import judged, judged_together
+from bench.campaigns.measured import Measured, load
 from tests.servers import ServerProcess
 
 if TYPE_CHECKING:
@@ -62,6 +62,6 @@ def test_a_field_without_a_limit_fails(measured: Measured, monkeypatch: pytest.M
     """The walk would tell: a limit that the server does not keep is one that it lacks."""
     (growth,) = (g for g in GROWTHS if g.name.endswith("/EvaluatePod pod.object.metadata.labels"))
     monkeypatch.setattr(Growth, "limit", 500)
-    monkeypatch.setattr("tests.costs.judged.UNREAD", 600)
+    monkeypatch.setattr("bench.campaigns.growth.UNREAD", 600)
     (fault, *_) = judged(measured, growth, slack=SLACK, closely=False)
     assert "EvaluatePod pod.object.metadata.labels: no limit" in fault

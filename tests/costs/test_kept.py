@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.costs import kept
-from tests.costs.measured import MIB, Measured, load
+from bench.campaigns import kept
+from bench.campaigns.campaign import MIB
+from bench.campaigns.measured import Measured, load
 from tests.servers import ServerProcess
 
 if TYPE_CHECKING:

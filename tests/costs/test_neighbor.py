@@ -1,18 +1,16 @@
-"""The script that measures a light caller beside a heavy one."""
+"""The campaign that measures a light caller beside a heavy one."""
 
 from __future__ import annotations
 
 import json
 
-from tests.costs import neighbor
+from bench.campaigns import campaign, neighbor
 
 SMALL = ("--nodes", "10", "--pods", "20", "--calls", "20", "--rate", "1000", "--under-way", "40")
 
 
-def test_both_callers_are_answered(capsys, monkeypatch):
-    # What it comes to on this machine is no matter here.
-    monkeypatch.setattr(neighbor, "AIM", float("inf"))
-    assert neighbor.main([*SMALL, "--check", "-o", "json"]) == 0
+def test_both_callers_are_answered(capsys):
+    assert campaign.run(neighbor.command, [*SMALL, "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     for when in ("alone", "beside"):
         assert (found[when]["asked"], found[when]["failed"]) == (20, 0)
@@ -22,5 +20,5 @@ def test_both_callers_are_answered(capsys, monkeypatch):
 
 def test_an_aim_that_is_missed_ends_it_with_1(capsys, monkeypatch):
     monkeypatch.setattr(neighbor, "AIM", 0.0)
-    assert neighbor.main([*SMALL, "--check", "--streams"]) == 1
-    assert "(aim: 0)" in capsys.readouterr().out
+    assert campaign.run(neighbor.command, [*SMALL, "--check", "--streams"]) == 1
+    assert "its p99 beside the heavy caller is" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.load import client_of, zones
+from bench.campaigns.load import client_of, zones
 from tests.servers import ServerProcess
 
 if TYPE_CHECKING:

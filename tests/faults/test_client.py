@@ -1,4 +1,4 @@
-"""The campaign of `python -m tests.faults.client`, shortened: what it counts must be none."""
+"""The campaign `client_faults`, shortened: what it counts must be none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults import client
+from bench.campaigns import client_faults as client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def test_no_caller_hangs_or_gets_a_foreign_error(
     scenario: Callable[..., None], record_property: Callable[[str, object], None]
 ) -> None:
     plan = replace(SHORT, seconds=2) if scenario is client.silent else SHORT
-    (figures,) = client.run([scenario.__name__], plan)
+    (figures,) = client.scenarios_of([scenario.__name__], plan)
     assert client.wrong(figures) == []
     assert figures.faults
     assert figures.answered

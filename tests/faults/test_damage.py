@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
+from bench.campaigns.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.processes import stopped
 from tests.servers import incoming, start
 from tests.waiting import until

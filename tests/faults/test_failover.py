@@ -1,10 +1,10 @@
-"""Another Redis is made the master, under load: a short run of `tests.faults.failover`."""
+"""Another Redis is made the master, under load: a short run of `bench.campaigns.failover`."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.faults.failover import runs, wrong
+from bench.campaigns.failover import runs, wrong
 
 
 @pytest.mark.faults

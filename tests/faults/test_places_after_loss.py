@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.faults.load import CLUSTER, client_of, pod, stored_pods, zones
+from bench.campaigns.load import CLUSTER, client_of, pod, stored_pods, zones
 from tests.servers import incoming
 from tests.store.backends import RedisBackend, SqliteBackend
 from topospread.codec.stored import stored

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.load import Load, counted_pods, stored_pods, zones
+from bench.campaigns.load import Load, counted_pods, stored_pods, zones
 from tests.servers import incoming
 from tests.waiting import until
 from topospread_client import Consistency, Unavailable

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.load import (
+from bench.campaigns.load import (
     CLUSTER,
     NEWEST,
     ZONE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.load import NEWEST, Load, client_of, counted_pods, pod, stored_pods, zones
+from bench.campaigns.load import NEWEST, Load, client_of, counted_pods, pod, stored_pods, zones
 from tests.waiting import until
 from topospread_client import StoreIdentityChanged, TopospreadClientError, Unavailable
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.faults.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
+from bench.campaigns.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
 from tests.redis_topologies import promote, replica_of
 from tests.waiting import until
 from topospread_client import (

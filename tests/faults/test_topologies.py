@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from bench.campaigns.load import pod, stored_pods, zones
 from tests.faults.conftest import DURABLE
-from tests.faults.load import pod, stored_pods, zones
 from tests.redis_server import redis_binaries
 from tests.redis_topologies import (
     cluster_of,

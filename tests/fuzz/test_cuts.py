@@ -1,8 +1,8 @@
-"""A few lists that are cut, in each way; many are `make fuzz`."""
+"""A few lists that are cut, in each way; many are `python -m bench.campaigns cuts`."""
 
 from __future__ import annotations
 
-from tests.fuzz.cuts import cut
+from bench.campaigns.cuts import cut
 
 
 def test_lists_that_are_cut_take_nothing_away():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz.files import Files
+from bench.campaigns.files import Files
 from tests.servers import served
 
 MIB = 1 << 20

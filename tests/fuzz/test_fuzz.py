@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from tests.fuzz.campaign import Campaign
+from bench.campaigns.fuzz import Fuzzer
 from tests.servers import Peer, served, two_zones
 from tests.waiting import PATIENCE
 from topospread_proto.v1 import planner_service_pb2, planner_service_pb2_grpc
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 def test_a_short_campaign_finds_nothing():
     with served(http="127.0.0.1:0", extender="filter") as server:
-        found = Campaign(server, seed=1).run(2000)
+        found = Fuzzer(server, seed=1).run(2000)
     assert found.faults == []
     assert found.sent == 2000
     # It is no campaign against a closed door.

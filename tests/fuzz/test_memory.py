@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz import memory
+from bench.campaigns import memory
 
 MOST = 200
 """MiB more than before."""

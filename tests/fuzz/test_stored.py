@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fuzz.stored import in_redis, in_sqlite
+from bench.campaigns.damage import in_redis, in_sqlite
 
 if TYPE_CHECKING:
-    from tests.fuzz.found import Found
+    from bench.campaigns.findings import Findings
 
 MIB = 1 << 20
 
 
-def check(found: Found) -> None:
+def check(found: Findings) -> None:
     assert found.faults == []
     assert found.sent == 30
     # The damage was seen, and most of what was asked was answered all the same.

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from tests.costs.measured import Measured
+from bench.campaigns.heavy import ENGINE, EVALUATE, OPTIONS, QUESTION, STREAM
+from bench.campaigns.measured import Measured
 from tests.processes import stopped
-from tests.servers import evaluate_request
 from tests.telemetry.expositions import samples
 from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
@@ -26,17 +26,7 @@ if TYPE_CHECKING:
 
     from tests.servers import ServerProcess
 
-ENGINE: Final = "/topospread.v1.DecisionService/"
-EVALUATE: Final = f"{ENGINE}EvaluatePod"
 BATCH: Final = f"{ENGINE}BatchEvaluatePods"
-STREAM: Final = f"{ENGINE}StreamEvaluatePods"
-
-OPTIONS: Final = (
-    ("grpc.use_local_subchannel_pool", 1),
-    # What the server does to a call is seen as it is.
-    ("grpc.enable_retries", 0),
-    ("grpc.max_receive_message_length", -1),
-)
 
 
 class Caller:
@@ -81,10 +71,6 @@ class Caller:
         path = f"/topospread.v1.ClusterStateService/{method}"
         answer: bytes = self.begin(path, request.SerializeToString()).result()
         return answer
-
-
-QUESTION: Final = evaluate_request().SerializeToString()
-"""A request of EvaluatePod that costs little."""
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from tests.costs.grown import pod
+from bench.campaigns.grown import pod
 from tests.servers import ZONE, node
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as engine_pb

@@ -7,16 +7,8 @@ from contextlib import ExitStack
 import grpc
 from google.rpc import code_pb2
 
-from tests.overload.callers import (
-    EVALUATE,
-    QUESTION,
-    Caller,
-    Outcomes,
-    Scraper,
-    at_once,
-    difference,
-    has_retry_info,
-)
+from bench.campaigns.heavy import EVALUATE, QUESTION
+from tests.overload.callers import Caller, Outcomes, Scraper, at_once, difference, has_retry_info
 from tests.servers import evaluate_request
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
 

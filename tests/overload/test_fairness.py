@@ -6,9 +6,9 @@ from statistics import median
 
 import pytest
 
+from bench.campaigns.heavy import EVALUATE, QUESTION, HeavyCaller
 from tests.overload import requests
-from tests.overload.callers import BATCH, EVALUATE, QUESTION, Caller, Outcomes, at_once
-from tests.overload.heavy import HeavyCaller
+from tests.overload.callers import BATCH, Caller, Outcomes, at_once
 from tests.waiting import until
 
 UNDER_WAY = 1000

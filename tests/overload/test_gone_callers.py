@@ -6,9 +6,10 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from tests.fuzz import attacker
+from bench.campaigns import attacker
+from bench.campaigns.heavy import EVALUATE
 from tests.overload import requests
-from tests.overload.callers import BATCH, EVALUATE, Caller, Service, at_once, difference
+from tests.overload.callers import BATCH, Caller, Service, at_once, difference
 from tests.waiting import until
 
 CONNECTIONS = 8

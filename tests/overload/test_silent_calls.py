@@ -8,7 +8,8 @@ from typing import Any
 
 import grpc
 
-from tests.overload.callers import EVALUATE, OPTIONS, QUESTION, Outcomes
+from bench.campaigns.heavy import EVALUATE, OPTIONS, QUESTION
+from tests.overload.callers import Outcomes
 from tests.waiting import PATIENCE
 
 CONNECTIONS = 6

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
+from bench.campaigns.abandoned import LONG, abandoned
 from bench.cluster import Size
 from bench.processes import server
 from bench.stores import filled_store
-from tests.fuzz.abandoned import LONG, abandoned
 from tests.servers import Peer, ServerProcess, evaluate_request, two_zones
 from tests.waiting import PATIENCE, until
 from topospread.service.decisions.evaluate import evaluate_batch

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.fuzz.attacker import Line, short
+from bench.campaigns.attacker import Line, short
 from tests.servers import Peer, served
 from tests.waiting import PATIENCE, until
 

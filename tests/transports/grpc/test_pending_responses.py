@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.fuzz import attacker
+from bench.campaigns import attacker
 from tests.servers import Peer, evaluate_request, node, pod, served, two_zones
 from tests.waiting import PATIENCE, until
 from topospread.errors import LimitExceeded

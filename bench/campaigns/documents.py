@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
-from tests.fuzz.mutation import mutated_bytes
+from bench.campaigns.mutation import mutated_bytes
 
 if TYPE_CHECKING:
     from random import Random

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import redis
 from google.protobuf.message import DecodeError
+from typing_extensions import override
 
-from tests.fuzz.mutation import mutated_bytes, mutated_message
+from bench.campaigns.mutation import mutated_bytes, mutated_message
 from topospread.store import values
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 
@@ -54,7 +55,7 @@ def damaged_value(value: bytes, others: list[bytes], random: Random) -> bytes:
     return mutated_bytes(value, random)
 
 
-class RedisDamage:
+class RedisDamage(Damaged):
     """Damages a cluster in a Redis.
 
     Args:
@@ -65,11 +66,14 @@ class RedisDamage:
         self._client = redis.Redis.from_url(url)
 
     def close(self) -> None:
+        """Close the connection to it."""
         self._client.close()
 
+    @override
     def saved(self, cluster: str) -> dict[bytes, bytes]:
         return {name: self._client.dump(name) for name in self._keys(cluster)}  # type: ignore[misc]
 
+    @override
     def put_right(self, cluster: str, saved: dict[bytes, bytes]) -> None:
         with self._client.pipeline(transaction=True) as all_of_it:
             for name in self._keys(cluster):
@@ -78,6 +82,7 @@ class RedisDamage:
                 all_of_it.restore(name, 0, value)
             all_of_it.execute()
 
+    @override
     def damage(self, cluster: str, random: Random) -> str:
         kind = random.random()
         try:
@@ -174,7 +179,7 @@ _COLUMNS: Final = {
 _TABLES: Final = (*["object"] * 5, *["log"] * 3, *["cluster"] * 2, "touched", "tombstone", "expiry")
 
 
-class SqliteDamage:
+class SqliteDamage(Damaged):
     """Damages a cluster in a SQLite file.
 
     Args:
@@ -186,8 +191,10 @@ class SqliteDamage:
         self._connection.execute("PRAGMA journal_mode = WAL")
 
     def close(self) -> None:
+        """Close the connection to it."""
         self._connection.close()
 
+    @override
     def saved(self, cluster: str) -> dict[str, list[Any]]:
         number = self._id(cluster)
         return {
@@ -197,6 +204,7 @@ class SqliteDamage:
             for table in _COLUMNS
         }
 
+    @override
     def put_right(self, cluster: str, saved: dict[str, list[Any]]) -> None:
         (number, *_), *_ = saved["cluster"]
         with self._connection:
@@ -209,6 +217,7 @@ class SqliteDamage:
                     marks = ",".join("?" * len(row))
                     self._connection.execute(f"INSERT INTO {table} VALUES ({marks})", row)
 
+    @override
     def damage(self, cluster: str, random: Random) -> str:
         table = random.choice(_TABLES)
         column = random.choice(_COLUMNS[table])

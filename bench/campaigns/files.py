@@ -15,12 +15,16 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from tests.fuzz.documents import EXAMPLES, changed_file
-from tests.fuzz.found import Found, resident
+import click
+
+from bench.campaigns.campaign import Outcome, campaign, run, seed_option
+from bench.campaigns.documents import EXAMPLES, changed_file
+from bench.campaigns.findings import Findings, resident
+from tests.servers import served
 from topospread.cli import manifest_files, manifest_objects
 from topospread.cli.errors import BadInput
 from topospread.cli.field_validation import FieldValidation
-from topospread.cli.main import run
+from topospread.cli.main import run as run_topospread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +64,9 @@ class Files:
     def __init__(self, address: str, seed: int) -> None:
         self._server = ("--address", address, "--cluster", "files", "--timeout", str(HANGS))
         self._random = Random(seed)
-        self.found = Found()
+        self.found = Findings()
 
-    def run(self, files: int) -> Found:
+    def run(self, files: int) -> Findings:
         """Read so many; one in ten with a verb, some of these in a process of their own."""
         half = 0
         for example in EXAMPLES[:2]:
@@ -133,7 +137,7 @@ def _here(arguments: Sequence[str]) -> tuple[int, str, str]:
         io.TextIOWrapper(io.BytesIO(), "utf-8", errors) for errors in ("strict", "backslashreplace")
     )
     with redirect_stdout(out), redirect_stderr(err):
-        code = run(arguments)
+        code = run_topospread(arguments)
     texts = []
     for stream in (out, err):
         stream.flush()
@@ -152,3 +156,18 @@ def _apart(arguments: Sequence[str]) -> tuple[int, str, str]:
         env={**os.environ, "PYTHONUTF8": "1"},
     )
     return ended.returncode, ended.stdout, ended.stderr
+
+
+@campaign(
+    "files",
+    click.option("--files", type=click.IntRange(1), default=20_000, show_default=True),
+    seed_option,
+)
+def command(files: int, seed: int) -> Outcome:
+    """Give mutated files to the command line; what is neither read nor refused is a finding."""
+    with served() as server:
+        return Files(server.address, seed).run(files).outcome()
+
+
+if __name__ == "__main__":
+    sys.exit(run(command))

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.costs.grown import pod
-from tests.costs.judged import ACCEPTED, MEMORY, REFUSED
-from tests.costs.measured import HOSTNAME, MIB
+from bench.campaigns.grown import pod
+from bench.campaigns.measured import HOSTNAME
 from topospread_proto.v1 import common_pb2, decision_service_pb2, placement_service_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.costs.measured import Cost, Measured
-
-TRIES = 3
+    from bench.campaigns.measured import Cost, Measured
 
 
 def _pod(number: int, constraints: int, terms: int, operator: str, *, requests: int = 0) -> Any:
@@ -81,13 +78,7 @@ COMBINED: dict[str, tuple[str, Callable[[int], bytes]]] = {
 """By what is in them, which method and the requests, each with other selectors."""
 
 
-def judged_together(measured: Measured, name: str, *, slack: float = 1.0) -> list[str]:
-    """What is wrong with the costs of a combination: nothing, or why."""
+def combined_costs(measured: Measured, name: str, tries: int) -> list[Cost]:
+    """What a combination costs, tried so often."""
     method, request = COMBINED[name]
-    costs: list[Cost] = [measured.call(method, request(i)) for i in range(1, TRIES + 1)]
-    best = min(costs, key=lambda cost: cost.cpu)
-    bound = slack * (REFUSED if best.refused else ACCEPTED)
-    peak = min(cost.peak for cost in costs)
-    if best.cpu <= bound and peak <= MEMORY:
-        return []
-    return [f"{name}, {best.code.name}: {best.cpu:.3f} s, {peak / MIB:.0f} MiB {best.detail[:100]}"]
+    return [measured.call(method, request(i)) for i in range(1, tries + 1)]

@@ -20,10 +20,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import grpc
 from typing_extensions import override
 
-from tests.fuzz.found import Found
+from bench.campaigns.campaign import Outcome, campaign, run, seed_option
+from bench.campaigns.findings import Findings
 from tests.redis_server import ROOT, RedisProcess, default_redis_binary
 from tests.relays import Relay
 from tests.servers import Peer, ServerProcess, node
@@ -63,6 +65,10 @@ SETTLED: Final = 2.0
 
 SETTLED_WHOLE: Final = 20.0
 """The same of a call whose commit was sent: if it came later, the next try would be blamed."""
+
+
+KILLED: Final = "--to-be-killed"
+"""The first argument of the process of a client that is killed."""
 
 
 class BrokenListError(Exception):
@@ -154,7 +160,9 @@ class Cuts:
         found: what it comes to.
     """
 
-    def __init__(self, store: str, *, transport: str, chance: random.Random, found: Found) -> None:
+    def __init__(
+        self, store: str, *, transport: str, chance: random.Random, found: Findings
+    ) -> None:
         self._store = store
         self._transport = transport
         self._chance = chance
@@ -356,7 +364,7 @@ def killed_client(
     """A client that is killed: whether it has sent its commit, and how its call ended."""
     given = [address, str(at), str(int(waits)), *names]
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.fuzz.cuts", *given],
+        [sys.executable, "-m", "bench.campaigns.cuts", KILLED, *given],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,
@@ -387,12 +395,12 @@ def client_to_be_killed(address: str, at: str, waits: str, *names: str) -> None:
         sender.send_word(code_of(call))
 
 
-def cut(many: int, seed: int) -> Found:
+def cut(many: int, seed: int) -> Findings:
     """So many tries, a quarter on each of two stores, with each transport.
 
     A quarter begins with one more try for each of two kinds, which the server surely sees.
     """
-    found = Found()
+    found = Findings()
     chance = random.Random(seed)
     kinds = [kind for kind, share in KINDS.items() for _ in range(share)]
     chance.shuffle(kinds)
@@ -417,5 +425,22 @@ def cut(many: int, seed: int) -> Found:
     return found
 
 
+@campaign(
+    "cuts",
+    click.option("--tries", type=click.IntRange(1), default=1000, show_default=True),
+    seed_option,
+)
+def command(tries: int, seed: int) -> Outcome:
+    """Cut lists of ReplaceObjects while they are sent, on both stores; nothing stored may be lost.
+
+    The call is cancelled, runs out of time, loses its channel or sender, or its client or server
+    is killed.
+    """
+    return cut(tries, seed).outcome()
+
+
 if __name__ == "__main__":
-    client_to_be_killed(*sys.argv[1:])
+    if sys.argv[1:2] == [KILLED]:
+        client_to_be_killed(*sys.argv[2:])
+    else:
+        sys.exit(run(command))

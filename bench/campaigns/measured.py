@@ -14,7 +14,6 @@ from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import cluster_state_service_pb2_grpc as state_grpc
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
-MIB = 1 << 20
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
 WORKLOADS = 500

@@ -1,16 +1,19 @@
-"""Crowds of peers that cost a server more than they pay: idle, giving up, or never done."""
+"""Floods of peers that cost a server more than they pay: idle, giving up, or never done."""
 
 from __future__ import annotations
 
 import resource
 import socket
+import sys
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final
 
+import click
 import grpc
 
 from bench import http2
-from tests.fuzz.found import Found
+from bench.campaigns.campaign import Outcome, campaign, run
+from bench.campaigns.findings import Findings
 from tests.servers import Peer, ServerProcess, evaluate_request, two_zones
 from tests.telemetry.expositions import samples
 from tests.waiting import PATIENCE, until
@@ -23,7 +26,7 @@ PAGE: Final = b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n"
 BATCH: Final = 200
 
 
-class Crowd:
+class Flood:
     """Peers of one server, beside a caller that must be answered all the while.
 
     Args:
@@ -34,9 +37,9 @@ class Crowd:
     def __init__(self, server: ServerProcess, limit: int) -> None:
         self._server = server
         self._limit = limit
-        self.found = Found()
+        self.found = Findings()
 
-    def run(self, many: int) -> Found:
+    def run(self, many: int) -> Findings:
         """So many idle connections of each kind, as many resets, and a tenth as many slow calls."""
         with Peer(self._server.address) as caller:
             caller.apply(*two_zones())
@@ -189,7 +192,7 @@ def _reached(server: ServerProcess) -> bool:
         return False
 
 
-def crowded(many: int) -> Found:
+def flooded(many: int) -> Findings:
     """A campaign against a server of its own, which lets nine tenths of them in."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -197,6 +200,22 @@ def crowded(many: int) -> Found:
     arguments = ("--store", "memory:", "--http", "127.0.0.1:0", "--max-connections", str(limit))
     try:
         with ServerProcess(*arguments) as server:
-            return Crowd(server, limit).run(many)
+            return Flood(server, limit).run(many)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@campaign(
+    "floods",
+    click.option("--peers", type=click.IntRange(10), default=10_000, show_default=True),
+)
+def command(peers: int) -> Outcome:
+    """Open idle connections, reset calls and send calls without end, so many of each kind.
+
+    A caller beside them must be answered, and --max-connections kept.
+    """
+    return flooded(peers).outcome()
+
+
+if __name__ == "__main__":
+    sys.exit(run(command))

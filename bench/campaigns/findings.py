@@ -1,20 +1,17 @@
-"""What a campaign comes to, and how it is told."""
+"""What a campaign of many inputs found."""
 
 from __future__ import annotations
 
 import resource
+import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
 
-SHOWN: Final = 20
-"""Findings that are printed, each up to so many characters:"""
-
-CHARACTERS: Final = 3000
+from bench.campaigns.campaign import MIB, Outcome
 
 
 @dataclass
-class Found:
+class Findings:
     """What a campaign came to.
 
     Attributes:
@@ -28,29 +25,25 @@ class Found:
     codes: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     grown: int = 0
+    began: float = field(default_factory=time.monotonic)
 
-    def add(self, other: Found) -> None:
+    def add(self, other: Findings) -> None:
         """Take in another campaign."""
         self.sent += other.sent
         self.codes += other.codes
         self.faults += other.faults
         self.grown += other.grown
 
-    def report(self, name: str, seconds: float) -> str:
-        """The figures in a few lines."""
-        lines = [
-            f"{name}: {self.sent} in {seconds:.0f} s, {len(self.faults)} findings",
-            "  " + ", ".join(f"{code} {count}" for code, count in self.codes.most_common()),
-            *self._growth(),
-            *(fault[:CHARACTERS] for fault in self.faults[:SHOWN]),
-        ]
-        return "\n".join(lines) + "\n"
-
-    def _growth(self) -> list[str]:
-        """Of campaigns whose server is in this process."""
-        if not self.grown:
-            return []
-        return [f"  memory grew by {self.grown / 2**20:.0f} MiB in the second half"]
+    def outcome(self) -> Outcome:
+        """Its figures; every fault is a broken promise."""
+        figures = {
+            "inputs": self.sent,
+            "seconds": round(time.monotonic() - self.began, 1),
+            "findings": len(self.faults),
+            "MiB grown in the second half": self.grown // MIB,
+            **dict(self.codes.most_common()),
+        }
+        return Outcome(figures, self.faults)
 
 
 def resident() -> int:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import grpc
 
 from bench.http2 import Http2Connection
-from tests.overload.callers import EVALUATE, OPTIONS, QUESTION, STREAM
 from tests.servers import evaluate_request
 from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
@@ -22,6 +21,18 @@ from topospread_proto.v1 import decision_service_pb2 as engine_pb
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.sharedctypes import Synchronized
+
+ENGINE: Final = "/topospread.v1.DecisionService/"
+EVALUATE: Final = f"{ENGINE}EvaluatePod"
+STREAM: Final = f"{ENGINE}StreamEvaluatePods"
+OPTIONS: Final = (
+    ("grpc.use_local_subchannel_pool", 1),
+    # What the server does to a call is seen as it is.
+    ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", -1),
+)
+QUESTION: Final = evaluate_request().SerializeToString()
+"""A request of EvaluatePod that costs little."""
 
 CONNECTIONS: Final = 8
 

@@ -1,26 +1,22 @@
-"""What a server still holds of large requests a minute after them, and what it counts of it.
+"""What a server still holds of large requests a minute after them.
 
-    python -m tests.costs.kept [--nodes 6] [--nodes 5000] [--only labels] [--settle 60]
-        [--calls 80] [--server-flag=--max-cache-bytes=64MiB] [--check]
-
-Each kind of request goes to a server of its own, every request with names that no other has. Prints
-the memory before, at its peak, right after the last call and when the time to settle is over, in
-which nobody calls. `--check` ends with 1 where more than half as much again is left.
+Each kind of request goes to a server of its own.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import grpc
 
-from tests.costs.crowd import ENGINE, PLACEMENT
-from tests.costs.grown import pod
-from tests.costs.measured import MIB, Measured, load
+from bench.campaigns.campaign import MIB, Outcome, campaign, note, run, server_flag_option
+from bench.campaigns.crowd import ENGINE, PLACEMENT
+from bench.campaigns.grown import pod
+from bench.campaigns.measured import Measured, load
 from tests.servers import ServerProcess, replacement
 from tests.servers import pod as stored_pod
 from tests.waiting import PATIENCE
@@ -32,7 +28,7 @@ from topospread_proto.v1 import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 AIM: Final = 1.5
 """Times the memory before that may be left."""
@@ -188,12 +184,12 @@ def _outcome(call: Callable[[], object]) -> str:
     return "OK"
 
 
-def measure(kind: str, nodes: int, asked: argparse.Namespace) -> bool:
-    """Try one kind of request, and print what it came to; whether that meets the aim."""
-    flags = ("--store", "memory:", "--max-decision-bytes", "16MiB", "--log-level", "error")
-    with ServerProcess(
-        "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *flags, *asked.server_flag
-    ) as server:
+def _kept(
+    kind: str, nodes: int, calls: int, settle: float, flags: Sequence[str]
+) -> tuple[dict[str, Any], float]:
+    """What one kind of request left: the figures, and how many times the memory before."""
+    own = ("--store", "memory:", "--max-decision-bytes", "16MiB", "--log-level", "error")
+    with ServerProcess("--http", "127.0.0.1:0", *own, *flags) as server:
         measured = Measured(server.process.pid, server.address)
         load(measured, nodes, 10 * nodes)
         plain: Any = measured.channel.unary_unary(f"{ENGINE}EvaluatePod")
@@ -204,43 +200,55 @@ def measure(kind: str, nodes: int, asked: argparse.Namespace) -> bool:
             plain(question, timeout=PATIENCE)
         measured.forget_peak()
         before = measured.rss
-        ended = send(measured, kind, asked.calls)
+        ended = send(measured, kind, calls)
         peak, after = measured.peak, measured.rss
-        time.sleep(asked.settle)
+        time.sleep(settle)
         left = measured.rss
-        _, metrics = server.get("/metrics")
+        _, page = server.get("/metrics")
         measured.channel.close()
-    outcomes = ", ".join(f"{count} {outcome}" for outcome, count in ended.items())
-    sys.stdout.write(
-        f"{kind}, {nodes} nodes: RSS {before / MIB:.0f} MiB before, {peak / MIB:.0f} at most, "
-        f"{after / MIB:.0f} after, {left / MIB:.0f} {asked.settle:g} s later "
-        f"(x {left / before:.2f}); {outcomes}\n"
-    )
-    for line in metrics.splitlines():
-        if line.startswith("topospread_cache_") and not line.endswith(" 0.0"):
-            sys.stdout.write(f"    {line}\n")
-    sys.stdout.flush()
-    return left <= AIM * before
+    sizes = {"before": before, "peak": peak, "after": after, "settled": left}
+    caches = {
+        line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+        for line in page.splitlines()
+        if line.startswith("topospread_cache_bytes") and not line.endswith(" 0.0")
+    }
+    figures = {**{name: size // MIB for name, size in sizes.items()}, "ended": ended}
+    return {**figures, "caches": caches}, left / before
 
 
-def main() -> int:
-    """Try all kinds; returns the exit code."""
-    kinds = (*CALLS, "replace")
-    parser = argparse.ArgumentParser(prog="python -m tests.costs.kept")
-    parser.add_argument("--nodes", type=int, action="append", help="6 and 5000 if left out")
-    parser.add_argument("--only", action="append", choices=kinds, help="requests of this kind")
-    parser.add_argument("--calls", type=int, default=80, help="of each kind; of keys ten times")
-    parser.add_argument("--settle", type=float, default=60.0, help="seconds without a call")
-    parser.add_argument("--server-flag", action="append", default=[], help="of topospread serve")
-    parser.add_argument("--check", action="store_true", help="end with 1 where too much is left")
-    asked = parser.parse_args()
-    met = [
-        measure(kind, nodes, asked)
-        for nodes in asked.nodes or (6, 5000)
-        for kind in asked.only or kinds
-    ]
-    return 1 if asked.check and not all(met) else 0
+KINDS: Final = (*CALLS, "replace")
+
+
+@campaign(
+    "kept",
+    click.option("--nodes", "sizes", type=click.IntRange(1), multiple=True, default=(6, 5000)),
+    click.option("--only", multiple=True, type=click.Choice(KINDS), help="Requests of a kind."),
+    click.option("--calls", type=click.IntRange(1), default=80, help="Of each; of keys ten times."),
+    click.option("--settle", type=float, default=60.0, help="Seconds without a call."),
+    server_flag_option,
+)
+def command(
+    sizes: tuple[int, ...],
+    only: tuple[str, ...],
+    calls: int,
+    settle: float,
+    server_flags: tuple[str, ...],
+) -> Outcome:
+    """Send large requests, each with names that no other has, and see what stays of them; MiB.
+
+    docs/operations.md promises that what is kept of questions is bounded: once the server is idle,
+    it has at most half as much again as before.
+    """
+    figures, broken = {}, []
+    for nodes in sizes:
+        for kind in only or KINDS:
+            name = f"{kind}, {nodes} nodes"
+            note(f"kept: {name}")
+            figures[name], ratio = _kept(kind, nodes, calls, settle, server_flags)
+            if ratio > AIM:
+                broken.append(f"{name}: {ratio:.2f} times the memory before is left")
+    return Outcome(figures, broken)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(command))

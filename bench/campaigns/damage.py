@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import logging
+import sys
 from contextlib import closing
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import grpc
 
-from tests.fuzz.damage import Damaged, RedisDamage, SqliteDamage
-from tests.fuzz.found import Found, resident
+from bench.campaigns.campaign import Outcome, campaign, run, seed_option
+from bench.campaigns.findings import Findings, resident
+from bench.campaigns.store_damage import Damaged, RedisDamage, SqliteDamage
+from tests.redis_server import RedisProcess, default_redis_binary
 from tests.servers import Peer, evaluate_request, incoming, node, pod, served, two_zones
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread_client import object_from_manifest, pod_from_manifest
@@ -26,7 +32,6 @@ from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 DEADLINE: Final = 30.0
 WATCH: Final = 0.05
@@ -53,9 +58,9 @@ class Stored:
         self._random = Random(seed)
         self._log = _Exceptions()
         self._done: list[str] = []
-        self.found = Found()
+        self.found = Findings()
 
-    def run(self, rounds: int) -> Found:
+    def run(self, rounds: int) -> Findings:
         """So many, each with a cluster of its own; one in three with a server that starts."""
         logging.getLogger().addHandler(self._log)
         half = 0
@@ -120,14 +125,14 @@ class Stored:
         self.found.faults.append(f"{what}\n  after {self._done}")
 
 
-def in_sqlite(path: Path, seed: int, rounds: int) -> Found:
+def in_sqlite(path: Path, seed: int, rounds: int) -> Findings:
     """A campaign against a SQLite file, which is made."""
     url = f"sqlite:///{path}"
     with served(store=url), closing(SqliteDamage(str(path))) as store:
         return Stored(url, store, seed).run(rounds)
 
 
-def in_redis(url: str, seed: int, rounds: int) -> Found:
+def in_redis(url: str, seed: int, rounds: int) -> Findings:
     """A campaign against an empty Redis."""
     with closing(RedisDamage(url)) as store:
         return Stored(url, store, seed).run(rounds)
@@ -252,3 +257,26 @@ def _code(call: Callable[[], Any]) -> str:
         code: grpc.StatusCode = error.code()
         return code.name
     return "OK"
+
+
+@campaign(
+    "damage",
+    click.option("--rounds", type=click.IntRange(2), default=1000, show_default=True),
+    seed_option,
+)
+def command(rounds: int, seed: int) -> Outcome:
+    """Damage a SQLite file and a Redis, half of the rounds each, and ask servers about them.
+
+    A call that ends as a fault of the server, or a cluster that is not judged as before, is a
+    finding.
+    """
+    found = Findings()
+    with TemporaryDirectory() as folder:
+        found.add(in_sqlite(Path(folder) / "state.db", seed, rounds - rounds // 2))
+        with RedisProcess(Path(folder) / "redis", binary=default_redis_binary()) as server:
+            found.add(in_redis(server.url, seed, rounds // 2))
+    return found.outcome()
+
+
+if __name__ == "__main__":
+    sys.exit(run(command))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 
-from tests.costs.measured import HOSTNAME, ZONE
+from bench.campaigns.measured import HOSTNAME, ZONE
 from topospread.codec.parsing import limit_of
 from topospread.generated.cluster_autoscaler import expander_pb2
 from topospread_proto.kubernetes.v1 import kubernetes_pb2

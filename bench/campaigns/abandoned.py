@@ -1,23 +1,19 @@
-"""Calls whose callers go, or whose deadline passes: what a server spends on them afterwards.
-
-`python -m tests.fuzz.abandoned` prints it: seconds of CPU of the server's process from the moment
-at which the callers have gone, or the deadline has passed, until the process is idle; and how long
-somebody else's calls of EvaluatePod took meanwhile.
-"""
+"""Calls whose callers go, or whose deadline passes: what a server spends on them afterwards."""
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import grpc
 
 from bench import planner, requests
+from bench.campaigns.campaign import Outcome, campaign, nodes_option, note, pods_option, run
 from bench.cluster import HOSTNAME, ZONE, Size, app_name, namespace_of
 from bench.processes import server
 from bench.stores import filled_store
@@ -45,6 +41,10 @@ SECONDS: Final = 1.6
 """After which callers go."""
 
 DEADLINE: Final = 0.1
+
+MAX_CPU: Final = 5.0
+"""Seconds that they may cost: a call that is under way goes on to its next checkpoint, and none of
+those that wait begins. Forty batches cost 11 s where each is computed to its end."""
 
 IDLE: Final = 0.3
 """Seconds without CPU after which a process is idle: its clock goes in hundredths."""
@@ -213,24 +213,34 @@ def _ended(future: grpc.Future) -> None:
         future.exception(PATIENCE)
 
 
-def main() -> None:
-    """Print one line of JSON for each method, way of leaving, and way that decisions take."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--pods", type=int, default=50_000)
-    parser.add_argument("--calls", type=int, default=CALLS)
-    parser.add_argument("--method", action="append", choices=[*LONG], default=[])
-    options = parser.parse_args()
-    with filled_store(Size(options.nodes, options.pods)) as store:
-        for way in ("--transport=grpcio", "--transport=grpcio-threads"):
-            for method in options.method or LONG:
+@campaign(
+    "abandoned",
+    nodes_option,
+    pods_option,
+    click.option("--calls", type=click.IntRange(1), default=CALLS, show_default=True),
+    click.option("--method", "methods", multiple=True, type=click.Choice([*LONG])),
+)
+def command(nodes: int, pods: int, calls: int, methods: tuple[str, ...]) -> Outcome:
+    """Make long calls whose callers go, and see what the server spends on them afterwards.
+
+    Seconds of CPU from the moment at which they have gone until the process is idle, and
+    milliseconds of another caller's slowest EvaluatePod.
+    """
+    figures, broken = {}, []
+    with filled_store(Size(nodes, pods)) as store:
+        for way in ("grpcio", "grpcio-threads"):
+            for method in methods or LONG:
                 for deadline in (None, DEADLINE):
-                    with server(store, way) as running:
-                        spent = abandoned(running, method, options.calls, deadline=deadline)
-                    leaving = "cancelled" if deadline is None else f"deadline {deadline:g} s"
-                    line = {"method": method, "way": way, "left": leaving, **asdict(spent)}
-                    print(json.dumps(line), flush=True)  # noqa: T201
+                    left = "cancelled" if deadline is None else "expired"
+                    name = f"{method}, {left}, {way}"
+                    note(f"abandoned: {name}")
+                    with server(store, f"--transport={way}") as running:
+                        spent = abandoned(running, method, calls, deadline=deadline)
+                    figures[name] = asdict(spent)
+                    if spent.cpu > MAX_CPU:
+                        broken.append(f"{name}: {spent.cpu} s of CPU after the callers had gone")
+    return Outcome(figures, broken)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(command))

@@ -1,18 +1,28 @@
-"""Whether a field that grows stays within its bounds."""
+"""What each field that grows costs a server, and whether that is within bounds.
+
+The bounds are those of docs/api.md: a decision or a placement takes at most a quarter of a second
+of processor time and 64 MiB, a refusal 20 ms, and every repeated field has a limit.
+"""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import TYPE_CHECKING
 
-from tests.costs.grown import DECISIONS, PLACEMENTS, PLANS
-from tests.costs.measured import MIB
+import click
+
+from bench.campaigns.campaign import MIB, Outcome, campaign, nodes_option, note, pods_option, run
+from bench.campaigns.combined import COMBINED, combined_costs
+from bench.campaigns.grown import DECISIONS, PLACEMENTS, PLANS, growths
+from bench.campaigns.measured import Measured, load
+from tests.servers import ServerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.costs.grown import Growth
-    from tests.costs.measured import Cost, Measured
+    from bench.campaigns.grown import Growth
+    from bench.campaigns.measured import Cost
 
 ACCEPTED = 0.250
 """Seconds of processor time that a decision or a placement may cost."""
@@ -81,6 +91,17 @@ def judged(
     return found
 
 
+def judged_together(measured: Measured, name: str, *, slack: float = 1.0) -> list[str]:
+    """What is wrong with the costs of a combination: nothing, or why."""
+    costs = combined_costs(measured, name, TRIES)
+    best = min(costs, key=lambda cost: cost.cpu)
+    bound = slack * (REFUSED if best.refused else ACCEPTED)
+    peak = min(cost.peak for cost in costs)
+    if best.cpu <= bound and peak <= MEMORY:
+        return []
+    return [f"{name}, {best.code.name}: {best.cpu:.3f} s, {peak / MIB:.0f} MiB {best.detail[:100]}"]
+
+
 def _bounded(cost: Cost) -> bool:
     """Whether the call was refused for how much it asked, and not for anything else."""
     return cost.refused and ("at most" in cost.detail or "more than" in cost.detail)
@@ -140,3 +161,46 @@ def _call(measured: Measured, growth: Growth, sent: bytes) -> Cost:
         case "WatchObjects" | "WatchConstraints":
             return measured.watch(growth.method, sent)
     return measured.call(growth.method, sent)
+
+
+@campaign(
+    "growth",
+    nodes_option,
+    pods_option,
+    click.option("--only", default="", help="Methods whose name has this in it."),
+    click.option("--slack", type=float, default=1.0, help="Times the bounds of time."),
+)
+def command(nodes: int, pods: int, only: str, slack: float) -> Outcome:
+    """Grow every repeated field of every request, and look for costs beyond their bounds."""
+    broken: list[str] = []
+    tried = 0
+    with ServerProcess("--http", "off", "--store", "memory:") as server:
+        measured = Measured(server.process.pid, server.address)
+        load(measured, nodes, pods)
+        before = measured.rss
+        checks: dict[str, Callable[[], list[str]]] = {
+            each.name: lambda each=each: judged(measured, each, slack=slack)  # type: ignore[misc]
+            for each in growths()
+        }
+        checks |= {
+            name: lambda name=name: judged_together(measured, name, slack=slack)  # type: ignore[misc]
+            for name in COMBINED
+        }
+        for name, check in checks.items():
+            if only in name:
+                tried += 1
+                for fault in check():
+                    broken.append(fault)
+                    note(fault)
+        after = measured.rss
+    figures = {
+        "fields": tried,
+        "beyond bounds": len(broken),
+        "MiB before": before // MIB,
+        "MiB after": after // MIB,
+    }
+    return Outcome(figures, broken)
+
+
+if __name__ == "__main__":
+    sys.exit(run(command))

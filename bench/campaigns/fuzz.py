@@ -1,7 +1,8 @@
 """Mutated requests to a server, and what came of them.
 
 A finding is a call that ends INTERNAL, UNKNOWN or DATA_LOSS, one that hangs, a page that answers
-500, or a server that afterwards does not answer as before.
+500, or a server that afterwards does not answer as before: docs/security.md promises that there is
+none.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import sys
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+import click
 import grpc
 from google.protobuf.message_factory import GetMessageClass
 
-from tests.fuzz.found import Found, resident
-from tests.fuzz.mutation import mutated_bytes, mutated_message
-from tests.servers import Peer, evaluate_request, incoming, node, pod, two_zones
+from bench.campaigns.campaign import Outcome, campaign, run, seed_option
+from bench.campaigns.findings import Findings, resident
+from bench.campaigns.mutation import mutated_bytes, mutated_message
+from tests.servers import Peer, evaluate_request, incoming, node, pod, served, two_zones
 from topospread.generated.cluster_autoscaler import expander_pb2
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import (
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
     from topospread.app.server import Server
 
-SAMPLES: Final = Path(__file__).parents[1] / "samples"
+SAMPLES: Final = Path(__file__).parents[2] / "tests" / "samples"
 """What a real kube-scheduler and a real cluster-autoscaler sent."""
 
 FILES: Final = (
@@ -56,7 +60,7 @@ DEADLINE: Final = 30.0
 WATCH: Final = 0.05
 
 
-class Campaign:
+class Fuzzer:
     """Mutated requests to one server.
 
     Args:
@@ -73,9 +77,9 @@ class Campaign:
             for service in file.DESCRIPTOR.services_by_name.values()
             for method in service.methods
         ]
-        self.found = Found()
+        self.found = Findings()
 
-    def run(self, requests: int) -> Found:
+    def run(self, requests: int) -> Findings:
         """Send so many; one in ten over HTTP."""
         half = 0
         with Peer(self._server.address) as peer:
@@ -234,3 +238,18 @@ def _changed_json(value: Any, random: Random) -> bytes:
 def _code(error: grpc.RpcError) -> str:
     code: grpc.StatusCode = error.code()
     return code.name
+
+
+@campaign(
+    "fuzz",
+    click.option("--requests", type=click.IntRange(1), default=100_000, show_default=True),
+    seed_option,
+)
+def command(requests: int, seed: int) -> Outcome:
+    """Send mutated requests of every method and of HTTP; any fault or hang is a finding."""
+    with served(http="127.0.0.1:0", extender="filter") as server:
+        return Fuzzer(server, seed).run(requests).outcome()
+
+
+if __name__ == "__main__":
+    sys.exit(run(command))
