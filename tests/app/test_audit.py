@@ -13,9 +13,8 @@ import httpx
 import pytest
 
 from tests.access.callers import AccessFile
+from tests.app.all_calls import SERVED, all_calls, make_calls
 from tests.servers import Peer, evaluate_request, incoming, node, replacement, served, two_zones
-from tests.upgrade.descriptors import current
-from tests.upgrade.story import SERVED, Api, StoryCaller, steps_known_to
 from tests.waiting import PATIENCE
 from topospread.access.audit import LINES_PER_ADDRESS, LINES_TOTAL, SECONDS_PER_ADDRESS, DenialLog
 from topospread.access.callers import ANONYMOUS
@@ -166,10 +165,9 @@ def test_lines_have_only_names_of_written_objects(lines):
 
 
 def test_all_calls_that_change_something_have_a_line_and_no_others(lines):
-    story = steps_known_to(current())
     with served(**SERVED) as server, Peer(server.address) as peer:
-        answers = StoryCaller(peer.channel, Api(current())).make_calls(story)
-    made = [step.call.rpartition(".")[2] for step in story]
+        answers = make_calls(peer.channel)
+    made = [each.call.rpartition(".")[2] for each in all_calls()]
     assert set(made) == set(CHANGES)
     assert all("failed" not in answer[0] for answer in answers)
     assert [line["call"] for line in lines()] == [call for call in made if CHANGES[call]]

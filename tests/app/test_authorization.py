@@ -15,10 +15,9 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from tests.access.callers import AccessFile
+from tests.app.all_calls import Call, all_calls, messages
 from tests.servers import Peer, incoming, node, pod, served, two_zones
 from tests.transports.expander.requests import sample
-from tests.upgrade.descriptors import current
-from tests.upgrade.story import Api, Step, steps_known_to
 from tests.waiting import PATIENCE
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import (
@@ -171,13 +170,11 @@ def of_cluster(request: dict[str, Any], cluster: str) -> dict[str, Any]:
     return found | ({"cluster": cluster} if "cluster" in found else {})
 
 
-def heard(peer: Peer, step: Step, cluster: str, metadata: Any) -> list[str]:
+def heard(peer: Peer, step: Call, cluster: str, metadata: Any) -> list[str]:
     """All that comes back of a call about a cluster."""
-    api = Api(current())
-    sent, answered = api.method(step.call)
+    sent, answered = messages(step.call)
     asked = [of_cluster(each, cluster) for each in step.requests]
-    # The story is told to older servers, too.
-    requests = [ParseDict(each, sent(), ignore_unknown_fields=True) for each in asked]
+    requests = [ParseDict(each, sent()) for each in asked]
     method: Any = peer.channel.stream_stream(f"/{step.call}")
     raws = iter([each.SerializeToString() for each in requests])
     call = method(raws, metadata=metadata, timeout=PATIENCE)
@@ -193,10 +190,10 @@ def heard(peer: Peer, step: Step, cluster: str, metadata: Any) -> list[str]:
     return [*found, f"{call.code()} {call.details()} {call.trailing_metadata()}"]
 
 
-def asked_by_our_own() -> list[Step]:
-    """The calls of the story but what ends a cluster, and what is about no cluster of ours."""
+def asked_by_our_own() -> list[Call]:
+    """All calls but what ends a cluster, and what is about no cluster of ours."""
     left_out = ("DeleteCluster", "BestOptions")
-    return [step for step in steps_known_to(current()) if not step.call.endswith(left_out)]
+    return [step for step in all_calls() if not step.call.endswith(left_out)]
 
 
 def test_callers_of_one_cluster_learn_of_no_other(server, access):
@@ -273,7 +270,7 @@ def test_a_page_of_another_cluster_leads_into_ones_own(server, access):
         )
         page = peer.state.ListObjects(listed, metadata=access.bearer("admin"), timeout=PATIENCE)
         assert page.next_page_token
-        step = Step(
+        step = Call(
             "topospread.v1.ClusterStateService/ListObjects",
             [{"cluster": "", "kind": "KIND_NODE", "page_token": page.next_page_token}],
         )

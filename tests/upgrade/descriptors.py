@@ -1,7 +1,11 @@
-"""Descriptors of what is offered and stored: of the code at hand, and of an earlier version it."""
+"""Descriptors of what is offered and stored: of the code at hand, and of a recorded version.
+
+python -m tests.upgrade.descriptors   # record those of the code at hand
+"""
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -10,7 +14,8 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from tests.redis_server import ROOT
 
-DESCRIPTORS = Path(__file__).parent / "recorded" / "descriptors.binpb"
+RECORDED = Path(__file__).parent / "recorded"
+DESCRIPTORS = RECORDED / "descriptors.binpb"
 
 
 def current() -> FileDescriptorSet:
@@ -25,5 +30,10 @@ def current() -> FileDescriptorSet:
 
 
 def recorded() -> FileDescriptorSet:
-    """Descriptors of the earlier version that recorded/ is of."""
+    """Descriptors of the recorded version."""
     return FileDescriptorSet.FromString(DESCRIPTORS.read_bytes())
+
+
+if __name__ == "__main__":
+    DESCRIPTORS.write_bytes(current().SerializeToString(deterministic=True))
+    sys.stdout.write(f"{DESCRIPTORS}\n")

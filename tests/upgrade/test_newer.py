@@ -215,7 +215,7 @@ def test_a_server_under_which_the_format_changes_writes_no_more(place, running):
     running.apply(*two_zones())
     assert judged(running) == (1, ["b1"])
     bring_to_format_two(place)
-    before = place.content(CLUSTER)
+    before = place.content()
     reference = pb.ObjectReference(kind=common_pb2.KIND_NODE, name="a1")
     place_pod = placement_service_pb2.PlacePodRequest(
         pod=common_pb2.PodSource(object=pod_from_manifest(incoming()))
@@ -231,7 +231,7 @@ def test_a_server_under_which_the_format_changes_writes_no_more(place, running):
         with pytest.raises(grpc.RpcError, match="format") as refused:
             call(request, timeout=PATIENCE)
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert place.content(CLUSTER) == before
+    assert place.content() == before
     # It goes on deciding from what it has, and reports how old that is.
     assert judged(running) == (1, ["b1"])
     until(
