@@ -76,14 +76,19 @@ def app_name(app: int) -> str:
 
 def objects(size: Size) -> Iterator[StoredObject]:
     """All objects of a cluster as a store holds them."""
+    return map(stored, cluster_objects(size))
+
+
+def cluster_objects(size: Size) -> Iterator[ClusterObject]:
+    """All objects of a cluster as the API has them."""
     chance = random.Random(_SEED)
     for app in range(size.apps):
-        yield stored(ClusterObject(service=_service(app)))
-        yield stored(ClusterObject(replica_set=_replica_set(app)))
+        yield ClusterObject(service=_service(app))
+        yield ClusterObject(replica_set=_replica_set(app))
     for number in range(size.nodes):
-        yield stored(ClusterObject(node=_node(number, chance)))
+        yield ClusterObject(node=_node(number, chance))
     for pod in pods(size, chance):
-        yield stored(ClusterObject(pod=pod))
+        yield ClusterObject(pod=pod)
 
 
 def pods(size: Size, chance: random.Random, first: int = 0) -> Iterator[k8s.Pod]:

@@ -8,15 +8,15 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from tests.errors.calls import NAMED, ask, refused
-from tests.errors.error_status import ErrorStatus
-from tests.errors.paths import resolve
-from tests.errors.test_causes import (
+from tests.errors.causes import (
     BROKEN,
     GIVEN,
     NO_VALUE,
     REQUIRED,
     UNREADABLE,
 )
+from tests.errors.error_status import ErrorStatus
+from tests.errors.paths import resolve
 from tests.servers import Peer, node, served, two_zones
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
