@@ -56,6 +56,32 @@ def test_table_has_the_worst_first_with_a_bar_for_each_domain(loaded):
     assert rows[3][5:] == ["Satisfied", "0", "0", "a █ 1 · b █ 1"]
 
 
+ODD = """\
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a-1, namespace: d, labels: {app: a}}
+spec:
+  nodeSelector: {disk: ssd}
+  topologySpreadConstraints:
+  - maxSkew: -1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: DoNotSchedule
+    labelSelector: {matchLabels: {app: a}}
+"""
+
+
+def test_a_pod_that_no_api_server_stores_ends_no_report(topospread, tmp_path):
+    state = tmp_path / "state.yaml"
+    state.write_text(STATES + ODD)
+    said = topospread("report", "--from", str(state))
+    assert (said.code, said.err) == (
+        DONE,
+        "5 constraints: 1 blocked, 1 violated, 2 ineffective, 1 satisfied\n",
+    )
+    assert any("maxSkew -1 must be greater than zero" in line for line in said.lines)
+
+
 def test_reasons_stand_below_the_table(loaded):
     said = loaded("report").lines
     assert said[5] == ""

@@ -61,6 +61,7 @@ def pod_of(
     terminating: bool = False,
     gates: Sequence[str] = (),
     only_on: str = "",
+    node_selector: Mapping[str, str] | None = None,
 ) -> Json:
     """A pod of a case."""
     metadata: Json = {"name": name, "namespace": "default", "labels": labels or {"app": "web"}}
@@ -77,6 +78,8 @@ def pod_of(
         spec["schedulingGates"] = [{"name": each} for each in gates]
     if only_on:
         spec["affinity"] = affinity_to([only_on])
+    if node_selector:
+        spec["nodeSelector"] = node_selector
     if cpu:
         spec["containers"] = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
     status = {"phase": phase or ("Running" if node else "Pending")}

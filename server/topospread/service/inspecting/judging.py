@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 INEFFECTIVE: Final = frozenset(
     {
+        FindingCode.INVALID_CONSTRAINT,
         FindingCode.SELF_MISMATCH,
         FindingCode.NIL_SELECTOR,
         FindingCode.EMPTY_SELECTOR,
@@ -215,10 +216,13 @@ def judge(
     """
     blocking = [each for each in pods.waiting if key in judgements[each].blocking]
     blocked = sum(pods.waiting[each] for each in blocking)
+    useless = next((each for each in findings if each.code in INEFFECTIVE), None)
     if blocked or (blocking and not pods.pending and len(blocking) == len(pods.waiting)):
         usable = max(judgements[each].usable for each in blocking)
-        return Verdict(SpreadState.BLOCKED, _why_blocked(key, spread, usable), blocked)
-    useless = next((each for each in findings if each.code in INEFFECTIVE), None)
+        why = _why_blocked(key, spread, usable)
+        if useless is not None and useless.code is FindingCode.INVALID_CONSTRAINT:
+            why = useless.text
+        return Verdict(SpreadState.BLOCKED, why, blocked)
     if useless is not None:
         return Verdict(SpreadState.INEFFECTIVE, useless.text, 0)
     if spread.skew > key.constraint.max_skew:
@@ -261,11 +265,17 @@ def _value_with(spread: DomainSpread, pods: int) -> str:
 def findings_of_row(
     key: OwnedConstraint, template: PodTemplate, snapshot: Snapshot
 ) -> tuple[Finding, ...]:
-    """What is wrong with a constraint, as an explanation of one of its pods says."""
+    """What is wrong with a constraint, as an explanation of one of its pods says.
+
+    No API server stores a maxSkew below 1, so an explanation need not say so; a state may have one.
+    """
     context = template.context(snapshot)
     hard = key.constraint.when_unsatisfiable == DO_NOT_SCHEDULE
     spec = dict(context.specs(hard=hard))[key.index]
     found = [*constraint_findings(context, key.constraint, spec)]
+    if spec.max_skew < 1:
+        text = f"maxSkew {spec.max_skew} must be greater than zero: the API server refuses it"
+        found.insert(0, (FindingCode.INVALID_CONSTRAINT, text))
     if key.constraint.topology_key == ZONE_LABEL:
         found += zone_findings(context)
     return tuple(Finding(code, key.index, text) for code, text in found)
