@@ -241,7 +241,7 @@ def test_a_document_of_another_kind_is_refused(kind, complaint):
         ("a: [", "not YAML: line 1"),
         ("- 1", "not a mapping"),
         ("just words", "not a mapping"),
-        (own(workers=1) + "\nworkers: 2", "the key 'workers' comes twice"),
+        (own(workers=1) + "\nworkers: 2", "the key 'workers' is given twice"),
         (own() + "\n---\n" + own(), "a second TopospreadConfiguration"),
         ("[" * 5000, "not YAML"),
         ("!!python/object:os.system {}", "not YAML"),

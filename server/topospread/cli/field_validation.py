@@ -51,11 +51,6 @@ class ManifestErrors:
         """Keep the error of a manifest that cannot be read."""
         self._errors.append(f"{manifest.title}: {error}")
 
-    def merge(self, others: ManifestErrors) -> None:
-        """Add what others have collected."""
-        self._errors += others._errors
-        self._unknown += others._unknown
-
     def raise_all(self) -> None:
         """Raise what was collected; warn of unknown fields where they are no error.
 

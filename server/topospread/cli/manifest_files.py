@@ -11,19 +11,28 @@ import os
 import re
 import stat
 import sys
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from topospread.cli.errors import BadInput, printable
 from topospread.cli.file_hints import name_hint, packed_hint, template_hint
-from topospread.cli.printed_lists import PrintedItems, is_printed_list, printed_items
-from topospread.cli.yaml_reader import MAX_DEPTH, yaml_documents
+from topospread.cli.json_window import (
+    DECODER,
+    KeyGivenTwiceError,
+    begins_list,
+    json_items,
+    json_problem,
+)
+from topospread.cli.yaml_reader import yaml_documents, yaml_items
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from _typeshed import SupportsRead
+
+    from topospread.cli.json_window import Part
 
 STDIN: Final = "-"
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -35,20 +44,16 @@ YAML_WEIGHT: Final = 8
 """Bytes of JSON that a byte of YAML counts as, because it takes about that much memory."""
 
 MAX_STREAMED_BYTES: Final = 8 * MAX_BYTES
-"""Bytes of JSON, in Lists as kubectl prints them, that one command reads in pieces; those of YAML
-weigh more here, too, because they take longer. What it makes of the items is in memory, and is a
-tenth of them or less.
+"""Bytes of JSON, in Lists, that one command reads item by item; those of YAML weigh more here, too,
+because they take longer. What it makes of the items is in memory, and is a tenth of them or less.
 """
 
 MAX_NESTED_LISTS: Final = 8
 """Depth of lists within lists; kubectl makes none."""
 
 _BEGIN: Final = 64 << 10
+_YAML_ITEMS: Final = re.compile(rb"^items:[ \t]*\r?$", re.MULTILINE)
 _BLANKS: Final = re.compile(r"\s*")
-
-
-class _KeyGivenTwiceError(ValueError):
-    """An object of JSON has a key twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,61 +118,82 @@ def read(
     return found
 
 
-def stream(
-    path: str, progress: Callable[[str, int, int], None]
-) -> Iterator[PrintedItems | Sequence[Manifest]]:
-    """Objects of a file or directory; of a List as kubectl prints it, some at a time.
+def stream(path: str, progress: Callable[[str, int, int], None]) -> Iterator[Manifest]:
+    """Objects of a file or directory; of Lists one item after the other, as they are read.
 
     Args:
         path: as for :func:`read`.
         progress: called with a file's name, the bytes of it that were read, and its size, which is
             0 where nothing tells.
 
-    Yields:
-        What :func:`manifests_of` takes; another process may do that.
-
     Raises:
         BadInput: as for :func:`read`.
-        NotAsPrintedError: a file begins like such a List and is none: :func:`read` can tell.
     """
     budget = ReadBudget()
     for name in _files(path, recursive=False):
         with _opened(name) as (file, source):
             begin = file.read(_BEGIN)
-            size = _size(file)
+            size, weight = _size(file), _weight(begin)
             progress(source, 0, size)
-            if not is_printed_list(begin):
-                content = budget.read(file, source, begin)
-                yield list(_manifests(list(_documents(content, source)), source))
-                continue
-            weight = 1 if _looks_like_json(begin) else YAML_WEIGHT
-            budget.stream(max(size, len(begin)) * weight, source)
-            read = len(begin)
+            items_of = _reader_of_items(begin)
+            if items_of is not None:
+                budget.stream(max(size, len(begin)) * weight, source)
+                read = 0
 
-            def take(
-                count: int, source: str = source, size: int = size, weight: int = weight
-            ) -> None:
-                nonlocal read
-                read += count
-                if not size:
-                    budget.stream(count * weight, source)
-                progress(source, read, size)
+                def count(more: int, source: str = source, size: int = size) -> None:
+                    nonlocal read
+                    read += more
+                    if not size:
+                        budget.stream(more * weight, source)  # noqa: B023 # read in this round
+                    progress(source, read, size)
 
-            yield from printed_items(begin, file, source, take)
+                try:
+                    yield from _streamed(items_of(_Counted(begin, file, count), source), source)
+                    continue
+                except BadInput:
+                    if not size or not budget.has(size * weight):
+                        raise
+                # Flow YAML, or a kind behind the items; or the error is told as of other files.
+                file.seek(0)
+                begin = b""
+            content = budget.read(file, source, begin)
+            yield from _manifests(list(_documents(content, source)), source)
 
 
-def manifests_of(part: PrintedItems | Sequence[Manifest]) -> Iterator[Manifest]:
-    """The objects of a part of a file.
+class _Counted:
+    """A file, of which each block that is read is counted."""
 
-    Raises:
-        BadInput: one is no Kubernetes object.
-        NotAsPrintedError: see :func:`stream`.
-    """
-    if not isinstance(part, PrintedItems):
-        yield from part
-        return
-    for item, line in part.read():
-        yield from _objects(item, f"{part.source}:{line}", depth=1)
+    def __init__(self, begin: bytes, file: BinaryIO, count: Callable[[int], None]) -> None:
+        self._begin, self._file, self._count = begin, file, count
+
+    def read(self, size: int = -1) -> bytes:
+        """Read a block; the first is what was read before."""
+        block, self._begin = self._begin or self._file.read(size), b""
+        self._count(len(block))
+        return block
+
+
+def _reader_of_items(begin: bytes) -> Callable[[SupportsRead[bytes], str], Iterator[Part]] | None:
+    """What reads a file that begins so item by item; None where it begins like no List."""
+    if not _looks_like_json(begin):
+        return yaml_items if _YAML_ITEMS.search(begin) else None
+    return json_items if begins_list(begin) else None
+
+
+def _streamed(parts: Iterator[Part], source: str) -> Iterator[Manifest]:
+    for value, line, listed in parts:
+        if listed is None:
+            yield from _objects(value, f"{source}:{line}")
+        else:
+            yield from _objects(_typed(value, listed), f"{source}:{line}", depth=1)
+
+
+def _typed(item: Any, listed: Mapping[str, Any]) -> Any:
+    """An item with its kind: the API itself leaves kind and apiVersion out of a typed list's."""
+    kind = listed.get("kind")
+    if not isinstance(item, dict) or "kind" in item or not isinstance(kind, str) or kind == "List":
+        return item
+    return {"apiVersion": listed.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
 
 
 def read_value(path: str) -> Any:
@@ -231,6 +257,10 @@ class ReadBudget:
                 " together: a cluster of this size is for a server (`topospread sync`)"
             )
 
+    def has(self, count: int) -> bool:
+        """Whether so many bytes may still be read at once."""
+        return count <= self._left
+
     def read(self, file: BinaryIO, source: str, begin: bytes = b"") -> bytes:
         """Read a file's content.
 
@@ -245,7 +275,7 @@ class ReadBudget:
         begin = begin or file.read(_BEGIN)
         if hint := packed_hint(begin):
             raise BadInput(f"{source}: {hint}")
-        weight = 1 if _looks_like_json(begin) else YAML_WEIGHT
+        weight = _weight(begin)
         most = self._left // weight
         size = _size(file)
         content = begin if size > most else begin + file.read(max(0, most + 1 - len(begin)))
@@ -373,12 +403,11 @@ def _objects(document: Any, source: str, depth: int = 0) -> Iterator[Manifest]:
     if not isinstance(items, list):
         raise BadInput(f"{source}: the items of a {kind} must be a list, found {_described(items)}")
     for position, item in enumerate(items):
-        where = f"{source} items[{position}]"
-        if isinstance(item, dict) and "kind" not in item and kind != "List":
-            # The API itself leaves kind and apiVersion out of a typed list's items.
-            version, singular = document.get("apiVersion"), kind.removesuffix("List")
-            item = {"apiVersion": version, "kind": singular, **item}
-        yield from _objects(item, where, depth + 1)
+        yield from _objects(_typed(item, document), f"{source} items[{position}]", depth + 1)
+
+
+def _weight(begin: bytes) -> int:
+    return 1 if _looks_like_json(begin) else YAML_WEIGHT
 
 
 def _looks_like_json(content: bytes) -> bool:
@@ -413,13 +442,12 @@ def _json_documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
     text = content.decode("utf-8").rstrip()
     # The mark that ends YAML may end a row of JSON values, too.
     text = text.removesuffix("\n...")
-    decoder = json.JSONDecoder(object_pairs_hook=_distinct_keys, parse_constant=_no_number)
     begin, line = _after_blanks(text, 0), 1
     line += text.count("\n", 0, begin)
     while begin < len(text):
         try:
-            document, end = decoder.raw_decode(text, begin)
-        except _KeyGivenTwiceError as error:
+            document, end = DECODER.raw_decode(text, begin)
+        except KeyGivenTwiceError as error:
             raise BadInput(f"{source}:{line}: {error}") from error
         yield document, line
         end = _after_blanks(text, end)
@@ -427,30 +455,14 @@ def _json_documents(content: bytes, source: str) -> Iterator[tuple[Any, int]]:
         begin = end
 
 
-def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Object of its pairs; of equal keys, a reader of JSON would take the last in silence."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        [(key, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise _KeyGivenTwiceError(f"the key {key!r} is given twice in one object")
-    return found
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
 def _flow_documents(
     content: bytes, source: str, read: int, error: Exception
 ) -> Iterator[tuple[Any, int]]:
     """Documents, without those that were read already, of YAML that looks like JSON."""
-    at, problem = "", str(error)
+    at, column = "", ""
     if isinstance(error, json.JSONDecodeError):
-        at = f":{error.lineno}"
-        problem = f"{error.msg.removesuffix(' at')} at column {error.colno}"
-    elif isinstance(error, RecursionError):
-        problem = f"nested more than {MAX_DEPTH} deep"
-    not_json = BadInput(f"{source}{at}: not JSON: {problem}")
+        at, column = f":{error.lineno}", f" at column {error.colno}"
+    not_json = BadInput(f"{source}{at}: not JSON: {json_problem(error)}{column}")
     if len(content) * YAML_WEIGHT > MAX_BYTES:
         raise not_json from error
     try:

@@ -22,8 +22,7 @@ from topospread.cli.kinds import is_constraint
 from topospread.cli.kubeconfig_source import listed_objects
 from topospread.cli.manifest_objects import warn_skipped
 from topospread.cli.options import ClientOptions, complete_files
-from topospread.cli.printed_lists import NotAsPrintedError
-from topospread.cli.state_objects import read_objects
+from topospread.cli.state_objects import StateObjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -145,15 +144,9 @@ class ManifestSource:
     def _objects(self) -> Iterator[StoredObject]:
         """Objects of the files as a store holds them, each once."""
         with output.progress("reading MiB of") as progress:
-            try:
-                found = read_objects(manifest_files.stream(self.path, partial(_show, progress)))
-            except NotAsPrintedError:
-                if self.path == manifest_files.STDIN:
-                    raise BadInput(
-                        "standard input begins like a List of kubectl and does not go on like one:"
-                        " give all of it, or the name of a file"
-                    ) from None
-                found = read_objects([manifest_files.read([self.path])])
+            found = StateObjects()
+            for manifest in manifest_files.stream(self.path, partial(_show, progress)):
+                found.add(manifest)
         found.errors.raise_all()
         warn_skipped(found.skipped, _SKIPPED_KINDS)
         name = "standard input" if self.path == manifest_files.STDIN else self.path

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import codecs
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 from typing_extensions import override
+from yaml.composer import Composer
+from yaml.constructor import ConstructorError
 
 from topospread.cli.errors import BadInput
+from topospread.config.documents import DistinctKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_DEPTH: Final = 1000
+    from _typeshed import SupportsRead
+
+    from topospread.cli.json_window import Part
+
+MAX_DEPTH: Final = 200
+"""Depth of nesting, far below Python's recursion limit and far above what Kubernetes has."""
 
 MAX_ALIASED: Final = 1_000_000
-"""Number of values that aliases may add to a document: far more than a person repeats."""
+"""Number of values that aliases may add to a file: far more than a person repeats."""
 
 _TEXT_OF_A_VALUE: Final = 32
 """Number of characters that count as one more value."""
 
-# One line of indicators can open a level with each: `- - -`, `? ? ?`. Looked for from where such a
-# run begins only: to look from each of its characters would take as long as the run, each time.
-_LADDER: Final = re.compile(rb"(?<![-?: \t])[-?: \t]{%d}" % (MAX_DEPTH // 2))
 
 _DROPPED: Final = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 _NUMBERS: Final = {
@@ -62,15 +67,55 @@ def yaml_documents(
     Raises:
         BadInput: the text is not YAML, nested too deep, or its aliases multiply too much.
     """
-    content = _in_utf8(content, source)
-    loader = _LinedLoader(content) if lined else _Loader(content)
-    aliases = b"*" in content and b"&" in content
+    with _errors(source):
+        loader = _LinedLoader(content) if lined else _ValueLoader(content)
+        while loader.check_node():
+            loader.get_event()
+            yield loader.value()
+            loader.end_document()
+
+
+def yaml_items(file: SupportsRead[bytes], source: str) -> Iterator[Part]:
+    """Read documents as :func:`yaml_documents` does, and items of Lists one by one.
+
+    Yields:
+        As `json_items`.
+
+    Raises:
+        BadInput: as for :func:`yaml_documents`.
+    """
+    with _errors(source):
+        loader = _ValueLoader(file)
+        while loader.check_node():
+            loader.get_event()
+            if not loader.check_event(yaml.MappingStartEvent):
+                yield *loader.value(), None
+                loader.end_document()
+                continue
+            begun: Any = loader.get_event()
+            document: dict[Any, Any] = {}
+            while not loader.check_event(yaml.MappingEndEvent):
+                key, at = loader.value()
+                if key in document:
+                    raise BadInput(f"{source}:{at}: not YAML: the key {key!r} is given twice")
+                if key != "items" or not loader.check_event(yaml.SequenceStartEvent):
+                    document[key], _ = loader.value()
+                    continue
+                document[key] = None
+                loader.get_event()
+                while not loader.check_event(yaml.SequenceEndEvent):
+                    yield *loader.value(), document
+                loader.get_event()
+            loader.get_event()
+            yield document, begun.start_mark.line + 1, None
+            loader.end_document()
+
+
+@contextmanager
+def _errors(source: str) -> Iterator[None]:
+    """Errors of PyYAML as those of the command line."""
     try:
-        _check_depth(content, source)
-        while loader.check_node() and (node := loader.get_node()) is not None:
-            if aliases:
-                _check_aliases(node)
-            yield loader.construct_document(node), node.start_mark.line + 1
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
@@ -78,84 +123,61 @@ def yaml_documents(
         raise BadInput(f"{source}{line}: not YAML: {problem}") from error
     except yaml.YAMLError as error:
         raise BadInput(f"{source}: not YAML: {str(error).splitlines()[0]}") from error
-    except (RecursionError, ValueError) as error:
+    except (RecursionError, ValueError, TypeError) as error:
         raise BadInput(f"{source}: not YAML that can be used: {error}") from error
-    finally:
-        loader.dispose()
 
 
-def _in_utf8(content: bytes, source: str) -> bytes:
-    """Text in UTF-8, in which the checks here find each ASCII character as one byte."""
-    if not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return content
-    try:
-        return content.decode("utf-16").encode()
-    except UnicodeError as error:
-        raise BadInput(f"{source}: not YAML: UTF-16 that cannot be read: {error}") from error
-
-
-def _check_depth(content: bytes, source: str) -> None:
-    """Refuse nesting that libyaml's recursive composer would overrun its stack with.
-
-    Looking at every event takes as long as reading, so it is left to files that could be so deep.
-    A level needs a bracket, or an indicator or a blank at the beginning of a line.
-    """
-    if content.count(b"[") + content.count(b"{") < MAX_DEPTH and not _LADDER.search(content):
-        return
-    depth = 0
-    for event in yaml.parse(content, Loader=yaml.CSafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            raise BadInput(f"{source}:{line}: not YAML: nested more than {MAX_DEPTH} deep")
-
-
-def _check_aliases(document: yaml.Node) -> None:
-    """Refuse aliases that multiply: written out, they may add :data:`MAX_ALIASED` values.
-
-    Raises:
-        ConstructorError: they would add more, or stand for something that they are a part of.
-    """
-    sizes: dict[int, int] = {}
-    begun: set[int] = set()
-    once = 0
-    waiting = [document]
-    while waiting:
-        node, parts = waiting[-1], _parts(waiting[-1])
-        if id(node) in sizes:
-            waiting.pop()
-        elif not parts or id(node) in begun:
-            waiting.pop()
-            begun.discard(id(node))
-            own = 1 if parts else 1 + len(node.value) // _TEXT_OF_A_VALUE
-            sizes[id(node)] = own + sum(sizes[id(part)] for part in parts)
-            once += own
-        else:
-            begun.add(id(node))
-            if any(id(part) in begun for part in parts):
-                problem = "an alias stands for what it is a part of"
-                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-            waiting += parts
-    if sizes[id(document)] - once > MAX_ALIASED:
-        problem = f"aliases stand for more than {MAX_ALIASED} values"
-        raise yaml.constructor.ConstructorError(None, None, problem, document.start_mark)
-
-
-def _parts(node: yaml.Node) -> list[yaml.Node]:
-    """Nodes within a collection; none for a scalar."""
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
-
-
-class _Loader(yaml.CSafeLoader):
-    """Loader that reads scalars as kubectl does (no dates, no base 60) and refuses double keys."""
+class _ValueLoader(Composer, DistinctKeys, yaml.CSafeLoader):
+    """Loader that reads value by value, and scalars as kubectl does (no dates, no base 60)."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute, never changed
         first: [(tag, _NUMBERS.get(tag, shape)) for tag, shape in shapes if tag not in _DROPPED]
         for first, shapes in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def __init__(self, stream: bytes | SupportsRead[bytes]) -> None:
+        yaml.CSafeLoader.__init__(self, stream)
+        Composer.__init__(self)
+        self._depth = self._count = self._aliased = 0
+        self._sizes: dict[str, int] = {}
+
+    def value(self) -> tuple[Any, int]:
+        """Read the next value, and the line at which it begins."""
+        node = self.compose_node(None, None)
+        assert node is not None
+        return self.construct_document(node), node.start_mark.line + 1
+
+    def end_document(self) -> None:
+        """Go past the end of a document."""
+        self.get_event()
+        self.anchors = {}
+        self._sizes = {}
+
+    @override
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            self._count_alias(event)
+            return super().compose_node(parent, index)
+        before = self._count
+        self._count += 1 + len(getattr(event, "value", "")) // _TEXT_OF_A_VALUE
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _error(f"nested more than {MAX_DEPTH} deep", event)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if event.anchor is not None:
+            self._sizes[event.anchor] = self._count - before
+        return node
+
+    def _count_alias(self, event: Any) -> None:
+        size = self._sizes.get(event.anchor, 0)
+        if event.anchor in self.anchors and not size:
+            raise _error("an alias stands for what it is a part of", event)
+        self._count += size
+        self._aliased += size
+        if self._aliased > MAX_ALIASED:
+            raise _error(f"aliases stand for more than {MAX_ALIASED} values", event)
 
     @override
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -166,20 +188,11 @@ class _Loader(yaml.CSafeLoader):
             if not isinstance(node, yaml.ScalarNode):
                 raise
             problem = f"{node.value[:40]!r} is no {node.tag.rpartition(':')[2]}"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from error
+            raise ConstructorError(None, None, problem, node.start_mark) from error
 
-    @override
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-                continue
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+
+def _error(problem: str, event: Any) -> ConstructorError:
+    return ConstructorError(None, None, problem, event.start_mark)
 
 
 def _lined_mapping(loader: _LinedLoader, node: yaml.MappingNode) -> Iterator[LinedDict]:
@@ -190,10 +203,10 @@ def _lined_mapping(loader: _LinedLoader, node: yaml.MappingNode) -> Iterator[Lin
     made.update(loader.construct_mapping(node))
 
 
-class _LinedLoader(_Loader):
+class _LinedLoader(_ValueLoader):
     """Loader that keeps the line of each object."""
 
     yaml_constructors = {  # noqa: RUF012 - PyYAML's own attribute, never changed
-        **_Loader.yaml_constructors,
+        **_ValueLoader.yaml_constructors,
         "tag:yaml.org,2002:map": _lined_mapping,
     }

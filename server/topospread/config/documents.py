@@ -51,7 +51,7 @@ def yaml_documents(text: str, name: str) -> list[Any]:
         ConfigError: it is not YAML.
     """
     try:
-        return [one for one in yaml.load_all(text, _StrictLoader) if one is not None]
+        return [one for one in yaml.load_all(text, _Loader) if one is not None]
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigError(f"{name}: this is not YAML: {_where(error)}") from error
 
@@ -110,13 +110,8 @@ def _where(error: Exception) -> str:
     return f"{line}{error.problem or error.context}"
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Refuses keys that come twice, as kube-scheduler does, and leaves dates as texts."""
-
-    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute
-        first: [resolver for resolver in resolvers if resolver[0] != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+class DistinctKeys(yaml.constructor.SafeConstructor):
+    """Constructor that refuses keys that come twice, as Kubernetes does."""
 
     @override
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -124,7 +119,16 @@ class _StrictLoader(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                 if key.value in seen:
-                    problem = f"the key {key.value!r} comes twice"
+                    problem = f"the key {key.value!r} is given twice"
                     raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+class _Loader(DistinctKeys, yaml.SafeLoader):
+    """Loader that leaves dates as texts."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute
+        first: [resolver for resolver in resolvers if resolver[0] != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
