@@ -33,7 +33,7 @@ from google.protobuf.descriptor_pb2 import (
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 PROTO_ROOT = "proto"
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
@@ -216,8 +216,8 @@ def write_frames(protos: Path, target: Path) -> None:
 def frames(published: FileDescriptorSet) -> str:
     """The text of the frames' `.proto` file.
 
-    There is a frame of PodSource, of each request that has a PodSource, of each request that holds
-    one of those, and of the parts of a pod that decisions read.
+    There is a frame of PodSource, of each request that has a PodSource, and of the parts of a pod
+    that decisions read.
 
     Args:
         published: descriptors of the API and of what it imports.
@@ -230,21 +230,15 @@ def frames(published: FileDescriptorSet) -> str:
         file_of |= {f".{file.package}.{name}": file.name for name in declared}
         messages |= {f".{file.package}.{message.name}": message for message in file.message_type}
 
-    def holders(types: Container[str]) -> list[str]:
-        return [
-            name
-            for name, message in messages.items()
-            if name.endswith("Request") and any(field.type_name in types for field in message.field)
-        ]
-
-    about_pods = holders({_POD_SOURCE})
     whole = {_POD_SOURCE: "PodSourceFrame"}
     pod_source = {".topospread.kubernetes.v1.Pod": "UnreadFrame"}
     bodies = [_FIXED, _frame("PodSourceFrame", messages[_POD_SOURCE], pod_source)]
-    for name in (*about_pods, *holders(about_pods)):
-        framed = whole | dict.fromkeys(about_pods, "")
-        frame = name.rpartition(".")[2].removesuffix("Request") + "Frame"
-        bodies.append(_frame(frame, messages[name], framed))
+    for name, message in messages.items():
+        if name.endswith("Request") and any(
+            each.type_name == _POD_SOURCE for each in message.field
+        ):
+            frame = name.rpartition(".")[2].removesuffix("Request") + "Frame"
+            bodies.append(_frame(frame, message, whole))
     for frame, (kind, read) in _PARTS.items():
         message = messages[f".topospread.kubernetes.v1.{kind}"]
         part = DescriptorProto(

@@ -6,7 +6,6 @@ import asyncio
 import statistics
 import time
 from contextlib import ExitStack, contextmanager
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc
@@ -16,7 +15,7 @@ from bench import requests
 from bench.cluster import ARCH, HOSTNAME, ZONE
 from bench.figures import Figures
 from bench.processes import server
-from bench.requests import CLUSTER, EVALUATE_POD, SERVICE
+from bench.requests import CLUSTER, EVALUATE_POD
 from bench.stores import filled_store
 from topospread_client import (
     AsyncClient,
@@ -29,13 +28,13 @@ from topospread_proto.v1 import decision_service_pb2 as pb
 from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bench.options import BenchOptions
     from topospread_proto.kubernetes.v1 import kubernetes_pb2 as k8s
 
-WAYS: Final = ("", "stream_", "aio_", "aio_stream_")
-"""Calls of their own and questions of a stream, by the blocking client and by that for asyncio."""
+WAYS: Final = ("", "aio_")
+"""The blocking client and that for asyncio."""
 
 FORMS: Final = ("proto", "dict")
 """How pods are given: as messages, and as manifests."""
@@ -117,26 +116,19 @@ def _callers(address: str) -> Iterator[Mapping[str, _Callers]]:
         channel = opened.enter_context(grpc.insecure_channel(address))
         stub = _stub(channel)
         client = opened.enter_context(Client(address, cluster=CLUSTER, timeout=_PATIENCE))
-        stream = opened.enter_context(client.stream_evaluate_pods())
         runner = opened.enter_context(asyncio.Runner())
         aio = runner.run(_AsyncCallers.open(address))
         opened.callback(lambda: runner.run(aio.close()))
-        ways: dict[str, _Callers] = {
+        yield {
             "": (
                 _blocking(lambda pod: _best(stub(pod))),
                 *[_blocking(lambda pod: client.evaluate_pod(pod).best)] * 2,
             ),
-            "stream_": (
-                _blocking(opened.enter_context(_stub_stream(channel))),
-                *[_blocking(lambda pod: stream.evaluate_pod(pod).best)] * 2,
-            ),
-        }
-        for way, one in (("aio_", aio.calls), ("aio_stream_", aio.questions)):
-            ways[way] = [
+            "aio_": [
                 lambda pods, ask=ask: runner.run(_awaited(ask, pods))  # type: ignore[misc] # a lambda with a default
-                for ask in one
-            ]
-        yield ways
+                for ask in aio.calls
+            ],
+        }
 
 
 def _blocking(ask: Callable[[Any], object]) -> Callable[[Sequence[Any]], _Timed]:
@@ -164,18 +156,12 @@ def _request(pod: k8s.Pod) -> pb.EvaluatePodRequest:
     return pb.EvaluatePodRequest(cluster=CLUSTER, pod=common_pb2.PodSource(object=pod))
 
 
-def _multi_callable(channel: Any, kind: str, path: str, request: Any, response: Any) -> Any:
-    """As the generated stub makes it."""
-    return getattr(channel, kind)(
-        path,
-        request_serializer=request.SerializeToString,
-        response_deserializer=response.FromString,
-    )
-
-
 def _stub(channel: Any) -> Callable[[k8s.Pod], Any]:
-    stub = _multi_callable(
-        channel, "unary_unary", EVALUATE_POD, pb.EvaluatePodRequest, pb.EvaluatePodResponse
+    """EvaluatePod as the generated stub makes it."""
+    stub = channel.unary_unary(
+        EVALUATE_POD,
+        request_serializer=pb.EvaluatePodRequest.SerializeToString,
+        response_deserializer=pb.EvaluatePodResponse.FromString,
     )
     return lambda pod: stub(_request(pod), timeout=_PATIENCE)
 
@@ -185,48 +171,18 @@ def _best(answer: pb.EvaluatePodResponse) -> str | None:
     return answer.top_nodes[0].node if answer.top_nodes else None
 
 
-def _stream_stub(channel: Any) -> Any:
-    return _multi_callable(
-        channel,
-        "stream_stream",
-        f"{SERVICE}StreamEvaluatePods",
-        pb.StreamEvaluatePodsRequest,
-        pb.StreamEvaluatePodsResponse,
-    )
-
-
-@contextmanager
-def _stub_stream(channel: Any) -> Iterator[Callable[[k8s.Pod], Any]]:
-    questions: SimpleQueue[pb.StreamEvaluatePodsRequest | None] = SimpleQueue()
-    call = _stream_stub(channel)(iter(questions.get, None))
-
-    def ask(pod: k8s.Pod) -> Any:
-        questions.put(pb.StreamEvaluatePodsRequest(id=1, evaluate=_request(pod)))
-        return _best(next(call).evaluate)
-
-    try:
-        yield ask
-    finally:
-        questions.put(None)
-        call.cancel()
-
-
 class _AsyncCallers:
     """The same for asyncio.
 
     Attributes:
-        calls, questions: what asks about a pod, by a stub and by the client for each form.
+        calls: what asks about a pod, by a stub and by the client for each form.
     """
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.aio.insecure_channel(address)
         self._client = AsyncClient(address, cluster=CLUSTER, timeout=_PATIENCE)
-        self._stream = self._client.stream_evaluate_pods()
-        self._questions: asyncio.Queue[pb.StreamEvaluatePodsRequest | None] = asyncio.Queue()
-        self._call = _stream_stub(self._channel)(self._asked())
         self._stub = _stub(self._channel)
         self.calls = (self._call_stub, *[self._call_client] * 2)
-        self.questions = (self._ask_stub, *[self._ask_client] * 2)
 
     @classmethod
     async def open(cls, address: str) -> _AsyncCallers:
@@ -235,28 +191,14 @@ class _AsyncCallers:
 
     async def close(self) -> None:
         """End the connections."""
-        self._questions.put_nowait(None)
-        self._call.cancel()
-        await self._stream.close()
         await self._client.close()
         await self._channel.close()
-
-    async def _asked(self) -> AsyncIterator[pb.StreamEvaluatePodsRequest]:
-        while (question := await self._questions.get()) is not None:
-            yield question
 
     async def _call_stub(self, pod: k8s.Pod) -> str | None:
         return _best(await self._stub(pod))
 
     async def _call_client(self, pod: Any) -> str | None:
         return (await self._client.evaluate_pod(pod)).best
-
-    async def _ask_stub(self, pod: k8s.Pod) -> str | None:
-        self._questions.put_nowait(pb.StreamEvaluatePodsRequest(id=1, evaluate=_request(pod)))
-        return _best((await self._call.read()).evaluate)
-
-    async def _ask_client(self, pod: Any) -> str | None:
-        return (await self._stream.evaluate_pod(pod)).best
 
 
 def _manifest(pod: k8s.Pod) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,6 @@ from bench.load import (
     LoadResult,
     numbered,
     run_calls,
-    run_stream,
 )
 from bench.processes import machine_cpu, server
 from bench.requests import CLUSTER, SERVICE, RequestTemplate, request_template
@@ -120,11 +118,6 @@ def _load_cases(
             yield _unary(name, echo, "EvaluatePod", templates, concurrency)
         yield _unary("evaluate", bare, "EvaluatePod", templates, concurrency)
         yield _unary("evaluate_memo", memo, "EvaluatePod", templates, concurrency)
-    for name, asked in (("stream", bare), ("stream_memo", memo)):
-        run = partial(
-            run_stream, asked.address, f"{SERVICE}StreamEvaluatePods", numbered(_framed(pods))
-        )
-        yield LoadCase(name, asked, run, "_c1")
     plain = requests.evaluate_pod_requests(requests.unconstrained_pods())
     yield _unary("unconstrained", bare, "EvaluatePod", plain)
     sources = [common_pb2.PodSource(object=pod) for pod in pods]
@@ -134,13 +127,6 @@ def _load_cases(
         yield _unary("batch", bare, "BatchEvaluatePods", batch, concurrency)
         for name, (method, about) in stages.items():
             yield _unary(name, bare, method, about, concurrency)
-
-
-def _framed(pods: Sequence[k8s.Pod]) -> list[RequestTemplate]:
-    asked = [
-        pb.EvaluatePodRequest(cluster=CLUSTER, pod=common_pb2.PodSource(object=pod)) for pod in pods
-    ]
-    return [request_template(pb.StreamEvaluatePodsRequest(id=1, evaluate=each)) for each in asked]
 
 
 def _unary(

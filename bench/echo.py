@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from bench.processes import Running
-    from topospread.errors import TopospreadError
     from topospread.servicers.calls import Method
     from topospread.transports.grpc.transport import Handler
 
@@ -67,7 +66,7 @@ class _EchoGrpcServer(GrpcServer):
 class _Empty:
     """Answers nothing, without looking."""
 
-    guarded = conversational = streaming = False
+    guarded = streaming = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -98,9 +97,6 @@ class _ThreadEcho:
 
     def stop(self) -> None:
         """The server of grpcio brings the calls by itself."""
-
-    def end_streams(self, error: TopospreadError) -> None:
-        """There are none."""
 
 
 def _nothing(request: pb.EvaluatePodRequest, call: Call) -> bytes:

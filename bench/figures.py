@@ -175,7 +175,6 @@ TARGETS: Final = (
     Target("and at c=50", "decide", "evaluate_memo_ratio_c50", 0.75, unit="%"),
     Target("server CPU of an EvaluatePod, c=10", "decide", "evaluate_cpu_us", most=205, unit="µs"),
     Target("EvaluatePod ÷ echo, p50 at c=1, unary", "decide", "evaluate_p50_ratio_c1", most=0.85),
-    Target("the same on a stream", "decide", "stream_p50_ratio_c1", most=0.7),
     Target("server CPU of a PreFilter", "decide", "prefilter_cpu_us", most=250, unit="µs"),
     Target("Filter of all nodes ÷ echo, server CPU", "decide", "filter_cpu_ratio", most=1.2),
     Target("Score of all nodes ÷ echo, server CPU", "decide", "score_cpu_ratio", most=1.4),

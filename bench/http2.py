@@ -103,16 +103,11 @@ class Http2Connection:
         return streams
 
     def open_stream(self) -> int:
-        """Begin a call that goes on with :meth:`send_message`."""
+        """Begin a call without a message."""
         stream, block = self._begin()
         self._held.append((_frame(_HEADERS, _END_HEADERS, stream, block), 0))
         self._send()
         return stream
-
-    def send_message(self, stream: int, message: bytes) -> None:
-        """Send a message on an open stream."""
-        self._held.append((_data(stream, message, 0), len(message)))
-        self._send()
 
     def _begin(self) -> tuple[int, bytes]:
         stream = self._next_stream
@@ -136,21 +131,6 @@ class Http2Connection:
                 else:
                     self.failed += 1
         return ended
-
-    def receive_message(self, stream: int) -> None:
-        """Block until a message came on an open stream; it must fit one frame.
-
-        Raises:
-            BrokenConnectionError: the stream ended instead.
-        """
-        while True:
-            for kind, flags, number in self._frames():
-                if number != stream:
-                    continue
-                if kind == _RST or flags & _END_STREAM:
-                    raise BrokenConnectionError("the server ended the stream")
-                if kind == _DATA:
-                    return
 
     def _frames(self) -> list[tuple[int, int, int]]:
         """(type, flags, stream) of the frames that came; answers what must be answered."""

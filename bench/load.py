@@ -131,25 +131,3 @@ def _parallel(
                     for stream in connection.call([next_message() for _ in ended]):
                         sent[key.fd, stream] = now
     return done
-
-
-def run_stream(
-    address: str, path: str, next_message: Callable[[], bytes], seconds: float
-) -> LoadResult:
-    """Ask one question after another on one stream.
-
-    Raises:
-        BrokenConnectionError: the server is gone, or ended the stream.
-    """
-    clock, done = time.perf_counter, LoadResult()
-    with Http2Connection(address, path) as connection:
-        stream = connection.open_stream()
-        begin = now = clock()
-        while now - begin < seconds:
-            sent = clock()
-            connection.send_message(stream, next_message())
-            connection.receive_message(stream)
-            now = clock()
-            done.latencies.append(now - sent)
-    done.calls, done.seconds = len(done.latencies), now - begin
-    return done

@@ -181,8 +181,7 @@ def _bar_charts(found: Mapping[str, Figures]) -> Iterator[tuple[str, str, str, S
                 decide,
                 {
                     "echo": "echo_p50_ms_c1",
-                    "EvaluatePod, stream": "stream_p50_ms_c1",
-                    "EvaluatePod, unary": "evaluate_p50_ms_c1",
+                    "EvaluatePod": "evaluate_p50_ms_c1",
                 },
             ),
         )

@@ -57,8 +57,7 @@ are of the calls' medians, `cpu_ratio`s of the CPU that the calling process spen
 own included. `proto`: the pod is given as a message, of which the stub's request is made, too;
 `dict`: as a manifest, against the stub's message. `large` pods are what an API server has of a
 Deployment's pod with five containers, their environment, volumes and affinity. Both read the best
-node of the answer. `stream_`: questions of a stream, one after the other; `aio_`: the clients for
-asyncio.""",
+node of the answer. `aio_`: the clients for asyncio.""",
     "tracing": """\
 Three servers with the same cluster take turns: none, 1 % and all of the calls are recorded and
 exported. Losses are shares of the first one's rate; lower than 0 is noise.""",

@@ -2,7 +2,7 @@
 
     python -m examples.scheduler_loop HOST:PORT [CLUSTER]
 
-It evaluates pods on a stream, which reserves nothing, and leaves out those that fit nowhere now.
+It evaluates each pod, which reserves nothing, and leaves out those that fit nowhere now.
 PlacePod decides: it chooses from the newest state and reserves the node in the same step, so that
 any number of these loops, also on other servers, never put more into a zone than maxSkew allows.
 
@@ -23,26 +23,25 @@ def schedule(client: Client) -> dict[str, str]:
     placed: dict[str, str] = {}
     revision = ""
     waiting = [found.pod for found in client.list_objects(Kind.POD) if not found.pod.spec.node_name]
-    with client.stream_evaluate_pods() as stream:
-        for pod in waiting:
-            name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-            # Not older than what this loop has written itself.
-            fresh = Consistency(at_least_as_fresh=revision)
-            look = stream.evaluate_pod(pod, top_k=1, consistency=fresh)
-            if look.best is None:
-                print(f"{name} waits: {look.message}")
-                continue
-            try:
-                place = client.place_pod(pod)
-            except Conflict:
-                print(f"{name} waits: others are placing too many at once")
-                continue
-            if place.node is None:
-                print(f"{name} waits: {place.message}")
-                continue
-            revision = bind(client, pod, place.node)
-            placed[name] = place.node
-            print(f"{name} runs on {place.node}")
+    for pod in waiting:
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        # Not older than what this loop has written itself.
+        fresh = Consistency(at_least_as_fresh=revision)
+        look = client.evaluate_pod(pod, top_k=1, consistency=fresh)
+        if look.best is None:
+            print(f"{name} waits: {look.message}")
+            continue
+        try:
+            place = client.place_pod(pod)
+        except Conflict:
+            print(f"{name} waits: others are placing too many at once")
+            continue
+        if place.node is None:
+            print(f"{name} waits: {place.message}")
+            continue
+        revision = bind(client, pod, place.node)
+        placed[name] = place.node
+        print(f"{name} runs on {place.node}")
     return placed
 
 

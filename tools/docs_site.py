@@ -174,7 +174,7 @@ def _records() -> str:
 
 def _client_page() -> str:
     """The reference of the Python client, which Sphinx reads from its docstrings."""
-    clients = ["Client", "AsyncClient", "EvaluateStream", "AsyncEvaluateStream", "Connection"]
+    clients = ["Client", "AsyncClient", "Connection"]
     groups: dict[str, list[str]] = {
         "Clients": clients,
         "Errors": [],

@@ -110,7 +110,6 @@ class Callers:
         self._answered_at: dict[str, float] = {}
         self._begun = threading.Event()
         self._clients = [self._client() for _ in range(CLIENTS)]
-        self._streams = [client.stream_evaluate_pods() for client in self._clients]
         self._threads = [threading.Thread(target=self._run_tasks, daemon=True)] + [
             threading.Thread(target=self._call_on, args=[number], daemon=True)
             for number in range(plan.threads)
@@ -155,21 +154,20 @@ class Callers:
     # ------------------------------ threads
 
     def _call_on(self, number: int) -> None:
-        client, stream = self._clients[number % CLIENTS], self._streams[number % CLIENTS]
+        client = self._clients[number % CLIENTS]
         chosen = random.Random(number)
         if number < 2:
             self._watch_on(client)
             return
         calls: dict[str, Callable[[], Any]] = {
             "evaluate": lambda: client.evaluate_pod(incoming()),
-            "stream": lambda: stream.evaluate_pod(incoming()),
             "get": lambda: client.get_object(Kind.NODE, "a1"),
             "place": lambda: client.place_pod(_waiting(), reservation_ttl=5),
             "apply": lambda: client.apply_objects([_versioned(number)]),
             "unversioned": lambda: client.apply_objects([pod(f"u-{number}", "a1", app="other")]),
         }
         while not self._stop.is_set():
-            name = chosen.choice((*calls, "stream", "evaluate"))
+            name = chosen.choice((*calls, "evaluate", "evaluate"))
             key = self._begin()
             try:
                 calls[name]()
@@ -213,7 +211,6 @@ class Callers:
 
     async def _one_task(self, number: int, client: AsyncClient) -> None:
         chosen = random.Random(number)
-        stream = client.stream_evaluate_pods()
         own = number + self._plan.threads
         calls: dict[str, Callable[[], Any]] = {
             "evaluate": lambda: client.evaluate_pod(incoming()),
@@ -222,8 +219,6 @@ class Callers:
             "apply": lambda: client.apply_objects([_versioned(own)]),
             "unversioned": lambda: client.apply_objects([pod(f"u-{own}", "a1", app="other")]),
         }
-        if number < 8 * CLIENTS:  # a server has threads for 64 streams
-            calls["stream"] = lambda: stream.evaluate_pod(incoming())
         while not self._stop.is_set():
             name = chosen.choice((*calls, "evaluate", "evaluate", "get"))
             key = self._begin()

@@ -207,9 +207,6 @@ def _example(kind: type[Message], random: Random) -> Message:
             pod=common_pb2.PodSource(object=given)
         ),
         "BestOptionsRequest": expander_pb2.BestOptionsRequest.FromString(_OPTIONS),
-        "StreamEvaluatePodsRequest": decision_service_pb2.StreamEvaluatePodsRequest(
-            id=random.getrandbits(8), evaluate=evaluate_request()
-        ),
     }
     message = kind()
     if (example := examples.get(kind.DESCRIPTOR.name)) is not None:

@@ -35,14 +35,7 @@ FILES: Any = (
     expander_pb2,
 )
 PLANS = ("ExplainPod", "Simulate", "RankDeletions", "PlanRebalance", "BestOptions")
-DECISIONS = (
-    "PreFilter",
-    "Filter",
-    "Score",
-    "EvaluatePod",
-    "StreamEvaluatePods",
-    "BatchEvaluatePods",
-)
+DECISIONS = ("PreFilter", "Filter", "Score", "EvaluatePod", "BatchEvaluatePods")
 PLACEMENTS = ("PlacePod", "ReserveNode")
 
 OPERATORS = ("In", "NotIn", "Gt", "Lt", "Exists")
@@ -251,10 +244,9 @@ def _plain(request: Any) -> Callable[[], Any]:
 
     def make() -> Any:
         made = kind()
-        target = made.evaluate if request.name == "StreamEvaluatePodsRequest" else made
-        field = target.DESCRIPTOR.fields_by_name.get("pod")
+        field = made.DESCRIPTOR.fields_by_name.get("pod")
         if field is not None and field.message_type.name == "PodSource":
-            target.pod.object.CopyFrom(pod())
+            made.pod.object.CopyFrom(pod())
         match request.name:
             case "BatchEvaluatePodsRequest":
                 made.pods.add().object.CopyFrom(pod())

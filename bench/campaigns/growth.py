@@ -33,7 +33,7 @@ REFUSED = 0.020
 MEMORY = 64 * MIB
 """Bytes that any of them may take at most."""
 
-ALIKE = ("PreFilter", "Filter", "Score", "StreamEvaluatePods")
+ALIKE = ("PreFilter", "Filter", "Score")
 """What reads its request as EvaluatePod does."""
 
 UNREAD = 40_000
@@ -154,8 +154,6 @@ def _least(call: Callable[[], Cost], enough: float) -> Cost:
 
 def _call(measured: Measured, growth: Growth, sent: bytes) -> Cost:
     match growth.verb:
-        case "StreamEvaluatePods":
-            return measured.converse(growth.method, sent)
         case "ReplaceObjects":
             return measured.send(growth.method, sent)
         case "WatchObjects" | "WatchConstraints":

@@ -7,30 +7,18 @@ from __future__ import annotations
 
 import multiprocessing
 import selectors
-import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Self
-
-import grpc
+from typing import TYPE_CHECKING, Final, Self
 
 from bench.http2 import Http2Connection
 from tests.servers import evaluate_request
 from tests.waiting import PATIENCE, until
-from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from multiprocessing.sharedctypes import Synchronized
 
 ENGINE: Final = "/topospread.v1.DecisionService/"
 EVALUATE: Final = f"{ENGINE}EvaluatePod"
-STREAM: Final = f"{ENGINE}StreamEvaluatePods"
-OPTIONS: Final = (
-    ("grpc.use_local_subchannel_pool", 1),
-    # What the server does to a call is seen as it is.
-    ("grpc.enable_retries", 0),
-    ("grpc.max_receive_message_length", -1),
-)
 QUESTION: Final = evaluate_request().SerializeToString()
 """A request of EvaluatePod that costs little."""
 
@@ -43,16 +31,14 @@ class HeavyCaller:
     Args:
         address: of the server.
         under_way: questions.
-        streams: one StreamEvaluatePods a connection, instead of calls of EvaluatePod.
     """
 
-    def __init__(self, address: str, under_way: int, *, streams: bool = False) -> None:
+    def __init__(self, address: str, under_way: int) -> None:
         spawning = multiprocessing.get_context("spawn")
         self._ended = spawning.Value("q", 0, lock=False)
         self._failed = spawning.Value("q", 0, lock=False)
-        work = _stream if streams else _call
         self._process = spawning.Process(
-            target=work, args=(address, under_way, self._ended, self._failed), daemon=True
+            target=_call, args=(address, under_way, self._ended, self._failed), daemon=True
         )
 
     def __enter__(self) -> Self:
@@ -102,33 +88,3 @@ def _call(
                 failed.value = sum(each.failed for each in connections)
                 ended.value += len(over)
                 key.data.call([QUESTION] * len(over))
-
-
-def _stream(
-    address: str, under_way: int, ended: Synchronized[int], failed: Synchronized[int]
-) -> None:
-    lock = threading.Lock()
-    message = engine_pb.StreamEvaluatePodsRequest(evaluate=evaluate_request())
-    question = message.SerializeToString()
-
-    def converse() -> None:
-        places = threading.Semaphore(under_way // CONNECTIONS)
-
-        def questions() -> Iterator[bytes]:
-            while places.acquire():
-                yield question
-
-        with grpc.insecure_channel(address, options=OPTIONS) as channel:
-            stream: Any = channel.stream_stream(STREAM)
-            for answer in stream(questions()):
-                said = engine_pb.StreamEvaluatePodsResponse.FromString(answer)
-                with lock:
-                    ended.value += 1
-                    failed.value += said.WhichOneof("answer") == "error"
-                places.release()
-
-    threads = [threading.Thread(target=converse) for _ in range(CONNECTIONS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()

@@ -72,14 +72,6 @@ class Measured:
         many: Any = self.channel.stream_unary(method)
         return self._measure(lambda: many(iter([sent]), timeout=timeout))
 
-    def converse(self, method: str, sent: bytes, *, timeout: float = PATIENCE) -> Cost:
-        """The same of a call that takes and answers with streams; the answer may be an error."""
-        both: Any = self.channel.stream_stream(method)
-        return self._measure(
-            lambda: list(both(iter([sent]), timeout=timeout))[-1],
-            engine_pb.StreamEvaluatePodsResponse,
-        )
-
     def watch(self, method: str, sent: bytes, *, timeout: float = 0.3) -> Cost:
         """The same of a call that answers with a stream, which is left after a moment."""
         one: Any = self.channel.unary_stream(method)
@@ -93,8 +85,7 @@ class Measured:
             answered = ask()
             if answer is not None:
                 # Where one question fails alone, its error is in the answer.
-                parsed = answer.FromString(answered)
-                said = parsed.results[0].error if hasattr(parsed, "results") else parsed.error
+                said = answer.FromString(answered).results[0].error
                 code, detail = _CODES[said.code], said.message
         except grpc.RpcError as error:
             code, detail = error.code(), str(error.details())

@@ -57,7 +57,6 @@ def _quantiles(took: Sequence[float], failed: int) -> dict[str, float]:
     click.option("--calls", type=click.IntRange(1), default=200, help="Of the light caller."),
     click.option("--rate", type=float, default=10.0, help="Calls a second of the light caller."),
     click.option("--under-way", type=click.IntRange(8), default=1000, help="Of the heavy caller."),
-    click.option("--streams", is_flag=True, help="The heavy caller asks on streams."),
     server_flag_option,
 )
 def command(
@@ -66,7 +65,6 @@ def command(
     calls: int,
     rate: float,
     under_way: int,
-    streams: bool,
     server_flags: tuple[str, ...],
 ) -> Outcome:
     """Compare a light caller's EvaluatePod alone and beside a caller with 1,000 calls under way.
@@ -80,7 +78,7 @@ def command(
         load(measured, nodes, pods)
         _ask(server.address, calls, rate=1e9)
         alone = _quantiles(*_ask(server.address, calls, rate))
-        with HeavyCaller(server.address, under_way, streams=streams) as heavy:
+        with HeavyCaller(server.address, under_way) as heavy:
             heavy.await_ended(under_way)
             answered = heavy.answered
             began = time.monotonic()

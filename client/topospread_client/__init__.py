@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from topospread_client._aio import (
         AsyncClient as AsyncClient,
     )
-    from topospread_client._aio_stream import (
-        AsyncEvaluateStream as AsyncEvaluateStream,
-    )
     from topospread_client._answers import (
         AcceptStoreResponse as AcceptStoreResponse,
         Answer as Answer,
@@ -212,9 +209,6 @@ if TYPE_CHECKING:
         SimulateResponse as SimulateResponse,
         SpreadChange as SpreadChange,
     )
-    from topospread_client._stream import (
-        EvaluateStream as EvaluateStream,
-    )
     from topospread_client._unknown_fields import (
         KUBERNETES_VERSION as KUBERNETES_VERSION,
         unknown_fields as unknown_fields,
@@ -230,7 +224,6 @@ _HOMES: Final = {
     name: module
     for module, names in {
         "_aio": "AsyncClient",
-        "_aio_stream": "AsyncEvaluateStream",
         "_answers": """
             AcceptStoreResponse Answer BatchEvaluatePodsResponse Cluster ConstraintState
             DeleteClusterResponse DomainCount EvaluatePodResponse FilterResponse GetClusterResponse
@@ -293,7 +286,6 @@ _HOMES: Final = {
             DomainChange FewestNodes JoinedNodes PendingPods SimulateResponse SimulatedPlacement
             SpreadChange
         """,
-        "_stream": "EvaluateStream",
         "_unknown_fields": "KUBERNETES_VERSION unknown_fields",
         "_writing": """
             ApplyObjectsResponse DeleteObjectsResponse ObjectResult ReplaceObjectsResponse

@@ -7,17 +7,14 @@ import math
 from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
-from weakref import WeakSet
 
 import grpc
 import grpc.aio
 
 from topospread_client import _decisions as decisions
 from topospread_client import _placement as placement
-from topospread_client import _rpcs as rpcs
 from topospread_client import _state as state
 from topospread_client import _writing as writing
-from topospread_client._aio_stream import AsyncEvaluateStream
 from topospread_client._arguments import checked
 from topospread_client._connection import (
     CLOSED,
@@ -43,7 +40,6 @@ from topospread_client._operations import (
 )
 from topospread_client._retries import RetryTimer, seconds
 from topospread_client._status import CANCELLED, GrpcFailure, error_of, had_started, stream_ended
-from topospread_client._stream_session import DEFAULT_WINDOW, StreamCall, StreamSession
 from topospread_client._tracing import outgoing, traceparent_in
 
 if TYPE_CHECKING:
@@ -56,7 +52,6 @@ if TYPE_CHECKING:
     from topospread_client import _ranking as ranking
     from topospread_client import _rebalancing as rebalancing
     from topospread_client import _simulate as simulating
-    from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsRequest
 else:
     explaining = LazyModule("topospread_client._explain")
     inspecting = LazyModule("topospread_client._inspecting")
@@ -161,7 +156,6 @@ class AsyncClient:
         self._loop = asyncio.get_running_loop()
         self._channels = connection.open_aio()
         self._closing = asyncio.Event()
-        self._stream_sessions: WeakSet[StreamSession] = WeakSet()
 
     pre_filter = _awaited(decisions.pre_filter)
     filter = _awaited(decisions.filter_nodes)
@@ -201,38 +195,6 @@ class AsyncClient:
     get_constraint = _awaited(inspecting.get_constraint)
     watch_constraints = _streaming(inspecting.watch_constraints)
 
-    def stream_evaluate_pods(
-        self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None
-    ) -> AsyncEvaluateStream:
-        """Stream for many evaluations; a context manager. The first evaluation opens it.
-
-        Args:
-            window: evaluations under way at once in its `evaluate_pods`, at least 1.
-            traceparent: parent of the server's span for the stream, and of those for evaluations
-                that have none of their own; None takes the current OpenTelemetry span.
-        """
-        if checked(int, window, "window") < 1:
-            raise invalid("window", f"{window} questions at once: at least one is needed")
-        metadata = outgoing(traceparent)
-        channels, token = self._channels, self._token
-
-        def open_call() -> StreamCall:
-            with_token = (*metadata, *token.metadata())
-            requests: asyncio.Queue[StreamEvaluatePodsRequest | None] = asyncio.Queue()
-            stubs = channels.current()
-            call = stubs.of(rpcs.STREAM_EVALUATE_PODS, "stream_stream")(
-                _until_none(requests), metadata=with_token
-            )
-            return StreamCall(call, requests.put_nowait, stubs)
-
-        stream_session = StreamSession(
-            open_call, timeout=self._timeout, retry_timeout=self._retry_timeout, metadata=metadata
-        )
-        self._stream_sessions.add(stream_session)
-        if self._channels.closed:
-            stream_session.close(CLOSED)
-        return AsyncEvaluateStream(self._session, stream_session, window, self._loop)
-
     async def close(self) -> None:
         """End the connection, from any event loop: calls under way fail with `Closed`."""
         # A loop that does not run would never close it.
@@ -248,9 +210,6 @@ class AsyncClient:
         refused = (RuntimeError,) if self._loop.is_closed() else ()
         with suppress(*refused):
             self._closing.set()
-        for stream_session in list(self._stream_sessions):
-            with suppress(*refused):
-                stream_session.close(CLOSED)
         for channel in channels:
             while True:
                 try:
@@ -379,10 +338,3 @@ def _cancel_count() -> int:
     """Number of times that the running task was asked to cancel."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
-
-
-async def _until_none(
-    requests: asyncio.Queue[StreamEvaluatePodsRequest | None],
-) -> AsyncIterator[StreamEvaluatePodsRequest]:
-    while (request := await requests.get()) is not None:
-        yield request

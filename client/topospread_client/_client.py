@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 import threading
 from functools import wraps
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
-from weakref import WeakSet
 
 import grpc
 
 from topospread_client import _decisions as decisions
 from topospread_client import _placement as placement
-from topospread_client import _rpcs as rpcs
 from topospread_client import _state as state
 from topospread_client import _writing as writing
 from topospread_client._arguments import checked
@@ -28,7 +25,6 @@ from topospread_client._errors import (
     TopospreadClientError,
     invalid,
 )
-from topospread_client._locks import InterruptibleRLock
 from topospread_client._operations import (
     ClientSession,
     LazyModule,
@@ -42,8 +38,6 @@ from topospread_client._operations import (
 )
 from topospread_client._retries import RetryTimer, seconds
 from topospread_client._status import CANCELLED, GrpcFailure, error_of, had_started, stream_ended
-from topospread_client._stream import EvaluateStream
-from topospread_client._stream_session import DEFAULT_WINDOW, StreamCall, StreamSession
 from topospread_client._tracing import outgoing, traceparent_in
 
 if TYPE_CHECKING:
@@ -56,7 +50,6 @@ if TYPE_CHECKING:
     from topospread_client import _ranking as ranking
     from topospread_client import _rebalancing as rebalancing
     from topospread_client import _simulate as simulating
-    from topospread_proto.v1.decision_service_pb2 import StreamEvaluatePodsRequest
 else:
     explaining = LazyModule("topospread_client._explain")
     inspecting = LazyModule("topospread_client._inspecting")
@@ -155,9 +148,6 @@ class Client:
         self._token = connection.token_provider()
         self._channels = connection.open()
         self._closing = threading.Event()
-        self._stream_sessions: WeakSet[StreamSession] = WeakSet()
-        # Reentrant: a signal's handler may close in the thread that opens a stream.
-        self._stream_sessions_lock = InterruptibleRLock()
 
     pre_filter = _blocking(decisions.pre_filter)
     filter = _blocking(decisions.filter_nodes)
@@ -197,47 +187,10 @@ class Client:
     get_constraint = _blocking(inspecting.get_constraint)
     watch_constraints = _streaming(inspecting.watch_constraints)
 
-    def stream_evaluate_pods(
-        self, *, window: int = DEFAULT_WINDOW, traceparent: str | None = None
-    ) -> EvaluateStream:
-        """Stream for many evaluations; a context manager. The first evaluation opens it.
-
-        Args:
-            window: evaluations under way at once in its `evaluate_pods`, at least 1.
-            traceparent: parent of the server's span for the stream, and of those for evaluations
-                that have none of their own; None takes the current OpenTelemetry span.
-        """
-        if checked(int, window, "window") < 1:
-            raise invalid("window", f"{window} questions at once: at least one is needed")
-        metadata = outgoing(traceparent)
-        channels, token = self._channels, self._token
-
-        def open_call() -> StreamCall:
-            with_token = (*metadata, *token.metadata())
-            requests: SimpleQueue[StreamEvaluatePodsRequest | None] = SimpleQueue()
-            stubs = channels.current()
-            call = stubs.of(rpcs.STREAM_EVALUATE_PODS, "stream_stream")(
-                iter(requests.get, None), metadata=with_token
-            )
-            return StreamCall(call, requests.put, stubs)
-
-        stream_session = StreamSession(
-            open_call, timeout=self._timeout, retry_timeout=self._retry_timeout, metadata=metadata
-        )
-        with self._stream_sessions_lock:
-            self._stream_sessions.add(stream_session)
-        if self._channels.closed:
-            stream_session.close(CLOSED)
-        return EvaluateStream(self._session, stream_session, window)
-
     def close(self) -> None:
         """End the connection, from any thread: calls under way fail with `Closed`."""
         channels = self._channels.close()
         self._closing.set()
-        with self._stream_sessions_lock:
-            stream_sessions = list(self._stream_sessions)
-        for stream_session in stream_sessions:
-            stream_session.close(CLOSED)
         for channel in channels:
             channel.close()
 

@@ -222,18 +222,17 @@ class _LazyMethod:
         return method.__get__(instance, owner)
 
 
-def lazy_method(answer: str, *, about: str = "") -> Callable[[_F], _F]:
+def lazy_method(answer: str) -> Callable[[_F], _F]:
     """Decorate a function that makes a method of an operation, so that it runs at first use.
 
     Args:
         answer: return type of the method, with {} for that of the operation.
-        about: name and type of the first parameter, where it is not the operation's.
     """
 
     def decorate(make: _F) -> _F:
         def made(operation: Any) -> Any:
             method = make(operation)
-            signature = _signature(operation, answer, about)
+            signature = _signature(operation, answer)
             method.__signature__ = signature
             method.__annotations__ = {
                 each.name: each.annotation for each in signature.parameters.values() if each.kind
@@ -249,15 +248,10 @@ def lazy_method(answer: str, *, about: str = "") -> Callable[[_F], _F]:
     return decorate
 
 
-def _signature(operation: Callable[..., Any], answer: str, about: str) -> inspect.Signature:
+def _signature(operation: Callable[..., Any], answer: str) -> inspect.Signature:
     """Signature of a method: that of the operation with `self` in place of the session."""
     signature = inspect.signature(operation)
     _, *taken = signature.parameters.values()
-    if about:
-        name, _, annotation = about.partition(": ")
-        taken[0] = taken[0].replace(
-            name=name, annotation=annotation, kind=inspect.Parameter.POSITIONAL_ONLY
-        )
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     _, _, answered = str(signature.return_annotation).partition("[")
     return inspect.Signature(

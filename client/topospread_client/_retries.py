@@ -118,17 +118,13 @@ class RetryTimer:
             self._cancels += error.code is CANCELLED
             if self._cancels > MAX_CANCELS:
                 return None
-        pause = self.pause_after(error)
-        return pause if time.monotonic() + pause < self._retry_until else None
-
-    def pause_after(self, error: TopospreadClientError) -> float:
-        """Seconds until the next try, whether or not there may be one: twice as long each time."""
+        # Twice as long each time.
         pause = self._pause * random.uniform(0.8, 1.2)
         if error.retry_after is not None:
             # Not all at once: those that were refused together would be so again.
             pause = max(pause, error.retry_after * random.uniform(1.0, 1.5))
         self._pause = min(2 * self._pause, MAX_PAUSE)
-        return pause
+        return pause if time.monotonic() + pause < self._retry_until else None
 
     def final_error(self, call: RpcCall, error: TopospreadClientError) -> TopospreadClientError:
         """Error to raise after the last try; that of a write says that it may have happened."""

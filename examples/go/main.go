@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log"
 	"os"
 	"time"
@@ -152,33 +151,4 @@ func main() {
 		}
 	}
 	stop()
-
-	// Questions over a stream have numbers of the caller's, because answers come in any order.
-	stream := must(decisions.StreamEvaluatePods(ctx))
-	questions := map[int64]*topospreadv1.EvaluatePodRequest{
-		1: {Cluster: cluster, Pod: source(pod("web-2", ""))},
-		2: {Cluster: "another", Pod: source(pod("web-2", ""))},
-	}
-	for id, each := range questions {
-		question := &topospreadv1.StreamEvaluatePodsRequest_Evaluate{Evaluate: each}
-		if err := stream.Send(&topospreadv1.StreamEvaluatePodsRequest{Id: id, Question: question}); err != nil {
-			break // Recv has the reason
-		}
-	}
-	if err := stream.CloseSend(); err != nil {
-		log.Fatal(err)
-	}
-	for {
-		received, err := stream.Recv()
-		if err == io.EOF {
-			break
-		}
-		switch answer := must(received, err).GetAnswer().(type) {
-		case *topospreadv1.StreamEvaluatePodsResponse_Evaluate:
-			fmt.Println("stream:", received.GetId(), answer.Evaluate.GetFeasibleNodeCount(), "nodes")
-		case *topospreadv1.StreamEvaluatePodsResponse_Error:
-			reason, _, _ := failure(status.ErrorProto(answer.Error))
-			fmt.Println("stream:", received.GetId(), reason)
-		}
-	}
 }

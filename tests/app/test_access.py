@@ -19,7 +19,6 @@ from tests.errors.error_status import error_status
 from tests.servers import (
     Peer,
     ServerProcess,
-    evaluate_request,
     node,
     replacement,
     served,
@@ -146,20 +145,7 @@ def about(path: str, cluster: str) -> bytes:
         # One that ends at once.
         request = cluster_state_service_pb2.WatchObjectsRequest(cluster=cluster, revision="none")
         return request.SerializeToString()
-    if path.endswith("/StreamEvaluatePods"):
-        asked = decision_service_pb2.EvaluatePodRequest(cluster=cluster)
-        stream = decision_service_pb2.StreamEvaluatePodsRequest(id=1, evaluate=asked)
-        return stream.SerializeToString()
     return frames_pb2.ClusterFrame(cluster=cluster).SerializeToString()
-
-
-def status_of(call) -> tuple[grpc.StatusCode, str]:
-    """How a call ended, or the one question of a stream."""
-    if call.answer is not None and call.path.endswith("/StreamEvaluatePods"):
-        answer = decision_service_pb2.StreamEvaluatePodsResponse.FromString(call.answer)
-        by_number = {code.value[0]: code for code in CODE}
-        return by_number[answer.error.code], answer.error.message
-    return call.code(), call.details()
 
 
 UNAUTHENTICATED_CALLERS = {
@@ -192,10 +178,13 @@ def test_an_unauthenticated_caller_learns_nothing_but_health(peer, shown):
 @pytest.mark.parametrize(("path", "role"), CALLS)
 def test_each_call_needs_its_role(peer, access, path, role):
     allowed = ended(peer, path, access.bearer(role), about(path, "nowhere"))
-    assert status_of(allowed)[0] not in {CODE.PERMISSION_DENIED, CODE.UNAUTHENTICATED}
+    assert allowed.code() not in {CODE.PERMISSION_DENIED, CODE.UNAUTHENTICATED}
     if (below := BELOW[role]) is not None:
         refused = ended(peer, path, access.bearer(below))
-        assert status_of(refused) == (CODE.PERMISSION_DENIED, f"the role {role} is missing")
+        assert (refused.code(), refused.details()) == (
+            CODE.PERMISSION_DENIED,
+            f"the role {role} is missing",
+        )
 
 
 @pytest.mark.parametrize(("path", "role"), [each for each in CALLS if not each[0].endswith(OF_ALL)])
@@ -206,13 +195,13 @@ def test_a_role_of_one_cluster_is_worth_nothing_in_another(peer, access, path, r
     for cluster, named in (("", "default"), ("other", "other")):
         call = ended(peer, path, access.bearer("bound"), about(path, cluster))
         said = f"the role {role} is missing for cluster {named!r}"
-        assert status_of(call) == (CODE.PERMISSION_DENIED, said)
+        assert (call.code(), call.details()) == (CODE.PERMISSION_DENIED, said)
     if not path.endswith("DeleteCluster"):
         call = ended(peer, path, access.bearer("bound"), about(path, "ours"))
-        assert status_of(call)[0] not in {CODE.PERMISSION_DENIED, CODE.UNAUTHENTICATED}
+        assert call.code() not in {CODE.PERMISSION_DENIED, CODE.UNAUTHENTICATED}
     if role != "read":
         call = ended(peer, path, access.bearer("bound"), about(path, "shown"))
-        assert status_of(call)[0] is CODE.PERMISSION_DENIED
+        assert call.code() is CODE.PERMISSION_DENIED
 
 
 def test_a_cluster_that_is_named_twice_is_judged_as_it_is_read(peer, access):
@@ -345,8 +334,8 @@ def test_tokens_come_and_go_while_the_server_runs(tmp_path):
         assert code("second") is CODE.OK
 
 
-def test_streams_of_a_revoked_token_end(tmp_path):
-    access = AccessFile(tmp_path / "access.yaml", watcher=["read"], asker=["decide"], w=["write"])
+def test_watch_of_a_revoked_token_ends(tmp_path):
+    access = AccessFile(tmp_path / "access.yaml", watcher=["read"], w=["write"])
     with served(access_file=str(access)) as server, Peer(server.address) as peer:
         applied = cluster_state_service_pb2.ApplyObjectsRequest(objects=two_zones())
         peer.state.ApplyObjects(applied, metadata=access.bearer("w"), timeout=PATIENCE)
@@ -355,31 +344,13 @@ def test_streams_of_a_revoked_token_end(tmp_path):
             metadata=access.bearer("watcher"),
             timeout=PATIENCE,
         )
-        questions = [
-            decision_service_pb2.StreamEvaluatePodsRequest(id=i, evaluate=evaluate_request())
-            for i in (1, 2)
-        ]
-        revoked: list[bool] = []
-
-        def asked():
-            yield questions[0]
-            until(lambda: bool(revoked), "the token is revoked")
-            yield questions[1]
-
-        stream = peer.engine.StreamEvaluatePods(
-            asked(), metadata=access.bearer("asker"), timeout=PATIENCE
-        )
-        assert next(stream).evaluate.feasible_node_count == 1
         access.remove("watcher")
-        access.remove("asker")
         access.write()
         assert server.reload()
-        revoked.append(True)
-        for call in (watch, stream):
-            with pytest.raises(grpc.RpcError) as failed:
-                for _ in call:
-                    pass
-            assert failed.value.code() is CODE.UNAUTHENTICATED
+        with pytest.raises(grpc.RpcError) as failed:
+            for _ in watch:
+                pass
+        assert failed.value.code() is CODE.UNAUTHENTICATED
 
 
 # ------------------------------ certificates
@@ -475,9 +446,8 @@ def test_the_client_shows_its_token_with_each_call(server, access, tmp_path):
             assert list(client.list_clusters())
             client.apply_objects([node("more", "a")], cluster="client")
             assert list(client.list_objects(Kind.NODE, cluster="client"))
-            with client.stream_evaluate_pods() as stream:
-                found = stream.evaluate_pod({"metadata": {"name": "p"}}, cluster="client")
-                assert found.node_count == 1
+            found = client.evaluate_pod({"metadata": {"name": "p"}}, cluster="client")
+            assert found.node_count == 1
     with Client(server.address) as client, pytest.raises(Unauthenticated, match="valid token"):
         client.get_server_info()
 

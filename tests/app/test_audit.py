@@ -29,7 +29,6 @@ from topospread_proto.v1 import (
     placement_service_pb2,
     placement_service_pb2_grpc,
 )
-from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 CHANGES = {
     "ClusterStateService/ApplyObjects": True,
@@ -62,7 +61,6 @@ CHANGES = {
     "DecisionService/Filter": False,
     "DecisionService/Score": False,
     "DecisionService/EvaluatePod": False,
-    "DecisionService/StreamEvaluatePods": False,
     "DecisionService/BatchEvaluatePods": False,
     "DecisionService/ExplainPod": False,
     "ServerService/GetServerInfo": False,
@@ -247,27 +245,23 @@ def with_authorization(tmp_path):
 
 
 def refused(peer: Peer, path: str, metadata: Any, *raws: bytes) -> grpc.StatusCode:
-    """How a call ends, or the first question of a stream."""
+    """How a call ends."""
     method: Any = peer.channel.stream_stream(path)
     call = method(iter(raws), timeout=PATIENCE, metadata=metadata)
-    try:
-        answer = next(call)
-    except grpc.RpcError:
-        code: grpc.StatusCode = call.code()
-        return code
-    call.cancel()
-    number = engine_pb.StreamEvaluatePodsResponse.FromString(answer).error.code
-    return next(code for code in grpc.StatusCode if code.value[0] == number)
+    with pytest.raises(grpc.RpcError):
+        next(call)
+    code: grpc.StatusCode = call.code()
+    return code
 
 
 APPLY = "/topospread.v1.ClusterStateService/ApplyObjects"
 REPLACE = "/topospread.v1.ClusterStateService/ReplaceObjects"
-ASK = "/topospread.v1.DecisionService/StreamEvaluatePods"
+ASK = "/topospread.v1.DecisionService/EvaluatePod"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 ELSEWHERE = {
     APPLY: pb.ApplyObjectsRequest(cluster="theirs"),
     REPLACE: replacement(cluster="theirs")[0],
-    ASK: engine_pb.StreamEvaluatePodsRequest(id=1, evaluate=evaluate_request(cluster="theirs")),
+    ASK: evaluate_request(cluster="theirs"),
 }
 
 
@@ -284,7 +278,7 @@ def test_calls_that_are_refused_have_one_line_each(with_authorization, lines):
     reported = [(line["call"], line["caller"], line["code"]) for line in lines()]
     assert reported[:4] == [
         ("ClusterStateService/ApplyObjects", "unauthenticated", "UNAUTHENTICATED"),
-        ("DecisionService/StreamEvaluatePods", "unauthenticated", "UNAUTHENTICATED"),
+        ("DecisionService/EvaluatePod", "unauthenticated", "UNAUTHENTICATED"),
         ("reflection", "unauthenticated", "UNAUTHENTICATED"),
         ("unknown", "unauthenticated", "UNAUTHENTICATED"),
     ]

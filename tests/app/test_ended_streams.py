@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from tests.access.callers import AccessFile
-from tests.servers import Peer, evaluate_request, replacement, served, two_zones
+from tests.servers import Peer, replacement, served, two_zones
 from tests.waiting import PATIENCE, until
 from topospread.app.credentials import ACCESS_POLL, CredentialWatcher
 from topospread.config.settings import ServerSettings
@@ -19,7 +19,6 @@ from topospread.service.state.log import POLL as WATCH_POLL
 from topospread.transports.grpc.streams import CHECK_INTERVAL, GRACE, OpenStreams
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
-from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 GONE = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.CANCELLED}
 SECONDS = 2.0
@@ -68,25 +67,6 @@ def test_a_caller_that_cannot_be_looked_up_is_not_known():
         assert ended.wait(PATIENCE)
 
 
-class Asking:
-    """The questions of a stream, one at a time."""
-
-    def __init__(self) -> None:
-        self._questions: Any = queue.SimpleQueue()
-        self._count = 0
-
-    def __iter__(self) -> Any:
-        return iter(self._questions.get, None)
-
-    def ask(self) -> None:
-        self._count += 1
-        question = engine_pb.StreamEvaluatePodsRequest(id=self._count, evaluate=evaluate_request())
-        self._questions.put(question)
-
-    def end(self) -> None:
-        self._questions.put(None)
-
-
 @pytest.fixture(params=["token", "certificate"])
 def known(request, tmp_path):
     """A server; a channel, metadata of a caller who is known; and what ends that."""
@@ -132,32 +112,6 @@ def code_of(call: Any) -> grpc.StatusCode:
         next(call)
     code: grpc.StatusCode = call.code()
     return code
-
-
-@pytest.mark.parametrize("asked", [0, 1], ids=["silent", "idle"])
-def test_an_idle_stream_of_questions_ends(known, asked):
-    peer, metadata, end = known
-    asking = Asking()
-    call = peer.engine.StreamEvaluatePods(iter(asking), metadata=metadata, timeout=PATIENCE)
-    for _ in range(asked):
-        asking.ask()
-        assert not next(call).error.code
-    end()
-    assert code_of(call) in GONE
-    asking.end()
-
-
-def test_a_stream_of_questions_gives_no_further_answer(known):
-    peer, metadata, end = known
-    asking = Asking()
-    call = peer.engine.StreamEvaluatePods(iter(asking), metadata=metadata, timeout=PATIENCE)
-    asking.ask()
-    assert not next(call).error.code
-    end()
-    for _ in range(100):
-        asking.ask()
-    assert code_of(call) in GONE
-    asking.end()
 
 
 def test_a_watch_ends(known):

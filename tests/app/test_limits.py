@@ -31,7 +31,6 @@ from topospread.transports.http import server as http_server
 from topospread_client import Client, LimitExceeded
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2
-from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 CODE = grpc.StatusCode
 
@@ -203,23 +202,12 @@ def test_unauthenticated_callers_are_limited_by_address():
             peer.channel.close()
 
 
-def test_questions_on_a_stream_are_calls():
-    with served(rate_limit=0.01, rate_burst=5) as server, Peer(server.address) as peer:
-        peer.apply(*two_zones())
-        asked = [
-            engine_pb.StreamEvaluatePodsRequest(id=number, evaluate=evaluate_request())
-            for number in range(5)
-        ]
-        answers = list(peer.engine.StreamEvaluatePods(iter(asked), timeout=PATIENCE))
-        codes = [answer.error.code for answer in answers]
-        # One was for ApplyObjects, one for the stream.
-        assert codes == [
-            0,
-            0,
-            0,
-            CODE.RESOURCE_EXHAUSTED.value[0],
-            CODE.RESOURCE_EXHAUSTED.value[0],
-        ]
+def test_a_replace_is_one_call():
+    with served(rate_limit=0.01, rate_burst=2) as server, Peer(server.address) as peer:
+        peer.state.ReplaceObjects(iter(replacement()), timeout=PATIENCE)
+        peer.state.ListClusters(pb.ListClustersRequest(), timeout=PATIENCE)
+        error = refused(peer.state.ListClusters, pb.ListClustersRequest())
+        assert error.code() is CODE.RESOURCE_EXHAUSTED
 
 
 def test_the_client_shows_when_to_retry():

@@ -28,7 +28,6 @@ PROMISED = {
     "evaluate_cpu_us",
     "evaluate_memo_ratio",
     "evaluate_p50_ms_c1",
-    "stream_p50_ms_c1",
     "prefilter_cpu_us",
     "filter_cpu_us",
     "score_cpu_us",

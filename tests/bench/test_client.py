@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from bench.http2 import BrokenConnectionError, Http2Connection
-from bench.load import CallsFailedError, run_calls, run_stream
+from bench.load import CallsFailedError, run_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,15 +25,6 @@ def _fail(raw: bytes, context: grpc.ServicerContext) -> bytes:
     context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no")
 
 
-def _mirrored(raws: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-    yield from raws
-
-
-def _end(raws: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-    next(raws)
-    yield from ()
-
-
 def _receive_all(connection: Http2Connection) -> None:
     while True:
         connection.receive()
@@ -44,8 +35,6 @@ def address() -> Iterator[str]:
     methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Mirror": grpc.unary_unary_rpc_method_handler(_mirror),
         "Fail": grpc.unary_unary_rpc_method_handler(_fail),
-        "Mirrored": grpc.stream_stream_rpc_method_handler(_mirrored),
-        "End": grpc.stream_stream_rpc_method_handler(_end),
     }
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("a.B", methods),))
@@ -73,16 +62,6 @@ def test_failed_calls_are_no_figures(address: str, concurrency: int) -> None:
 def test_messages_larger_than_the_windows_go_through(address: str) -> None:
     done = run_calls(address, "/a.B/Mirror", lambda: LARGE[:60_000], 6, 0.2)
     assert done.calls
-
-
-def test_many_messages_go_through_one_stream(address: str) -> None:
-    done = run_stream(address, "/a.B/Mirrored", lambda: LARGE[:20_000], 0.2)
-    assert done.calls == len(done.latencies) > 0
-
-
-def test_stream_that_the_server_ends_is_an_error(address: str) -> None:
-    with pytest.raises(BrokenConnectionError, match="ended the stream"):
-        run_stream(address, "/a.B/End", lambda: b"question", 0.05)
 
 
 def test_connection_to_a_stopped_server_is_an_error(address: str) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from topospread_client import AsyncClient, AsyncEvaluateStream, Client
+from topospread_client import AsyncClient, Client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator
 
     from topospread_client import Connection
 
@@ -48,17 +48,7 @@ class Caller:
     def _finished(self, made: Any) -> Any:
         if isinstance(made, AsyncIterator):
             return self._iterate(made)
-        if isinstance(made, AsyncEvaluateStream):
-            return self._opened(made)
         return self._run(_awaited(made)) if inspect.isawaitable(made) else made
-
-    @contextmanager
-    def _opened(self, stream: Any) -> Iterator[_Stream]:
-        self._run(stream.__aenter__())
-        try:
-            yield _Stream(stream, self._finished)
-        finally:
-            self._run(stream.__aexit__(None, None, None))
 
     def _iterate(self, items: Any) -> Iterator[Any]:
         try:
@@ -77,18 +67,6 @@ class Caller:
         else:
             self._client.close()
         self._runner.close()
-
-
-class _Stream:
-    """An awaited stream's methods, each to its end."""
-
-    def __init__(self, stream: AsyncEvaluateStream, finished: Callable[[Any], Any]) -> None:
-        self._stream = stream
-        self._finished = finished
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._stream, name)
-        return lambda *args, **kwargs: self._finished(method(*args, **kwargs))
 
 
 async def _made(connection: Connection | str, options: dict[str, Any]) -> AsyncClient:

@@ -11,6 +11,9 @@ import grpc
 from google.protobuf.any_pb2 import Any as Packed
 from google.rpc.status_pb2 import Status
 
+from topospread_proto.v1.common_pb2 import VERDICT_CODE_SUCCESS, ResponseMeta, Verdict
+from topospread_proto.v1.decision_service_pb2 import EvaluatePodResponse
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -69,6 +72,16 @@ class Script:
         if callable(answer):
             answer = answer(context)
         return answer.SerializeToString()
+
+
+def evaluation(revision: str) -> EvaluatePodResponse:
+    """An answer about a pod without constraints."""
+    passes = Verdict(code=VERDICT_CODE_SUCCESS)
+    return EvaluatePodResponse(
+        meta=ResponseMeta(revision=revision),
+        pre_filter_verdict=passes,
+        pre_score_verdict=passes,
+    )
 
 
 class _Handler(grpc.GenericRpcHandler):

@@ -332,8 +332,6 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], str, str]] = {
         "evaluationTime",
         "expected datetime",
     ),
-    "a window of a text": (lambda c: c.stream_evaluate_pods(window="5"), "window", "expected int"),
-    "no window": (lambda c: c.stream_evaluate_pods(window=0), "window", "at least one"),
     "a trace of a number": (
         lambda c: c.evaluate_pod(POD, traceparent=5),
         "traceparent",

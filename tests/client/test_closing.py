@@ -89,51 +89,12 @@ def writing(client: Any) -> Any:
     return client.replace_objects(Kind.NODE, [NODE] * 2000, timeout=PATIENCE)
 
 
-def asked(client: Any) -> Any:
-    return client.stream_evaluate_pods().evaluate_pod(incoming(), timeout=PATIENCE)
-
-
-def asked_by_two(client: Any) -> Any:
-    stream = client.stream_evaluate_pods()
-    with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(stream.evaluate_pod, incoming(), timeout=PATIENCE) for _ in range(2)]
-    assert [type(each.exception()) for each in both] == [Closed, Closed]
-    return both[0].result()
-
-
-def asked_many(client: Any) -> Any:
-    outcomes = list(client.stream_evaluate_pods().evaluate_pods([incoming()] * 3, timeout=PATIENCE))
-    assert [type(outcome) for outcome in outcomes] == [Closed] * 3
-    raise outcomes[0]
-
-
 def watching(client: Any) -> Any:
     return next(client.watch_objects())
 
 
 def listing(client: Any) -> Any:
     return next(client.list_objects(Kind.NODE))
-
-
-async def aio_asked(client: Any) -> Any:
-    return await client.stream_evaluate_pods().evaluate_pod(incoming(), timeout=PATIENCE)
-
-
-async def aio_asked_by_two(client: Any) -> Any:
-    stream = client.stream_evaluate_pods()
-    both = await asyncio.gather(
-        *(stream.evaluate_pod(incoming(), timeout=PATIENCE) for _ in range(2)),
-        return_exceptions=True,
-    )
-    assert [type(each) for each in both] == [Closed, Closed]
-    raise both[0]
-
-
-async def aio_asked_many(client: Any) -> Any:
-    outcomes = client.stream_evaluate_pods().evaluate_pods([incoming()] * 3, timeout=PATIENCE)
-    found = [outcome async for outcome in outcomes]
-    assert [type(outcome) for outcome in found] == [Closed] * 3
-    raise found[0]
 
 
 async def aio_watching(client: Any) -> Any:
@@ -144,17 +105,8 @@ async def aio_listing(client: Any) -> Any:
     return await anext(client.list_objects(Kind.NODE))
 
 
-STATES = [unary, unsafe, writing, asked, asked_by_two, asked_many, watching, listing]
-AIO_STATES = [
-    unary,
-    unsafe,
-    writing,
-    aio_asked,
-    aio_asked_by_two,
-    aio_asked_many,
-    aio_watching,
-    aio_listing,
-]
+STATES = [unary, unsafe, writing, watching, listing]
+AIO_STATES = [unary, unsafe, writing, aio_watching, aio_listing]
 
 
 def close_within_block(client: Client) -> None:
@@ -185,29 +137,6 @@ def test_close_ends_the_calls_of_other_threads(server, state, close):
     close(client)
     assert type(outcome.exception(PATIENCE)) is Closed
     until(lambda: server.open == 0, "the server sees the end of it")
-
-
-def test_a_client_can_be_closed_while_another_thread_opens_streams(server):
-    client, stop = Client(server.address), threading.Event()
-    streams = [client.stream_evaluate_pods() for _ in range(2000)]
-
-    def open_more() -> None:
-        while not stop.is_set():
-            streams.append(client.stream_evaluate_pods())
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    thread = threading.Thread(target=open_more)
-    try:
-        thread.start()
-        until(lambda: len(streams) > 2000, "the thread opens streams")
-        client.close()
-    finally:
-        stop.set()
-        thread.join(PATIENCE)
-        sys.setswitchinterval(before)
-    with pytest.raises(Closed):
-        streams[-1].evaluate_pod(incoming())
 
 
 def test_signal_handler_can_close_a_client(tmp_path, monkeypatch):
@@ -354,31 +283,6 @@ def test_a_task_that_is_cancelled_is_cancelled(server, state, closed):
     assert asyncio.run(run())
 
 
-@pytest.mark.parametrize("state", [asked, aio_asked], ids=["sync", "aio"])
-def test_closed_stream_ends_its_evaluations(server, state):
-    """The stream alone; its client goes on."""
-    before = server.taken
-    if state is asked:
-        with Client(server.address) as client, ThreadPoolExecutor(1) as pool:
-            stream = client.stream_evaluate_pods()
-            waiting = pool.submit(stream.evaluate_pod, incoming(), timeout=PATIENCE)
-            until(lambda: server.taken > before, "the server has the question")
-            stream.close()
-            assert type(waiting.exception(PATIENCE)) is Closed
-        return
-
-    async def run() -> None:
-        async with AsyncClient(server.address) as client:
-            stream = client.stream_evaluate_pods()
-            task = asyncio.ensure_future(stream.evaluate_pod(incoming(), timeout=PATIENCE))
-            await asyncio.to_thread(until, lambda: server.taken > before, "it has the question")
-            await stream.close()
-            with pytest.raises(Closed):
-                await task
-
-    asyncio.run(run())
-
-
 def _threads() -> set[threading.Thread]:
     """Those that are not the test's own server's."""
     return {each for each in threading.enumerate() if "ThreadPool" not in each.name}
@@ -387,13 +291,10 @@ def _threads() -> set[threading.Thread]:
 def test_dropped_client_leaves_no_threads(server):
     before = _threads()
     client = Client(server.address)
-    stream = client.stream_evaluate_pods()
-    outcomes = stream.evaluate_pods([incoming()] * 3, timeout=0.05)
-    next(outcomes)
     watch = client.watch_objects(timeout=0.05)
     with pytest.raises(Exception, match=r"(?i)deadline"):
         next(watch)
-    del stream, outcomes, watch, client
+    del watch, client
     gc.collect()
     until(lambda: server.open == 0, "the server sees the end of it")
     until(lambda: _threads() <= before, "all threads end")
@@ -404,12 +305,8 @@ def test_dropped_async_client_leaves_no_tasks(server):
 
     async def use() -> None:
         client = AsyncClient(server.address)
-        stream = client.stream_evaluate_pods()
-        with pytest.raises(Exception, match="no answer"):
-            await stream.evaluate_pod(incoming(), timeout=0.05)
-        waiting = asyncio.ensure_future(stream.evaluate_pod(incoming(), timeout=0.05))
-        await asyncio.wait([waiting])
-        waiting.exception()
+        with pytest.raises(Exception, match=r"(?i)deadline"):
+            await anext(client.watch_objects(timeout=0.05))
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, said: complaints.append(said))
@@ -425,14 +322,8 @@ def test_dropped_async_client_leaves_no_tasks(server):
 
 
 EXITS = {
-    "threads": (
-        4,
-        (
-            "stream = client.stream_evaluate_pods(); ask(stream)\n"
-            "[begin(each) for each in ('unary', 'asked', 'writing', 'watching')]; wait()"
-        ),
-    ),
-    "tasks": (4, "asyncio.run(left('unary', 'aio_asked', 'writing', 'aio_watching'))"),
+    "threads": (3, "[begin(each) for each in ('unary', 'writing', 'watching')]; wait()"),
+    "tasks": (3, "asyncio.run(left('unary', 'writing', 'aio_watching'))"),
 }
 """How many calls are under way at the end, and what begins them."""
 
@@ -445,9 +336,6 @@ def quiet(name):
     try: getattr(states, name)(client)
     except TopospreadClientError: pass
 def begin(name): threading.Thread(target=quiet, args=[name], daemon=True).start()
-def ask(stream):
-    try: stream.evaluate_pod(states.incoming(), timeout=0.1)
-    except TopospreadClientError: pass
 async def left(*names):
     client = AsyncClient(sys.argv[1])
     left.tasks = [asyncio.ensure_future(getattr(states, name)(client)) for name in names]

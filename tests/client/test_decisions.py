@@ -9,7 +9,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from tests.client.manifests import TWO_ZONES, ZONE, incoming, node, pod, spread
-from tests.client.streaming import evaluation
+from tests.client.scripted import evaluation
 from topospread_client import (
     Consistency,
     ConstraintValidation,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import topospread_client
-from topospread_client import AsyncClient, AsyncEvaluateStream, Client, EvaluateStream
+from topospread_client import AsyncClient, Client
 from topospread_client import _rpcs as rpcs
 from topospread_proto.v1 import decision_service_pb2, error_reason_pb2
 
@@ -65,10 +65,7 @@ def test_modules_that_few_programs_use_are_imported_at_first_use():
     assert simulate == "True"
 
 
-KINDS = [Client, AsyncClient, EvaluateStream, AsyncEvaluateStream]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [Client, AsyncClient], ids=lambda kind: kind.__name__)
 def test_help_of_a_method_shows_its_parameters_and_return_type(kind):
     for name in vars(kind):
         if name.startswith("_"):
@@ -104,13 +101,6 @@ def test_method_has_a_return_type(name):
     kinds = (Client, AsyncClient)
     found = tuple(inspect.signature(getattr(kind, name)).return_annotation for kind in kinds)
     assert found == RETURNED[name]
-
-
-def test_stream_takes_the_arguments_of_evaluate_pod():
-    one = inspect.signature(Client.evaluate_pod).parameters
-    many = inspect.signature(EvaluateStream.evaluate_pods).parameters
-    assert list(many) == [name.replace("pod", "pods") if name == "pod" else name for name in one]
-    assert many["pods"].annotation == "Iterable[PodSource]"
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
@@ -202,7 +192,7 @@ def messages():
     return found.values()
 
 
-CARRIERS = {"StreamEvaluatePodsResponse", "BatchEvaluatePodsResult"}
+CARRIERS = {"BatchEvaluatePodsResult"}
 """Messages that only carry others: what is in them is answered itself."""
 
 

@@ -19,7 +19,6 @@ import pytest
 import topospread_client
 from topospread_client import (
     AsyncClient,
-    AsyncEvaluateStream,
     Client,
     ClusterObject,
     Connection,
@@ -28,7 +27,6 @@ from topospread_client import (
     ConstraintMatch,
     ConstraintValues,
     DrainedNode,
-    EvaluateStream,
     EvictionFilters,
     EvictionLimits,
     InvalidRequest,
@@ -125,40 +123,15 @@ def offline(connect: Callable[..., Caller]) -> Caller:
     return connect(Connection(OFFLINE, retries=False), timeout=1)
 
 
-def given(method: Any, parameter: str, value: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments with one of them wrong; those that have to be by position are."""
-    arguments = {**right(method), parameter: value}
-    positional = [
-        name
-        for name, each in list(inspect.signature(method).parameters.items())[1:]
-        if each.kind is each.POSITIONAL_ONLY
-    ]
-    return tuple(arguments.pop(name) for name in positional), arguments
-
-
 @pytest.mark.parametrize(("method", "parameter"), calls(Client))
 def test_methods_raise_errors_of_the_tree(offline: Caller, method: str, parameter: str):
     for value in WRONG:
-        args, kwargs = given(getattr(Client, method), parameter, value)
-        check(f"{method}({parameter}={value!r})", getattr(offline, method), *args, **kwargs)
+        arguments = {**right(getattr(Client, method)), parameter: value}
+        check(f"{method}({parameter}={value!r})", getattr(offline, method), **arguments)
 
 
-def test_both_clients_and_streams_have_the_same_parameters():
+def test_both_clients_have_the_same_parameters():
     assert calls(AsyncClient) == calls(Client)
-    assert calls(AsyncEvaluateStream) == calls(EvaluateStream)
-
-
-@pytest.mark.parametrize(("method", "parameter"), calls(EvaluateStream))
-def test_streams_raise_errors_of_the_tree(offline: Caller, method: str, parameter: str):
-    def ask(*args: Any, **kwargs: Any) -> None:
-        with offline.stream_evaluate_pods() as stream:
-            made = getattr(stream, method)(*args, **kwargs)
-            if inspect.isgenerator(made):
-                list(made)
-
-    for value in WRONG:
-        args, kwargs = given(getattr(EvaluateStream, method), parameter, value)
-        check(f"{method}({parameter}={value!r})", ask, *args, **kwargs)
 
 
 CHANGE = ConstraintChange("zone", ConstraintValues(max_skew=2))

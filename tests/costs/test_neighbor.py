@@ -20,5 +20,5 @@ def test_both_callers_are_answered(capsys):
 
 def test_an_aim_that_is_missed_ends_it_with_1(capsys, monkeypatch):
     monkeypatch.setattr(neighbor, "AIM", 0.0)
-    assert campaign.run(neighbor.command, [*SMALL, "--check", "--streams"]) == 1
+    assert campaign.run(neighbor.command, [*SMALL, "--check"]) == 1
     assert "its p99 beside the heavy caller is" in capsys.readouterr().err

@@ -16,7 +16,6 @@ from tests.errors.causes import (
     UNREADABLE,
 )
 from tests.errors.error_status import ErrorStatus
-from tests.errors.paths import resolve
 from tests.servers import Peer, node, served, two_zones
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
@@ -208,21 +207,6 @@ def test_unknown_profile_fails_a_batch_and_not_each_of_its_pods(peer):
         found = refused(peer.channel, NAMED["BatchEvaluatePods"], [request])
         found.check("INVALID_FIELDS")
         assert found.paths == [path]
-
-
-def test_all_violations_of_a_request_of_a_stream_are_reported(peer):
-    request, paths = MISTAKES["EvaluatePod"]
-    asked: list[Any] = [
-        decision.StreamEvaluatePodsRequest(id=1, evaluate=request),
-        decision.StreamEvaluatePodsRequest(id=2),
-    ]
-    first, second = map(
-        decision.StreamEvaluatePodsResponse.FromString,
-        ask(peer.channel, NAMED["StreamEvaluatePods"], asked),
-    )
-    assert sorted(ErrorStatus(first.error).paths) == sorted(paths)
-    assert ErrorStatus(second.error).paths == ["evaluate"]
-    resolve("evaluate", decision.StreamEvaluatePodsRequest.DESCRIPTOR)
 
 
 SHORT_OR_LONG = [

@@ -82,56 +82,14 @@ def test_refused_request_is_not_kept_in_a_reference_cycle(world):
 WITHOUT_FIELDS = {"GetServerInfo"}
 """Methods whose request has no field that could be wrong."""
 
-IN_ANSWERS = {"StreamEvaluatePods"}
-"""Methods that refuse single requests in a response; see below."""
-
 
 def test_every_method_has_causes():
-    assert {cause.method for cause in CAUSES} == (
-        {*NAMED, "BestOptions"} - WITHOUT_FIELDS - IN_ANSWERS
-    )
+    assert {cause.method for cause in CAUSES} == {*NAMED, "BestOptions"} - WITHOUT_FIELDS
     wrong = {cause.method for cause in CAUSES if cause.reason == "INVALID_FIELDS"}
     assert wrong == {cause.method for cause in CAUSES}
 
 
 # ------------------------------ errors in answers
-
-
-def answered(world: World, asked: decision.StreamEvaluatePodsRequest) -> ErrorStatus:
-    """Why a question of a stream, number 3, is refused; the stream goes on."""
-    fine = decision.StreamEvaluatePodsRequest(id=4, evaluate=decision.EvaluatePodRequest(pod=GIVEN))
-    raws = ask(world.peer.channel, NAMED["StreamEvaluatePods"], [asked, fine])
-    first, second = map(decision.StreamEvaluatePodsResponse.FromString, raws)
-    assert (first.id, second.id, second.WhichOneof("answer")) == (3, 4, "evaluate")
-    assert first.error.message in MessageToJson(first)
-    return ErrorStatus(first.error)
-
-
-@pytest.mark.parametrize(
-    ("question", "reason", "path"),
-    [
-        ({}, "INVALID_FIELDS", "pod"),
-        ({"pod": WRONG, "validation": STRICT}, "INVALID_FIELDS", f"pod.object.{SKEW}"),
-        ({"pod": GIVEN, "top_k": -1}, "INVALID_FIELDS", "topK"),
-        ({"pod": ABSENT}, "POD_NOT_FOUND", ""),
-        ({"pod": GIVEN, "cluster": "nowhere"}, "CLUSTER_NOT_FOUND", ""),
-        ({"pod": GIVEN, "candidates": OLD_TABLE}, "NODE_TABLE_CHANGED", ""),
-    ],
-)
-def test_refused_request_of_a_stream(world, question, reason, path):
-    request = decision.EvaluatePodRequest(**question)
-    found = answered(world, decision.StreamEvaluatePodsRequest(id=3, evaluate=request))
-    found.check(reason)
-    for there in found.paths:
-        resolve(there, decision.EvaluatePodRequest.DESCRIPTOR)
-    if path:
-        assert path in dict(found.fields)
-
-
-def test_empty_request_of_a_stream(world):
-    found = answered(world, decision.StreamEvaluatePodsRequest(id=3))
-    found.check("INVALID_FIELDS")
-    assert found.fields == [("evaluate", REQUIRED)]
 
 
 def test_refused_pods_of_a_batch(world):

@@ -10,12 +10,12 @@ import pytest
 
 from tests.access.callers import AccessFile
 from tests.errors.calls import API, EXPANDER, NAMED, ask, refused
-from tests.errors.error_status import REASONS, ErrorStatus, error_status
+from tests.errors.error_status import REASONS, error_status
 from tests.servers import Peer, served, settings, two_zones
 from tests.waiting import PATIENCE
 from topospread import errors
 from topospread.app import factories
-from topospread.servicers.calls import BidiStreaming, ClientStreaming, ServerStreaming, UnaryBytes
+from topospread.servicers.calls import ClientStreaming, ServerStreaming, UnaryBytes
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
 from topospread.transports.grpc.pipeline import CallPipeline
@@ -24,11 +24,6 @@ from topospread_proto.v1.cluster_state_service_pb2 import (
     AcceptStoreRequest,
     DeleteClusterRequest,
     WatchObjectsRequest,
-)
-from topospread_proto.v1.decision_service_pb2 import (
-    EvaluatePodRequest,
-    StreamEvaluatePodsRequest,
-    StreamEvaluatePodsResponse,
 )
 from topospread_proto.v1.error_reason_pb2 import ErrorReason
 from topospread_proto.v1.server_service_pb2 import GetServerInfoRequest
@@ -116,8 +111,6 @@ def failing() -> Iterator[grpc.Channel]:
     def failing(path: str) -> Method:
         kind: Any = Word
         method = API[path]
-        if method.client_streaming and method.server_streaming:
-            return BidiStreaming(kind, fail)
         if method.client_streaming:
             return ClientStreaming(kind, lambda raws, call: fail(next(raws), call))
         if method.server_streaming:
@@ -217,7 +210,6 @@ def test_full_queue():
     with served() as server, Peer(server.address) as peer:
         pools = server.pools
         pools.streams._streams = 0
-        vars(pools.decisions)["_max_streams"] = 0
         for pool in pools.unary():
             queue: Any = vars(pool)["_queue"]
             queue.bound = 0
@@ -237,7 +229,6 @@ def with_authorization(tmp_path_factory) -> Iterator[tuple[grpc.Channel, AccessF
 
 
 REQUESTS = {
-    NAMED["StreamEvaluatePods"]: StreamEvaluatePodsRequest(evaluate=EvaluatePodRequest()),
     NAMED["DeleteCluster"]: DeleteClusterRequest(cluster="default"),
     NAMED["AcceptStore"]: AcceptStoreRequest(cluster="default"),
 }
@@ -257,12 +248,7 @@ def test_caller_without_the_role(with_authorization, path):
     channel, access = with_authorization
     token = access.bearer("elsewhere")
     request = REQUESTS.get(path, b"")
-    if path == NAMED["StreamEvaluatePods"]:
-        # The first question says which cluster is meant.
-        (raw,) = ask(channel, path, [request], token=token)
-        found = ErrorStatus(StreamEvaluatePodsResponse.FromString(raw).error)
-    else:
-        found = refused(channel, path, [request], token=token)
+    found = refused(channel, path, [request], token=token)
     found.check("ROLE_MISSING")
     assert found.metadata["cluster"] == "default"
     assert found.metadata["role"] in ("read", "decide", "place", "write", "admin")

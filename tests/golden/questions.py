@@ -290,11 +290,6 @@ def choices(talk: Conversation, cluster: str, given: kubernetes.Pod) -> None:
         )
     several = [source, common.PodSource(ref=common.PodReference(name="nobody")), source]
     talk.ask("", decision.BatchEvaluatePodsRequest(cluster=cluster, pods=several, top_k=2))
-    talk.ask(
-        "",
-        decision.StreamEvaluatePodsRequest(id=1, evaluate=decision.EvaluatePodRequest(**about)),
-        decision.StreamEvaluatePodsRequest(id=2, evaluate=decision.EvaluatePodRequest()),
-    )
 
 
 def _running(talk: Conversation, cluster: str) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from bench.campaigns.heavy import ENGINE, EVALUATE, OPTIONS, QUESTION, STREAM
+from bench.campaigns.heavy import ENGINE, EVALUATE, QUESTION
 from bench.campaigns.measured import Measured
 from tests.processes import stopped
 from tests.telemetry.expositions import samples
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from tests.servers import ServerProcess
 
 BATCH: Final = f"{ENGINE}BatchEvaluatePods"
+
+OPTIONS: Final = (
+    ("grpc.use_local_subchannel_pool", 1),
+    # What the server does to a call is seen as it is.
+    ("grpc.enable_retries", 0),
+    ("grpc.max_receive_message_length", -1),
+)
 
 
 class Caller:
@@ -46,11 +53,6 @@ class Caller:
         """Begin a unary call."""
         unary: Any = self.channel.unary_unary(method)
         return unary.future(request, timeout=timeout)
-
-    def converse(self, questions: Iterable[bytes]) -> Any:
-        """Begin a stream that asks these questions; iterates over its answers."""
-        stream: Any = self.channel.stream_stream(STREAM)
-        return stream(iter(questions), timeout=PATIENCE)
 
     def evaluate(self) -> engine_pb.EvaluatePodResponse:
         """Ask one cheap question and wait for its answer."""

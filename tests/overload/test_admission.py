@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-import grpc
-from google.rpc import code_pb2
-
 from bench.campaigns.heavy import EVALUATE, QUESTION
-from tests.overload.callers import Caller, Outcomes, Scraper, at_once, difference, has_retry_info
-from tests.servers import evaluate_request
-from topospread_proto.v1 import decision_service_pb2 as engine_pb
+from tests.overload.callers import Caller, Outcomes, Scraper, at_once, difference
 
 CONNECTIONS = 8
 CALLS = 4800
@@ -50,29 +45,3 @@ def test_calls_past_the_queue_are_refused_and_all_are_counted(serve):
     assert grown("topospread_queue_wait_seconds_count", **DECISIONS) == answered
     waited = grown("topospread_queue_wait_seconds_sum", **DECISIONS)
     assert 0 < waited <= grown("topospread_call_duration_seconds_sum", **OK)
-
-
-def test_questions_of_streams_are_answered_or_refused_one_by_one(serve):
-    service = serve("--decision-queue", "2")
-    messages = [
-        engine_pb.StreamEvaluatePodsRequest(id=number, evaluate=evaluate_request())
-        for number in range(CALLS // CONNECTIONS)
-    ]
-    questions = [message.SerializeToString() for message in messages]
-    refusals = 0
-    with ExitStack() as opened:
-        callers = [opened.enter_context(Caller(service.address)) for _ in range(CONNECTIONS)]
-        with service.suspended():
-            streams = [caller.converse(questions) for caller in callers]
-        for stream in streams:
-            answers = [engine_pb.StreamEvaluatePodsResponse.FromString(each) for each in stream]
-            assert sorted(answer.id for answer in answers) == list(range(len(questions)))
-            refused = [each.error for each in answers if each.WhichOneof("answer") == "error"]
-            assert {status.code for status in refused} <= {code_pb2.RESOURCE_EXHAUSTED}
-            assert all(map(has_retry_info, refused))
-            refusals += len(refused)
-            assert stream.code() is grpc.StatusCode.OK
-    seen = service.rested()
-    assert seen.total("topospread_queue_rejections_total", **DECISIONS) == refusals
-    # A stream of grpcio's own threads has a thread, whose requests wait for it alone.
-    assert bool(refusals) == bool(seen.total("topospread_transport_info", used="grpcio"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from statistics import median
 
-import pytest
-
 from bench.campaigns.heavy import EVALUATE, QUESTION, HeavyCaller
 from tests.overload import requests
 from tests.overload.callers import BATCH, Caller, Outcomes, at_once
@@ -18,15 +16,11 @@ FEW_CALLS = 8
 BATCHES = 5
 
 
-@pytest.mark.parametrize("streams", [False, True], ids=["calls", "streams"])
-def test_a_light_caller_waits_for_a_few_calls_of_a_heavy_one(serve, streams):
+def test_a_light_caller_waits_for_a_few_calls_of_a_heavy_one(serve):
     service = serve()
     outcomes = Outcomes()
     meanwhile = []
-    with (
-        Caller(service.address) as light,
-        HeavyCaller(service.address, UNDER_WAY, streams=streams) as heavy,
-    ):
+    with Caller(service.address) as light, HeavyCaller(service.address, UNDER_WAY) as heavy:
         heavy.await_ended(UNDER_WAY)
         for _ in range(LIGHT_CALLS):
             answered = heavy.answered

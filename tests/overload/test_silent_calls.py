@@ -8,8 +8,8 @@ from typing import Any
 
 import grpc
 
-from bench.campaigns.heavy import EVALUATE, OPTIONS, QUESTION
-from tests.overload.callers import Outcomes
+from bench.campaigns.heavy import EVALUATE, QUESTION
+from tests.overload.callers import OPTIONS, Outcomes
 from tests.waiting import PATIENCE
 
 CONNECTIONS = 6

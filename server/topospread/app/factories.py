@@ -115,9 +115,7 @@ def make_pools(settings: ServerSettings, transport: str) -> Pools:
     decisions: Pool
     brings: Transport
     if transport == COMPLETION_QUEUE:
-        decisions = brings = CompletionQueueTransport(
-            "decide", threads, queue, settings.max_streams, waiting
-        )
+        decisions = brings = CompletionQueueTransport("decide", threads, queue, waiting)
     else:
         decisions = executor = BoundedExecutor("decide", threads, queue, waiting)
         brings = ThreadTransport(executor, streams)

@@ -268,14 +268,8 @@ class ServerSettings:
         64,
         values.whole(1, 4096),
         unit="streams a process",
-        help=(
-            "Open streams (StreamEvaluatePods, WatchObjects), with --transport grpcio so many of "
-            "each; past it RESOURCE_EXHAUSTED."
-        ),
-        reason=(
-            "A few dozen schedulers and watchers; an idle one costs memory only, a watch that of "
-            "a thread."
-        ),
+        help="Open streams (WatchObjects, WatchConstraints); past it RESOURCE_EXHAUSTED.",
+        reason="A few dozen watchers; each holds a thread.",
     )
     max_waiting_calls: int = setting(
         64,
@@ -396,9 +390,8 @@ class ServerSettings:
         values.rate(),
         unit="calls a second",
         help=(
-            "Calls, and questions on streams, of one caller to one process; past it "
-            "RESOURCE_EXHAUSTED with RetryInfo. 0 for no limit. A caller is a token, a "
-            "certificate, or else an address."
+            "Calls of one caller to one process; past it RESOURCE_EXHAUSTED with RetryInfo. 0 for "
+            "no limit. A caller is a token, a certificate, or else an address."
         ),
         reason=(
             "Queues are bounded already; a fair share is for those who share a server to agree on."

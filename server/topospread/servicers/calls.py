@@ -44,13 +44,10 @@ class Call:
         span: of the call.
         deadline: on the monotonic clock; infinite for a stream whose caller states none.
         active: whether the client still waits for a response.
-        start_request_span: starts the span of one request of a stream, under its own traceparent
-            and tracestate; under the stream's where the first is empty.
         caller: who makes it, as authenticated.
         address: the client's, without the port.
         audit_refusal: records in the audit log that the caller was refused.
-        permit: raises when the caller may not send one request of a stream; takes its bytes, or
-            None where they were not read.
+        permit: raises when the caller may not send the first request of a stream; takes its bytes.
         send_headers: tells the client of a stream that it was accepted, though the first response
             may be long in coming.
     """
@@ -58,9 +55,8 @@ class Call:
     span: CallSpan
     deadline: float
     active: Callable[[], bool]
-    start_request_span: Callable[[str, str], CallSpan] | None = None
     caller: Caller = ANONYMOUS
-    permit: Callable[[bytes | None], None] | None = None
+    permit: Callable[[bytes], None] = lambda _: None
     address: Callable[[], str] = str
     audit_refusal: Callable[[TopospreadError], None] = lambda _: None
     send_headers: Callable[[], None] = lambda: None
@@ -105,28 +101,7 @@ class ServerStreaming(Generic[_Request]):
     serve: Callable[[_Request, Call], Iterable[Response]]
 
 
-@dataclass(frozen=True, slots=True)
-class OversizedRequest:
-    """A request of a stream that was not read because it is too large.
-
-    Attributes:
-        prefix: its first bytes.
-        limit: that it exceeds, in bytes, and the setting that configures it.
-    """
-
-    prefix: bytes
-    limit: tuple[int, str]
-
-
-@dataclass(frozen=True, slots=True)
-class BidiStreaming(Generic[_Request]):
-    """A method with a stream of requests, each answered before the next one is read."""
-
-    request: type[_Request]
-    answer: Callable[[_Request | OversizedRequest, Call], Response]
-
-
-Method = Unary[Any] | UnaryBytes | ClientStreaming[Any] | ServerStreaming[Any] | BidiStreaming[Any]
+Method = Unary[Any] | UnaryBytes | ClientStreaming[Any] | ServerStreaming[Any]
 
 
 def parse(kind: type[_Request], raw: bytes) -> _Request:

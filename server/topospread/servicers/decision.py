@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import checkpoint
 from topospread.errors import InvalidPod, InvalidRequest, TopospreadError
 from topospread.generated.internal.v1 import frames_pb2 as frames
-from topospread.kube.violations import required
 from topospread.service.decisions.evaluate import evaluate, evaluate_batch
 from topospread.service.decisions.extension_points import filter_, pre_filter, score
 from topospread.servicers.calls import (
-    DEFAULT_DEADLINE,
-    BidiStreaming,
     Call,
     Method,
-    OversizedRequest,
     Unary,
-    parse,
 )
 from topospread.servicers.decode import (
     batch_request,
@@ -28,11 +21,9 @@ from topospread.servicers.decode import (
     source_of,
     under_pod,
 )
-from topospread.servicers.encode import Encoder, stream_answer
-from topospread.servicers.limits import too_large
+from topospread.servicers.encode import Encoder
 from topospread.servicers.request_fields import raise_all_violations
 from topospread.servicers.status import status_of
-from topospread.threads.turns import decided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,10 +36,6 @@ if TYPE_CHECKING:
     from topospread_proto.v1 import decision_service_pb2 as pb
 
 SERVICE: Final = "topospread.v1.DecisionService"
-
-_ID: Final = b"\x08"
-_LATER: Final = (b"\x12", b"\x1a", b"\x22")
-"""Tags of the fields of a request of a stream; an id of 0 is not written."""
 
 
 class DecisionServicer:
@@ -66,10 +53,6 @@ class DecisionServicer:
             "Filter": (Unary(frames.FilterFrame, self.filter), "decisions"),
             "Score": (Unary(frames.ScoreFrame, self.score), "decisions"),
             "EvaluatePod": (Unary(frames.EvaluatePodFrame, self.evaluate), "decisions"),
-            "StreamEvaluatePods": (
-                BidiStreaming(frames.StreamEvaluatePodsFrame, self.evaluate_streamed),
-                "decisions",
-            ),
             "BatchEvaluatePods": (
                 Unary(frames.BatchEvaluatePodsFrame, self.batch_evaluate),
                 "decisions",
@@ -121,43 +104,6 @@ class DecisionServicer:
         self._metrics.evaluated(answer, call)
         return self._encoder.evaluation(answer, request.top_k)
 
-    def evaluate_streamed(
-        self, received: frames.StreamEvaluatePodsFrame | OversizedRequest, call: Call
-    ) -> bytes:
-        """DecisionService.StreamEvaluatePods: one request; its failure is its answer.
-
-        Raises:
-            TooLarge: the request is, and its id is not known.
-        """
-        assert call.start_request_span is not None, "the pipeline of a stream starts spans"
-        request = _id_only(received) if isinstance(received, OversizedRequest) else received
-        span = call.start_request_span(request.traceparent, request.tracestate)
-        one = Call(span, min(call.deadline, time.monotonic() + DEFAULT_DEADLINE), call.active)
-        try:
-            if isinstance(received, OversizedRequest):
-                if call.permit is not None:
-                    call.permit(None)
-                raise too_large(received.limit)
-            if not request.evaluate:
-                raise InvalidRequest.of([required("evaluate", "a question that this server knows")])
-            raw = b"".join(request.evaluate)
-            if call.permit is not None:
-                call.permit(raw)
-            evaluate_request = parse(frames.EvaluatePodFrame, raw)
-            answer = decided(
-                partial(self.evaluate, evaluate_request, one),
-                one.time_left,
-                one.deadline,
-                one.active,
-            )
-        except Exception as error:  # noqa: BLE001 - a request that fails does not end its stream
-            status = status_of(error, span.traceparent)
-            span.end(status.code.value[0], error)
-            error_bytes = status.proto().SerializeToString()
-            return stream_answer(request.id, b"", error_bytes, span.traceparent)
-        span.end(0)
-        return stream_answer(request.id, answer, b"", span.traceparent)
-
     def batch_evaluate(self, request: frames.BatchEvaluatePodsFrame, call: Call) -> bytes:
         """DecisionService.BatchEvaluatePods."""
         pods = [_pod_or_error(pod, f"pods[{number}]") for number, pod in enumerate(request.pods)]
@@ -181,22 +127,6 @@ class DecisionServicer:
             nodes=candidates_of(request.candidates) if request.HasField("candidates") else None,
             node_table=request.node_table_id,
         )
-
-
-def _id_only(oversized: OversizedRequest) -> frames.StreamEvaluatePodsFrame:
-    """A request with nothing but its id, which stands first: libraries write fields in order.
-
-    Raises:
-        TooLarge: it begins otherwise.
-    """
-    tag, rest = oversized.prefix[:1], oversized.prefix[1:]
-    if tag == _ID:
-        for size, byte in enumerate(rest[:10], 2):
-            if byte < 0x80:
-                return frames.StreamEvaluatePodsFrame.FromString(oversized.prefix[:size])
-    elif tag and tag in _LATER:
-        return frames.StreamEvaluatePodsFrame()
-    raise too_large(oversized.limit)
 
 
 def _with_statuses(

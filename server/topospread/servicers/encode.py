@@ -13,7 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from topospread.codec.observed import observed_messages
 from topospread.service.decisions.evaluate import DEFAULT_TOP_K
-from topospread.servicers.fields import delimited, number_field, packed, packed_from, varint
+from topospread.servicers.fields import delimited, number_field, packed, packed_from
 from topospread.servicers.messages import constraint_message
 from topospread.servicers.status import RpcStatus
 from topospread.spread.per_node import CellScores
@@ -278,13 +278,6 @@ def _about(resolved: ResolvedCycle, status: Status) -> list[bytes]:
 def _names_field(names: Sequence[str]) -> bytes:
     """Names of nodes, which FilterResponse and ScoreResponse have under one number."""
     return decision_service_pb2.FilterResponse(node_names=names).SerializeToString()
-
-
-def stream_answer(identifier: int, answer: bytes, error: bytes, traceparent: str) -> bytes:
-    """StreamEvaluatePodsResponse around a serialized answer or, if there is none, an error."""
-    result = delimited(3, error) if error else delimited(2, answer)
-    result += delimited(4, traceparent.encode())
-    return b"\x08" + varint(identifier) + result if identifier else result
 
 
 @lru_cache(maxsize=_TABLES_KEPT)

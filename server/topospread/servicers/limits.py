@@ -28,13 +28,8 @@ _FIRST: Final = (b"\x1f", b"\x78")
 _GZIP: Final = b"\x1f\x8b"
 _EITHER: Final = 32 + zlib.MAX_WBITS
 
-_SMALL: Final = frozenset(
-    {"PreFilter", "Filter", "Score", "EvaluatePod", "StreamEvaluatePods", "ExplainPod"}
-)
+_SMALL: Final = frozenset({"PreFilter", "Filter", "Score", "EvaluatePod", "ExplainPod"})
 """Methods whose requests are about one pod."""
-
-_HEAD: Final = 1024
-"""Bytes of a compressed message that are read for its prefix."""
 
 
 class SizeLimit(NamedTuple):
@@ -94,16 +89,6 @@ def decompressed(raw: bytes, limit: SizeLimit) -> bytes:
     if len(raw) > limit.max_bytes:
         raise too_large(limit)
     return raw
-
-
-def decompressed_prefix(raw: bytes, size: int) -> bytes:
-    """The first bytes of a message; fewer, or none, where it is compressed and broken."""
-    if not _is_compressed(raw):
-        return raw[:size]
-    try:
-        return zlib.decompressobj(_EITHER).decompress(raw[:_HEAD], size)
-    except zlib.error:
-        return b""
 
 
 def _is_compressed(raw: bytes) -> bool:

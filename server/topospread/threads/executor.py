@@ -271,8 +271,8 @@ class StreamExecutor(Pool, ThreadPoolExecutor):
         return work.future
 
     def end_silent(self, error: TopospreadError) -> None:
-        """End the streams whose callers say nothing, however patient their methods are."""
-        for worker in self.silent(time.monotonic(), patient=True):
+        """End the streams whose callers send no message."""
+        for worker in self.silent(time.monotonic()):
             end_silent(worker, error)
 
     @override

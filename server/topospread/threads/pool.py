@@ -45,7 +45,6 @@ class Worker(threading.Thread):
         lent: a replacement has its place, so it ends with the call it carries out.
         away_since: when it went away, on the monotonic clock; None while it is here.
         end: ends the call whose message it waits for, with an error.
-        patient: that message may take its time.
         arrived: when its call came in, on the clock of time.perf_counter.
         caller: whose call it is.
         turns: what it has done so far.
@@ -59,7 +58,6 @@ class Worker(threading.Thread):
         self.lent = False
         self.away_since: float | None = None
         self.end: Callable[[TopospreadError], object] | None = None
-        self.patient = False
         self.arrived = 0.0
         self.caller: Hashable = ""
         self.turns = 0
@@ -107,11 +105,6 @@ class Pool:
     @property
     def depth(self) -> int:
         """Calls in the queue."""
-        return 0
-
-    @property
-    def open_streams(self) -> int:
-        """Streams that are open without holding a thread."""
         return 0
 
     @property
@@ -188,7 +181,7 @@ class Pool:
             self._workers.discard(worker)
             raise QueueFull("no more threads can be started: try again later") from full
 
-    def silent(self, since: float, *, patient: bool = False) -> list[Worker]:
+    def silent(self, since: float) -> list[Worker]:
         """Workers whose caller has sent no message since then, in the order they should give way.
 
         Those of the caller with the most of them come first, and of these the longest silent: a
@@ -196,16 +189,12 @@ class Pool:
 
         Args:
             since: on the monotonic clock.
-            patient: also those whose caller may take its time.
         """
         with self._lock:
             found = [
                 (left, worker)
                 for worker in self._workers
-                if worker.end is not None
-                and (patient or not worker.patient)
-                and (left := worker.away_since)
-                and left < since
+                if worker.end is not None and (left := worker.away_since) and left < since
             ]
         by_caller: dict[Hashable, list[Worker]] = {}
         for _, worker in sorted(found, key=itemgetter(0)):
@@ -277,20 +266,17 @@ def refusing(arrived: float) -> Iterator[None]:
 
 
 def away(
-    end: Callable[[TopospreadError], object] | None = None, *, patient: bool = False
+    end: Callable[[TopospreadError], object] | None = None,
 ) -> AbstractContextManager[None]:
     """Around what this thread waits for outside: a message, the store.
 
     Args:
         end: for a message: ends the call when the thread is needed for others.
-        patient: the message may take its time, as the next one of a stream may: the thread is not
-            taken away for others, only when the server stops.
     """
     thread = threading.current_thread()
     if not isinstance(thread, Worker):
         return nullcontext()
     thread.end = end
-    thread.patient = patient
     return thread
 
 

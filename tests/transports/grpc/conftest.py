@@ -54,12 +54,6 @@ class Running:
         return waiting
 
 
-def open_streams(server: Server) -> int:
-    """The open StreamEvaluatePods, by either transport."""
-    streams: int = server.pools.streams.busy + len(getattr(server.pools.decisions, "streams", ()))
-    return streams
-
-
 class HeldBack:
     """A store whose news reach nobody while :attr:`open` is not set."""
 

@@ -11,9 +11,6 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.servers import Peer, evaluate_request, pod, served
-from tests.telemetry.expositions import samples
-from tests.transports.grpc.conftest import open_streams
-from tests.transports.grpc.test_stream_evaluate_pods import Stream
 from tests.waiting import PATIENCE, until
 from topospread.service.decisions.evaluate import evaluate_batch
 from topospread.threads import pool
@@ -21,7 +18,7 @@ from topospread.threads.executor import BoundedExecutor
 from topospread.threads.pool import lend_place
 from topospread.transports.grpc import completion_queue
 from topospread.transports.grpc.completion_queue import CompletionQueueTransport
-from topospread.transports.grpc.completion_queue_calls import UnaryCall
+from topospread.transports.grpc.completion_queue_calls import IncomingCall
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as pb
 from topospread_proto.v1.common_pb2 import NodeSelection
@@ -153,7 +150,7 @@ def test_failure_of_one_call_ends_no_thread(run, monkeypatch, caplog):
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patched:
-        patched.setattr(UnaryCall, "_answer", broken)
+        patched.setattr(IncomingCall, "_answer", broken)
         call = running.peer.engine.EvaluatePod.future(evaluate_request(), timeout=PATIENCE)
         assert ended.wait(PATIENCE)
         # Nobody holds the call any more, so gRPC ends it.
@@ -244,43 +241,3 @@ def test_server_whose_calls_are_brought_no_more_is_not_serving(run, monkeypatch,
     assert "gRPC brings no more calls of /topospread.v1.DecisionService/EvaluatePod" in caplog.text
     running.server.grpc.ready()
     assert health.Check(request).status == health_pb2.HealthCheckResponse.NOT_SERVING
-
-
-def ends(running) -> dict[str, float]:
-    """The streams that have ended, by their status."""
-    found = samples(running.metrics())
-    calls = {key: count for key, count in found.items() if key[0] == "topospread_calls_total"}
-    return {
-        dict(labels)["code"]: count
-        for (_, labels), count in calls.items()
-        if count and ("method", "DecisionService/StreamEvaluatePods") in labels
-    }
-
-
-@pytest.mark.parametrize(
-    ("leave", "code"), [("cancel", "CANCELLED"), ("close", "CANCELLED"), ("end", "OK")]
-)
-def test_stream_is_counted_with_the_status_that_it_ends_with(run, leave, code):
-    running = run()
-    with Peer(running.server.address) as peer:
-        stream = Stream(peer)
-        assert stream.answer().evaluate.feasible_node_count == 1
-        if leave == "cancel":
-            stream.call.cancel()
-        elif leave == "close":
-            peer.channel.close()
-        else:
-            stream.end()
-        until(lambda: ends(running), "it is counted")
-    assert ends(running) == {code: 1}
-    until(lambda: not open_streams(running.server), "it is over")
-
-
-def test_stream_is_over_with_its_deadline(run):
-    running = run()
-    stream = Stream(running.peer, timeout=1.0)
-    assert stream.answer().evaluate.feasible_node_count == 1
-    assert stream.code() is CODE.DEADLINE_EXCEEDED
-    until(lambda: ends(running), "it is counted")
-    # Where the server's clock is first, gRPC's core resets the stream, which is CANCELLED.
-    assert ends(running).keys() <= {"DEADLINE_EXCEEDED", "CANCELLED"}

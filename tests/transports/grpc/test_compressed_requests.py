@@ -80,16 +80,6 @@ def test_compressed_request_is_answered(packing):
     assert decision_service_pb2.EvaluatePodResponse.FromString(raw).feasible_node_count == 1
 
 
-def test_compressed_request_of_a_stream_is_answered(packing):
-    ask: Any = packing.stream_stream("/topospread.v1.DecisionService/StreamEvaluatePods")
-    asked = decision_service_pb2.StreamEvaluatePodsRequest(evaluate=evaluate_request())
-    (raw,) = ask(iter([padded(asked, 10_000)]), timeout=PATIENCE)
-    assert (
-        decision_service_pb2.StreamEvaluatePodsResponse.FromString(raw).evaluate.feasible_node_count
-        == 1
-    )
-
-
 def test_compressed_write_is_written(packing):
     request = cluster_state_service_pb2.ApplyObjectsRequest(
         objects=[node(f"n{i}", "a") for i in range(100)]

@@ -10,7 +10,7 @@ from tests.servers import Peer, served, two_zones
 from tests.telemetry.expositions import samples
 from topospread.transports.grpc import completion_queue, completion_queue_calls, self_check
 from topospread.transports.grpc.completion_queue import CompletionQueueTransport
-from topospread.transports.grpc.completion_queue_calls import IncomingCall, UnaryCall
+from topospread.transports.grpc.completion_queue_calls import IncomingCall
 
 
 class _WithoutName:
@@ -44,7 +44,7 @@ BREAKS = {
     "no operation": lambda patch: break_name(patch, "SendStatusFromServerOperation"),
     "another signature": lambda patch: patch.setattr(CompletionQueueTransport, "request", _fails),
     "no server inside": lambda patch: patch.setattr(CompletionQueueTransport, "register", _fails),
-    "an event that never comes": lambda patch: patch.setattr(UnaryCall, "received", _nothing),
+    "an event that never comes": lambda patch: patch.setattr(IncomingCall, "received", _nothing),
     "no deadline": lambda patch: patch.setattr(IncomingCall, "time_remaining", lambda _: 0.0),
     "no peer": lambda patch: patch.setattr(IncomingCall, "peer", lambda _: ""),
 }

@@ -173,7 +173,7 @@ def test_every_method_has_a_traced_example(peer):
         for file, service in ((engine_pb, "DecisionService"), (state_pb, "ClusterStateService"))
         for method in file.DESCRIPTOR.services_by_name[service].methods
     }
-    assert methods - CALLS.keys() == {"WatchObjects", "StreamEvaluatePods", "AcceptStore"}
+    assert methods - CALLS.keys() == {"WatchObjects", "AcceptStore"}
 
 
 def test_span_of_a_decision_has_its_inputs(receiver, peer):
@@ -300,40 +300,6 @@ def test_watch_is_one_span(receiver, peer):
     assert plain(watch.attributes)["rpc.grpc.status_code"] == CANCELLED
     assert watch.start_time_unix_nano <= write.start_time_unix_nano
     assert write.end_time_unix_nano <= watch.end_time_unix_nano
-
-
-def test_each_request_of_a_stream_is_a_span(receiver, peer):
-    trace = Traced()
-    questions = [
-        engine_pb.StreamEvaluatePodsRequest(id=n, evaluate=evaluate_request()) for n in (1, 2)
-    ]
-    stream = peer.engine.StreamEvaluatePods(
-        iter(questions), timeout=PATIENCE, metadata=trace.metadata
-    )
-    assert [answer.id for answer in stream] == [1, 2]
-    spans = receiver.spans(3)
-    assert {span.name for span in spans} == {f"{ENGINE}/StreamEvaluatePods"}
-    judged = [span for span in spans if "topospread.feasible" in plain(span.attributes)]
-    assert len(judged) == 2
-
-
-def test_request_of_a_stream_may_have_a_trace_of_its_own(receiver, peer):
-    stream_trace, own = Traced(), Traced()
-    parents = ["", dict(own.metadata)["traceparent"]]
-    questions = [
-        engine_pb.StreamEvaluatePodsRequest(id=1, evaluate=evaluate_request(), traceparent=parent)
-        for parent in parents
-    ]
-    answers = list(
-        peer.engine.StreamEvaluatePods(
-            iter(questions), timeout=PATIENCE, metadata=stream_trace.metadata
-        )
-    )
-    spans = receiver.spans(3)
-    judged = [span for span in spans if "topospread.feasible" in plain(span.attributes)]
-    found = {f"00-{span.trace_id.hex()}-{span.span_id.hex()}" for span in judged}
-    assert {span.trace_id.hex() for span in judged} == {stream_trace.id, own.id}
-    assert {answer.traceparent.rpartition("-")[0] for answer in answers} == found
 
 
 def test_unsampled_call_is_not_exported_but_has_ids(receiver, peer):

@@ -39,7 +39,6 @@ _ROLES: Final[Mapping[str, Mapping[str, Role]]] = {
         "Filter": Role.DECIDE,
         "Score": Role.DECIDE,
         "EvaluatePod": Role.DECIDE,
-        "StreamEvaluatePods": Role.DECIDE,
         "BatchEvaluatePods": Role.DECIDE,
         "ExplainPod": Role.DECIDE,
     },
@@ -241,36 +240,6 @@ class AccessControl:
             except DENIED as refused:
                 self.audit(label, caller, context, refused)
                 raise
-
-    def check_message(
-        self,
-        permission: Permission,
-        label: str,
-        caller: Caller,
-        raw: bytes | None,
-        context: Context,
-    ) -> None:
-        """Authorize a message of a stream, which counts for the caller's rate.
-
-        Args:
-            permission: that the method requires.
-            label: the method's name in the audit log.
-            caller: as admitted.
-            raw: the message; None: one that was not read.
-            context: of the call.
-
-        Raises:
-            PermissionDenied, InvalidRequest: see :meth:`Permission.check`.
-            RateExceeded: the caller sends too many.
-        """
-        try:
-            if self.rate_limiter is not None:
-                self.rate_limiter.take(rate_limit_key(caller, context))
-            if raw is not None:
-                permission.check(caller, raw)
-        except DENIED as refused:
-            self.audit(label, caller, context, refused)
-            raise
 
     def audit(self, label: str, caller: Caller, context: Context, refused: TopospreadError) -> None:
         """Record a refused call in the audit log."""

@@ -27,18 +27,17 @@ from typing import TYPE_CHECKING, Any, Final
 from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
 from typing_extensions import override
 
-from topospread.errors import LimitExceeded, StreamsFull
+from topospread.errors import LimitExceeded
 from topospread.threads.call_queue import CallQueue
-from topospread.threads.executor import PATIENCE, SILENT_STREAM
+from topospread.threads.executor import PATIENCE
 from topospread.threads.pool import DEFAULT_WAITING, LendingPool, Worker
-from topospread.transports.grpc.completion_queue_calls import IncomingCall, StreamCall, UnaryCall
+from topospread.transports.grpc.completion_queue_calls import IncomingCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import grpc
 
-    from topospread.errors import TopospreadError
     from topospread.transports.grpc.transport import Handler
 
 LOG: Final = logging.getLogger(__name__)
@@ -86,20 +85,15 @@ class CompletionQueueTransport(LendingPool):
         name: of its threads.
         workers: threads that compute.
         queue: requests that may wait in the queue.
-        streams: that may be open at once.
         waiting: calls that may wait for revisions and first loads at once.
 
     Attributes:
-        awaited: unary calls whose message has not come, and since when, the longest silent first.
-        streams: that are open, and since when.
+        awaited: calls whose message has not come, and since when, the longest silent first.
     """
 
-    def __init__(
-        self, name: str, workers: int, queue: int, streams: int, waiting: int = DEFAULT_WAITING
-    ) -> None:
+    def __init__(self, name: str, workers: int, queue: int, waiting: int = DEFAULT_WAITING) -> None:
         super().__init__(name, waiting)
         self._count = workers
-        self._max_streams = streams
         self._queue: CallQueue[IncomingCall] = CallQueue(queue)
         self._methods: list[_Method] = []
         self._events = cygrpc.CompletionQueue()
@@ -121,18 +115,12 @@ class CompletionQueueTransport(LendingPool):
         self._wanted = threading.Event()
         self._closing = threading.Event()
         self._on_broken: Callable[[], object] = lambda: None
-        self.awaited: dict[UnaryCall, float] = {}
-        self.streams: dict[StreamCall, float] = {}
+        self.awaited: dict[IncomingCall, float] = {}
 
     @property
     @override
     def depth(self) -> int:
         return len(self._queue)
-
-    @property
-    @override
-    def open_streams(self) -> int:
-        return len(self.streams)
 
     # ------------------------------ as a transport
 
@@ -162,11 +150,6 @@ class CompletionQueueTransport(LendingPool):
     def stop(self) -> None:
         """See :class:`~topospread.transports.grpc.transport.Transport`."""
         self._stopping = True
-
-    def end_streams(self, error: TopospreadError) -> None:
-        """End each stream when the requests that have come are answered."""
-        for stream in tuple(self.streams):
-            stream.finish(error)
 
     @override
     @contextmanager
@@ -225,10 +208,6 @@ class CompletionQueueTransport(LendingPool):
         if len(self._brought) > REQUESTED // 2:
             self._request_again()
         self._last_call = event.call
-        self.note_request()
-
-    def note_request(self) -> None:
-        """Note that a request has come, or the call of one."""
         self.arrived += 1
         if not self._minding:
             self._minding = True
@@ -243,7 +222,7 @@ class CompletionQueueTransport(LendingPool):
         if len(self.awaited) > MAX_SILENT:
             self._end_silent(tuple(self.awaited)[:1])
 
-    def _end_silent(self, calls: Sequence[UnaryCall]) -> None:
+    def _end_silent(self, calls: Sequence[IncomingCall]) -> None:
         for call in calls:
             if self.awaited.pop(call, None) is not None:
                 self._turn_away(call)
@@ -251,19 +230,6 @@ class CompletionQueueTransport(LendingPool):
     def withdraw(self, call: IncomingCall) -> bool:
         """Take a call out of the queue; returns whether it was in it."""
         return self._queue.remove(call.key, call)
-
-    def enter_stream(self, stream: StreamCall) -> bool:
-        """Note an open stream; False: there are too many."""
-        if len(self.streams) < self._max_streams:
-            self.streams[stream] = time.monotonic()
-            return True
-        # Whoever tries again finds room, if there are callers that hold streams and say nothing.
-        since = time.monotonic() - SILENT_STREAM
-        for silent, opened in tuple(self.streams.items()):
-            if opened < since and silent.silent:
-                silent.finish(StreamsFull())
-                break
-        return False
 
     def take_in(self) -> bool:
         """Handle the events that gRPC has by now; calls that are ready are queued.
@@ -459,7 +425,7 @@ class CompletionQueueTransport(LendingPool):
             since = min(since, self._caught_up - LATE)
         self._end_silent(self._awaited_since(since)[:-MAX_LATE])
 
-    def _awaited_since(self, since: float) -> Sequence[UnaryCall]:
+    def _awaited_since(self, since: float) -> Sequence[IncomingCall]:
         return [call for call, begun in tuple(self.awaited.items()) if begun < since]
 
 
@@ -485,13 +451,12 @@ class _Method:
         self.path = path
         self._transport = transport
         self._handler = handler
-        self._kind = StreamCall if handler.conversational else UnaryCall
 
     def __call__(self, event: Any) -> None:
         """A call came in; or the server stops, then the event is no success."""
         if event.success:
             self._transport.arrive(self, event)
-            call = self._kind(self._transport, self._handler, event)
+            call = IncomingCall(self._transport, self._handler, event)
             try:
                 call.begin()
             except Exception:

@@ -7,17 +7,15 @@ last event: gRPC cancels calls that nobody holds.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from contextlib import suppress
 from contextvars import Context as Variables
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 from grpc._cython import cygrpc  # type: ignore[attr-defined] # has no stubs
-from typing_extensions import override
 
 from topospread.access.callers import ANONYMOUS
-from topospread.errors import QueueFull, StreamsFull, TopospreadError
+from topospread.errors import QueueFull, TopospreadError
 from topospread.transports.grpc.streams import call_ended
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from topospread.transports.grpc.transport import Conversation, Handler
+    from topospread.transports.grpc.transport import Handler
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -41,13 +39,11 @@ class Reception(Protocol):
     """What calls ask of the transport that brought them.
 
     Attributes:
-        awaited: unary calls whose message has not come, and since when on the monotonic clock, the
+        awaited: calls whose message has not come, and since when on the monotonic clock, the
             longest silent first.
-        streams: that are open, and since when.
     """
 
-    awaited: dict[UnaryCall, float]
-    streams: dict[StreamCall, float]
+    awaited: dict[IncomingCall, float]
 
     def may_enter(self, call: IncomingCall) -> bool:
         """Whether a call that has just come in may go on to be queued."""
@@ -65,24 +61,18 @@ class Reception(Protocol):
         """Handle the events that gRPC has by now; returns whether no more were there."""
         ...
 
-    def note_request(self) -> None:
-        """Note that a request has come on an open stream."""
-        ...
-
     def withdraw(self, call: IncomingCall) -> bool:
         """Take a call out of the queue; returns whether it was in it."""
         ...
 
-    def enter_stream(self, stream: StreamCall) -> bool:
-        """Note an open stream; False: there are too many."""
-        ...
-
 
 class IncomingCall:
-    """A call under way; the pipeline's :class:`~topospread.transports.grpc.transport.Context`.
+    """A call with one request and one response.
+
+    It is the pipeline's :class:`~topospread.transports.grpc.transport.Context`.
 
     Attributes:
-        arrived: when its latest request came in, on the clock of time.perf_counter.
+        arrived: when it came in, on the clock of time.perf_counter.
     """
 
     __slots__ = (
@@ -130,15 +120,43 @@ class IncomingCall:
             self._key = self._caller.credential or self._event.call.peer()
         return self._key
 
-    # ------------------------------ what the queue asks
+    # ------------------------------ what the transport and its queue ask
+
+    def begin(self) -> None:
+        """Check whether the call may be made, and request its message from gRPC."""
+        try:
+            if self._handler.guarded:
+                # Before anything is read: strangers learn nothing, and send nothing.
+                self._caller = self._handler.admit(self)
+        except TopospreadError as refused:
+            self._answer(refused)
+            return
+        if not self._reception.may_enter(self):
+            self.turn_away()
+            return
+        self._reception.awaited[self] = time.monotonic()
+        self._reception.bound_awaited()
+        receive = (cygrpc.ReceiveMessageOperation(_NO_FLAGS),)
+        self._reception.begin(self._event.call, receive, self.received)
+
+    def received(self, event: Any) -> IncomingCall | None:
+        """Take the message; the call is ready, unless it was turned away meanwhile."""
+        if self._reception.awaited.pop(self, None) is None:
+            return None
+        self._raw = event.batch_operations[0].message()
+        return self
 
     def carry_out(self) -> None:
-        """Answer the request; what goes wrong outside the pipeline ends the call, and no thread."""
-        raise NotImplementedError
+        """Answer the call."""
+        try:
+            self._answer(call_ended(self) if self._gone else None)
+        except Exception:
+            LOG.exception("a call was dropped")
+            self.drop()
 
     def turn_away(self) -> None:
-        """Refuse the request: there is no room for it."""
-        raise NotImplementedError
+        """Refuse the call: there is no room for it."""
+        self._answer(QueueFull.of("decisions"))
 
     def watch(self) -> None:
         """Request an event from gRPC for the call's end, if that is not done yet."""
@@ -148,8 +166,13 @@ class IncomingCall:
             self._reception.begin(self._event.call, close, self.closed)
 
     def closed(self, event: Any) -> None:
-        """Note that the call is over: its caller has gone, or has its answer."""
+        """Note that the call is over: its caller has gone, or has its answer.
+
+        One that waits in the queue is not begun.
+        """
         self._gone = not event.success or event.batch_operations[0].cancelled()
+        if self._gone and self._reception.withdraw(self):
+            self._answer(call_ended(self))
 
     # ------------------------------ what the pipeline asks
 
@@ -216,66 +239,6 @@ class IncomingCall:
         if callback is not None:
             callback()
 
-    def _close(self) -> tuple[Any, ...]:
-        """The operation for the call's end, unless it is under way."""
-        return () if self._watched else (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)
-
-    def _status(self) -> Any:
-        return cygrpc.SendStatusFromServerOperation(
-            self._trailers, self._code, self._details, _NO_FLAGS
-        )
-
-
-class UnaryCall(IncomingCall):
-    """A call with one request and one response."""
-
-    __slots__ = ()
-
-    def begin(self) -> None:
-        """Check whether the call may be made, and request its message from gRPC."""
-        try:
-            if self._handler.guarded:
-                # Before anything is read: strangers learn nothing, and send nothing.
-                self._caller = self._handler.admit(self)
-        except TopospreadError as refused:
-            self._answer(refused)
-            return
-        if not self._reception.may_enter(self):
-            self.turn_away()
-            return
-        self._reception.awaited[self] = time.monotonic()
-        self._reception.bound_awaited()
-        receive = (cygrpc.ReceiveMessageOperation(_NO_FLAGS),)
-        self._reception.begin(self._event.call, receive, self.received)
-
-    def received(self, event: Any) -> IncomingCall | None:
-        """Take the message; the call is ready, unless it was turned away meanwhile."""
-        if self._reception.awaited.pop(self, None) is None:
-            return None
-        self._raw = event.batch_operations[0].message()
-        return self
-
-    @override
-    def carry_out(self) -> None:
-        """Answer the call."""
-        try:
-            self._answer(call_ended(self) if self._gone else None)
-        except Exception:
-            LOG.exception("a call was dropped")
-            self.drop()
-
-    @override
-    def turn_away(self) -> None:
-        """Refuse the call: there is no room for it."""
-        self._answer(QueueFull.of("decisions"))
-
-    @override
-    def closed(self, event: Any) -> None:
-        """Note that the call is over; one that waits in the queue is not begun."""
-        super().closed(event)
-        if self._gone and self._reception.withdraw(self):
-            self._answer(call_ended(self))
-
     def _answer(self, refused: TopospreadError | None) -> None:
         """Carry out the call and send its answer or status."""
         message: tuple[Any, ...] = ()
@@ -289,8 +252,11 @@ class UnaryCall(IncomingCall):
             (
                 *message,
                 cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS),
-                self._status(),
-                *self._close(),
+                cygrpc.SendStatusFromServerOperation(
+                    self._trailers, self._code, self._details, _NO_FLAGS
+                ),
+                # The operation for the call's end, unless it is under way.
+                *(() if self._watched else (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)),
             ),
             self.ended,
         )
@@ -298,175 +264,3 @@ class UnaryCall(IncomingCall):
     def ended(self, event: Any) -> None:
         """Note that the status is sent, or that the caller is gone."""
         self._run_callback()
-
-
-class StreamCall(IncomingCall):
-    """A stream of requests, each answered before the next one is read.
-
-    Each request is queued and answered as a unary call is, so that streams and unary calls take
-    turns.
-    """
-
-    __slots__ = (
-        "_conversation",
-        "_last",
-        "_lock",
-        "_over",
-        "_sending",
-        "_started",
-        "_succeeds",
-        "_unsent",
-    )
-
-    def __init__(self, reception: Reception, handler: Handler, event: Any) -> None:
-        """Take a stream from gRPC; see :class:`IncomingCall`."""
-        super().__init__(reception, handler, event)
-        self._conversation: Conversation | None = None
-        self._lock = threading.Lock()
-        self._started = False
-        self._sending = False
-        # Requests whose response is not sent: one, or two while the first one's is on its way.
-        self._unsent = 0
-        # Why the stream ends when its last response is sent; () while it goes on.
-        self._last: tuple[Exception | None] | tuple[()] = ()
-        self._over = False
-        self._succeeds = False
-
-    def begin(self) -> None:
-        """Check whether the stream may be opened, and request its first message from gRPC."""
-        try:
-            if self._handler.guarded:
-                self._caller = self._handler.admit(self)
-            if not self._reception.enter_stream(self):
-                raise StreamsFull()
-        except TopospreadError as refused:
-            self._end(refused)
-            return
-        conversation = self._handler.converse(self, self._caller, self.arrived)
-        with self._lock:
-            self._conversation = conversation
-            over = self._over
-        if over:  # the server stops
-            conversation.note_end(call_ended(self))
-            return
-        self.watch()
-        self._receive()
-
-    def received(self, event: Any) -> IncomingCall | None:
-        """Take a request, or the end of them; the stream is ready when its last answer is sent."""
-        raw = event.batch_operations[0].message()
-        if raw is None:
-            # The end of the requests, or of the call: which, is known when the status is sent.
-            self.finish(None)
-            return None
-        self._reception.note_request()
-        self.arrived = time.perf_counter()
-        with self._lock:
-            self._raw = raw
-            self._unsent += 1
-            return None if self._sending else self
-
-    @property
-    def silent(self) -> bool:
-        """Whether no request has come yet."""
-        return self._conversation is not None and not self._started and not self._unsent
-
-    @override
-    def carry_out(self) -> None:
-        """Answer the request."""
-        self._answer(None)
-
-    @override
-    def turn_away(self) -> None:
-        """Answer the request with an error: there is no room for it."""
-        self._answer(QueueFull.of("decisions"))
-
-    def _answer(self, refused: TopospreadError | None) -> None:
-        raw, self._raw = self._raw, None
-        if self._over or self._conversation is None or raw is None:
-            return
-        try:
-            payload = Variables().run(self._conversation.answer, raw, self.arrived, refused)
-            self._handler.track(self, len(payload))
-        except Exception as error:  # noqa: BLE001 - every failure becomes the stream's status
-            self._end(error)
-            return
-        first: tuple[Any, ...] = ()
-        if not self._started:
-            self._started = True
-            first = (cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS),)
-        self._sending = True
-        send = (*first, cygrpc.SendMessageOperation(payload, _NO_FLAGS))
-        self._reception.begin(self._event.call, send, self.sent)
-        if not self._last:
-            self._receive()
-
-    def sent(self, event: Any) -> IncomingCall | None:
-        """Note that a response is sent; a request that waited for that is ready."""
-        self._run_callback()
-        with self._lock:
-            self._sending = False
-            self._unsent -= 1
-            if self._unsent:
-                return self
-            last = self._last
-        for error in last:
-            self._end(error)
-        return None
-
-    def finish(self, error: Exception | None) -> None:
-        """End the stream when the requests that have come are answered."""
-        with self._lock:
-            self._last = (error,)
-            if self._unsent:
-                return
-        self._end(error)
-
-    @override
-    def closed(self, event: Any) -> None:
-        """Note that the stream is over."""
-        super().closed(event)
-        if self._gone:
-            self._end(call_ended(self))
-
-    def ended(self, event: Any) -> None:
-        """Note that the status is sent, or that the call was over before."""
-        self._run_callback()
-        if self._succeeds and self._conversation is not None:
-            self._conversation.note_end(None if event.success else call_ended(self))
-
-    @override
-    def drop(self) -> None:
-        """End a stream that cannot be answered, for a reason that is in the log."""
-        self._reception.streams.pop(self, None)
-        super().drop()
-
-    def _end(self, error: Exception | None) -> None:
-        """Send the stream's status: an error's, or OK."""
-        with self._lock:
-            if self._over:
-                return
-            self._over = True
-        self._reception.streams.pop(self, None)
-        self._reception.withdraw(self)
-        self._succeeds = error is None
-        try:
-            with suppress(_AbortedError):
-                Variables().run(self._end_conversation, error)
-        except Exception:
-            LOG.exception("a stream was dropped")
-            self.drop()
-            return
-        first = () if self._started else (cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS),)
-        operations = (*first, self._status(), *self._close())
-        self._reception.begin(self._event.call, operations, self.ended)
-
-    def _end_conversation(self, error: Exception | None) -> None:
-        if self._conversation is not None:
-            self._conversation.end(error)
-        elif isinstance(error, TopospreadError):
-            self._handler.respond(self, self._caller, b"", error, self.arrived)
-
-    def _receive(self) -> None:
-        receive = (cygrpc.ReceiveMessageOperation(_NO_FLAGS),)
-        self._reception.begin(self._event.call, receive, self.received)

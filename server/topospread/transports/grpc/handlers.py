@@ -6,7 +6,6 @@ import logging
 import math
 import time
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -26,7 +25,6 @@ from topospread.errors import (
 from topospread.service.decisions.request import DEFAULT_CLUSTER
 from topospread.servicers.calls import (
     DEFAULT_DEADLINE,
-    BidiStreaming,
     Call,
     ClientStreaming,
     Method,
@@ -44,10 +42,8 @@ from topospread.transports.grpc.authorization import peer_address, permission_of
 from topospread.transports.grpc.streams import (
     call_ended,
     missing_message,
-    raw_messages,
     request_messages,
     send_headers,
-    stream_request,
 )
 from topospread.transports.grpc.transport import abort, end_call
 
@@ -89,8 +85,7 @@ class MethodHandler:
         self, pipeline: CallPipeline, service: str, name: str, method: Method, pool: str
     ) -> None:
         self.name: Final = name
-        self.conversational: Final = isinstance(method, BidiStreaming)
-        self.streaming: Final = isinstance(method, BidiStreaming | ServerStreaming)
+        self.streaming: Final = isinstance(method, ServerStreaming)
         self._served = method
         self._pipeline = pipeline
         self._access = pipeline.access
@@ -118,10 +113,6 @@ class MethodHandler:
     def _authorize(self, caller: Caller, raw: bytes, context: Context) -> None:
         self._access.check(self._permission, self._label, caller, raw, context)
 
-    def track(self, context: Context, size: int) -> None:
-        """Count a response until it is sent; see :meth:`PendingResponses.track`."""
-        self._pipeline.pending_responses.track(context, size)
-
     # ------------------------------ for a transport that brings the message itself
 
     def respond(
@@ -145,10 +136,6 @@ class MethodHandler:
             refused = error
         return self._carry_out((caller, raw or b"", refused), _NO_MESSAGES, context, arrived)
 
-    def converse(self, context: Context, caller: Caller, arrived: float) -> OpenConversation:
-        """See :class:`~topospread.transports.grpc.transport.Handler`."""
-        return OpenConversation(self, context, caller, arrived)
-
     # ------------------------------ for one that hands its messages over as an iterator
 
     def unary(self, raws: Iterator[bytes], context: Context) -> bytes:
@@ -159,13 +146,7 @@ class MethodHandler:
     def stream(self, raws: Iterator[bytes], context: StreamContext) -> Iterator[bytes]:
         """See :class:`~topospread.transports.grpc.transport.Handler`."""
         arrived = self._begun()
-        received = self._receive(raws, context)
-        if isinstance(self._served, ServerStreaming):
-            return self._responses(self._served, received, context, arrived)
-        caller, _, refused = received
-        if refused is not None:
-            self.fail(refused, self.start_span(context, arrived), context, arrived)
-        return self._conversation(self.converse(context, caller, arrived), raws, context)
+        return self._responses(self._receive(raws, context), context, arrived)
 
     def _begun(self) -> float:
         """When the call of this thread came in; notes how long it was queued."""
@@ -173,31 +154,6 @@ class MethodHandler:
         if not overloaded():
             self._queue_wait.observe(time.perf_counter() - arrived)
         return arrived
-
-    def _conversation(
-        self, conversation: OpenConversation, raws: Iterator[bytes], context: StreamContext
-    ) -> Iterator[bytes]:
-        """The answers of a stream."""
-        try:
-            for raw in raw_messages(raws, context, patient=True):
-                payload = conversation.answer(raw, time.perf_counter())
-                with self._pipeline.pending_responses.sending(context, len(payload)):
-                    yield payload
-                if self._pipeline.stopping or not context.is_active():
-                    break
-            self.check_valid(conversation.caller, context)
-            if not context.is_active():
-                raise call_ended(context)
-            if self._pipeline.stopping:
-                raise ShuttingDown()
-        except GeneratorExit:
-            # The caller went away while a response was sent.
-            conversation.note_end(call_ended(context))
-            raise
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            conversation.end(error)
-        conversation.end()
-        conversation.note_end(None)
 
     # ------------------------------ a call
 
@@ -238,11 +194,7 @@ class MethodHandler:
         return payload
 
     def _responses(
-        self,
-        method: ServerStreaming[Any],
-        received: _Received,
-        context: StreamContext,
-        arrived: float,
+        self, received: _Received, context: StreamContext, arrived: float
     ) -> Iterator[bytes]:
         """The responses of a call, until it, its caller or the server ends."""
         caller, raw, refused = received
@@ -255,6 +207,7 @@ class MethodHandler:
                 caller, span, context, lambda: self.goes_on(caller, context), math.inf
             )
             call.send_headers = partial(send_headers, context, span)
+            method: Any = self._served
             request = parse(method.request, raw)
             if span.recording:
                 _describe_request(span, request)
@@ -298,29 +251,6 @@ class MethodHandler:
             _describe_response(call.span, response)
         return self._serialized(response)
 
-    def start_request_span(
-        self, context: Context, arrived: float, traceparent: str, tracestate: str
-    ) -> CallSpan:
-        """Start the span of one request of a stream, which came in then."""
-        return self._pipeline.start_request_span(
-            self._method, context, arrived, traceparent, tracestate
-        )
-
-    def answer(self, raw: bytes, call: Call, arrived: float | None) -> bytes:
-        """The serialized response to one request of a stream.
-
-        Args:
-            raw: the request, as it came.
-            call: of the stream.
-            arrived: when the request came in; None: it is not carried out.
-        """
-        if arrived is not None:
-            self._queue_wait.observe(time.perf_counter() - arrived)
-        method: Any = self._served
-        return self._serialized(
-            method.answer(stream_request(method.request, raw, self._limit), call)
-        )
-
     def _serialized(self, response: Response) -> bytes:
         payload = response if isinstance(response, bytes) else response.SerializeToString()
         self._pipeline.message_limits.check_response(payload)
@@ -333,7 +263,7 @@ class MethodHandler:
             # Before anything else: an unknown caller learns nothing, and holds no thread.
             caller = self.admit(context)
             raw = self._first_message(raws, context)
-            if not isinstance(self._served, ClientStreaming | BidiStreaming):
+            if not isinstance(self._served, ClientStreaming):
                 self._authorize(caller, raw, context)
         except TopospreadError as refused:
             return caller, b"", refused
@@ -344,7 +274,7 @@ class MethodHandler:
             if self.streaming:
                 raise StreamsFull()
             raise QueueFull.of(self._pool)
-        if isinstance(self._served, ClientStreaming | BidiStreaming):
+        if isinstance(self._served, ClientStreaming):
             return b""
         try:
             with away(partial(end_call, context)):
@@ -354,9 +284,6 @@ class MethodHandler:
             raise missing_message(context) from None
         except grpc.RpcError:
             raise call_ended(context) from None
-
-    def _check_message(self, caller: Caller, context: Context, raw: bytes | None) -> None:
-        self._access.check_message(self._permission, self._label, caller, raw, context)
 
     def _audit(self, caller: Caller, context: Context, refused: TopospreadError) -> None:
         self._access.audit(self._label, caller, context, refused)
@@ -386,13 +313,10 @@ class MethodHandler:
             self._audit(caller, context, expired)
             raise expired
 
-    def is_wanted(self, caller: Caller, context: Context) -> bool:
-        """Whether the caller of a stream still waits, and may."""
-        return context.is_active() and self._access.is_valid(caller)
-
     def goes_on(self, caller: Caller, context: Context) -> bool:
-        """Whether a stream of responses does."""
-        return not self._pipeline.stopping and self.is_wanted(caller, context)
+        """Whether a stream of responses does: its caller still waits, and may."""
+        pipeline, access = self._pipeline, self._access
+        return not pipeline.stopping and context.is_active() and access.is_valid(caller)
 
     def new_call(
         self,
@@ -408,13 +332,12 @@ class MethodHandler:
             raise DeadlineExceeded("the call's deadline passed before it was begun")
         # Without a deadline grpcio answers the years until the end of its clock.
         seconds = default_deadline if left > MAX_DEADLINE else left
-        permit = partial(self._check_message, caller, context) if self._access.enabled else None
         return Call(
             span,
             time.monotonic() + seconds,
             active,
             caller=caller,
-            permit=permit,
+            permit=partial(self._authorize, caller, context=context),
             address=partial(peer_address, context),
             audit_refusal=partial(self._audit, caller, context),
         )
@@ -453,75 +376,6 @@ class MethodHandler:
         seconds = time.perf_counter() - arrived
         self._meter.done(code, seconds)
         LOG.debug("%s %s in %.1f ms", self.name, code, 1000 * seconds)
-
-
-class OpenConversation:
-    """An open stream of a method whose requests are answered one after the other.
-
-    See :class:`~topospread.transports.grpc.transport.Conversation`.
-
-    Attributes:
-        caller: as admitted.
-    """
-
-    def __init__(
-        self, handler: MethodHandler, context: Context, caller: Caller, arrived: float
-    ) -> None:
-        self.caller: Final = caller
-        self._handler = handler
-        self._context = context
-        self._opened = self._arrived = arrived
-        self._span = handler.start_span(context, arrived)
-        self._watch = handler.watched(caller, context)
-        self._watch.__enter__()
-        self._call: Call | None = None
-
-    def answer(self, raw: bytes, arrived: float, refused: TopospreadError | None = None) -> bytes:
-        """See :class:`~topospread.transports.grpc.transport.Conversation`."""
-        handler = self._handler
-        handler.check_valid(self.caller, self._context)
-        self._arrived = arrived
-        call = self._call
-        if call is None:
-            call = self._call = self._new_call()
-        if refused is not None:
-            handler.count_rejection(refused)
-            call = replace(call, permit=partial(_refuse, refused))
-        return handler.answer(raw, call, None if refused else arrived)
-
-    def _new_call(self) -> Call:
-        handler, caller, context = self._handler, self.caller, self._context
-        wanted = partial(handler.is_wanted, caller, context)
-        call = handler.new_call(caller, self._span, context, wanted, math.inf)
-        call.start_request_span = self._start_request_span
-        return call
-
-    def _start_request_span(self, traceparent: str, tracestate: str) -> CallSpan:
-        return self._handler.start_request_span(
-            self._context, self._arrived, traceparent, tracestate
-        )
-
-    def end(self, error: Exception | None = None) -> None:
-        """See :class:`~topospread.transports.grpc.transport.Conversation`."""
-        if error is None:
-            traceparent = (("traceparent", self._span.traceparent),)
-            self._context.set_trailing_metadata(traceparent)
-        else:
-            self._watch.__exit__(None, None, None)
-            self._handler.fail(error, self._span, self._context, self._opened)
-
-    def note_end(self, error: Exception | None) -> None:
-        """See :class:`~topospread.transports.grpc.transport.Conversation`."""
-        self._watch.__exit__(None, None, None)
-        if error is None:
-            self._handler.note_success(self._span, self._opened)
-        else:
-            self._handler.note_end(status_of(error), None, self._span, self._opened)
-
-
-def _refuse(refused: TopospreadError, raw: bytes | None) -> NoReturn:
-    del raw
-    raise refused
 
 
 def _describe_request(span: CallSpan, request: object) -> None:

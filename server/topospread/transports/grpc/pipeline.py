@@ -62,15 +62,6 @@ class CallPipeline:
         """Start a call's span, as of when it came in on the clock of time.perf_counter."""
         return self._tracing.start(method, context.invocation_metadata(), arrived)
 
-    def start_request_span(
-        self, method: str, context: Context, arrived: float, traceparent: str, tracestate: str
-    ) -> CallSpan:
-        """Start the span of one request of a stream."""
-        if not traceparent:
-            return self.start_span(method, context, arrived)
-        own = (("traceparent", traceparent), ("tracestate", tracestate))
-        return self._tracing.start(method, own, arrived)
-
     def meter(self, label: str) -> CallMeter:
         """The meter of a method."""
         return self._metrics.call(label)

@@ -1,6 +1,6 @@
 """A self-check of what the completion queue's transport uses of grpcio that is not public.
 
-A server of its own answers one call and one stream over the loop-back interface, at each start of
+A server of its own answers one call over the loop-back interface, at each start of
 the process: some milliseconds. Only what was seen to work is used.
 """
 
@@ -50,15 +50,15 @@ def _tried() -> str:
     )
 
     server = grpc.server(ThreadPoolExecutor(1))
-    transport = CompletionQueueTransport("self-check", workers=1, queue=1, streams=1)
-    call, stream = _Echo("Call"), _Echo("Stream")
+    transport = CompletionQueueTransport("self-check", workers=1, queue=1)
+    echo = _Echo()
     try:
-        transport.register(server, _SERVICE, (call, stream))
+        transport.register(server, _SERVICE, (echo,))
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         transport.start()
         with grpc.insecure_channel(f"127.0.0.1:{port}", _CHANNEL) as channel:
-            return _unlike(channel) or call.unlike or stream.unlike
+            return _unlike(channel) or echo.unlike
     finally:
         transport.stop()
         server.stop(None).wait(SECONDS)
@@ -66,15 +66,11 @@ def _tried() -> str:
 
 
 def _unlike(channel: grpc.Channel) -> str:
-    """What of two calls' answers is not as it should be."""
+    """What of a call's answer is not as it should be."""
     call: Any = channel.unary_unary(f"/{_SERVICE}/Call")
     answer, ended = call.with_call(_REQUEST, timeout=SECONDS, metadata=_METADATA)
     if answer != _REQUEST or dict(ended.trailing_metadata()).get("peer", "")[:4] != "ipv4":
         return "a call is not answered as it should be"
-    stream: Any = channel.stream_stream(f"/{_SERVICE}/Stream")
-    answers = list(stream(iter((_REQUEST, _REQUEST)), timeout=SECONDS, metadata=_METADATA))
-    if answers != [_REQUEST, _REQUEST]:
-        return "a stream is not answered as it should be"
     return ""
 
 
@@ -88,16 +84,12 @@ class _Echo:
         unlike: what of a call was not as it should be; empty when all was well.
     """
 
+    name: Final = "Call"
     guarded: Final = True
     streaming: Final = False
 
-    def __init__(self, name: str) -> None:
-        self.name: Final = name
-        self.conversational: Final = name == "Stream"
+    def __init__(self) -> None:
         self.unlike = ""
-
-    def track(self, context: Context, size: int) -> None:
-        """Nothing is bounded."""
 
     def admit(self, context: Context) -> Caller:
         """Admit calls that can be told by their metadata."""
@@ -121,20 +113,6 @@ class _Echo:
             self.unlike = "the deadline of a call is not its caller's"
         context.set_trailing_metadata((("peer", context.peer()),))
         return raw or b""
-
-    def converse(self, context: Context, caller: Caller, arrived: float) -> _Echo:
-        """The stream is answered as calls are."""
-        return self
-
-    def answer(self, raw: bytes, arrived: float, refused: TopospreadError | None = None) -> bytes:
-        """The request."""
-        return raw
-
-    def end(self, error: Exception | None = None) -> None:
-        """Nothing is left to do."""
-
-    def note_end(self, error: Exception | None) -> None:
-        """Nothing is left to do."""
 
     def unary(self, raws: Iterator[bytes], context: Context) -> bytes:
         """No other transport is tried."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -66,7 +66,7 @@ class Pools:
     """The thread pools: what one kind of call does never holds up another.
 
     Attributes:
-        decisions: PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods, StreamEvaluatePods.
+        decisions: PreFilter, Filter, Score, EvaluatePod, BatchEvaluatePods.
         decision_transport: that brings them.
         extender: the same over HTTP.
         state: ClusterStateService, PlacementService and LeaseService, which wait for the store.
@@ -115,13 +115,10 @@ class Pools:
 
     def gauges(self) -> list[PoolGauges]:
         """The gauges of the pools: how busy they are."""
-        gauges = {
-            name: PoolGauges(name, pool.depth, pool.busy, pool.waiting)
+        return [
+            PoolGauges(name, pool.depth, pool.busy, pool.waiting)
             for name, pool in self.by_name().items()
-        }
-        streams = self.streams.busy + self.decisions.open_streams
-        gauges["streams"] = replace(gauges["streams"], busy=streams)
-        return [*gauges.values()]
+        ]
 
     def arrived(self) -> int:
         """The number of unary calls so far."""
@@ -273,8 +270,7 @@ class GrpcServer:
                 transport.stop()
             stopped = self._server.stop(grace)
         # A stream whose client is idle would delay the stop for all of the grace period.
-        for transport in self._transports:
-            transport.end_streams(ShuttingDown())
+        self._pools.streams.end_silent(ShuttingDown())
         self.health.close()
         stopped.wait()
         self.pipeline.pending_responses.close()

@@ -16,11 +16,10 @@ from topospread.errors import (
     CallerGone,
     DeadlineExceeded,
     InvalidRequest,
-    TooLarge,
     TopospreadError,
 )
-from topospread.servicers.calls import OversizedRequest, parse
-from topospread.servicers.limits import SizeLimit, decompressed, decompressed_prefix
+from topospread.servicers.calls import parse
+from topospread.servicers.limits import SizeLimit, decompressed
 from topospread.threads.pool import away
 from topospread.transports.grpc.transport import end_call
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from topospread.transports.grpc.transport import Context, StreamContext
 
 LOG: Final = logging.getLogger(__name__)
-
-PREFIX_BYTES: Final = 16
-"""Bytes of an oversized request that are kept: its id is in them."""
 
 CHECK_INTERVAL: Final = 0.25
 """Seconds between two checks of the open streams."""
@@ -48,9 +44,7 @@ seen, all ends within two seconds.
 _Request = TypeVar("_Request", bound=Message)
 
 
-def raw_messages(
-    raws: Iterator[bytes], context: Context, *, patient: bool = False
-) -> Iterator[bytes]:
+def raw_messages(raws: Iterator[bytes], context: Context) -> Iterator[bytes]:
     """The messages of a stream of grpcio's as they come.
 
     The end of the messages does not mean that the caller has sent all it wanted to: a call that was
@@ -59,15 +53,13 @@ def raw_messages(
     Args:
         raws: the messages.
         context: of the call.
-        patient: the caller may be idle after the first message.
 
     Raises:
         CallerGone, DeadlineExceeded: the call has ended.
     """
-    idle = False
     while True:
         try:
-            with away(partial(end_call, context), patient=idle):
+            with away(partial(end_call, context)):
                 raw = next(raws)
         except StopIteration:
             # The end of what the caller has sent, or of the call: gRPC does not always say which.
@@ -76,7 +68,6 @@ def raw_messages(
             return
         except grpc.RpcError as cause:
             raise call_ended(context) from cause
-        idle = patient
         yield raw
 
 
@@ -85,7 +76,7 @@ def request_messages(
     raws: Iterator[bytes],
     context: Context,
     limit: SizeLimit,
-    permit: Callable[[bytes], None] | None,
+    permit: Callable[[bytes], None],
 ) -> Iterator[_Request]:
     """Parse the messages of a request that is a stream.
 
@@ -96,23 +87,11 @@ def request_messages(
         limit: of each message.
         permit: raises when the caller may not send the first message.
     """
-    for raw in raw_messages(raws, context):
+    for number, raw in enumerate(raw_messages(raws, context)):
         message = decompressed(raw, limit)
-        if permit is not None:
+        if number == 0:
             permit(message)
-            permit = None
         yield parse(kind, message)
-
-
-def stream_request(
-    kind: type[_Request], raw: bytes, limit: SizeLimit
-) -> _Request | OversizedRequest:
-    """Parse a message of a stream that is a request of its own."""
-    try:
-        message = decompressed(raw, limit)
-    except TooLarge:
-        return OversizedRequest(decompressed_prefix(raw, PREFIX_BYTES), limit)
-    return parse(kind, message)
 
 
 def send_headers(context: StreamContext, span: CallSpan) -> None:

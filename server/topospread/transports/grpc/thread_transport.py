@@ -9,7 +9,6 @@ import grpc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from topospread.errors import TopospreadError
     from topospread.threads.executor import BoundedExecutor, StreamExecutor
     from topospread.transports.grpc.transport import Context, Handler, StreamContext
 
@@ -36,10 +35,6 @@ class ThreadTransport:
 
     def stop(self) -> None:
         """The server of grpcio brings the calls by itself."""
-
-    def end_streams(self, error: TopospreadError) -> None:
-        """See :class:`~topospread.transports.grpc.transport.Transport`."""
-        self._streams.end_silent(error)
 
     def _method(self, handler: Handler) -> grpc.RpcMethodHandler[Any, Any]:
         """A handler as grpcio has it.

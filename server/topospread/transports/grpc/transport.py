@@ -74,47 +74,12 @@ class StreamContext(Context, Protocol):
         ...
 
 
-class Conversation(Protocol):
-    """An open stream whose requests are answered one after the other."""
-
-    def answer(self, raw: bytes, arrived: float, refused: TopospreadError | None = None) -> bytes:
-        """The serialized response to one request.
-
-        Args:
-            raw: the request, as it came.
-            arrived: when, on the clock of time.perf_counter.
-            refused: why it is not to be carried out; the response says so.
-
-        Raises:
-            Exception: the stream is to end with this error.
-        """
-        ...
-
-    def end(self, error: Exception | None = None) -> None:
-        """Set what goes out with the stream's status.
-
-        Args:
-            error: why it ends, which is noted as well; None: the caller has sent all that it wanted
-                to, to be noted when that status is sent.
-        """
-        ...
-
-    def note_end(self, error: Exception | None) -> None:
-        """Note how the stream has ended: None, with OK, or without a status that was sent."""
-        ...
-
-
 class Handler(Protocol):
     """Answers the calls of one method."""
 
     @property
     def name(self) -> str:
         """Of the method, without its service."""
-        ...
-
-    @property
-    def conversational(self) -> bool:
-        """Whether each request of its stream is answered before the next one is read."""
         ...
 
     @property
@@ -125,14 +90,6 @@ class Handler(Protocol):
     @property
     def guarded(self) -> bool:
         """Whether callers must be admitted."""
-        ...
-
-    def track(self, context: Context, size: int) -> None:
-        """Count a response of a stream until the context's callback runs.
-
-        Raises:
-            LimitExceeded: too much is pending.
-        """
         ...
 
     # ------------------------------ for a transport that brings the message itself
@@ -164,10 +121,6 @@ class Handler(Protocol):
         """
         ...
 
-    def converse(self, context: Context, caller: Caller, arrived: float) -> Conversation:
-        """Open a stream of a conversational method."""
-        ...
-
     # ------------------------------ for one that hands its messages over as an iterator
 
     def unary(self, raws: Iterator[bytes], context: Context) -> bytes:
@@ -196,10 +149,6 @@ class Transport(Protocol):
 
     def stop(self) -> None:
         """Note that the server stops: that no more calls come is no failure from now on."""
-        ...
-
-    def end_streams(self, error: TopospreadError) -> None:
-        """End the open streams whose callers say nothing, after :meth:`stop`."""
         ...
 
 
