@@ -106,8 +106,8 @@ lint-workflows: setup ## check .github/ (actionlint where there is a Go, zizmor,
 	@tools/lint-workflows
 
 coverage: setup redis prometheus haproxy languages ## run the tests and say which lines they reach (ARGS="tests/spread")
-	@$(PYTEST) -m '$(USUAL)' $(PARALLEL) \
-	  --cov --cov-report=term:skip-covered --cov-report=xml $(ARGS)
+	@$(PYTEST) -m '$(USUAL)' $(PARALLEL) --cov --cov-report=term:skip-covered --cov-report=xml $(ARGS) || failed=$$?; \
+	  $(BIN)/python -m tools.coverage_totals && exit $${failed:-0}
 
 size: setup ## count lines, files, settings, RPCs and the files that an EvaluatePod enters
 	@$(BIN)/python -m tools.size
