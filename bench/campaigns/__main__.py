@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CAMPAIGNS: Final = {
     "abandoned": "CPU that a server spends on calls whose callers have gone.",
+    "bursts": "Pods that come at once to a real kube-scheduler, and their spread.",
     "client_faults": "The Python client while servers, networks and keys fail and change.",
     "clusters": "Threads, files, CPU and memory of clusters that nobody asks about.",
     "crowd": "The costliest requests that are accepted, from 64 callers at once.",
@@ -29,6 +30,7 @@ CAMPAIGNS: Final = {
     "kept": "Memory that large requests leave behind.",
     "memory": "Memory that hostile callers make a server hold.",
     "neighbor": "A light caller's latency beside a heavy caller.",
+    "retries": "Seconds until a real kube-scheduler binds what was refused, once there is room.",
 }
 """Campaigns by module, whose `command` each is."""
 

@@ -1,15 +1,11 @@
-"""How soon a pod that was refused is bound after room has appeared for it.
+"""How soon a pod that a real kube-scheduler refused is bound after room has appeared for it.
 
-    python -m tests.real_scheduler.retries --binaries DIR --trials 50
-
-DIR has etcd, kube-apiserver and kube-scheduler. Each trial has a namespace of its own and is alone
-in the cluster while it lasts: any event wakes all pods that an extender refused, so that trials
-side by side would wake one another's.
+Each trial has a namespace of its own and is alone in the cluster while it lasts: any event wakes
+all pods that an extender refused, so that trials side by side would wake one another's.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import statistics
@@ -19,17 +15,28 @@ import threading
 import time
 from collections import deque
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import httpx
 from typing_extensions import override
 
-from tests.real_scheduler.cluster import SERVER, Cluster, node, pod, run, spread
+from bench.campaigns.campaign import Outcome, campaign, note, run
+from bench.campaigns.kube_scheduler import (
+    SERVER,
+    Cluster,
+    binaries_option,
+    node,
+    pod,
+    spread,
+    start,
+)
 from tests.redis_server import RedisProcess, free_port
+from topospread.cli.errors import Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +45,9 @@ SETTLED = 1.0
 """Seconds without a call of the scheduler after which a pod is left waiting."""
 
 PATIENCE = 30.0
+
+MODES = ("place", "filter")
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True)
@@ -194,6 +204,8 @@ class Balancer:
         balancer = self
 
         class Handler(BaseHTTPRequestHandler):
+            """Passes requests on."""
+
             protocol_version = "HTTP/1.1"
             wbufsize = -1
 
@@ -202,6 +214,7 @@ class Balancer:
                 """Silence."""
 
             def do_POST(self) -> None:
+                """Pass a request on."""
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 at = time.monotonic()
                 answer = client.post(next(turns) + self.path, content=body)
@@ -219,6 +232,7 @@ class Balancer:
         self.url = f"http://127.0.0.1:{server.server_port}"
 
     def note(self, at: float, asked: dict[str, Any], answered: dict[str, Any]) -> None:
+        """Keep a call."""
         meta = asked["Pod"]["metadata"]
         meta.pop("managedFields", None)
         name = f"{meta['namespace']}/{meta['name']}"
@@ -237,7 +251,7 @@ def servers(
         for number in range(1 if synced_by == "same" else 2):
             http = f"127.0.0.1:{free_port()}"
             syncs = number == 0 or synced_by == "two"
-            run(
+            start(
                 opened,
                 directory,
                 f"topospread-{number}",
@@ -276,28 +290,16 @@ class NotRefusedError(Exception):
     """The state had not what was there before: there is nothing to try."""
 
 
-@dataclass
-class Outcome:
-    """What became of the trials of one kind."""
+@dataclass(frozen=True)
+class Plan:
+    """What is tried, and how long is waited for it; `record` is a folder for what happened."""
 
-    seconds: list[float | None] = field(default_factory=list)
-
-    def add(self, seconds: float | None) -> None:
-        """A pod was bound so long after the change; None: not while it was waited for."""
-        self.seconds.append(seconds)
-
-    def late(self, limit: float) -> int:
-        """How many were bound later than that, or not at all."""
-        return sum(one is None or one > limit for one in self.seconds)
-
-    def row(self, woken: int, limit: float) -> str:
-        """For the table."""
-        known = [math.inf if one is None else one for one in self.seconds]
-        median, longest = (
-            "not bound" if value == math.inf else f"{value:.2f} s"
-            for value in (statistics.median(known), max(known))
-        )
-        return f"| {len(known)} | {woken} | {self.late(limit)} | {median} | {longest} |"
+    trials: int
+    limit: float
+    patience: float
+    wake: str
+    changes: Sequence[str]
+    record: Path | None
 
 
 def attempt(
@@ -305,7 +307,7 @@ def attempt(
     bindings: Bindings,
     trial: Trial,
     name: str,
-    options: argparse.Namespace,
+    plan: Plan,
     balancer: Balancer | None,
 ) -> float | None:
     """One trial; returns the seconds from the change to the binding, None past the limit."""
@@ -321,13 +323,13 @@ def attempt(
         cluster.call("DELETE", pods(name) + "?gracePeriodSeconds=0")
         raise
     time.sleep(SETTLED)
-    before = objects(cluster, name) if options.record else {}
+    before = objects(cluster, name) if plan.record else {}
     began = time.monotonic()
     trial.change(cluster, name)
-    bound = bindings.wait(name, "late", max(options.limit, options.patience))
-    if options.record and balancer is not None and bound is not None:
+    bound = bindings.wait(name, "late", plan.patience)
+    if plan.record and balancer is not None and bound is not None:
         calls = [call for call in balancer.calls if call.pod == f"{name}/late"]
-        record(options.record, name, before, objects(cluster, name), calls, began)
+        record(plan.record, name, before, objects(cluster, name), calls, began)
     trial.restore(cluster, name)
     cluster.call("DELETE", pods(name) + "?gracePeriodSeconds=0")
     return None if bound is None else max(0.0, bound - began)
@@ -391,76 +393,90 @@ def _await_refusal(cluster: Cluster, name: str) -> None:
     raise RuntimeError(f"the scheduler did not look at the pod of {name}")
 
 
-def main() -> None:
-    """Try what was asked for, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--binaries", type=Path, required=True)
-    parser.add_argument("--trials", type=int, default=50)
-    parser.add_argument("--limit", type=float, default=2.0, help="seconds; later is too late")
-    parser.add_argument("--patience", type=float, default=10.0, help="seconds; then it is stuck")
-    parser.add_argument("--changes", nargs="+", choices=TRIALS, default=list(TRIALS))
-    parser.add_argument(
-        "--modes", nargs="+", choices=("place", "filter"), default=["place", "filter"]
-    )
-    parser.add_argument("--synced-by", nargs="+", choices=SYNCED_BY, default=list(SYNCED_BY))
-    parser.add_argument("--wake", choices=("on", "off"), default="on")
-    parser.add_argument("--record", type=Path, help="folder to write what happened to")
-    parser.add_argument("--logs", type=Path, help="folder to keep the logs in")
-    options = parser.parse_args()
-    late = 0
-    print("| mode | synced by | change | trials | woken | late | median | longest |", flush=True)
-    print("|---|---|---|---|---|---|---|---|", flush=True)
+@campaign(
+    "retries",
+    binaries_option,
+    click.option("--trials", type=click.IntRange(1), default=50, show_default=True),
+    click.option("--limit", type=float, default=2.0, help="Seconds; later is too late."),
+    click.option("--patience", type=float, default=10.0, help="Seconds; then it is stuck."),
+    click.option("--change", "changes", multiple=True, type=click.Choice([*TRIALS])),
+    click.option("--mode", "modes", multiple=True, type=click.Choice(MODES), default=MODES),
+    click.option("--synced-by", multiple=True, type=click.Choice(SYNCED_BY), default=SYNCED_BY),
+    click.option("--wake", type=click.Choice(["on", "off"]), default="on"),
+    click.option("--record", "folder", type=FOLDER, help="Where to write what happened."),
+    click.option("--logs", type=FOLDER, help="Where to keep the logs."),
+)
+def command(
+    binaries: Path,
+    trials: int,
+    limit: float,
+    patience: float,
+    changes: tuple[str, ...],
+    modes: tuple[str, ...],
+    synced_by: tuple[str, ...],
+    wake: str,
+    folder: Path | None,
+    logs: Path | None,
+) -> Outcome:
+    """Make room for pods that a real kube-scheduler was refused, and see when they are bound.
+
+    docs/kube-scheduler.md promises that each is woken, so that it is bound within --limit.
+    """
+    figures: dict[str, Any] = {}
     with ExitStack() as opened:
-        directory = options.logs or Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        directory = logs or Path(opened.enter_context(tempfile.TemporaryDirectory()))
         directory.mkdir(parents=True, exist_ok=True)
-        cluster = opened.enter_context(Cluster(options.binaries, directory))
+        cluster = opened.enter_context(Cluster(binaries, directory))
         for zone in "abc":
             cluster.call("POST", "/api/v1/nodes", node(f"node-{zone}", zone))
+        plan = Plan(trials, limit, max(limit, patience), wake, changes or tuple(TRIALS), folder)
         bindings = Bindings(opened, cluster)
-        for mode in options.modes:
-            for synced_by in options.synced_by:
-                late += _try_all(cluster, bindings, directory, mode, synced_by, options)
-    if late:
-        raise SystemExit(f"{late} pods were bound later than {options.limit:g} s, or not at all")
+        for mode in modes:
+            for way in synced_by:
+                figures |= _try_all(cluster, bindings, directory, mode, way, plan)
+    late = sum(each["late"] for each in figures.values())
+    broken = [f"{late} pods were bound later than {limit:g} s, or not at all"] * bool(late)
+    return Outcome(figures, broken)
 
 
 def _try_all(
-    cluster: Cluster,
-    bindings: Bindings,
-    directory: Path,
-    mode: str,
-    synced_by: str,
-    options: argparse.Namespace,
-) -> int:
-    """All changes with one mode and way of syncing; returns how many were late."""
-    late = 0
+    cluster: Cluster, bindings: Bindings, directory: Path, mode: str, synced_by: str, plan: Plan
+) -> dict[str, Any]:
+    """All changes with one mode and way of syncing; the figures of each."""
+    figures: dict[str, Any] = {}
     folder = directory / f"{mode}-{synced_by}"
     folder.mkdir(exist_ok=True)
     with ExitStack() as opened:
-        urls = opened.enter_context(servers(cluster, folder, mode, synced_by, options.wake))
-        balancer = Balancer(opened, urls) if len(urls) > 1 or options.record else None
+        urls = opened.enter_context(servers(cluster, folder, mode, synced_by, plan.wake))
+        balancer = Balancer(opened, urls) if len(urls) > 1 or plan.record else None
         url = urls[0] if balancer is None else balancer.url
         cluster.scheduler(opened, {"urlPrefix": f"{url}/extender/v1", "filterVerb": "filter"})
-        for change in options.changes:
-            before, outcome = woken(urls), Outcome()
-            for number in range(options.trials):
+        for change in plan.changes:
+            before = woken(urls)
+            seconds: list[float | None] = []
+            for number in range(plan.trials):
                 name = f"{mode}-{synced_by}-{change.replace(' ', '-')}-{number}"
                 for again in ("", "-again", "-once-more"):
                     try:
-                        seconds = attempt(
-                            cluster, bindings, TRIALS[change], name + again, options, balancer
+                        took = attempt(
+                            cluster, bindings, TRIALS[change], name + again, plan, balancer
                         )
                         break
                     except NotRefusedError as error:
-                        print(f"{error}: tried again", file=sys.stderr)
+                        note(f"{error}: tried again")
                 else:
-                    raise SystemExit("the state does not follow the cluster")
-                outcome.add(seconds)
-            late += outcome.late(options.limit)
-            row = outcome.row(woken(urls) - before, options.limit)
-            print(f"| {mode} | {synced_by} | {change} {row}", flush=True)
-    return late
+                    raise Unreachable("the state does not follow the cluster")
+                seconds.append(took)
+            known = [math.inf if each is None else each for each in seconds]
+            figures[f"{mode}, {synced_by}, {change}"] = {
+                "trials": len(known),
+                "woken": woken(urls) - before,
+                "late": sum(each > plan.limit for each in known),
+                "median": round(statistics.median(known), 2),
+                "longest": round(max(known), 2),
+            }
+    return figures
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run(command))

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import click
 import httpx
 import trustme
 import yaml
@@ -22,6 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 ADMIN, SERVER = "token-of-the-admin", "token-of-topospread"
 PATIENCE = 90.0
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+binaries_option = click.option(
+    "--binaries",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    help="Folder with etcd, kube-apiserver and kube-scheduler.",
+)
 
 MERGE = {"Content-Type": "application/merge-patch+json"}
 
@@ -62,7 +70,7 @@ class Cluster:
 
     def start(self, opened: ExitStack, name: str, *arguments: str) -> None:
         """Start a binary; its end comes with the stack's."""
-        run(opened, self.directory, name, str(self._binaries / name), *arguments)
+        start(opened, self.directory, name, str(self._binaries / name), *arguments)
 
     def scheduler(self, opened: ExitStack, extender: Mapping[str, Any] | None) -> None:
         """Start a kube-scheduler with an extender, or with its own plugin."""
@@ -240,7 +248,7 @@ class Cluster:
         raise RuntimeError(f"{url} is not ready after {PATIENCE:g} s: see {self.directory}")
 
 
-def run(opened: ExitStack, directory: Path, name: str, *command: str) -> None:
+def start(opened: ExitStack, directory: Path, name: str, *command: str) -> None:
     """Run a program with its output in a file, until the stack closes."""
     log = opened.enter_context((directory / f"{name}.log").open("ab"))
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
