@@ -93,7 +93,7 @@ def test_errors_are_reported(bare, tmp_path, more, message):
 def test_missing_folder_is_reported(bare, tmp_path):
     said = new(bare, tmp_path / "nowhere" / "access.yaml", "--role", "read")
     assert (said.code, said.out) == (2, "")
-    assert "cannot be changed: No such file or directory" in said.err
+    assert "cannot be changed: there is no folder" in said.err
 
 
 def test_token_is_sent_from_variable_or_file(bare, tmp_path, monkeypatch):

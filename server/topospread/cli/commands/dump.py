@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,7 @@ import click
 from topospread.cli import output
 from topospread.cli.anonymization import Anonymizer
 from topospread.cli.errors import DONE, BadInput
+from topospread.cli.files import regular_target, write_file
 from topospread.cli.options import (
     ClientOptions,
     complete_files,
@@ -18,12 +20,11 @@ from topospread.cli.options import (
     pass_options,
     server_options,
 )
-from topospread.cli.replacing import replace_file
 from topospread.cli.state_source import from_option
 from topospread_client import Kind, manifest_from_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from topospread_client import Client
     from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
@@ -63,8 +64,9 @@ def command(
     """Write nodes, pods and workloads as they are kept at one revision, as kubectl prints a List.
 
     FILE is YAML where its name ends so, else JSON; without one, stdout has JSON, or YAML with
-    -o yaml. --from, `apply -f` and `conformance` read it, and so does kubectl. Places that are held
-    for pods are not in it.
+    -o yaml. A regular file is replaced in one step and a link stays; a device or a pipe is written
+    to. --from, `apply -f` and `conformance` read it, and so does kubectl. Places that are held for
+    pods are not in it.
 
     With --anonymize, equal texts have equal replacements, and nobody can compute one: each dump has
     a random key. Keys of labels that Kubernetes or many share stay, and so do kinds of owners with
@@ -72,8 +74,9 @@ def command(
     """
     if options.output in {"name", "wide"} or options.wide:
         raise click.UsageError("-o: a dump is json or yaml")
-    if file and not (folder := Path(file).resolve().parent).is_dir():
-        raise BadInput(f"{file}: cannot be written: there is no folder {folder}")
+    if file:
+        with _naming(file):
+            regular_target(Path(file))  # before all is read for nothing
     as_yaml = options.output == "yaml" or (file and Path(file).suffix in _YAML_SUFFIXES)
     with options.client() as client, output.progress("reading") as progress:
         manifests, revision = _state(client, namespace, options.timeout)
@@ -89,10 +92,20 @@ def command(
     if file is None:
         click.echo(text, nl=False)
     else:
-        replace_file(Path(file), text)
+        with _naming(file):
+            write_file(Path(file), text)
         objects = "1 object" if len(manifests) == 1 else f"{len(manifests)} objects"
         output.warn(f"{objects} at revision {revision} in {file}")
     return DONE
+
+
+@contextmanager
+def _naming(file: str) -> Iterator[None]:
+    """Name the file that the user gave in errors of the system."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{file}: cannot be written: {error.strerror}") from error
 
 
 def _state(

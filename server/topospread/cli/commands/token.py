@@ -14,7 +14,7 @@ import yaml
 from topospread.access.authentication import new_token
 from topospread.access.file import KIND, grant, read_access
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.replacing import replace_file
+from topospread.cli.files import regular_target, write_file
 from topospread.config.documents import OWN_VERSION, yaml_documents
 from topospread.errors import ConfigError
 
@@ -67,8 +67,10 @@ def new(name: str, roles: tuple[str, ...], expires_in: str | None, path: Path) -
     if expires_in is not None:
         entry["expires"] = _expiry(expires_in)
     try:
+        if regular_target(path) is None:
+            raise BadInput(f"{path}: cannot be changed: only a regular file keeps tokens")
         text = path.read_text(encoding="utf-8") if path.exists() else ""
-        replace_file(path, _with_token(text, entry, str(path)))
+        write_file(path, _with_token(text, entry, str(path)))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise BadInput(f"{path}: cannot be changed: {reason}") from error
