@@ -11,8 +11,6 @@ from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 import topospread_client
-from topospread.app.store_backup import ClusterBackup, ClusterRestoration
-from topospread.app.store_check import ClusterCheck
 from topospread.cli.documents import (
     API_VERSION,
     DURATIONS,
@@ -127,27 +125,6 @@ def schema() -> str:
             "GetServerInfoResponse",
             address=str,
             clusters=tuple[topospread_client.Cluster, ...],
-        ),
-        "StoreBackup": made.closed(
-            {"store": _STRING, "file": _STRING, "clusters": made.type(tuple[ClusterBackup, ...])},
-            ["store", "file", "clusters"],
-        ),
-        "StoreRestoration": made.closed(
-            {
-                "store": _STRING,
-                "file": _STRING,
-                "clusters": made.type(tuple[ClusterRestoration, ...]),
-            },
-            ["store", "file", "clusters"],
-        ),
-        "StoreCheck": made.closed(
-            {
-                "store": _STRING,
-                "formatVersion": _INTEGER,
-                "clusters": made.type(tuple[ClusterCheck, ...]),
-                "problems": _STRINGS,
-            },
-            ["store", "formatVersion", "clusters", "problems"],
         ),
         "StoreAcceptance": made.whole("AcceptStoreResponse"),
         "ClusterDeletion": made.whole("DeleteClusterResponse"),

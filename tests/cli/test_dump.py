@@ -5,16 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from contextlib import closing
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.cli.manifests import CLUSTER, NOWHERE
+from tests.cli.manifests import CLUSTER, NOWHERE, POD
 from tests.redis_server import ROOT
+from tests.servers import served
+from topospread.app.stores import open_store
 from topospread.cli import manifest_files
 from topospread.cli.anonymization import Anonymizer
 from topospread.cli.conformance.recordings import settings_of
+from topospread.store.model import Kind
 from topospread_client import Client, Settings
 
 RECORDED = ROOT / "tests" / "conformance" / "decisions.jsonl.gz"
@@ -56,6 +60,68 @@ def test_a_dump_is_the_state_wherever_it_is_read(loaded, bare, cluster, tmp_path
         json.loads(bare("get", "pods", "-o", "json", "--from", path).out)["items"]
         == (json.loads(read.out)["items"])
     )
+
+
+OTHERS = """\
+apiVersion: v1
+kind: ReplicationController
+metadata: {name: old, namespace: shop, uid: u-old}
+spec: {selector: {app: old}}
+---
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web, namespace: shop, uid: u-web, resourceVersion: "7"}
+spec: {selector: {matchLabels: {app: web}}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, namespace: shop}
+spec: {selector: {matchExpressions: [{key: app, operator: In, values: [db]}]}}
+"""
+DETAILED = ROOT / "examples" / "cluster"
+
+
+def stored(address, cluster):
+    """What a store holds of a cluster, by key."""
+    with closing(open_store(address, {})) as store:
+        return {each.key: each for page in store.scan(cluster) for each in page}
+
+
+def test_a_dump_moves_a_cluster_from_sqlite_to_redis(bare, tmp_path, redis_url):
+    """Each object is stored as before; what is held for pods is not in a dump."""
+    sqlite, path = f"sqlite://{tmp_path}/state.db", tmp_path / "state.json"
+    with served(store=sqlite) as source, served(store=redis_url) as target:
+        old, new = (("--cluster", "shop", "--address", each.address) for each in (source, target))
+        for given in (("-f", DETAILED), ("-f", "-")):
+            stdin = "---\n".join([CLUSTER, OTHERS])
+            assert bare("apply", *given, *old, stdin=stdin).code == 0
+        assert bare("reserve", "b1", "-f", "-", *old, stdin=POD).code == 0
+        assert bare("dump", path, *old).code == 0
+        # Replaced are the objects of the other store, too.
+        assert bare("apply", "-f", "-", *new, stdin=NOWHERE).code == 0
+        assert bare("apply", "--replace", "-f", path, *new).code == 0
+        assert bare("get", "reservations", *new).lines[1:] == []
+        assert len(bare("get", "reservations", *old).lines) == 2
+    before, after = stored(sqlite, "shop"), stored(redis_url, "shop")
+    held = {key for key in before if key.kind is Kind.RESERVATION}
+    assert len(held) == 1
+    assert after == {key: each for key, each in before.items() if key not in held}
+    assert {key.kind for key in after} == set(Kind) - {Kind.RESERVATION, Kind.PROGRESS}
+
+
+def test_a_dump_sets_newer_objects_back_by_force(bare, tmp_path):
+    sqlite, path = f"sqlite://{tmp_path}/state.db", tmp_path / "state.json"
+    node = "apiVersion: v1\nkind: Node\nmetadata: {{name: a1, resourceVersion: '{}'}}\n"
+    with served(store=sqlite) as server:
+        to = ("--address", server.address)
+        assert bare("apply", "-f", "-", *to, stdin=node.format(7)).code == 0
+        before = stored(sqlite, "default")
+        assert bare("dump", path, *to).code == 0
+        assert bare("apply", "-f", "-", *to, stdin=node.format(8)).code == 0
+        assert bare("apply", "--replace", "-f", path, *to).code == 0
+        assert stored(sqlite, "default") != before
+        assert bare("apply", "--replace", "--force", "-f", path, *to).code == 0
+        assert stored(sqlite, "default") == before
 
 
 def test_a_dump_says_of_what_cluster_and_revision_it_is(loaded, cluster):

@@ -18,7 +18,7 @@ from tests.store.backends import CLUSTER, SqliteBackend, follow_all, node, objec
 from tests.store.conftest import SETTINGS
 from tests.store.test_concurrency import WRITES, write_from_a_process
 from topospread.errors import ConfigError, StoreUnavailable
-from topospread.store.model import Change, Key, Kind, Put, Remove, StoreSettings
+from topospread.store.model import Change, Key, Kind, Put, Remove, StoredObject, StoreSettings
 from topospread.store.sqlite import connections
 from topospread.store.sqlite.store import open_store as open_sqlite
 from topospread.store.urls import SqliteURL
@@ -63,6 +63,21 @@ def test_a_file_of_another_mode_is_left_as_it_is(path):
     open_sqlite(SqliteURL(str(path)), SETTINGS).close()
 
     assert mode(path) == 0o640
+
+
+def test_copy_by_vacuum_into_has_all_that_a_store_in_use_has(file_store, path, tmp_path):
+    file_store.apply(CLUSTER, [put(node()), put(pod()), put(pod("gone"))])
+    file_store.apply(CLUSTER, [Remove(pod("gone"))])
+    held = StoredObject(Key(Kind.RESERVATION, "default", "held"), b"node", b"8 bytes.", "", "uid")
+    file_store.apply(CLUSTER, [Put(held, lifetime=3_600_000)])
+    copy = tmp_path / "copy.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("VACUUM INTO ?", [str(copy)])
+    with closing(open_sqlite(SqliteURL(str(copy)), SETTINGS)) as copied:
+        found, there = everything(copied), everything(file_store)
+        assert (found[0].identity, found[0].revision) == (there[0].identity, there[0].revision)
+        assert found[1:] == there[1:]
+        assert copied.apply(CLUSTER, [put(pod("next"))]).previous == there[0].revision
 
 
 def test_a_path_below_a_file_is_refused(tmp_path):

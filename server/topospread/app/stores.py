@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from topospread.errors import ConfigError, StoreUnavailable
 from topospread.store.model import StoreSettings
-from topospread.store.urls import MEMORY, SqliteURL, parse_store_url
+from topospread.store.urls import SqliteURL, parse_store_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from topospread.store.api import MaintainedStore
+    from topospread.store.api import Store
     from topospread.store.urls import StoreURL
 
 LOG: Final = logging.getLogger(__name__)
 
 
-def open_store(address: str, environ: Mapping[str, str], wait_replicas: int = 0) -> MaintainedStore:
+def open_store(address: str, environ: Mapping[str, str], wait_replicas: int = 0) -> Store:
     """Open the store that an address names.
 
     Args:
@@ -38,27 +37,7 @@ def open_store(address: str, environ: Mapping[str, str], wait_replicas: int = 0)
         raise StoreUnavailable(f"store {url.address}: {error}") from error
 
 
-def check_exists(address: str, environ: Mapping[str, str]) -> None:
-    """Refuse the address of a SQLite file that is not there: to open it would make it.
-
-    Raises:
-        ConfigError: it is not there, or the address cannot be used.
-    """
-    url = parse_store_url(address, environ)
-    if isinstance(url, SqliteURL):
-        if not url.path:
-            raise ConfigError(
-                f"--store: {MEMORY} is the memory of a server, which no other can read"
-            )
-        try:
-            there = Path(url.path).exists()
-        except OSError as error:
-            raise ConfigError(f"--store: {url.path:.200}: {error.strerror}") from error
-        if not there:
-            raise ConfigError(f"--store: {url.path} is not there: name the file of the servers")
-
-
-def _opened(url: StoreURL, wait_replicas: int) -> MaintainedStore:
+def _opened(url: StoreURL, wait_replicas: int) -> Store:
     # Only the one that is used: Redis' driver alone takes a third of a server's start.
     if isinstance(url, SqliteURL):
         from topospread.store.sqlite.store import open_store as open_sqlite

@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from topospread.store.model import (
         Applied,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         Key,
         Kind,
         Lease,
-        Restored,
         Revision,
         StoredObject,
         Transaction,
@@ -349,39 +348,4 @@ class Store(Reader, Lister, Follower, Writer, HistoryConfirmer, Leaser, Protocol
 
     def close(self) -> None:
         """Release connections. Blocked follow() calls return empty, later calls are refused."""
-        ...
-
-
-class MaintainedStore(Store, Protocol):
-    """A store with what servers never do with it."""
-
-    def restore(
-        self,
-        cluster: str,
-        changes: Iterable[Sequence[Change]],
-        *,
-        identity: str = "",
-        instead_of: str = "",
-    ) -> Restored:
-        """Make a cluster anew from these changes alone, in one atomic step at the end.
-
-        Until then nothing is seen of it, and after an early end nothing is left. It is a new
-        history: what was there before counts as dropped, its lease and all tokens are void, and no
-        kind is confirmed.
-
-        Args:
-            cluster: its name.
-            changes: as of apply(), each as many as it takes; none of them is refused as older.
-            identity: of the cluster that is there and given up; empty when none is.
-            instead_of: another identity that counts as dropped from now on, so that replicas that
-                still follow it take this history for intended.
-
-        Raises:
-            IdentityChanged: another cluster is there than ``identity``, or one is.
-            And what apply() raises, and what ``changes`` does.
-        """
-        ...
-
-    def damage(self) -> Sequence[str]:
-        """What is wrong with the store's own structures, below what objects and logs are in."""
         ...

@@ -180,21 +180,6 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """A cluster that was made anew.
-
-    Attributes:
-        identity: of its history, which is a new one.
-        revision: that it begins at.
-        object_count: objects that were written.
-    """
-
-    identity: str
-    revision: Revision
-    object_count: int
-
-
-@dataclass(frozen=True, slots=True)
 class LogEntry:
     """A change of a transaction; ``object`` is None for a deletion.
 

@@ -302,11 +302,10 @@ class Script:
         *,
         timeout: float | None = None,
         repeat: bool = True,
-        names: Sequence[str] = (),
     ) -> Reply:
-        """Run it for one cluster, on keys of these names or its own; see RedisClient.call()."""
+        """Run it for one cluster, on its keys; see RedisClient.call()."""
         client = self._clients.for_cluster(cluster)
-        names = names or keys.script_keys(cluster)
+        names = keys.script_keys(cluster)
         tail = (len(names), *names, *args)
 
         def run(command: str, script: str) -> Reply:

@@ -43,11 +43,6 @@ def script_keys(cluster: str) -> tuple[str, ...]:
     return tuple(key(cluster, part) for part in _PARTS)
 
 
-def staged_keys(cluster: str) -> tuple[str, ...]:
-    """The same of a cluster that is being restored, until it takes their place."""
-    return tuple(key(cluster, f"restore:{part}") for part in _PARTS)
-
-
 def place(cluster: str, wanted: Key) -> tuple[str, str]:
     """Key of the hash that holds an object, and its field there."""
     part = _HASHES.get(wanted.kind, "workload")

@@ -9,7 +9,6 @@ from topospread.errors import (
     IdentityChanged,
     RevisionCompacted,
     RevisionOfOtherHistory,
-    StoreUnavailable,
 )
 from topospread.store import values
 from topospread.store.model import Applied, Key, Kind, Revision, WriteOutcome
@@ -44,13 +43,6 @@ def applied_of(reply: Reply) -> Applied:
     )
 
 
-def not_staged() -> StoreUnavailable:
-    """The error for a restore whose objects are not there as it wrote them."""
-    return StoreUnavailable(
-        "what was to be restored is gone from Redis, or another restore began: retry"
-    )
-
-
 def raise_refusal(cluster: str, reply: Reply, precondition: Unchanged | None) -> None:
     """Raise the error for a refusal of the script."""
     reason, *rest = (word.decode(errors="replace") for word in reply)
@@ -73,8 +65,6 @@ def raise_refusal(cluster: str, reply: Reply, precondition: Unchanged | None) ->
             raise Conflict(
                 f"{rest[0]!r} changed at revision {rest[1]}, after {number}: evaluate again"
             )
-        case "STAGED":
-            raise not_staged()
         case "VANISHED":
             raise reading.vanished(cluster, *rest)
         case "UNREADABLE":

@@ -48,8 +48,6 @@
 --    numbers of the kinds; without a cluster it is remembered for 4 as well
 -- ARGV[1] = "lease", ARGV[2] = format, 3 = who asks, 4 = milliseconds, 0 to give it back, 5 = fence of the lease
 --    that is to be renewed or given back, or "" to take any that is free
--- ARGV[1] = "restore", 2 to 6 as for vouch, but no identity is that of a cluster that is not there, 7 = number and
---    8 = tag of the cluster that takes the place of this one; KEYS has its keys behind the others, in the same order
 -- ARGV[1] = "range", ARGV[2] = format, 3 and 4 = bounds for ZRANGEBYLEX of names, 5 = how many, 6 = bytes of values
 --    after which it ends early
 -- ARGV[1] = "probe": what the user may not run, of the commands used here
@@ -60,7 +58,6 @@
 -- Answers: {"OK", number, tag, number before, tag before, one letter for each change, milliseconds that
 -- lifetimes are counted from, identity, namespace/name of each reservation that ended without being among the
 -- changes ...}, {"OK", count, identity or ""} for drop, {"OK"} for vouch,
--- {"OK"} for restore, {"STAGED"} when what is to take the place is not as it was written,
 -- {"OK", holder, fence, milliseconds left, milliseconds that it was granted for, when it ends} for lease,
 -- {"RANGE", "1" where it ended early or "0", name, value ...} for range,
 -- {"FENCED", holder}, {"FORMAT", found}, {"IDENTITY", found}, {"TRIMMED"}, {"DIVERGED"}, {"CONFLICT", scope, number},
@@ -641,34 +638,6 @@ local function drop()
   return {'OK', count, identity}
 end
 
-local function restore()
-  local staged = {unpack(KEYS, 14, 26)}
-  local meta = call('HMGET', META, 'format', 'identity', 'dropped', 'dropped_at')
-  if meta[1] and meta[1] ~= ARGV[2] then return {'FORMAT', meta[1]} end
-  local identity = meta[2] or ''
-  if ARGV[5] ~= identity then return {'IDENTITY', identity} end
-  local made = call('HMGET', staged[1], 'number', 'tag')
-  if made[1] ~= ARGV[7] or made[2] ~= ARGV[8] then return {'STAGED'} end
-  local now, dropped, at = milliseconds(), meta[3], meta[4]
-  for _, gone in ipairs({ARGV[6], identity}) do
-    if gone ~= '' then dropped, at = dropped_with(gone, dropped, at, now), now end
-  end
-  if dropped then call('HSET', staged[1], 'dropped', dropped, 'dropped_at', string.format('%.0f', at)) end
-  void_lease(call('EXISTS', FEEDER) == 1)
-  call('PERSIST', FEEDER)
-  for i, key in ipairs(staged) do
-    if KEYS[i] == FEEDER then
-      call('UNLINK', key)
-    elseif call('EXISTS', key) == 1 then
-      call('PERSIST', key)
-      call('RENAME', key, KEYS[i])
-    else
-      call('UNLINK', KEYS[i])
-    end
-  end
-  return {'OK'}
-end
-
 local function vouch()
   local cluster, refusal = load()
   if not cluster then return refusal end
@@ -770,7 +739,6 @@ end
 
 if ARGV[1] == 'apply' or ARGV[1] == 'purge' then return apply() end
 if ARGV[1] == 'drop' then return drop() end
-if ARGV[1] == 'restore' then return restore() end
 if ARGV[1] == 'vouch' then return vouch() end
 if ARGV[1] == 'lease' then return lease() end
 if ARGV[1] == 'range' then return range() end

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from itertools import chain
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 from uuid import uuid4
 
 from topospread.store import checks, rules, values
@@ -16,7 +15,6 @@ from topospread.store.model import (
     Kind,
     Lease,
     Put,
-    Restored,
     Revision,
     StoredObject,
     Transaction,
@@ -26,19 +24,14 @@ from topospread.store.notifier import Notifier, SocketWaiter
 from topospread.store.redis import keys, reading
 from topospread.store.redis.client import Script
 from topospread.store.redis.following import BlockingReaders, RedisFollower
-from topospread.store.redis.replies import applied_of, not_staged, raise_refusal
+from topospread.store.redis.replies import applied_of, raise_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from topospread.store.model import StoreSettings
     from topospread.store.redis.client import RedisClients
     from topospread.store.redis.connections import Arg
-
-STAGED_MILLISECONDS: Final = 600_000
-"""After which what an early end of a restore left behind is gone: far longer than one batch takes,
-after each of which it begins anew.
-"""
 
 
 @final
@@ -199,55 +192,6 @@ class RedisStore:
         # Objects may be left of a cluster that has lost its identity.
         return count if count or reply[2] else None
 
-    def restore(
-        self,
-        cluster: str,
-        changes: Iterable[Sequence[Change]],
-        *,
-        identity: str = "",
-        instead_of: str = "",
-    ) -> Restored:
-        """See the contract.
-
-        The cluster is made under names of its own, which take the place of the others in one step;
-        while it is being made it takes as much memory again. What an early end leaves of it
-        expires.
-        """
-        checks.check_cluster(cluster)
-        client, staged = self._clients.for_cluster(cluster), keys.staged_keys(cluster)
-        client.call("UNLINK", *staged)
-        made, begun = Restored(uuid4().hex, Revision(), 0), ""
-        # The first batch makes the cluster, also where there is nothing to write into it.
-        for batch in chain([()], changes):
-            checks.check_changes(batch)
-            # Every restore of a cluster uses these names, and they expire: by the identity it shows
-            # that they still hold what this one wrote.
-            words = self._apply_words(batch, None, begun, force=True, new_identity=made.identity)
-            reply = self._script.run(cluster, words, names=staged)
-            if reply[0] == b"IDENTITY":
-                raise not_staged()
-            if reply[0] != b"OK":
-                raise_refusal(cluster, reply, None)
-            client.pipeline(*(("PEXPIRE", name, STAGED_MILLISECONDS) for name in staged))
-            applied = applied_of(reply)
-            if applied.identity != made.identity:
-                raise not_staged()
-            begun = made.identity
-            made = Restored(begun, applied.revision, made.object_count + len(batch))
-        kept = (reading.DROPPED_KEPT, reading.DROPPED_MILLISECONDS)
-        revision = (made.revision.number, made.revision.tag)
-        args = ("restore", values.FORMAT, *kept, identity, instead_of, *revision)
-        both = (*keys.script_keys(cluster), *staged)
-        reply = self._script.run(cluster, args, repeat=False, names=both)
-        if reply[0] != b"OK":
-            raise_refusal(cluster, reply, None)
-        self._notifier.notify(cluster)
-        return made
-
-    def damage(self) -> Sequence[str]:
-        """See the contract: a key that lacks entries is noticed by all that read it."""
-        return ()
-
     def confirm_history(
         self,
         cluster: str,
@@ -307,7 +251,6 @@ class RedisStore:
         *,
         force: bool,
         fence: int = 0,
-        new_identity: str = "",
     ) -> list[Arg]:
         """The script's arguments; their order stands at the top of store.lua."""
         settings = self._settings
@@ -315,7 +258,7 @@ class RedisStore:
         args: list[Arg] = [
             "apply",
             values.FORMAT,
-            new_identity or uuid4().hex,
+            uuid4().hex,
             identity,
             secrets.token_hex(8),
             int(force),

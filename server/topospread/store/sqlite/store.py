@@ -14,7 +14,6 @@ from topospread.store.model import (
     Key,
     Kind,
     Lease,
-    Restored,
     Revision,
     StoredObject,
     StoreSettings,
@@ -27,7 +26,7 @@ from topospread.store.sqlite.connections import Connections
 from topospread.store.sqlite.reading import SqliteFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from topospread.store.urls import SqliteURL
 
@@ -201,39 +200,6 @@ class SqliteStore:
         self._notifier.notify(cluster)
         return count
 
-    def restore(
-        self,
-        cluster: str,
-        changes: Iterable[Sequence[Change]],
-        *,
-        identity: str = "",
-        instead_of: str = "",
-    ) -> Restored:
-        """See the contract. One transaction: other writers wait for it."""
-        checks.check_cluster(cluster)
-        with self._connections.writing() as connection:
-            restored = writing.restore(
-                connection,
-                cluster,
-                _checked(changes),
-                _now(),
-                self._settings,
-                identity=identity,
-                instead_of=instead_of,
-            )
-        self._notifier.notify(cluster)
-        return restored
-
-    def damage(self) -> Sequence[str]:
-        """See the contract."""
-        with self._connections.reading() as connection:
-            rows = connection.execute("PRAGMA integrity_check(20)").fetchall()
-        return [
-            f"SQLite finds the file damaged: {found}: restore a backup into a new file"
-            for (found,) in rows
-            if found != "ok"
-        ]
-
     def confirm_history(
         self,
         cluster: str,
@@ -281,12 +247,6 @@ class SqliteStore:
         self._notifier.close()
         self._connections.close()
         self._follower.close()
-
-
-def _checked(batches: Iterable[Sequence[Change]]) -> Iterator[Sequence[Change]]:
-    for changes in batches:
-        checks.check_changes(changes)
-        yield changes
 
 
 def _now() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -17,7 +16,6 @@ from topospread.store.model import (
     Kind,
     Put,
     Remove,
-    Restored,
     Revision,
     Unchanged,
     WriteOutcome,
@@ -26,7 +24,7 @@ from topospread.store.sqlite import clusters
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
     from collections.abc import Set as AbstractSet
 
     from topospread.store.model import StoreSettings
@@ -143,41 +141,6 @@ def drop(connection: sqlite3.Connection, name: str, now: int, *, identity: str) 
         (cluster.dropped_with(cluster.identity, now), now, cluster.id),
     )
     return count
-
-
-def restore(
-    connection: sqlite3.Connection,
-    name: str,
-    batches: Iterable[Sequence[Change]],
-    now: int,
-    settings: StoreSettings,
-    *,
-    identity: str,
-    instead_of: str,
-) -> Restored:
-    """Make a cluster anew within the connection's transaction; ``now`` in milliseconds."""
-    cluster = clusters.load(connection, name, mended=True)
-    if (cluster.identity if cluster else "") != identity:
-        raise clusters.other_identity(cluster)
-    drop(connection, name, now, identity=identity)
-    if instead_of:
-        confirm_history(connection, name, (), now, identity="", instead_of=instead_of)
-    made = Restored("", Revision(), 0)
-    # The first batch makes the cluster, also where there is nothing to write into it.
-    for changes in chain([()], batches):
-        applied = apply(
-            connection,
-            name,
-            changes,
-            precondition=None,
-            identity="",
-            force=True,
-            fence=0,
-            now=now,
-            settings=settings,
-        )
-        made = Restored(applied.identity, applied.revision, made.object_count + len(changes))
-    return made
 
 
 def confirm_history(
