@@ -119,7 +119,7 @@ spec:
 """
 
 
-def test_domains_that_take_no_pod_are_named_and_pending_pods_counted(topospread):
+def test_impossible_group_points_to_explain_and_pending_pods_are_counted(topospread):
     near = "---\nkind: Node\nmetadata: {name: near, labels: {rack: r1}}\n"
     pods = "".join(RACKED.replace("NAME", f"p{n}").replace("WHERE", "near") for n in range(2))
     waiting = RACKED.replace("NAME", "waits").replace("WHERE", '""')
@@ -127,9 +127,11 @@ def test_domains_that_take_no_pod_are_named_and_pending_pods_counted(topospread)
     said = topospread("plan-rebalance")
     assert said.code == 1
     assert (
-        "1: impossible: the domains that lack pods have no node that its pods may go to: "
-        "rack=r2 (1 node: 1 node(s) had untolerated taint(s), most often dedicated=gpu:NoSchedule)"
+        "1: impossible: no evictions that are allowed bring its constraints within maxSkew"
+        " together: explain one of its pods (topospread explain)"
         "; 1 pending pod counts for it once the scheduler finds a node: plan again then"
     ) in said.lines
+    explained = topospread("explain", "p0", "-n", "shop")
+    assert "dedicated=gpu:NoSchedule" in explained.out
     (group,) = json.loads(topospread("plan-rebalance", "-o", "json").out)["groups"]
     assert group["pendingPodCount"] == 1

@@ -91,29 +91,25 @@ class RebalanceModel:
         self,
         *,
         left: Mapping[int, int] | None = None,
-        everybody: bool = False,
-        anywhere: bool = False,
         snapshot: Snapshot | None = None,
     ) -> IntegerProgram:
-        """The integer program, with more or fewer of its bounds.
+        """Return the integer program.
 
         Args:
             left: evictions that are left by slot; None: any number.
-            everybody: also pods that may not be evicted.
-            anywhere: also nodes that do not suit.
             snapshot: bound what comes by the room there is; None: by nothing.
         """
         size = self.size
         movable = np.zeros((self.types, self.tiers, size), dtype=np.int64)
         by_slot: dict[tuple[int, int], int] = {}
         for pod in self.movable_pods:
-            if everybody or not pod.stays:
+            if not pod.stays:
                 movable[pod.type, pod.tier, self.classes[pod.slot]] += 1
                 here = (int(self.classes[pod.slot]), pod.slot)
                 by_slot[here] = by_slot.get(here, 0) + 1
         headroom = np.zeros((self.types, size), dtype=np.int64)
         for number, suits in enumerate(self.suits):
-            there = np.flatnonzero((self.classes >= 0) & (True if anywhere else suits))
+            there = np.flatnonzero((self.classes >= 0) & suits)
             amount = np.full(there.size, PLENTY, dtype=np.int64)
             if snapshot is not None:
                 amount = _headroom(snapshot, self.requests[number])[there]

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from topospread.checkpoints import CooperativeYield
 from topospread.errors import Conflict
-from topospread.service.decisions.node_fit import Fit
 from topospread.service.rebalancing.evictions import EvictionSequence, EvictionSequencer
-from topospread.service.rebalancing.impossible import NO_CAPACITY, closed_domains, why_impossible
 from topospread.service.rebalancing.integer_program import (
     NoTimeLeft,
     ProgramSolution,
@@ -51,6 +49,15 @@ if TYPE_CHECKING:
 
 MAX_TRIES: Final = 5
 """How often the state may have moved on while what must be counted was being counted."""
+
+NO_PLAN: Final = (
+    "no evictions that are allowed bring its constraints within maxSkew together:"
+    " explain one of its pods (topospread explain)"
+)
+NO_CAPACITY: Final = (
+    "the nodes that its pods may go to have no room for them:"
+    " explain one of its pods (topospread explain)"
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -192,12 +199,7 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
     try:
         moves = solve(made.program(left=left), _seconds(run))
         if moves is None:
-            _refused(
-                run,
-                component,
-                GroupOutcome.IMPOSSIBLE,
-                why_impossible(component, made, run.state, left, _seconds(run)),
-            )
+            _refused(run, component, GroupOutcome.IMPOSSIBLE, NO_PLAN)
             return
         if _over_limit(run, component, moves):
             return
@@ -208,9 +210,7 @@ def _solve(run: _RebalanceRun, component: ConstraintComponent) -> None:
             # Refused for lack of capacity, which the bound above does not model.
             moves = solve(made.program(left=left, snapshot=run.state), _seconds(run))
             if moves is None:
-                fit = Fit.NODE_AND_RESOURCES
-                reason = f"{NO_CAPACITY}{closed_domains(component, made, run.state, fit)}"
-                _refused(run, component, GroupOutcome.IMPOSSIBLE, reason)
+                _refused(run, component, GroupOutcome.IMPOSSIBLE, NO_CAPACITY)
                 return
             if _over_limit(run, component, moves):
                 return
