@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 
@@ -244,13 +243,6 @@ def test_file_completion_is_left_to_the_shell(shell, before):
     completing = shell(root, {}, "topospread", "_TOPOSPREAD_COMPLETE")
     offered = completing.get_completions(list(before), "ex")
     assert [(each.type, each.value) for each in offered] == [("file", "ex")]
-
-
-def test_bash_offers_files_where_nothing_else_is_offered():
-    command = [sys.executable, "-m", "topospread"]
-    asking = {**os.environ, "_TOPOSPREAD_COMPLETE": "bash_source"}
-    script = subprocess.run(command, env=asking, capture_output=True, text=True, check=True).stdout
-    assert re.search(r"complete -o nosort -o bashdefault -o default -F", script)
 
 
 def test_kinds_are_completed():

@@ -172,8 +172,8 @@ def test_where_no_constraint_is_found_it_is_said_among_which(loaded, asked, said
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (["deploy/webb"], "no constraints of Deployment/webb: did you mean StatefulSet/web?"),
-        (["Rollout/web"], "no constraints of Rollout/web: did you mean StatefulSet/web?"),
+        (["deploy/webb"], "no constraints of Deployment/webb"),
+        (["Rollout/web"], "no constraints of Rollout/web"),
         (
             ["sts/xyz", "-n", "shop"],
             "no constraints of StatefulSet/xyz in namespace shop: -A looks",
@@ -183,7 +183,7 @@ def test_where_no_constraint_is_found_it_is_said_among_which(loaded, asked, said
             "no constraints of web in namespace shpo, nor of any other workload",
         ),
         (["deploy"], "no constraints of deploy: with a kind, write deploy/NAME"),
-        (["web", "cartt", "lgo"], "no constraints of cartt: did you mean StatefulSet/cart?"),
+        (["web", "cartt", "lgo"], "no constraints of cartt"),
     ],
     ids=str,
 )
@@ -198,7 +198,7 @@ def test_a_workload_without_constraints_is_refused_as_a_check_of_nothing(loaded,
 
 def test_all_workloads_without_constraints_are_named(loaded):
     said = loaded("report", "web", "cartt", "lgo")
-    assert [line.split()[4] for line in said.err.splitlines()] == ["cartt:", "lgo"]
+    assert [line.split()[4] for line in said.err.splitlines()] == ["cartt", "lgo"]
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ import click
 
 from topospread.cli.errors import BadInput, CallsFailed, FailedCall
 from topospread.cli.kinds import is_constraint, kind_label
-from topospread.cli.suggestions import nearest
 from topospread_client import ConstraintOrder, NotFound, SpreadState, WorkloadReference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from topospread_client import (
         Client,
@@ -194,12 +193,14 @@ def _check_known(
     unknown = [each for each in owners if not _counted(first_page(each, 1))]
     if not unknown:
         return
-    around = first_page(None, PAGE_SIZE).constraints
-    known = {each.owner.name: each.owner for each in around if each.owner}
+    around = first_page(None, 1).constraints
     raise CallsFailed(
         [
             FailedCall(
-                NotFound(_unknown_text(each, wanted.namespace, known), reason="OBJECT_NOT_FOUND")
+                NotFound(
+                    _unknown_text(each, wanted.namespace, alone=not around),
+                    reason="OBJECT_NOT_FOUND",
+                )
             )
             for each in unknown
         ]
@@ -211,26 +212,21 @@ def _counted(page: ListConstraintsResponse) -> int:
     return sum(each.constraint_count for each in page.totals)
 
 
-def _unknown_text(
-    owner: WorkloadReference, namespace: str | None, known: Mapping[str, WorkloadReference]
-) -> str:
+def _unknown_text(owner: WorkloadReference, namespace: str | None, *, alone: bool) -> str:
     """What to say of an owner that has no constraint.
 
     Args:
         owner: as it was typed.
         namespace: that was looked in; None for all.
-        known: owners there, by their names.
+        alone: no other owner there has one.
     """
     text = f"no constraints of {_typed(owner)}" + (
         f" in namespace {namespace}" if namespace else ""
     )
     if not owner.kind and kind_label(owner.name):
         return f"{text}: with a kind, write {owner.name}/NAME; without a word, all are shown"
-    if namespace and not known:
+    if namespace and alone:
         return f"{text}, nor of any other workload there: -A looks in all namespaces"
-    near = " or ".join(_typed(known[each]) for each in nearest(owner.name, known))
-    if near:
-        return f"{text}: did you mean {near}?"
     return f"{text}: -A looks in all namespaces" if namespace else text
 
 

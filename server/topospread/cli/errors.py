@@ -187,10 +187,6 @@ def as_click_exception(
 
 def message_of(error: click.ClickException) -> str:
     """Message of an error of this command or of click's."""
-    if isinstance(error, click.NoSuchOption):
-        from topospread.cli.suggestions import unknown_option
-
-        return unknown_option(error)
     text = error.format_message().rstrip()
     # click writes choices on lines of their own, with tabs.
     return " ".join(text.split()) if isinstance(error, click.MissingParameter) else text

@@ -34,7 +34,6 @@ VERBS: Final = (
     "simulate",
     "plan-rebalance",
     "dump",
-    "help",
     "version",
 )
 

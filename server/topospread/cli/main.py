@@ -18,7 +18,6 @@ from typing_extensions import override
 
 from topospread.cli import errors
 from topospread.cli.options import ClientOptions, last_output, output_option, server_options
-from topospread.cli.suggestions import unknown_command
 from topospread_client import TopospreadClientError
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ VERBS: Final = (
     "conformance",
     "config",
     "completion",
-    "help",
     "version",
 )
 """Each verb is `command` of the module of that name, which is imported when the verb is used."""
@@ -78,16 +76,6 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"topospread.cli.{name}")
         command: click.Command = module.command
         return command
-
-    @override
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        word = args[0]
-        known = word in self.verbs or word.startswith("-") or ctx.resilient_parsing
-        if not known:
-            raise unknown_command(self, ctx, word)
-        return super().resolve_command(ctx, args)
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, asked: bool) -> None:
@@ -223,8 +211,4 @@ def prepare_process() -> None:
 def main() -> NoReturn:
     """Run the console script."""
     prepare_process()
-    if "_TOPOSPREAD_COMPLETE" in os.environ:
-        from topospread.cli.commands.completion import complete_files_in_bash
-
-        complete_files_in_bash()
     sys.exit(run())

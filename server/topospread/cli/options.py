@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from click.shell_completion import CompletionItem
-
     from topospread_client import Client, Connection
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7946"
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
 _FILE: Final = click.Path(exists=True, dir_okay=False, readable=True)
+
+PATH: Final = click.Path(readable=False)
+"""A path that shells complete and that the verb looks at itself."""
 
 
 _OF_A_SERVER: Final = (
@@ -315,15 +316,6 @@ def last_output(arguments: Sequence[str]) -> str | None:
         elif word.startswith("-o"):
             asked = word.removeprefix("-o")
     return asked
-
-
-def complete_files(
-    context: click.Context, parameter: click.Parameter, typed: str
-) -> list[CompletionItem]:
-    """Completion of a path, which is left to the shell."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(typed, type="file")]
 
 
 pass_given_options: Final = click.make_pass_decorator(ClientOptions, ensure=True)

@@ -9,7 +9,7 @@ import click
 from topospread.cli import manifest_files
 from topospread.cli.errors import BadInput
 from topospread.cli.field_validation import FieldValidation
-from topospread.cli.options import complete_files
+from topospread.cli.options import PATH
 from topospread_client import Consistency, Fit, ManifestError, Settings, args_from_manifest
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def input_options(*, required: bool) -> Callable[[_C], _C]:
             multiple=True,
             required=required,
             metavar="PATH",
-            shell_complete=complete_files,
+            type=PATH,
             help="File, directory, or - for standard input; may be given several times.",
         )(command)
 
@@ -143,7 +143,7 @@ def rules_options(command: _C) -> _C:
         "--args",
         "args_file",
         metavar="PATH",
-        shell_complete=complete_files,
+        type=PATH,
         help="Judge by these PodTopologySpreadArgs.",
     )(command)
 

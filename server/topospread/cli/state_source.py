@@ -21,7 +21,7 @@ from topospread.cli.errors import BadInput
 from topospread.cli.kinds import is_constraint
 from topospread.cli.kubeconfig_source import listed_objects
 from topospread.cli.manifest_objects import warn_skipped
-from topospread.cli.options import ClientOptions, complete_files
+from topospread.cli.options import PATH, ClientOptions
 from topospread.cli.state_objects import StateObjects
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def from_option(command: _C) -> _C:
         metavar="FILE",
         expose_value=False,
         callback=take_option("source_config"),
-        shell_complete=complete_files,
+        type=PATH,
         help="With --from: the scheduler's configuration, as `serve --config` reads it.",
     )(command)
     command = kubeconfig_option(command)
@@ -61,7 +61,7 @@ def from_option(command: _C) -> _C:
         multiple=True,  # so that a second one is refused, not taken for the first
         expose_value=False,
         callback=_take_source,
-        shell_complete=complete_files,
+        type=PATH,
         help="Call no server: load the cluster from manifests, such as `kubectl get -o json` "
         "prints, or from its API server.",
     )(command)
@@ -74,7 +74,7 @@ def kubeconfig_option(command: _C) -> _C:
         metavar="FILE",
         expose_value=False,
         callback=take_option("source_kubeconfig"),
-        shell_complete=complete_files,
+        type=PATH,
         help="With --from kubeconfig: the file.  [$KUBECONFIG, or ~/.kube/config]",
     )(command)
 

@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Final
 from topospread.cli.errors import Subject
 from topospread.cli.kinds import OWNERS, ObjectName
 from topospread.cli.manifest_objects import NextReplica, PodRequest
-from topospread.cli.suggestions import nearest
 from topospread.kube.workloads import outer_controller
 from topospread_client import ConstraintValidation, Kind, NotFound, PodReference
 from topospread_proto.kubernetes.v1.kubernetes_pb2 import Pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from topospread_client import Client, Consistency
 
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _PAGE_SIZE: Final = 5000
-_COMPARED: Final = 2000
-"""Names that one which is not there is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +54,15 @@ class StatePods:
             return _next_replica(workload, own)
         raise NotFound(
             f"no pod of {workload.path} is in the state, and no more than its pods is known of it: "
-            f"explain its manifest with -f{_did_you_mean(workload.name, pods)}",
+            f"explain its manifest with -f",
             reason="POD_NOT_FOUND",
         )
 
-    def workload_or_near(self, missing: ObjectName) -> PodRequest:
+    def workload_named(self, missing: ObjectName) -> PodRequest:
         """Next replica of the workload that has the name of a pod that is not in the state.
 
         Raises:
-            NotFound: no workload has it; the message has names that are like it.
+            NotFound: no workload has it.
         """
         pods = self.of(missing.namespace)
         owners = {owner for pod in pods for owner in owners_of(pod)}
@@ -77,7 +74,7 @@ class StatePods:
             return _next_replica(found[0], [pod for pod in pods if found[0] in owners_of(pod)])
         raise NotFound(
             f"pod {missing.namespace}/{missing.name} is not in the state, nor a pod of a "
-            f"workload of that name{_did_you_mean(missing.name, pods)}",
+            f"workload of that name",
             reason="POD_NOT_FOUND",
         )
 
@@ -138,18 +135,3 @@ def _next_replica(workload: ObjectName, pods: Sequence[Pod]) -> PodRequest:
             running_pod_count=len(staying) - pending,
         ),
     )
-
-
-def _did_you_mean(name: str, pods: Iterable[Pod]) -> str:
-    """Question with at most three names of pods and workloads that are like one."""
-    known: dict[str, str] = {}
-    for pod in pods:
-        for owner in reversed(owners_of(pod)):
-            known.setdefault(owner.name, owner.path)
-    for pod in pods:
-        if len(known) >= _COMPARED:
-            break
-        metadata = pod.metadata
-        known.setdefault(metadata.name, ObjectName("Pod", metadata.namespace, metadata.name).path)
-    found = " or ".join(known[each] for each in nearest(name, known))
-    return f": did you mean {found}?" if found else ""

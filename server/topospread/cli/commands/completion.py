@@ -24,22 +24,9 @@ def command(context: click.Context, shell: str) -> int:
     """
     from click.shell_completion import get_completion_class
 
-    complete_files_in_bash()
     made = get_completion_class(shell)
     if made is None:
         raise AssertionError("click knows all of these shells")
     root = context.find_root()
     click.echo(made(root.command, {}, "topospread", "_TOPOSPREAD_COMPLETE").source())
     return DONE
-
-
-def complete_files_in_bash() -> None:
-    """Let bash complete files where no completion is given, which click's own script forbids."""
-    from click.shell_completion import BashComplete, add_completion_class
-
-    class Bash(BashComplete):
-        source_template = BashComplete.source_template.replace(
-            "complete -o nosort", "complete -o nosort -o bashdefault -o default"
-        )
-
-    add_completion_class(Bash)

@@ -10,7 +10,7 @@ import click
 from topospread.access.file import read_access
 from topospread.cli import documents, output
 from topospread.cli.errors import DONE, BadInput
-from topospread.cli.options import complete_files
+from topospread.cli.options import PATH
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
 from topospread.config.loading import load_settings, read_config
 from topospread.config.settings import SETTINGS
@@ -32,7 +32,7 @@ def command() -> None:
 
 
 @command.command("check")
-@click.argument("file", required=False, shell_complete=complete_files)
+@click.argument("file", required=False, type=PATH)
 @click.option("-o", "--output", "form", type=_FORMS, default="table", help="How to print it.")
 def check(file: str | None, form: str) -> int:
     """Read FILE and the environment as `serve` would, and show what would hold.

@@ -14,8 +14,8 @@ from topospread.cli.anonymization import Anonymizer
 from topospread.cli.errors import DONE, BadInput
 from topospread.cli.files import regular_target, write_file
 from topospread.cli.options import (
+    PATH,
     ClientOptions,
-    complete_files,
     output_option,
     pass_options,
     server_options,
@@ -46,7 +46,7 @@ _LINE_BEGIN: Final = re.compile(rb"^ *", re.MULTILINE)
 
 
 @click.command("dump", short_help="Write the state to a file, for --from and bug reports.")
-@click.argument("file", required=False, metavar="[FILE]", shell_complete=complete_files)
+@click.argument("file", required=False, metavar="[FILE]", type=PATH)
 @click.option("-n", "--namespace", metavar="NAME", help="Nodes, and of the rest this namespace.")
 @click.option(
     "--anonymize",

@@ -172,4 +172,4 @@ def _explain_named(
         except NotFound as error:
             if error.reason != ErrorReason.POD_NOT_FOUND:
                 raise
-    return explained(state.workload_or_near(candidates[-1]))
+    return explained(state.workload_named(candidates[-1]))

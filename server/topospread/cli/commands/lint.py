@@ -20,13 +20,13 @@ from topospread.cli.options import (
 from topospread.cli.render.lint import FORMS, lint_item, show
 from topospread.cli.request_options import input_options
 from topospread.cli.state_source import from_option
-from topospread.cli.suggestions import did_you_mean
 from topospread.codec.lint_manifests import (
     IGNORE_ANNOTATION,
     is_patch,
     is_workload,
     workload_from_manifest,
 )
+from topospread.config.documents import closest
 from topospread.spread.findings import Finding, FindingCode
 from topospread.spread.linting.catalog import RULES, Severity
 from topospread.spread.linting.engine import NOTHING_KNOWN, Knowledge, lint
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from topospread.cli.manifest_files import Manifest
     from topospread.cli.render.lint import LintItem
     from topospread.spread.linting.workloads import LintedWorkload
-    from topospread_client import Client
+from topospread_client import Client
 
 FINDINGS: Final = 1
 """Exit code where there are findings as grave as `--fail-on` says."""
@@ -72,7 +72,8 @@ def _codes(
 
 
 def _no_such_code(given: str) -> str:
-    return f"there is no code {given!r}.{did_you_mean(given, _CODES.values())}"
+    close = closest(given, _CODES.values())
+    return f"there is no code {given!r}." + (f" Did you mean {close!r}?" if close else "")
 
 
 @click.command("lint", short_help="Look for mistakes in the constraints of manifests.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from topospread.cli.errors import DONE, BadInput, Unreachable
-from topospread.cli.options import complete_files
+from topospread.cli.options import PATH
 from topospread.cli.output import allow_closed_stdout
 from topospread.config.loading import load_settings
 from topospread.config.settings import SETTINGS, ServerSettings
@@ -50,7 +50,7 @@ def _option(setting: Setting) -> Callable[[_C], _C]:
         setting.name,
         default=None,
         metavar=metavar,
-        shell_complete=complete_files if _FILE.search(about.help) else None,
+        type=PATH if _FILE.search(about.help) else None,
         help=_help(about.help, default),
     )
 

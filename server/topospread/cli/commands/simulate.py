@@ -11,8 +11,8 @@ from topospread.cli.errors import DONE, NO_NODE_FITS, BadInput
 from topospread.cli.kinds import node_name, pod_name
 from topospread.cli.manifest_objects import manifest_pods, pod_requests, storable_objects
 from topospread.cli.options import (
+    PATH,
     ClientOptions,
-    complete_files,
     output_option,
     pass_options,
     server_options,
@@ -69,7 +69,7 @@ _STRINGS: Final = {
     "--add-nodes",
     multiple=True,
     metavar="PATH[=N]",
-    shell_complete=complete_files,
+    type=PATH,
     help="N nodes like each Node of this file join.  [1; with --fewest-nodes: as many as it takes]",
 )
 @click.option("--zones", metavar="NAME,…", help="The nodes that join are in these zones, in turn.")
@@ -88,7 +88,7 @@ _STRINGS: Final = {
     "--add-pods",
     multiple=True,
     metavar="PATH",
-    shell_complete=complete_files,
+    type=PATH,
     help="These pods run, each on its spec.nodeName.",
 )
 @click.option("--delete-pod", "deleted", multiple=True, metavar="NAME", help="This pod is gone.")

@@ -10,7 +10,7 @@ import click
 import topospread_client as client_errors
 from topospread import errors
 from topospread.cli.errors import DONE, BadInput, Unreachable
-from topospread.cli.options import ClientOptions, complete_files, pass_options, server_options
+from topospread.cli.options import PATH, ClientOptions, pass_options, server_options
 from topospread.cli.output import allow_closed_stdout
 from topospread.config import values
 from topospread_client import Kind, ObjectReference, ResourceVersion
@@ -36,7 +36,7 @@ def _http(_: click.Context, __: click.Parameter, value: str) -> values.Address |
     "--kubeconfig",
     default="",
     metavar="FILE",
-    shell_complete=complete_files,
+    type=PATH,
     help="Names the API server.",
 )
 @click.option("--kube-context", default="", metavar="NAME", help="Context of the kubeconfig.")
