@@ -16,8 +16,8 @@ from bench.cluster import HOSTNAME, ZONE
 from bench.figures import Figures
 from bench.processes import server
 from bench.stores import filled_store, sqlite_store
-from topospread.cli.conformance.command import temporary_cluster
-from topospread.cli.conformance.recordings import RecordKind, records
+from tests.conformance.recordings import RecordKind, records
+from tests.conformance.temporary import temporary_cluster
 from topospread.cli.errors import BadInput
 from topospread_client import (
     Client,

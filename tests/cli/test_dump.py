@@ -12,12 +12,14 @@ import pytest
 import yaml
 
 from tests.cli.manifests import CLUSTER, NOWHERE, POD
+from tests.conformance.__main__ import command as conformance
+from tests.conformance.recordings import settings_of
 from tests.redis_server import ROOT
 from tests.servers import served
 from topospread.app.stores import open_store
 from topospread.cli import manifest_files
 from topospread.cli.anonymization import Anonymizer
-from topospread.cli.conformance.recordings import settings_of
+from topospread.cli.main import run
 from topospread.store.model import Kind
 from topospread_client import Client, Settings
 
@@ -284,15 +286,16 @@ def test_numbers_that_are_compared_and_shared_words_stay():
     assert [word for word in ("acme", "payments", "tpu") if word in text] == []
 
 
-def test_conformance_reads_a_dump_as_the_cluster_of_a_case(bare, tmp_path):
+def test_conformance_reads_a_dump_as_the_cluster_of_a_case(bare, capsys, tmp_path):
     with gzip.open(RECORDED, "rt") as file:
         case = json.loads(next(file))
     (tmp_path / "objects.json").write_text(json.dumps({"kind": "List", "items": objects_of(case)}))
     dumped = bare("dump", "--from", tmp_path / "objects.json")
     case["cluster"] = json.loads(dumped.out)
     (tmp_path / "case.json").write_text(json.dumps(case))
-    said = bare("conformance", tmp_path / "case.json")
-    assert (said.code, said.lines[-1]) == (0, "1 passed, 0 failed")
+    code = run([str(tmp_path / "case.json")], conformance)
+    said = capsys.readouterr()
+    assert (code, said.out.splitlines()[-1]) == (0, "1 passed, 0 failed")
 
 
 def test_a_folder_that_is_not_there_is_named(bare, tmp_path):

@@ -32,10 +32,6 @@ USAGE = {
     "form": (("status", "-o", "xml"), "'xml' is not one of"),
     "top": (("evaluate", "-f", "-", "--top", "0"), "0 is not in the range"),
     "rules": (("evaluate", "-f", "-", "--args", "x", "--profile", "y"), "give one of them"),
-    "store and address": (
-        ("conformance", "x", "--store", "memory:", "--address", "h:1"),
-        "or --ad",
-    ),
 }
 
 
@@ -104,7 +100,6 @@ INPUT = {
     "not PEM": (("status", "--tls-ca", __file__), "is not a PEM file"),
     "plain text afar": (("status", "--address", "10.9.8.7:1"), "no TLS is set up"),
     "unknown cluster": (("get", "nodes", "--cluster", "missing"), "missing"),
-    "missing recording": (("conformance", "no.jsonl"), "no.jsonl: no such file"),
     "missing configuration": (("config", "check", "no.yaml"), "no.yaml: cannot be read"),
 }
 STDIN = {"bad yaml": "kind: Pod\n metadata: x\n"}
@@ -234,7 +229,6 @@ def test_a_shell_completes_verbs_and_options():
         ("serve", "--config"),
         ("config", "check"),
         ("sync", "--kubeconfig"),
-        ("conformance",),
         ("status", "--tls-ca"),
     ],
     ids=" ".join,

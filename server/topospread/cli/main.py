@@ -45,7 +45,6 @@ VERBS: Final = (
     "lease",
     "store",
     "token",
-    "conformance",
     "config",
     "completion",
     "version",
@@ -54,9 +53,6 @@ VERBS: Final = (
 
 CONTEXT_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Of click's, for a group of verbs."""
-
-_MODULES: Final = {"conformance": "conformance.command"}
-"""Modules of verbs that are not in `commands`."""
 
 
 class LazyGroup(click.Group):
@@ -72,8 +68,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.verbs:
             return None
-        name = _MODULES.get(cmd_name, f"commands.{cmd_name.replace('-', '_')}")
-        module = importlib.import_module(f"topospread.cli.{name}")
+        name = cmd_name.replace("-", "_")
+        module = importlib.import_module(f"topospread.cli.commands.{name}")
         command: click.Command = module.command
         return command
 
@@ -110,7 +106,7 @@ def root() -> None:
 
 def run(
     arguments: Sequence[str] | None = None,
-    command: click.Group = root,
+    command: click.Command = root,
     name: str = "topospread",
     options: ClientOptions | None = None,
 ) -> int:
@@ -118,7 +114,7 @@ def run(
 
     Args:
         arguments: None takes those of the process.
-        command: the group of verbs.
+        command: the group of verbs, or another command with their options.
         name: of the command, in usage texts.
         options: values that hold where the command line gives none.
     """

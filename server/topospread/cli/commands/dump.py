@@ -65,7 +65,7 @@ def command(
 
     FILE is YAML where its name ends so, else JSON; without one, stdout has JSON, or YAML with
     -o yaml. A regular file is replaced in one step and a link stays; a device or a pipe is written
-    to. --from, `apply -f` and `conformance` read it, and so does kubectl. Places that are held for
+    to. --from and `apply -f` read it, and so does kubectl. Places that are held for
     pods are not in it.
 
     With --anonymize, equal texts have equal replacements, and nobody can compute one: each dump has

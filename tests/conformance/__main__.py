@@ -1,21 +1,20 @@
-"""`topospread conformance`: compare a server's answers with those recorded of a kube-scheduler."""
+"""`python -m tests.conformance`: compare a server's answers with those of a real kube-scheduler."""
 
 from __future__ import annotations
 
-import secrets
 import signal
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import orjson
 
-from topospread.cli import output
-from topospread.cli.conformance.cases import (
+from tests.conformance.comparisons import (
     args_case,
     cluster_cases,
     decision_case,
@@ -23,9 +22,8 @@ from topospread.cli.conformance.cases import (
     fit_error_case,
     validation_case,
 )
-from topospread.cli.conformance.recordings import (
+from tests.conformance.recordings import (
     CaseResult,
-    LoadedCluster,
     Record,
     RecordedCase,
     RecordedDecisions,
@@ -34,44 +32,25 @@ from topospread.cli.conformance.recordings import (
     records,
     report_lines,
 )
+from tests.conformance.temporary import temporary_cluster, temporary_server
+from topospread.cli import output
 from topospread.cli.errors import DONE, BadInput
+from topospread.cli.main import CONTEXT_SETTINGS, prepare_process, run
 from topospread.cli.options import ClientOptions, pass_given_options, server_options
-from topospread.config.loading import load_settings
-from topospread.errors import ConfigError
-from topospread_client import (
-    Client,
-    Connection,
-    Kind,
-    NotFound,
-    TopospreadClientError,
-    object_from_manifest,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
-    from topospread.cli.conformance.recordings import Cluster
-    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
+    from tests.conformance.recordings import Cluster
+    from topospread_client import Connection
 
 
 _DIFFERS: Final = 1
 _PATH: Final = click.Path(path_type=Path)
 
-_LISTS: Final = {
-    "nodes": Kind.NODE,
-    "pods": Kind.POD,
-    "services": Kind.SERVICE,
-    "replicationControllers": Kind.REPLICATION_CONTROLLER,
-    "replicaSets": Kind.REPLICA_SET,
-    "statefulSets": Kind.STATEFUL_SET,
-}
-_APPS: Final = {Kind.REPLICA_SET, Kind.STATEFUL_SET}
-_ONE_WRITE: Final = 500
-"""Objects that are written at once; more are replaced kind by kind."""
 
-
-@click.command("conformance", short_help="Compare with a recorded kube-scheduler.")
+@click.command("conformance", context_settings=CONTEXT_SETTINGS)
 @click.argument("files", nargs=-1, required=True, type=_PATH, metavar="FILE...")
 @click.option("--store", metavar="URL", help="Store of the temporary server  [default: memory:]")
 @click.option(
@@ -217,69 +196,6 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@contextmanager
-def temporary_cluster(
-    connection: Connection, cluster: Cluster, timeout: float
-) -> Iterator[LoadedCluster]:
-    """Load a cluster under a random name, and delete it whatever happens."""
-    name = f"conf-{secrets.token_hex(8)}"
-    with Client(connection, cluster=name, timeout=timeout) as client:
-        try:
-            yield _loaded(client, cluster)
-        finally:
-            _delete(client, name)
-
-
-@contextmanager
-def temporary_server(store: str) -> Iterator[Connection]:
-    """A server in this process, on a port that the system chooses.
-
-    Args:
-        store: its store's address; ``memory:`` vanishes with it.
-
-    Raises:
-        BadInput: the store cannot be used.
-    """
-    from topospread.app.server import Server
-
-    flags = {"listen": "127.0.0.1:0", "http": "off", "store": store, "log_level": "warning"}
-    try:
-        with Server(load_settings(flags, {})) as server:
-            yield Connection(server.address)
-    except ConfigError as error:
-        raise BadInput(str(error)) from error
-
-
-def _loaded(client: Client, cluster: Cluster) -> LoadedCluster:
-    objects = {
-        kind: [_object(kind, manifest) for manifest in cluster.get(member) or ()]
-        for member, kind in _LISTS.items()
-    }
-    everything = [each for of_kind in objects.values() for each in of_kind]
-    if 0 < len(everything) <= _ONE_WRITE:
-        revision = client.apply_objects(everything).revision
-    else:
-        revision = ""
-        for kind, of_kind in objects.items():
-            # An empty list makes a cluster, too.
-            if of_kind or kind is Kind.NODE:
-                revision = client.replace_objects(kind, of_kind).revision
-    names = [each.node.metadata.name for each in objects[Kind.NODE]]
-    return LoadedCluster(client, revision, names)
-
-
-def _object(kind: Kind, manifest: dict[str, Any]) -> ClusterObject:
-    version = "apps/v1" if kind in _APPS else "v1"
-    made = object_from_manifest({"apiVersion": version, "kind": kind.label, **manifest})
-    if made is None:
-        raise AssertionError(f"{kind.label} is a kind that is kept")
-    return made
-
-
-def _delete(client: Client, name: str) -> None:
-    try:
-        client.delete_cluster(name)
-    except NotFound:
-        pass  # it was never written
-    except TopospreadClientError as error:
-        output.warn(f"the temporary cluster {name} could not be deleted: {error}")
+if __name__ == "__main__":
+    prepare_process()
+    sys.exit(run(command=command, name="python -m tests.conformance"))

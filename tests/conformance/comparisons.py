@@ -13,7 +13,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from topospread.cli.conformance.recordings import (
+from tests.conformance.recordings import (
     ABSENT,
     CaseResult,
     Difference,
@@ -37,7 +37,7 @@ from topospread_client import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from topospread.cli.conformance.recordings import (
+    from tests.conformance.recordings import (
         Cluster,
         LoadedCluster,
         Record,

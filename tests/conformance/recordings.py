@@ -309,7 +309,7 @@ def report_lines(result: CaseResult) -> Iterator[str]:
         yield f"        answered {_json(difference.got)}"
     if len(result.differences) > _MAX_DIFFERENCES:
         yield f"    … and {len(result.differences) - _MAX_DIFFERENCES} more differences"
-    command = shlex.join(["topospread", "conformance", path, "--case", result.name])
+    command = shlex.join(["python", "-m", "tests.conformance", path, "--case", result.name])
     yield f"    again: {command}"
 
 

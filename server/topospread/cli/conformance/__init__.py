@@ -1,1 +1,0 @@
-"""Recorded answers of a real kube-scheduler, asked of a server again."""
