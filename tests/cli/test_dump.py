@@ -5,11 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import closing
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from tests.cli.manifests import CLUSTER, NOWHERE, POD
 from tests.conformance.__main__ import command as conformance
@@ -18,10 +22,21 @@ from tests.redis_server import ROOT
 from tests.servers import served
 from topospread.app.stores import open_store
 from topospread.cli import manifest_files
-from topospread.cli.anonymization import Anonymizer
+from topospread.cli.anonymization import KEPT, Anonymizer
 from topospread.cli.main import run
 from topospread.store.model import Kind
-from topospread_client import Client, Settings
+from topospread_client import (
+    Client,
+    Settings,
+    args_from_manifest,
+    manifest_from_object,
+    object_from_manifest,
+    pod_from_manifest,
+)
+from topospread_proto.kubernetes.v1 import kubernetes_pb2
+
+if TYPE_CHECKING:
+    from topospread_proto.v1.cluster_state_service_pb2 import ClusterObject
 
 RECORDED = ROOT / "tests" / "conformance" / "decisions.jsonl.gz"
 LISTS = {
@@ -32,6 +47,7 @@ LISTS = {
     "replicaSets": ("apps/v1", "ReplicaSet"),
     "statefulSets": ("apps/v1", "StatefulSet"),
 }
+WORKLOADS = {"Service", "ReplicationController", "ReplicaSet", "StatefulSet"}
 NAMES = ["node/a1", "node/a2", "node/b1", "service/shop/web"]
 PODS = ["pod/shop/web-0", "pod/shop/web-1", "pod/shop/web-3"]
 
@@ -193,12 +209,25 @@ def objects_of(case: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def made(manifest: dict[str, Any]) -> ClusterObject:
+    found = object_from_manifest(manifest)
+    assert found is not None
+    return found
+
+
+def pod_of(manifest: dict[str, Any]) -> kubernetes_pb2.Pod:
+    return pod_from_manifest({"kind": "Pod", **manifest})
+
+
 def replaced_settings(case: dict[str, Any], replaced: Anonymizer) -> Settings:
     """Settings of a case, with other topology keys."""
-    args = dict(case.get("args") or {})
-    if constraints := args.get("defaultConstraints"):
-        args["defaultConstraints"] = [replaced.manifest(each) for each in constraints]
-    return settings_of({**case, "args": args})
+    if not case.get("args"):
+        return settings_of(case)
+    args = args_from_manifest(case["args"])
+    constraints = [replaced.anonymized(each) for each in args.default_constraints]
+    del args.default_constraints[:]
+    args.default_constraints.extend(constraints)
+    return replace(settings_of(case), args=args)
 
 
 def verdicts(client, pod, settings) -> tuple[int, Any, Any]:
@@ -217,8 +246,8 @@ def verdicts(client, pod, settings) -> tuple[int, Any, Any]:
 def test_anonymous_clusters_have_the_verdicts_of_the_real_ones(address):
     checked: Counter[int] = Counter()
     for number, case in enumerate(recorded()):
-        objects = objects_of(case)
-        incoming = {"apiVersion": "v1", "kind": "Pod", **case["pod"]}
+        objects = [made(each) for each in objects_of(case)]
+        incoming = pod_of(case["pod"])
         replaced = Anonymizer([*objects, incoming])
         settings = settings_of(case), replaced_settings(case, replaced)
         with (
@@ -226,13 +255,12 @@ def test_anonymous_clusters_have_the_verdicts_of_the_real_ones(address):
             Client(address, cluster=f"anonymous-{number}", timeout=60) as anonymous,
         ):
             real.apply_objects(objects)
-            anonymous.apply_objects([replaced.manifest(each) for each in objects])
-            pods = [each for each in objects if each["kind"] == "Pod"]
+            anonymous.apply_objects([replaced.anonymized(each) for each in objects])
+            pods = [each.pod for each in objects if each.HasField("pod")]
             for pod in [incoming, *pods[:4]]:
                 found = verdicts(real, pod, settings[0])
-                assert verdicts(anonymous, replaced.manifest(pod), settings[1]) == found, case[
-                    "name"
-                ]
+                other = verdicts(anonymous, replaced.anonymized(pod), settings[1])
+                assert other == found, case["name"]
                 checked[len(found[1])] += 1
     assert checked.total() > 100
     assert checked[2] > 20, "nodes with different verdicts are among them"
@@ -255,6 +283,60 @@ def test_an_anonymous_cluster_has_the_report_of_the_real_one(bare, tmp_path):
     assert sum(report(cluster)[2].values()) > 0
 
 
+def texts_of(message, where=""):
+    """Each text of a message, with its field's name, or that of the map that it is a key of."""
+    for field, value in message.ListFields():
+        name = f"{message.DESCRIPTOR.name}.{field.name}"
+        if isinstance(value, Message):
+            yield from texts_of(value)
+            continue
+        for each in [value] if isinstance(value, str | bytes | int) else value:
+            inner = value[each] if isinstance(value, Mapping) else each
+            if isinstance(inner, Message):
+                yield from texts_of(inner)
+            elif isinstance(inner, str | bytes):
+                yield name, inner
+            if isinstance(value, Mapping):
+                yield name, each
+
+
+def filled(descriptor):
+    """A message of which each field has a text that is a word of the cluster's owner."""
+    message = GetMessageClass(descriptor)()
+    for field in descriptor.fields:
+        kind, target = field.message_type, getattr(message, field.name)
+        if kind is not None and kind.GetOptions().map_entry:
+            inner = kind.fields_by_name["value"].message_type
+            if inner is None:
+                target["acme.com/key"] = "acme"
+            else:
+                target["acme.com/key"].CopyFrom(filled(inner))
+        elif kind is not None and field.is_repeated:
+            target.append(filled(kind))
+        elif kind is not None:
+            target.CopyFrom(filled(kind))
+        elif field.type in {field.TYPE_STRING, field.TYPE_BYTES}:
+            word = "acme" if field.type == field.TYPE_STRING else b"acme"
+            if field.is_repeated:
+                target.append(word)
+            else:
+                setattr(message, field.name, word)
+    return message
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod", *sorted(WORKLOADS)])
+def test_every_text_is_replaced_whose_field_is_not_listed(kind):
+    """Also that of a field that is new: it is anonymous until somebody lists it."""
+    given = filled(kubernetes_pb2.DESCRIPTOR.message_types_by_name[kind])
+    found = list(texts_of(Anonymizer([given]).anonymized(given)))
+    assert len(found) == len(list(texts_of(given)))
+    left = {name for name, text in found if "acme" in str(text)}
+    types = kubernetes_pb2.DESCRIPTOR.message_types_by_name
+    assert all(names <= set(types[owner].fields_by_name) for owner, names in KEPT.items())
+    assert left <= {f"{owner}.{name}" for owner, names in KEPT.items() for name in names}
+    assert len(found) > len(left) > 0
+
+
 def test_numbers_that_are_compared_and_shared_words_stay():
     node = {
         "kind": "Node",
@@ -274,13 +356,15 @@ def test_numbers_that_are_compared_and_shared_words_stay():
     term = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
     pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"affinity": affinity}}
-    replaced = Anonymizer([node, pod], key=b"for a test")
-    labels = replaced.manifest(node)["metadata"]["labels"]
+    given = [made(each) for each in (node, pod)]
+    replaced = Anonymizer(given, key=b"for a test")
+    written = [manifest_from_object(replaced.anonymized(each)) for each in given]
+    labels = written[0]["metadata"]["labels"]
     assert labels["kubernetes.io/hostname"] == replaced.text("n1")
     assert labels["kubernetes.io/os"] == "linux"
     assert labels[replaced.key("acme.com/cores")] == "16"
     assert labels[replaced.key("acme.com/price")] == replaced.text("16")
-    text = json.dumps([replaced.manifest(node), replaced.manifest(pod)])
+    text = json.dumps(written)
     assert '"8"' in text
     assert '"cpu": "4"' in text
     assert [word for word in ("acme", "payments", "tpu") if word in text] == []

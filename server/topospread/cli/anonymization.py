@@ -1,14 +1,9 @@
-"""Anonymization of a cluster: other names and label values, and the same answers.
+"""Other names and label values for a cluster's objects, with the same answers.
 
-Equal texts get equal replacements, wherever they stand, so whatever matched, selected or owned
-still does, and domains stay as many as they were. A replacement is a keyed hash, whose key is
-random and kept nowhere: nobody can find a text by trying.
-
-What stays: the words of Kubernetes' own API and its own namespaces; kinds of owners with their
-apiVersion, by which workloads are told; keys of labels, taints and
-resources that Kubernetes or many of its users share; operating systems and architectures; numbers
-that Gt or Lt compares; schedulerName, which chooses a profile; priorities, quantities, times and
-resourceVersions.
+Every text is replaced but those of the fields that are listed here: a field that nobody thought of
+is anonymous. Equal texts get equal replacements, wherever they stand, so whatever matched, selected
+or owned still does, and domains stay as many as they were. A replacement is a keyed hash, whose key
+is random and kept nowhere: nobody can find a text by trying.
 """
 
 from __future__ import annotations
@@ -17,169 +12,141 @@ import hashlib
 import hmac
 import re
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from google.protobuf.message import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator
 
-Manifest = dict[str, Any]
+    from google.protobuf.descriptor import FieldDescriptor
 
-_COMPARING: Final = frozenset({"Gt", "Lt"})
-_INTEGER: Final = re.compile(r"-?\d{1,19}")
-_DIGITS: Final = 16
+M = TypeVar("M", bound=Message)
 
-_SHARED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
+KEPT: Final[dict[str, set[str]]] = {
+    "Container": {"restart_policy"},
+    "LabelSelectorRequirement": {"operator"},
+    "NodeSelectorRequirement": {"operator"},
+    "ObjectMeta": {"resource_version"},
+    "OwnerReference": {"kind", "api_version"},
+    "PodCondition": {"type", "status"},
+    "PodSpec": {"scheduler_name", "preemption_policy"},
+    "PodStatus": {"phase"},
+    "Quantity": {"string"},
+    "Taint": {"effect"},
+    "Toleration": {"operator", "effect"},
+    "TopologySpreadConstraint": {
+        *("when_unsatisfiable", "node_affinity_policy", "node_taints_policy"),
+    },
+}
+"""Fields whose texts stay: Kubernetes' own words, numbers, what tells workloads, profiles."""
+
+_KEYS: Final = {"key", "match_label_keys", "topology_key"}
+"""Fields with keys of labels and taints. The texts beside a key are its values."""
+
+_SHARED_KEYS: Final = re.compile(
+    "app|component|controller-revision-hash|controller-uid|job-name|k8s-app|name|release|tier"
+    "|version|pod-template-generation|pod-template-hash"
+    "|metadata[.]name"  # the field by which node affinity names nodes
+    "|([^/]*[.])?(kubernetes|k8s)[.]io/[^/]*"
+)
+"""Keys that say nothing about who uses them."""
+
 _ROLE: Final = "node-role.kubernetes.io/"
-_SHARED_KEYS: Final = frozenset(
-    {
-        "app",
-        "component",
-        "controller-revision-hash",
-        "controller-uid",
-        "job-name",
-        "k8s-app",
-        "name",
-        "pod-template-generation",
-        "pod-template-hash",
-        "release",
-        "tier",
-        "version",
-        f"{_ROLE}control-plane",
-        f"{_ROLE}master",
-        f"{_ROLE}worker",
-        "metadata.name",
-    }
-)
-"""Keys beside those of Kubernetes' domains that say nothing about who uses them. The last is a
-field, by which node affinity names nodes.
-"""
-
+_SHARED_ROLES: Final = ("control-plane", "master", "worker")
 _SHARED_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-"""Names that each cluster has; an object that names no namespace is in the first."""
-
-_PLAIN_VALUES: Final = frozenset({"kubernetes.io/os", "kubernetes.io/arch"})
-"""Keys of labels whose values stay."""
-
-_WORDS: Final = frozenset(
-    {
-        "apiVersion",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "effect",
-        "kind",
-        "lastTransitionTime",
-        "nodeAffinityPolicy",
-        "nodeTaintsPolicy",
-        "operator",
-        "phase",
-        "preemptionPolicy",
-        "resourceVersion",
-        "restartPolicy",
-        "schedulerName",
-        "status",
-        "timeAdded",
-        "type",
-        "whenUnsatisfiable",
-    }
-)
-"""Fields whose texts are Kubernetes' own words, or identify nobody."""
-
+_PLAIN_VALUES: Final = ("kubernetes.io/os", "kubernetes.io/arch")
+_NUMBER: Final = re.compile(r"-?\d{1,19}")
 _DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-"""The one annotation that is stored; its value is a number."""
-
-_LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
-_RESOURCES: Final = frozenset({"allocatable", "capacity", "limits", "overhead", "requests"})
-_OF_A_KEY: Final = frozenset({"key", "value", "values"})
-_KEYS: Final = frozenset({"matchLabelKeys", "topologyKey"})
 
 
 class Anonymizer:
-    """Replaces texts of one cluster's manifests consistently.
+    """Replaces the texts of one cluster's objects.
 
     Args:
-        manifests: all of the cluster's, which tell what numbers are compared.
+        objects: all of the cluster's, which tell what numbers are compared.
         key: of the hash; None for a random one.
     """
 
-    def __init__(self, manifests: Iterable[Manifest], key: bytes | None = None) -> None:
+    def __init__(self, objects: Iterable[Message], key: bytes | None = None) -> None:
         self._hash_key = secrets.token_bytes(32) if key is None else key
         self._replacements = {each: each for each in ("", *_SHARED_NAMESPACES)}
-        self._compared = frozenset(_compared_keys(list(manifests)))
+        parts = (part for each in objects for part in _parts(each))
+        self._compared = {
+            part.key for part in parts if getattr(part, "operator", "") in ("Gt", "Lt")
+        }
 
-    def manifest(self, manifest: Manifest) -> Manifest:
-        """The manifest with other names and values."""
-        return {name: self._field(name, value) for name, value in manifest.items()}
+    def anonymized(self, message: M) -> M:
+        """Return a copy with other texts."""
+        copy = deepcopy(message)
+        # From the inside out: the values of a map are moved to other keys with all that is in them.
+        for part in reversed(list(_parts(copy))):
+            self._replace(part)
+        return copy
 
     def text(self, text: str) -> str:
-        """What stands instead of a name or value: a letter and hexadecimal digits."""
+        """Return a letter and hexadecimal digits in place of a name or value."""
         found = self._replacements.get(text)
         if found is None:
             digest = hmac.digest(self._hash_key, text.encode(), hashlib.sha256)
-            found = self._replacements[text] = f"x{digest.hex()[:_DIGITS]}"
+            found = self._replacements[text] = f"x{digest.hex()[:16]}"
         return found
 
     def key(self, key: str) -> str:
-        """What stands instead of the key of a label, taint or resource: most stay."""
-        if key in _SHARED_KEYS or not key:
-            return key
-        domain, slash, _ = key.rpartition("/")
-        shared = any(domain == each or domain.endswith(f".{each}") for each in _SHARED_DOMAINS)
-        if slash and shared:
-            return f"{_ROLE}{self.text(key)}" if key.startswith(_ROLE) else key
-        return self.text(key)
-
-    def _resource(self, name: str) -> str:
-        domain, slash, _ = name.rpartition("/")
-        if not slash or domain.endswith(_SHARED_DOMAINS):
-            return name  # cpu, memory, hugepages-2Mi
-        return f"example.com/{self.text(name)}"
+        """Return what replaces the key of a label or taint; one that many share stays."""
+        if not _SHARED_KEYS.fullmatch(key):
+            return self.text(key)
+        own_role = key.startswith(_ROLE) and key.removeprefix(_ROLE) not in _SHARED_ROLES
+        return f"{_ROLE}{self.text(key)}" if own_role else key
 
     def _value(self, key: str, value: str) -> str:
-        """Replacement of a value of a label or taint."""
-        if key in _PLAIN_VALUES or (key in self._compared and _INTEGER.fullmatch(value)):
-            return value
-        return self.text(value)
+        """Return what replaces a value of a label or taint."""
+        number = key in self._compared and _NUMBER.fullmatch(value)
+        return value if number or key in _PLAIN_VALUES else self.text(value)
 
-    def _field(self, name: str, value: Any) -> Any:
-        if isinstance(value, dict):
-            return self._object(name, value)
-        if isinstance(value, list):
-            return [self._field(name, each) for each in value]
-        if not isinstance(value, str) or name in _WORDS:
-            return value
-        return self.key(value) if name in _KEYS else self.text(value)
+    def _replace(self, message: Any) -> None:
+        """Replace the texts of a message, but not of the messages in it."""
+        key = getattr(message, "key", "")
+        for field, value in message.ListFields():
+            kept = field.name in KEPT.get(message.DESCRIPTOR.name, ())
+            if _is_map(field):
+                self._replace_entries(value)
+            elif field.type == field.TYPE_BYTES:
+                _change(message, field, lambda _: b"")  # messages of which only the number counts
+            elif field.type == field.TYPE_STRING and not kept:
+                replaced = self.key if field.name in _KEYS else lambda of: self._value(key, of)
+                _change(message, field, replaced)
 
-    def _object(self, name: str, content: Mapping[str, Any]) -> Manifest:
-        # A Service's selector and a ReplicationController's are labels, others' are objects.
-        is_selector = name == "selector" and all(isinstance(v, str) for v in content.values())
-        if name in _LABELS or is_selector:
-            return {self.key(key): self._value(key, value) for key, value in content.items()}
-        if name in _RESOURCES:
-            return {self._resource(resource): value for resource, value in content.items()}
-        if name == "annotations":
-            return {key: value for key, value in content.items() if key == _DELETION_COST}
-        if isinstance(key := content.get("key"), str):
-            return self._keyed(key, content)
-        return self.manifest(dict(content))
-
-    def _keyed(self, key: str, content: Mapping[str, Any]) -> Manifest:
-        """A requirement, a taint or a toleration: its values are those of its key."""
-        others = {name: each for name, each in content.items() if name not in _OF_A_KEY}
-        found = {"key": self.key(key), **self.manifest(others)}
-        if isinstance(value := content.get("value"), str):
-            found["value"] = self._value(key, value)
-        if isinstance(values := content.get("values"), list):
-            found["values"] = [self._value(key, each) for each in values]
-        return dict(sorted(found.items()))
+    def _replace_entries(self, entries: Any) -> None:
+        for key, value in deepcopy(dict(entries)).items():
+            del entries[key]
+            if isinstance(value, Message):  # by a resource: without a domain it is Kubernetes' own
+                own = "/" in key and not _SHARED_KEYS.fullmatch(key)
+                entries[f"example.com/{self.text(key)}" if own else key].CopyFrom(value)
+            else:
+                entries[self.key(key)] = value if key == _DELETION_COST else self._value(key, value)
 
 
-def _compared_keys(value: Any) -> Iterable[str]:
-    """Keys of which a requirement or a toleration compares numbers."""
-    if isinstance(value, dict):
-        if value.get("operator") in _COMPARING and isinstance(value.get("key"), str):
-            yield value["key"]
-        for each in value.values():
-            yield from _compared_keys(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _compared_keys(each)
+def _change(message: Any, field: FieldDescriptor, change: Any) -> None:
+    value = getattr(message, field.name)
+    if isinstance(value, str | bytes):
+        setattr(message, field.name, change(value))
+    else:
+        value[:] = map(change, value)
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _parts(message: Any) -> Iterator[Any]:
+    """Yield a message and all that are in it."""
+    yield message
+    for field, value in message.ListFields():
+        if isinstance(value, Message):
+            yield from _parts(value)
+        elif field.message_type is not None:
+            for each in value.values() if _is_map(field) else value:
+                if isinstance(each, Message):
+                    yield from _parts(each)

@@ -79,23 +79,24 @@ def command(
             regular_target(Path(file))  # before all is read for nothing
     as_yaml = options.output == "yaml" or (file and Path(file).suffix in _YAML_SUFFIXES)
     with options.client() as client, output.progress("reading") as progress:
-        manifests, revision = _state(client, namespace, options.timeout)
-        progress(len(manifests), len(manifests))
+        objects, revision = _state(client, namespace, options.timeout)
+        progress(len(objects), len(objects))
     about: dict[str, Any] = {"revision": revision}
     if anonymize:
-        replaced = Anonymizer(manifests)
-        # In an order of their own: that of the names would tell how these compare.
-        manifests = _in_order(replaced.manifest(each) for each in manifests)
+        replaced = Anonymizer(objects)
+        objects = [replaced.anonymized(each) for each in objects]
     else:
         about = {"cluster": options.cluster, **about}
+    # By the names that are written: the order of others would tell how they compare.
+    manifests = _in_order(map(manifest_from_object, objects))
     text = _yaml(manifests, about) if as_yaml else _json(manifests, about)
     if file is None:
         click.echo(text, nl=False)
     else:
         with _naming(file):
             write_file(Path(file), text)
-        objects = "1 object" if len(manifests) == 1 else f"{len(manifests)} objects"
-        output.warn(f"{objects} at revision {revision} in {file}")
+        count = "1 object" if len(manifests) == 1 else f"{len(manifests)} objects"
+        output.warn(f"{count} at revision {revision} in {file}")
     return DONE
 
 
@@ -110,14 +111,14 @@ def _naming(file: str) -> Iterator[None]:
 
 def _state(
     client: Client, namespace: str | None, timeout: float
-) -> tuple[list[dict[str, Any]], str]:
-    """Manifests of all objects at one revision, and that revision."""
+) -> tuple[list[ClusterObject], str]:
+    """Return all objects at one revision, and that revision."""
     found: list[ClusterObject] = []
     for answer in client.watch_objects(kinds=_KINDS, send_initial=True, timeout=timeout):
         for event in answer.events:
             if event.object is None or event.ref is None:
                 # The bookmark behind what there is: objects of all kinds, at its revision.
-                return _in_order(map(manifest_from_object, found)), answer.revision
+                return found, answer.revision
             if event.ref.kind is Kind.NODE or namespace in {None, event.ref.namespace}:
                 found.append(event.object)
     raise AssertionError("a watch does not end by itself")
