@@ -102,13 +102,10 @@ def check_identity(cluster: ClusterRow | None, wanted: str) -> None:
     """Refuse a cluster that is not there or is another one."""
     found = cluster.identity if cluster else ""
     if not found or found != wanted:
-        raise other_identity(cluster)
-
-
-def other_identity(cluster: ClusterRow | None) -> IdentityChanged:
-    """The error for a cluster that is not the one that was meant."""
-    what = "has another identity" if cluster and cluster.identity else "does not exist"
-    return IdentityChanged(f"the cluster {what} in this store: it is not the one followed so far")
+        what = "has another identity" if found else "does not exist"
+        raise IdentityChanged(
+            f"the cluster {what} in this store: it is not the one followed so far"
+        )
 
 
 def check_reaches(
