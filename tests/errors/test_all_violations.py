@@ -209,6 +209,14 @@ def test_unknown_profile_fails_a_batch_and_not_each_of_its_pods(peer):
         assert found.paths == [path]
 
 
+def test_unknown_feature_gates_are_reported_in_the_order_of_their_names(peer):
+    """A map's keys come in another order in each process."""
+    gates = dict.fromkeys(("Zed", "Abc", "Mno", "Def", "Xyz", "Ghi"), True)
+    request = decision.EvaluatePodRequest(pod=GIVEN, settings=common.Settings(feature_gates=gates))
+    found = refused(peer.channel, NAMED["EvaluatePod"], [request])
+    assert found.paths == [f"settings.featureGates[{name}]" for name in sorted(gates)]
+
+
 SHORT_OR_LONG = [
     *(Duration(nanos=nanos) for nanos in (0, 400_000, 999_999)),
     Duration(seconds=3601),

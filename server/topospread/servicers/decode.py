@@ -329,13 +329,15 @@ def settings_of(settings: common_pb2.Settings) -> SettingsOverride:
     Raises:
         InvalidRequest: arguments that the plugin refuses.
     """
+    # A map's keys come in another order in each process, and the violations with them.
+    gates = dict(sorted(settings.feature_gates.items()))
     if settings.WhichOneof("rules") == "args":
         try:
             profile = profile_from_proto(settings.args)
         except InvalidRequest as refused:
             raise refused.under("settings.args") from None
-        return SettingsOverride(profile, dict(settings.feature_gates))
-    return SettingsOverride(settings.profile, dict(settings.feature_gates))
+        return SettingsOverride(profile, gates)
+    return SettingsOverride(settings.profile, gates)
 
 
 def token_of(encoded: str, path: str) -> Token:
