@@ -96,7 +96,9 @@ def server(
 
 
 @contextmanager
-def started(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[Running]:
+def started(
+    command: Sequence[str], environ: Mapping[str, str], python: str = sys.executable
+) -> Iterator[Running]:
     """A Python process that prints `… listens on HOST:PORT` once it serves.
 
     Raises:
@@ -109,7 +111,7 @@ def started(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[Runn
     }
     begun = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, *command],
+        [python, *command],
         env={**inherited, **environ},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CAMPAIGNS: Final = {
+    "against": "Answers of another commit's server beside this one's.",
     "abandoned": "CPU that a server spends on calls whose callers have gone.",
     "bursts": "Pods that come at once to a real kube-scheduler, and their spread.",
     "client_faults": "The Python client while servers, networks and keys fail and change.",

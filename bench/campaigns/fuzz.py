@@ -117,7 +117,7 @@ class Fuzzer:
             self.found.faults.append(f"{path} {code} {call.details()!r} {raws!r}")
 
     def _raw(self, method: MethodDescriptor) -> bytes:
-        message = _example(GetMessageClass(method.input_type), self._random)
+        message = example(GetMessageClass(method.input_type), self._random)
         if self._random.random() < 0.8:
             mutated_message(message, self._random)
         raw = message.SerializeToString()
@@ -125,29 +125,11 @@ class Fuzzer:
 
     def _browse(self) -> None:
         """One request to an HTTP path."""
-        random = self._random
-        verb = random.choice(("filter", "prioritize", "bind", "preempt", ""))
-        path = random.choice(
-            (f"/extender/v1/{verb}", f"/extender/{verb}", "/metrics", "/", "/readyz")
-        )
-        path += random.choice(
-            ("", "", "?cluster=x", "?place=true", "/%00", "/../x", "?" + "a" * 3000)
-        )
-        body = _changed_json(random.choice(_ARGUMENTS), random)
-        if random.random() < 0.3:
-            body = mutated_bytes(body, random)
-        headers = {"content-type": "application/json"}
-        if random.random() < 0.2:
-            body = gzip.compress(body)
-            headers["content-encoding"] = random.choice(("gzip", "deflate", "gzip, gzip", "x"))
-        if random.random() < 0.1:
-            headers["x-" + "y" * random.choice((1, 500, 60_000))] = "z" * random.choice(
-                (0, 100, 9000)
-            )
+        verb, path, body, headers = http_request(self._random)
         host, _, port = self._server.http_address.rpartition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=DEADLINE)
         try:
-            connection.request(random.choice(("POST", "POST", "GET", "PUT")), path, body, headers)
+            connection.request(verb, path, body, headers)
             answer = connection.getresponse()
             answer.read()
             code = str(answer.status)
@@ -178,7 +160,25 @@ _ARGUMENTS: Final[tuple[dict[str, Any], ...]] = (
 _OPTIONS: Final = (SAMPLES / "expander-request-real-ca.bin").read_bytes()
 
 
-def _example(kind: type[Message], random: Random) -> Message:
+def http_request(random: Random) -> tuple[str, str, bytes, dict[str, str]]:
+    """Return the verb, path, body and headers of a request that almost is one of a scheduler."""
+    name = random.choice(("filter", "prioritize", "bind", "preempt", ""))
+    path = random.choice((f"/extender/v1/{name}", f"/extender/{name}", "/metrics", "/", "/readyz"))
+    path += random.choice(("", "", "?cluster=x", "?place=true", "/%00", "/../x", "?" + "a" * 3000))
+    body = _changed_json(random.choice(_ARGUMENTS), random)
+    if random.random() < 0.3:
+        body = mutated_bytes(body, random)
+    headers = {"content-type": "application/json"}
+    if random.random() < 0.2:
+        body = gzip.compress(body)
+        headers["content-encoding"] = random.choice(("gzip", "deflate", "gzip, gzip", "x"))
+    if random.random() < 0.1:
+        name = "x-" + "y" * random.choice((1, 500, 60_000))
+        headers[name] = "z" * random.choice((0, 100, 9000))
+    return random.choice(("POST", "POST", "GET", "PUT")), path, body, headers
+
+
+def example(kind: type[Message], random: Random) -> Message:
     """A valid request of a kind, as far as one is known."""
     given = pod_from_manifest(incoming())
     examples: dict[str, Message] = {

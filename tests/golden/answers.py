@@ -17,12 +17,13 @@ HIDDEN: Final = "…"
 """Stands for an id or a time that was set."""
 
 DROPPED: Final = frozenset(
-    {"meta", "lag", "store_unreachable_for", "conflict_count", "retry_delay", "remaining"}
+    {"meta", "lag", "store_unreachable_for", "conflict_count", "cycle_remade", "remaining"}
+    | {"group_count"}
 )
 """Fields that depend on the moment."""
 
 IDS: Final = frozenset(
-    {"cycle", "node_table_id", "reservation_id", "request_id", "store_identity", "revision"}
+    {"cycle", "reservation_id", "request_id", "store_identity", "revision"}
     | {"next_page_token", "settings_digest", "version", "traceparent"}
     | {"expire_time", "start_time", "fencing_token"}
 )
@@ -32,10 +33,15 @@ _OWN: Final = "topospread.v1."
 """Only messages of the API have such fields: a label of the same name is compared."""
 
 _STATUS: Final = "google.rpc.Status"
-_ID_KEYS: Final = frozenset({"nodeTableId", "traceId", "oldestRevision"})
+_REFERENCE: Final = "topospread.v1.ObjectReference"
+_RESERVATION: Final = 7
+_ALSO: Final = frozenset({_STATUS, _REFERENCE})
+"""Messages of which a part is hidden."""
+
+_ID_KEYS: Final = frozenset({"traceId", "oldestRevision"})
 _IDS_IN_TEXT: Final = re.compile(r"\b[0-9a-f]{16,}\b|(?<![\w-])[\w-]{60,}")
 
-_plans: dict[int, list[tuple[FieldDescriptor, bool]]] = {}
+_plans: dict[Any, list[tuple[FieldDescriptor, bool]]] = {}
 
 
 def plain(message: Message) -> dict[str, Any]:
@@ -63,12 +69,15 @@ def _status(status: status_pb2.Status) -> dict[str, Any]:
     return {"message": status.message, "details": sorted(details, key=lambda each: each["@type"])}
 
 
-def hide(message: Message) -> None:
+def hide(message: Any) -> None:
     """Clear meta and times of a message and all below it; ids become one sign."""
     descriptor: Any = message.DESCRIPTOR
     if descriptor.full_name == _STATUS:
         _hide_in_status(message)
         return
+    if descriptor.full_name == _REFERENCE and message.kind == _RESERVATION:
+        # Its version is its id.
+        message.resource_version = HIDDEN
     for field, below in _plan(descriptor):
         value: Any = getattr(message, field.name)
         if below:
@@ -115,15 +124,15 @@ def _hide_in_status(status: Any) -> None:
 
 def _plan(descriptor: Any) -> list[tuple[FieldDescriptor, bool]]:
     """Return the fields to hide, and (true) those below which there are some."""
-    found = _plans.get(id(descriptor))
+    found = _plans.get(descriptor)
     if found is None:
         # Empty while it is made: a message that contains itself ends here.
-        found = _plans.setdefault(id(descriptor), [])
+        found = _plans.setdefault(descriptor, [])
         own = descriptor.full_name.startswith(_OWN)
         for field in descriptor.fields:
             if own and (field.name in DROPPED or field.name in IDS):
                 found.append((field, False))
-            elif (below := _value_type(field)) and (below.full_name == _STATUS or _plan(below)):
+            elif (below := _value_type(field)) and (below.full_name in _ALSO or _plan(below)):
                 found.append((field, True))
     return found
 

@@ -73,11 +73,13 @@ class Conversation:
 
     Attributes:
         answers: by part and title.
+        asked: the messages of each call.
         peer: what calls the server.
     """
 
     def __init__(self, address: str, http: str) -> None:
         self.answers: dict[str, dict[str, Any]] = {}
+        self.asked: list[Sequence[Message]] = []
         self._http = http
         self.peer = Peer(address)
         self._part: dict[str, Any] = {}
@@ -104,6 +106,7 @@ class Conversation:
         path, method = METHODS[requests[0].DESCRIPTOR.full_name]
         name = f"{method.name}: {title}".removesuffix(": ")
         assert name not in self._part, f"two questions have the title {name!r}"
+        self.asked.append(requests)
         kind: Any = GetMessageClass(method.output_type)
         stub: Any = self.peer.channel.stream_stream(path)
         call = stub(iter([each.SerializeToString() for each in requests]), timeout=PATIENCE)
@@ -405,10 +408,11 @@ def reads(talk: Conversation, cluster: str, workload: tuple[str, str]) -> None:
     watched = state.WatchObjectsRequest(
         cluster=cluster, kinds=[common.KIND_SERVICE, common.KIND_STATEFUL_SET], send_initial=True
     )
-    talk.ask("initial", watched, last=_bookmarked)
+    talk.ask("initial", watched, last=bookmarked)
 
 
-def _bookmarked(answer: state.WatchObjectsResponse) -> bool:
+def bookmarked(answer: Any) -> bool:
+    """Whether a watch has told all that there was."""
     return any(each.type == state.WATCH_EVENT_TYPE_BOOKMARK for each in answer.events)
 
 
