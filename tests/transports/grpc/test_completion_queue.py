@@ -17,8 +17,7 @@ from topospread.threads import pool
 from topospread.threads.executor import BoundedExecutor
 from topospread.threads.pool import lend_place
 from topospread.transports.grpc import completion_queue
-from topospread.transports.grpc.completion_queue import CompletionQueueTransport
-from topospread.transports.grpc.completion_queue_calls import IncomingCall
+from topospread.transports.grpc.completion_queue import CompletionQueueTransport, IncomingCall
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as pb
 from topospread_proto.v1.common_pb2 import NodeSelection

@@ -37,7 +37,6 @@ REASON_PODS: Final = "Too many pods"
 
 CORDONED_TAINT: Final = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
-CPU: Final = "cpu"
 PODS: Final = "pods"
 
 Refused = tuple[Counter[str], Counter[Code]]

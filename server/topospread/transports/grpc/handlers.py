@@ -157,25 +157,21 @@ class MethodHandler:
 
     # ------------------------------ a call
 
-    def start_span(self, context: Context, arrived: float) -> CallSpan:
-        """Start the span of a call that came in then."""
-        return self._pipeline.start_span(self._method, context, arrived)
-
     def _carry_out(
         self, received: _Received, raws: Iterator[bytes], context: Context, arrived: float
     ) -> bytes:
         """The response to what was received, or the status of why there is none."""
         caller, raw, refused = received
         pipeline = self._pipeline
-        span = self.start_span(context, arrived)
+        span = pipeline.start_span(self._method, context, arrived)
         try:
             if refused is not None:
                 raise refused
             pipeline.pending_responses.admit(context, self._expected)
-            call = self.new_call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
+            call = self._new_call(caller, span, context, context.is_active, DEFAULT_DEADLINE)
             around = _UNWATCHED
             if isinstance(self._served, ClientStreaming):
-                around = self.watched(caller, context)
+                around = self._watched(caller, context)
             elif self._large:
                 around = self._in_turn(call, context)
             serve = partial(self._payload, raw, raws, call, context)
@@ -189,7 +185,7 @@ class MethodHandler:
                     self._expected = max(1, len(payload))
                 pipeline.pending_responses.track(context, len(payload))
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            self.fail(error, span, context, arrived)
+            self._fail(error, span, context, arrived)
         self._succeed(span, context, arrived)
         return payload
 
@@ -199,35 +195,35 @@ class MethodHandler:
         """The responses of a call, until it, its caller or the server ends."""
         caller, raw, refused = received
         pipeline = self._pipeline
-        span = self.start_span(context, arrived)
+        span = pipeline.start_span(self._method, context, arrived)
         try:
             if refused is not None:
                 raise refused
-            call = self.new_call(
-                caller, span, context, lambda: self.goes_on(caller, context), math.inf
+            call = self._new_call(
+                caller, span, context, lambda: self._goes_on(caller, context), math.inf
             )
             call.send_headers = partial(send_headers, context, span)
             method: Any = self._served
             request = parse(method.request, raw)
             if span.recording:
                 _describe_request(span, request)
-            with self.watched(caller, context):
+            with self._watched(caller, context):
                 for response in method.serve(request, call):
-                    self.check_valid(caller, context)
+                    self._check_valid(caller, context)
                     payload = self._serialized(response)
                     with pipeline.pending_responses.sending(context, len(payload)):
                         yield payload
-                self.check_valid(caller, context)
+                self._check_valid(caller, context)
             if not context.is_active():
                 raise call_ended(context)
             if pipeline.stopping:
                 raise ShuttingDown()
         except GeneratorExit:
             # The caller went away while a response was sent.
-            self.note_end(status_of(call_ended(context)), None, span, arrived)
+            self._note_end(status_of(call_ended(context)), None, span, arrived)
             raise
         except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            self.fail(error, span, context, arrived)
+            self._fail(error, span, context, arrived)
         self._succeed(span, context, arrived)
 
     def _payload(self, raw: bytes, raws: Iterator[bytes], call: Call, context: Context) -> bytes:
@@ -295,14 +291,14 @@ class MethodHandler:
             self._pipeline.pending_responses.admit(context, self._expected)
             yield
 
-    def watched(self, caller: Caller, context: Context) -> AbstractContextManager[None]:
+    def _watched(self, caller: Caller, context: Context) -> AbstractContextManager[None]:
         """Around a stream, which ends when its caller's credential does, also while it is idle."""
         if self._access.authenticator is None:
             return _UNWATCHED
         valid = partial(self._access.is_valid, caller)
         return self._pipeline.open_streams.watched(valid, context.cancel)
 
-    def check_valid(self, caller: Caller, context: Context) -> None:
+    def _check_valid(self, caller: Caller, context: Context) -> None:
         """Check that the credential of a stream's caller still is valid.
 
         Raises:
@@ -313,12 +309,12 @@ class MethodHandler:
             self._audit(caller, context, expired)
             raise expired
 
-    def goes_on(self, caller: Caller, context: Context) -> bool:
+    def _goes_on(self, caller: Caller, context: Context) -> bool:
         """Whether a stream of responses does: its caller still waits, and may."""
         pipeline, access = self._pipeline, self._access
         return not pipeline.stopping and context.is_active() and access.is_valid(caller)
 
-    def new_call(
+    def _new_call(
         self,
         caller: Caller,
         span: CallSpan,
@@ -344,28 +340,20 @@ class MethodHandler:
 
     def _succeed(self, span: CallSpan, context: Context, arrived: float) -> None:
         context.set_trailing_metadata((("traceparent", span.traceparent),))
-        self.note_success(span, arrived)
-
-    def note_success(self, span: CallSpan, arrived: float) -> None:
-        """Note that a call has its answer."""
         span.end(0)
         self._done("OK", arrived)
 
-    def fail(self, error: Exception, span: CallSpan, context: Context, arrived: float) -> NoReturn:
-        """End a call with an error's status."""
-        self.count_rejection(error)
-        status = status_of(error, span.traceparent)
-        self.note_end(status, error, span, arrived)
-        abort(context, status, span.traceparent)
-
-    def count_rejection(self, error: Exception) -> None:
-        """Count a call or a request for which there was no room, if that is the error."""
+    def _fail(self, error: Exception, span: CallSpan, context: Context, arrived: float) -> NoReturn:
+        """End a call with an error's status; one for which there was no room is counted."""
         if isinstance(error, StreamsFull):
             self._pipeline.count_rejection("streams")
         elif isinstance(error, QueueFull):
             self._pipeline.count_rejection(self._pool)
+        status = status_of(error, span.traceparent)
+        self._note_end(status, error, span, arrived)
+        abort(context, status, span.traceparent)
 
-    def note_end(
+    def _note_end(
         self, status: RpcStatus, error: Exception | None, span: CallSpan, arrived: float
     ) -> None:
         """Note that a call has ended with a status other than OK."""
