@@ -204,7 +204,9 @@ def test_unauthenticated_callers_are_limited_by_address():
 
 def test_a_replace_is_one_call():
     with served(rate_limit=0.01, rate_burst=2) as server, Peer(server.address) as peer:
-        peer.state.ReplaceObjects(iter(replacement(*two_zones()[:1], kind=common_pb2.KIND_NODE)), timeout=PATIENCE)
+        peer.state.ReplaceObjects(
+            iter(replacement(*two_zones()[:1], kind=common_pb2.KIND_NODE)), timeout=PATIENCE
+        )
         peer.state.ListClusters(pb.ListClustersRequest(), timeout=PATIENCE)
         error = refused(peer.state.ListClusters, pb.ListClustersRequest())
         assert error.code() is CODE.RESOURCE_EXHAUSTED
