@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from tests.errors.calls import NAMED, ask, refused
+from tests.errors.calls import EXPANDER, NAMED, ask, refused
 from tests.errors.causes import (
     BROKEN,
     GIVEN,
@@ -16,7 +16,9 @@ from tests.errors.causes import (
     UNREADABLE,
 )
 from tests.errors.error_status import ErrorStatus
-from tests.servers import Peer, node, served, two_zones
+from tests.servers import Peer, incoming, node, served, two_zones
+from topospread.generated.cluster_autoscaler import expander_pb2
+from topospread_client import pod_from_manifest
 from topospread_proto.v1 import cluster_state_service_pb2 as state
 from topospread_proto.v1 import common_pb2 as common
 from topospread_proto.v1 import decision_service_pb2 as decision
@@ -215,6 +217,32 @@ def test_unknown_feature_gates_are_reported_in_the_order_of_their_names(peer):
     request = decision.EvaluatePodRequest(pod=GIVEN, settings=common.Settings(feature_gates=gates))
     found = refused(peer.channel, NAMED["EvaluatePod"], [request])
     assert found.paths == [f"settings.featureGates[{name}]" for name in sorted(gates)]
+
+
+def test_first_invalid_quantity_by_name_is_reported(peer):
+    """A map's keys come in another order in each process."""
+    greedy = pod_from_manifest(incoming())
+    container = greedy.spec.containers.add(name="main")
+    for name in ("memory", "cpu", "pods", "example.com/gpu", "ephemeral-storage", "aa"):
+        container.resources.requests[name].string = "much"
+    request = decision.ExplainPodRequest(
+        pod=common.PodSource(object=greedy), fit=common.FIT_NODE_AND_RESOURCES
+    )
+    found = refused(peer.channel, NAMED["ExplainPod"], [request])
+    assert found.paths == ["pod.object.spec.containers[0].resources.requests[aa]"]
+
+
+def test_unreadable_templates_are_reported_in_the_order_of_options(peer):
+    groups = ["zone-c", "zone-a", "zone-f", "zone-b", "zone-e", "zone-d"]
+    request = expander_pb2.BestOptionsRequest(
+        options=[
+            expander_pb2.Option(node_group_id=group, pod_bytes=[GIVEN.object.SerializeToString()])
+            for group in groups
+        ],
+        node_bytes_map=dict.fromkeys(groups, b"\xff"),
+    )
+    found = refused(peer.channel, EXPANDER, [request])
+    assert found.paths == [f"nodeBytesMap[{group}]" for group in groups]
 
 
 SHORT_OR_LONG = [

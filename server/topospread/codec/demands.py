@@ -118,7 +118,8 @@ def amounts(given: Mapping[str, pb.Quantity], path: str) -> dict[str, Fraction]:
         InvalidRequest: naming the first invalid one.
     """
     found: dict[str, Fraction] = {}
-    for name, quantity in given.items():
+    # Sorted: a map's keys come in another order in each process.
+    for name, quantity in sorted(given.items()):
         try:
             found[name] = parse_quantity(quantity.string)
         except QuantityError as cause:

@@ -74,7 +74,7 @@ class BestOptions:
 
 def _options(request: pb.BestOptionsRequest) -> list[NodeGroupOption]:
     templates = request.node_bytes_map or request.node_map
-    wanted = {option.node_group_id for option in request.options}
+    wanted = [option.node_group_id for option in request.options]
     nodes = _nodes({group: templates[group] for group in wanted if group in templates})
     return [
         NodeGroupOption(
