@@ -66,13 +66,13 @@ class Differences:
         """How many differences each pattern explains."""
         return dict(self._excused)
 
-    def findings(self) -> list[str]:
-        """Groups with an example each, and patterns that explain none."""
+    def findings(self, *, whole: bool = True) -> list[str]:
+        """Groups with an example each, and, of a whole comparison, patterns that explain none."""
         groups = [
             f"{group} ({count})\n{self._examples[group]}"
             for group, count in self._counts.most_common()
         ]
-        needless = [name for name, count in self._excused.items() if not count]
+        needless = [name for name, count in self._excused.items() if whole and not count]
         return groups + [f"explained, but no answer differs so: {name}" for name in needless]
 
 

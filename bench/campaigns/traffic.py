@@ -160,13 +160,20 @@ def settle(message: Any, cluster: str, *, newest: bool = False) -> None:
     for name in ("reservation_ttl", "lease_duration"):
         if name in fields and 0 <= getattr(message, name).seconds < HOUR.seconds:
             getattr(message, name).CopyFrom(HOUR)
-    if "settings" in fields and len(message.settings.feature_gates) > 1:
-        # Each process has an order of its own for the keys of a map.
-        message.settings.feature_gates.clear()
+    if "settings" in fields:
+        _settle_gates(message.settings)
+    if "scenario" in fields:
+        _settle_gates(message.scenario.settings)
     if "search_timeout" in fields:
         message.ClearField("search_timeout")
     if "evaluation_time" in fields and not message.HasField("evaluation_time"):
         message.evaluation_time.CopyFrom(NOON)
+
+
+def _settle_gates(settings: Any) -> None:
+    """Leave at most one: each process has an order of its own for the keys of a map."""
+    if len(settings.feature_gates) > 1:
+        settings.feature_gates.clear()
 
 
 def _ask_about_another_pod(message: Any, random: Random) -> None:

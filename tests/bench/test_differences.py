@@ -28,3 +28,4 @@ def test_explanation_of_nothing_is_a_finding():
     found = Differences({"Filter": "goes"})
     found.compare("Score", OLD, OLD)
     assert found.findings() == ["explained, but no answer differs so: Filter"]
+    assert found.findings(whole=False) == []
