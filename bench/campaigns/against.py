@@ -13,7 +13,7 @@ import http.client
 import json
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from random import Random
@@ -168,14 +168,14 @@ class Comparison:
 
     Attributes:
         found: what differed.
-        codes: of the calls of the new server, by how many.
+        codes: of this checkout's answers, by method.
     """
 
     def __init__(self, old: Side, new: Side, requests: int, seed: int) -> None:
         self._old, self._new = old, new
         self._requests, self._seed = requests, seed
         self.found = Differences(EXPLAINED)
-        self.codes: Counter[str] = Counter()
+        self.codes: dict[str, Counter[str]] = defaultdict(Counter)
 
     def run(self) -> None:
         """Compare everything but the command lines."""
@@ -279,7 +279,7 @@ class Comparison:
         return self._old.finish(request, calls[0]), self._new.finish(request, calls[1])
 
     def _compare(self, request: Request, old: Any, new: Any) -> bool:
-        self.codes[new["code"] if isinstance(new, dict) else "OK"] += 1
+        self.codes[request.method.name][new["code"] if isinstance(new, dict) else "OK"] += 1
         if _equal(old, new):
             self.found.equal += 1
             return True
@@ -364,7 +364,7 @@ def command(revision: str, requests: int, seed: int) -> Outcome:
     figures = {
         "equal": found.equal,
         "different": found.different,
-        "codes": dict(comparison.codes.most_common()),
+        "codes": {name: dict(codes.most_common()) for name, codes in comparison.codes.items()},
         "explained": found.excused(),
         "unexplained": found.unexplained(),
     }
