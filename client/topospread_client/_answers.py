@@ -443,9 +443,6 @@ class GetServerInfoResponse(Answer):
         config_error: why the newest configuration was refused; empty when it is in force.
         settings_digest: of all settings that answers depend on, the same on servers that have the
             same.
-        differing_settings: those that another server of the store has otherwise.
-        pending_settings: those that the configuration file has otherwise than at the server's
-            start: they wait for a restart.
     """
 
     version: str
@@ -457,5 +454,3 @@ class GetServerInfoResponse(Answer):
     config_generation: int
     config_error: str
     settings_digest: str
-    differing_settings: tuple[str, ...]
-    pending_settings: tuple[str, ...]

@@ -21,12 +21,12 @@ from topospread.app.expander import (
 )
 from topospread.app.factories import make_extender, make_webhook, within_open_files
 from topospread.app.http_servers import make_extender_http, make_http
-from topospread.app.pending_settings import PendingSettings
 from topospread.app.ports import check_free
-from topospread.app.shared_settings import SharedSettings
+from topospread.app.settings_digest import settings_digest
 from topospread.app.stores import open_store
 from topospread.bounded import CLUSTER, PROCESS, budgets
 from topospread.codec.scheduler_config import ConfiguredRules, read_rules
+from topospread.config.loading import changed_settings
 from topospread.config.reloading import FileWatcher, Loaded
 from topospread.config.settings import ALL_CLUSTERS
 from topospread.config.values import Address
@@ -131,7 +131,6 @@ class Server:
         socket: str = "",
     ) -> None:
         url = parse_store_url(settings.store, environ)
-        configured = settings
         self.settings = settings = within_open_files(settings, url)
         self.version = version("topospread")
         self.metrics = Metrics(self.version, scheduler_metrics=settings.scheduler_metrics)
@@ -149,7 +148,7 @@ class Server:
         # What is made last is closed first.
         with ExitStack() as made:
             self._rules = self._watched_rules()
-            self._pending = PendingSettings(configured, self._rules.current.value.settings)
+            self._file_at_start = self._rules.current.value.settings
             made.callback(self._rules.close)
             self._watcher = CredentialWatcher(settings, self.metrics.file_read)
             made.callback(self._watcher.close)
@@ -162,8 +161,6 @@ class Server:
             )
             made.callback(self._store.close)
             self.metrics.expect_store_operations(OPERATIONS)
-            self._shared = SharedSettings(self._store, settings, self._rules.current.value)
-            made.callback(self._shared.stop)
             transport = factories.usable_transport(settings.transport, self.metrics)
             self.pools: Final = factories.make_pools(settings, transport)
             made.callback(self.pools.shutdown)
@@ -203,7 +200,7 @@ class Server:
             if self._unschedulable is not None:
                 made.callback(self._unschedulable.stop)
             self._closing = made.pop_all()
-        self.metrics.watch_settings(lambda: (self._shared.digest, bool(self._shared.differing)))
+        self.metrics.watch_settings(self._settings_digest)
         self.metrics.watch_pools(self.pools.gauges)
         self.metrics.watch_caches(lambda: factories.cache_gauges(self._budgets))
         if (sync := self._sync) is not None:
@@ -236,7 +233,6 @@ class Server:
         for server in self._web:
             server.start()
         self._rules.start()
-        self._shared.start()
         self._watcher.start()
         self._preload()
         if self._sync is not None:
@@ -329,8 +325,14 @@ class Server:
         if not loaded.error:
             self._profiles.replace(loaded.value)
             self._expect_profiles(loaded.value)
-            self._shared.replace(loaded.value)
-            self._pending.warn(loaded.value.settings)
+            changed = changed_settings(
+                self._file_at_start, loaded.value.settings, self.settings.overriding
+            )
+            if changed:
+                LOG.warning("settings of the file wait for a restart: %s", ", ".join(changed))
+
+    def _settings_digest(self) -> str:
+        return settings_digest(self.settings, self._rules.current.value)
 
     def _expect_profiles(self, rules: ConfiguredRules) -> None:
         for profile in rules.profiles:
@@ -411,8 +413,7 @@ class Server:
             factories.features(settings),
             factories.limits(settings),
             self._config_state,
-            lambda: (self._shared.digest, self._shared.differing),
-            lambda: self._pending.keys(self._rules.current.value.settings),
+            self._settings_digest,
         )
         reads = StateReader(self._store, self._replicas)
         budget = MemoryBudget(settings.max_replace_bytes, "--max-replace-bytes")

@@ -11,7 +11,7 @@ from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from topospread.config.documents import Document
     from topospread.config.values import Address
@@ -20,6 +20,8 @@ PREFIX: Final = "TOPOSPREAD_"
 
 LONGEST_RESERVATION: Final = 168 * 3600.0
 """The longest reservation_ttl that PlacementService allows, in seconds."""
+
+_DEFAULTS: Final = ServerSettings()
 
 _HEADER: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -62,6 +64,24 @@ def load_settings(
     if problems:
         raise ConfigError("\n".join(problems))
     return settings
+
+
+def changed_settings(
+    at_start: Mapping[str, object], now: Mapping[str, object], overriding: Container[str]
+) -> list[str]:
+    """Return the keys of settings that the file has otherwise than at the server's start.
+
+    Args:
+        at_start: settings by field name that the file had.
+        now: those that it has.
+        overriding: field names that flags and variables give, whatever the file says.
+    """
+    return [
+        setting.key
+        for name, setting in SETTINGS.items()
+        if name not in overriding
+        and at_start.get(name, getattr(_DEFAULTS, name)) != now.get(name, getattr(_DEFAULTS, name))
+    ]
 
 
 def read_config(path: str) -> str:

@@ -28,9 +28,7 @@ class ServerFacts:
         features: names of optional features; docs/api.md lists them.
         started: seconds since 1970.
         config: (generation, error) of the configuration.
-        settings: digest of the settings that answers depend on, and the names of those that
-            differ on another server of the store.
-        pending: keys of settings whose change waits for a restart.
+        settings: digest of the settings that answers depend on.
     """
 
     version: str
@@ -39,8 +37,7 @@ class ServerFacts:
     features: Sequence[str]
     limits: pb.ServerLimits
     config: Callable[[], tuple[int, str]]
-    settings: Callable[[], tuple[str, Sequence[str]]]
-    pending: Callable[[], Sequence[str]]
+    settings: Callable[[], str]
 
 
 class ServerInfoServicer:
@@ -58,7 +55,6 @@ class ServerInfoServicer:
         del request
         facts = self._facts
         generation, error = facts.config()
-        digest, differing = facts.settings()
         started = Timestamp()
         started.FromMicroseconds(int(facts.started * 1e6))
         # The store and the configuration concern all clusters.
@@ -73,7 +69,5 @@ class ServerInfoServicer:
             store=facts.store if reads_all else "",
             config_generation=generation,
             config_error=error if reads_all else "",
-            settings_digest=digest,
-            differing_settings=differing if reads_all else (),
-            pending_settings=facts.pending() if reads_all else (),
+            settings_digest=facts.settings(),
         )

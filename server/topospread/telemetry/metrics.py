@@ -173,7 +173,7 @@ class Metrics:
         self._refused: dict[str, Callable[[], int]] = {}
         self._dropped = _ByLabels(Counter)
         self._config = (1, True)
-        self._settings: Callable[[], tuple[str, bool]] = lambda: ("", False)
+        self._settings: Callable[[], str] = lambda: ""
         self._files = {"access": True, "certificates": True}
         self._clusters: Callable[[], Iterable[ClusterGauges]] = tuple
         self._constraints: Callable[[], Iterable[ClusterConstraints]] | None = None
@@ -274,8 +274,8 @@ class Metrics:
         """The files named so, for example "certificates", were read again."""
         self._files[name] = accepted
 
-    def watch_settings(self, read: Callable[[], tuple[str, bool]]) -> None:
-        """Ask this at each scrape for the settings' digest, and whether another server's differ."""
+    def watch_settings(self, read: Callable[[], str]) -> None:
+        """Ask this at each scrape for the settings' digest."""
         self._settings = read
 
     def watch_clusters(self, read: Callable[[], Iterable[ClusterGauges]]) -> None:
@@ -410,19 +410,13 @@ class Metrics:
             "1 when the configuration file was accepted when last read, else 0.",
             float(accepted),
         )
-        digest, differ = self._settings()
         settings = GaugeMetricFamily(
             "topospread_settings_info",
             "Always 1; servers of one store that answer by the same settings have the same digest.",
             labels=("digest",),
         )
-        settings.add_metric((digest,), 1.0)
+        settings.add_metric((self._settings(),), 1.0)
         yield settings
-        yield GaugeMetricFamily(
-            "topospread_settings_differ",
-            "1 while another server of the store answers by other settings.",
-            float(differ),
-        )
         files = GaugeMetricFamily(
             "topospread_file_last_reload_successful",
             "1 when these files, if there are any, were accepted when last read, else 0.",

@@ -111,8 +111,7 @@ def _print(
             ("store", info.store),
             ("up for", _age(info.start_time)),
             ("configuration", f"generation {info.config_generation}, {config}"),
-            ("settings", _settings(info)),
-            ("waits for a restart", ", ".join(info.pending_settings)),
+            ("settings", info.settings_digest),
             ("trace", info.trace_id),
         ]
     )
@@ -144,13 +143,6 @@ def _counts(cluster: Cluster) -> Sequence[int]:
         cluster.group_count,
         cluster.lag,
     )
-
-
-def _settings(info: GetServerInfoResponse) -> str:
-    if not info.differing_settings:
-        return info.settings_digest
-    names = ", ".join(info.differing_settings)
-    return f"{info.settings_digest}, another server of the store has others: {names}"
 
 
 def _state(cluster: Cluster) -> str:
