@@ -115,7 +115,7 @@ class EchoServer(Server):
             CallPipeline(self._tracing, self.metrics),
             {SERVICE: {"EvaluatePod": (Unary(pb.EvaluatePodRequest, _nothing), "decisions")}},
             pools,
-            factories.grpc_options(self.settings, reuse_port=False),
+            factories.grpc_options(self.settings),
         )
 
 

@@ -1,25 +1,8 @@
-"""What the system says of processes: whose they are, whether they stand still or have ended."""
+"""The state of processes, from /proc."""
 
 from __future__ import annotations
 
 import os
-
-
-def parent(pid: int) -> int:
-    """The process that started it; 0 once it is gone."""
-    said = _stat(pid)
-    return int(said[1]) if said else 0
-
-
-def command(pid: int) -> str:
-    """What it was started with; empty once it has ended."""
-    return _said(f"/proc/{pid}/cmdline")
-
-
-def gone(pid: int) -> bool:
-    """Whether it has ended, also if nobody has taken note of it yet."""
-    said = _stat(pid)
-    return not said or said[0] == "Z"
 
 
 def stopped(pid: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from tests.processes import command, parent
 from tests.waiting import PATIENCE, until
 from topospread.app.server import Server
 from topospread.config.loading import load_settings
@@ -227,7 +227,6 @@ class ServerProcess:
         extender: the extender's URL where it has an address of its own; else empty.
         expander: host:port of the expander where it has an address of its own; else empty.
         process: of the operating system.
-        size: its worker processes, as the test asked for.
     """
 
     def __init__(self, *arguments: str, stderr: str = "", **variables: str) -> None:
@@ -236,7 +235,6 @@ class ServerProcess:
             self.process = start(arguments, variables, file.fileno() if stderr else None)
         assert self.process.stdout is not None
         self.http = self.extender = self.expander = ""
-        self.size = 1
         said = re.search(r"listens on (\S+)", self.process.stdout.readline())
         if said is None:
             self.process.wait()
@@ -279,15 +277,19 @@ class ServerProcess:
             if self.process.stdout is not None:
                 self.process.stdout.close()
 
-    def workers(self) -> list[int]:
-        """Process ids of its workers, the oldest first."""
-        running = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        own = [pid for pid in running if parent(pid) == self.process.pid]
-        return sorted(pid for pid in own if "spawn_main" in command(pid))
-
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of one of its pages."""
         return http_get(f"{self.http}{path}")
+
+
+@contextmanager
+def shared_address() -> Iterator[str]:
+    """An address that servers with --reuse-port can share; nobody else gets it meanwhile."""
+    with socket.socket() as held:
+        # Bound without listening, it gets no connections.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
 def http_get(url: str) -> tuple[int, str]:

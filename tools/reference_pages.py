@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools import output_schema
-from topospread.app.multiprocess import supervisor
 from topospread.config.settings import SETTINGS, ServerSettings
 from topospread.telemetry.constraint_metrics import ClusterConstraints, ConstraintGauges
 from topospread.telemetry.families import CacheGauges, ClusterGauges, PoolGauges
@@ -91,7 +90,7 @@ def metrics_page() -> str:
             ", ".join(f"`{label}`" for label in labels_of(family.samples)) or "–",
             family.documentation,
         ]
-        for family in (*observed().families(), *supervisor.families(2, 2, 0))
+        for family in observed().families()
     ]
     return page(
         "Metrics",

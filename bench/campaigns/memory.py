@@ -423,7 +423,7 @@ def attacked(
             context.set_alpn_protocols(["h2"])
             credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
         server = stack.enter_context(ServerProcess(*arguments, **(variables or {})))
-        pids = [server.process.pid, *server.workers()]
+        pids = [server.process.pid]
         http = server.http.rpartition("/")[2]
         own, others = ((b"authorization", each.encode()) for each in (bearer, other))
         target = Target(server.address, http, pids, own, others, context)

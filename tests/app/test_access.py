@@ -18,7 +18,6 @@ from tests.access.callers import AccessFile
 from tests.errors.error_status import error_status
 from tests.servers import (
     Peer,
-    ServerProcess,
     node,
     replacement,
     served,
@@ -415,22 +414,7 @@ def test_http_identifies_certificates_by_their_names(tmp_path):
             assert answer.status_code == status
 
 
-# ------------------------------ several processes, and the client
-
-
-def test_workers_and_their_supervisor_ask_as_well(tmp_path):
-    access = AccessFile(tmp_path / "access.yaml", admin=["admin"])
-    store = f"sqlite:///{tmp_path}/state.db"
-    with ServerProcess(
-        *("--store", store, "--workers", "2", "--http", "127.0.0.1:0"),
-        *("--access-file", str(access)),
-    ) as server:
-        assert server.get("/metrics")[0] == 401
-        assert server.get("/readyz") == (200, "ok\n")
-        for metadata, known in (((), False), (access.bearer("admin"), True)):
-            for _ in range(4):
-                with Peer(server.address) as peer:
-                    assert answered(ended(peer, LIST, metadata)) is known
+# ------------------------------ the client
 
 
 def test_the_client_shows_its_token_with_each_call(server, access, tmp_path):

@@ -157,25 +157,6 @@ def test_invalid_certificates_leave_the_old_ones(mint, tmp_path):
         assert in_force() == 1.0
 
 
-def test_workers_and_their_supervisor_read_them_again(mint, tmp_path):
-    flags = [
-        text
-        for name, value in mint.flags.items()
-        for text in (f"--{name.replace('_', '-')}", value)
-    ]
-    store = f"sqlite:///{tmp_path}/state.db"
-    with ServerProcess(
-        "--store", store, "--workers", "2", "--http", "127.0.0.1:0", *flags
-    ) as server:
-        new, mine = mint.renew(), mint.client()
-        http = server.http.removeprefix("https://")
-        until(
-            lambda: all(asked(server.address, new, mine) is CODE.OK for _ in range(4)),
-            "all workers show the new one",
-        )
-        until(lambda: browsed(http, new, mine, tmp_path) == "ok", "the supervisor, too")
-
-
 # ------------------------------ what clients show
 
 

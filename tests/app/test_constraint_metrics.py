@@ -1,4 +1,4 @@
-"""Constraints at /metrics of real servers: of one process, of several, and where there are none."""
+"""Constraints at /metrics of real servers, and where there are none."""
 
 from __future__ import annotations
 
@@ -51,13 +51,11 @@ def skews(exposition: bytes) -> dict[str, float]:
     return dict(series)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_constraint_has_one_series_of_however_many_workers(tmp_path: Path, workers: int) -> None:
+def test_constraint_has_one_series(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/state.db"
     with served(store=store) as first, Peer(first.address) as peer:
         peer.apply(*OBJECTS)
-    flags = ("--store", store, "--http", "127.0.0.1:0", "--workers", str(workers))
-    with ServerProcess(*flags) as server:
+    with ServerProcess("--store", store, "--http", "127.0.0.1:0") as server:
         until(
             lambda: skews(server.get("/metrics")[1].encode()) == {"hard": 3, "soft": 3},
             "the constraints are counted",

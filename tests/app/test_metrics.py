@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +18,7 @@ from tests.servers import (
     two_zones,
 )
 from tests.telemetry.expositions import samples
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE
 from topospread_client import pod_from_manifest
 from topospread_proto.v1 import common_pb2
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
@@ -158,21 +155,17 @@ def check(body: str, times: int = 1) -> None:
     assert set(found["topospread_queue_rejections_total"].values()) == {0}
 
 
-@pytest.fixture(params=[1, 2])
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
     store = f"sqlite:///{tmp_path}/state.db"
-    # There from the start, so that every process has loaded it when it is ready.
     with served(store=store) as first, Peer(first.address) as peer:
         peer.apply(*two_zones())
-    flags = ("--store", store, "--http", "127.0.0.1:0")
-    with ServerProcess(*flags, "--workers", str(request.param)) as server:
-        server.size = request.param
+    with ServerProcess("--store", store, "--http", "127.0.0.1:0") as server:
         yield server
 
 
 @pytest.fixture
 def peers(server: ServerProcess) -> Iterator[Sequence[Peer]]:
-    """So many connections that every process of the server has some."""
     opened = [Peer(server.address) for _ in range(16)]
     yield opened
     for peer in opened:
@@ -183,28 +176,3 @@ def test_every_call_is_counted_once(server, peers):
     for times in (1, 2):
         ask(cycle(peers))
         check(server.get("/metrics")[1], times)
-    body = server.get("/metrics")[1]
-    assert counted(body).get("topospread_workers", {}) == (
-        {} if server.size == 1 else {("configured",): 2, ("ready",): 2}
-    )
-
-
-def replaced(server: ServerProcess, known: set[int]) -> bool:
-    return len(set(server.workers()) - known) == 1
-
-
-@pytest.mark.parametrize("server", [2], indirect=True)
-def test_counters_of_workers_outlive_them(server, peers):
-    """Exactly when they end politely; up to the last scrape when they are killed."""
-    ask(cycle(peers))
-    before = server.get("/metrics")[1]
-    first, second = server.workers()
-    for pid, number in ((first, signal.SIGTERM), (second, signal.SIGKILL)):
-        known = set(server.workers())
-        os.kill(pid, number)
-        until(partial(replaced, server, known), "it is replaced")
-        until(lambda: server.get("/readyz")[0] == 200, "the new one is ready")
-    after = server.get("/metrics")[1]
-    assert counted(after)["topospread_calls_total"] == counted(before)["topospread_calls_total"]
-    check(after)
-    assert counted(after)["topospread_worker_restarts_total"] == {(): 2}

@@ -12,7 +12,7 @@ import grpc
 import pytest
 import trustme
 
-from tests.servers import Peer, ServerProcess, served, settings
+from tests.servers import Peer, served, settings
 from tests.waiting import PATIENCE
 from topospread.errors import ConfigError
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
@@ -127,20 +127,6 @@ def test_probes_may_be_let_in_without_a_certificate(ours):
     with served(**flags, http="127.0.0.1:0") as server:
         assert browse(server.http_address, ours.context()) == 200
         assert ask(server.address, ours.trusting()) is UNAVAILABLE
-
-
-def test_several_workers_and_their_supervisor_speak_tls_too(ours, foreign, tmp_path):
-    flags = ("--tls-cert", ours.paths["server"], "--tls-key", ours.paths["server"])
-    store = f"sqlite:///{tmp_path}/state.db"
-    with ServerProcess(
-        *("--store", store, "--workers", "2", "--http", "127.0.0.1:0"),
-        *(*flags, "--client-ca", ours.paths["ca"]),
-    ) as server:
-        for _ in range(6):
-            assert ask(server.address, ours.trusting(ours)) is grpc.StatusCode.OK
-        assert ask(server.address, ours.trusting(foreign)) is UNAVAILABLE
-        assert server.http.startswith("https://")
-        assert browse(server.http.removeprefix("https://"), ours.context(ours)) == 200
 
 
 @pytest.mark.parametrize("flag", ["listen", "http"])

@@ -114,9 +114,8 @@ def contexts(directory: Path, protocol: str) -> Iterator[ssl.SSLContext]:
         yield context
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("asks", [False, True], ids=["tls", "mutual tls"])
-def test_unauthenticated_callers_write_nothing(tmp_path, workers, asks):
+def test_unauthenticated_callers_write_nothing(tmp_path, asks):
     authority = trustme.CA()
     shown = authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem
     shown.write_to_path(str(tmp_path / "server.pem"))
@@ -124,7 +123,7 @@ def test_unauthenticated_callers_write_nothing(tmp_path, workers, asks):
     access = AccessFile(tmp_path / "access.yaml", admin=["admin"])
     flags = ["--tls-cert", str(tmp_path / "server.pem"), "--tls-key", str(tmp_path / "server.pem")]
     flags += ["--client-ca", str(tmp_path / "ca.pem")] if asks else []
-    flags += ["--access-file", str(access), "--workers", workers, "--log-format", "json"]
+    flags += ["--access-file", str(access), "--log-format", "json"]
     flags += ["--store", f"sqlite:///{tmp_path}/state.db", "--extender", "filter"]
     for listener in ("--listen", "--http", "--extender-listen", "--expander-listen"):
         flags += [listener, "127.0.0.1:0"]

@@ -23,7 +23,7 @@ profiles:
 ---
 apiVersion: topospread.io/v1
 kind: TopospreadConfiguration
-workers: 2
+decisionQueue: 2
 featureGates: {MatchLabelKeysInPodTopologySpread: false}
 """
 
@@ -35,7 +35,7 @@ def test_profiles_gates_and_settings_are_shown(bare, tmp_path):
     assert said.code == 0
     assert "batch              List        rack ScheduleAnyway maxSkew 2" in said.lines
     assert ["MatchLabelKeysInPodTopologySpread", "off"] in [line.split() for line in said.lines]
-    assert ["workers", "2"] in [line.split() for line in said.lines]
+    assert ["decisionQueue", "2"] in [line.split() for line in said.lines]
 
 
 def test_json_has_all_settings(bare, tmp_path):
@@ -46,7 +46,7 @@ def test_json_has_all_settings(bare, tmp_path):
     assert batch["defaultingType"] == "List"
     assert batch["defaultConstraints"][0]["maxSkew"] == 2
     assert value["featureGates"]["MatchLabelKeysInPodTopologySpread"] is False
-    assert value["settings"]["workers"] == 2
+    assert value["settings"]["decisionQueue"] == 2
     assert (value["settings"]["extenderReservationTtl"], value["settings"]["coalesceInterval"]) == (
         "60s",
         "0.02s",

@@ -80,10 +80,10 @@ MISTAKES = {
     "open address": (("--listen", "0.0.0.0:0"), "--listen: 0.0.0.0:0 can be reached from other"),
     "half a pair": (("--tls-cert", "x.pem"), "--tls-cert: give --tls-key as well"),
     "port": (("--listen", "127.0.0.1:99999"), "has a port above 65535"),
-    "number": (("--workers", "many"), "--workers: 'many' is not a whole number"),
+    "number": (("--decision-queue", "many"), "--decision-queue: 'many' is not a whole number"),
     "store": (("--store", "mysql://x"), "mysql"),
     "several at once": (
-        ("--workers", "0", "--shutdown-grace-period", "soon"),
+        ("--decision-queue", "0", "--shutdown-grace-period", "soon"),
         "--shutdown-grace-period: 'soon'",
     ),
     "file": (("--config", "/nonexistent.yaml"), "/nonexistent.yaml: cannot be read"),

@@ -51,7 +51,7 @@ GIVEN = {
     "listen": ("127.0.0.1:7000", Address("127.0.0.1", 7000)),
     "http": ("[::1]:7001", Address("::1", 7001)),
     "store": ("redis://cache:6379/0", "redis://cache:6379/0"),
-    "workers": ("3", 3),
+    "decision_queue": ("3", 3),
     "max_request_bytes": ("8MiB", 8 << 20),
     "max_decision_bytes": ("2MiB", 2 << 20),
     "cycle_ttl": ("2m", 120.0),
@@ -83,36 +83,42 @@ def test_the_file_says_the_same_in_its_own_spelling(name):
 
 
 def test_a_flag_goes_before_the_environment_and_that_before_the_file():
-    text = own(workers=2, decisionThreads=3, maxWaitingCalls=4)
-    environ = {**HOME, "TOPOSPREAD_WORKERS": "5", "TOPOSPREAD_DECISION_THREADS": "6"}
-    settings = load_settings({"workers": 7}, environ, text)
-    assert (settings.workers, settings.decision_threads, settings.max_waiting_calls) == (7, 6, 4)
+    text = own(decisionQueue=2, decisionThreads=3, maxWaitingCalls=4)
+    environ = {**HOME, "TOPOSPREAD_DECISION_QUEUE": "5", "TOPOSPREAD_DECISION_THREADS": "6"}
+    settings = load_settings({"decision_queue": 7}, environ, text)
+    assert (settings.decision_queue, settings.decision_threads, settings.max_waiting_calls) == (
+        7,
+        6,
+        4,
+    )
 
 
 @given(
     *[st.none() | st.integers(1, 256)] * 3,
 )
 def test_the_nearest_source_that_speaks_is_heard(flag, variable, file):
-    environ = HOME if variable is None else {**HOME, "TOPOSPREAD_WORKERS": str(variable)}
-    text = "" if file is None else own(workers=file)
-    settings = load_settings({"workers": flag}, environ, text)
-    said = [value for value in (flag, variable, file, 1) if value is not None]
-    assert settings.workers == said[0]
+    environ = HOME if variable is None else {**HOME, "TOPOSPREAD_DECISION_QUEUE": str(variable)}
+    text = "" if file is None else own(decisionQueue=file)
+    settings = load_settings({"decision_queue": flag}, environ, text)
+    said = [value for value in (flag, variable, file, 1024) if value is not None]
+    assert settings.decision_queue == said[0]
 
 
 def test_a_null_or_an_empty_variable_says_nothing():
     settings = load_settings(
-        {"workers": None}, {**HOME, "TOPOSPREAD_WORKERS": ""}, own(workers="null")
+        {"decision_queue": None},
+        {**HOME, "TOPOSPREAD_DECISION_QUEUE": ""},
+        own(decisionQueue="null"),
     )
-    assert settings.workers == 1
+    assert settings.decision_queue == 1024
 
 
 def test_the_file_is_found_by_flag_or_variable(tmp_path):
     file = tmp_path / "serve.yaml"
-    file.write_text(own(workers=2))
-    assert load_settings({"config": str(file)}, HOME).workers == 2
+    file.write_text(own(decisionQueue=2))
+    assert load_settings({"config": str(file)}, HOME).decision_queue == 2
     by_variable = load_settings({}, {**HOME, "TOPOSPREAD_CONFIG": str(file)})
-    assert (by_variable.workers, by_variable.config) == (2, str(file))
+    assert (by_variable.decision_queue, by_variable.config) == (2, str(file))
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir()])
@@ -138,9 +144,9 @@ def test_a_file_that_is_not_text_is_refused(tmp_path):
         ("listen", "localhost:99999", "has a port above 65535"),
         ("listen", "::1:7946", "has an IPv6 address without brackets"),
         ("listen", ":7946", "names no host"),
-        ("workers", "many", "'many' is not a whole number"),
-        ("workers", "2.5", "is not a whole number"),
-        ("workers", "0", "is not from 1 to 256"),
+        ("decision_queue", "many", "'many' is not a whole number"),
+        ("decision_queue", "2.5", "is not a whole number"),
+        ("decision_queue", "0", "is not 1 or more"),
         ("max_cycles", "-1", "is not 1 or more"),
         ("shutdown_grace_period", "soon", "is not a duration; write 30s"),
         ("shutdown_grace_period", "-1", "is not a duration from 0s on"),
@@ -167,9 +173,9 @@ def test_a_wrong_value_is_refused_with_what_to_write(name, text, complaint):
 @pytest.mark.parametrize(
     ("key", "written", "complaint"),
     [
-        ("workers", "'2'", "'2' is not a whole number"),
-        ("workers", "true", "True is not a whole number"),
-        ("workers", "[1]", "is not a whole number"),
+        ("decisionQueue", "'2'", "'2' is not a whole number"),
+        ("decisionQueue", "true", "True is not a whole number"),
+        ("decisionQueue", "[1]", "is not a whole number"),
         ("reflection", "1", "1 is neither true nor false"),
         ("preload", "prod", "'prod' is not a list of names"),
         ("preload", "[1]", "is not a list of names"),
@@ -187,16 +193,16 @@ def test_a_file_must_have_the_right_types(key, written, complaint):
 
 def test_everything_wrong_is_said_at_once():
     said = problems(
-        {"workers": "x", "liten": "y"},
-        {"TOPOSPREAD_SHUTDOWN_GRACE_PERIOD": "z", "TOPOSPREAD_WORKER": "2"},
+        {"decision_queue": "x", "liten": "y"},
+        {"TOPOSPREAD_SHUTDOWN_GRACE_PERIOD": "z", "TOPOSPREAD_DECISION_QEUE": "2"},
         own(maxWaitingCals=1, listen="nowhere"),
     )
     assert said == [
         "configuration file: unknown key 'maxWaitingCals'; did you mean maxWaitingCalls?",
         "configuration file: listen: 'nowhere' is not of the form HOST:PORT",
         "TOPOSPREAD_SHUTDOWN_GRACE_PERIOD: 'z' is not a duration; write 30s, 500ms or 5m",
-        "TOPOSPREAD_WORKER: unknown; did you mean TOPOSPREAD_WORKERS?",
-        "--workers: 'x' is not a whole number",
+        "TOPOSPREAD_DECISION_QEUE: unknown; did you mean TOPOSPREAD_DECISION_QUEUE?",
+        "--decision-queue: 'x' is not a whole number",
         "--liten: unknown; did you mean --listen?",
     ]
 
@@ -211,11 +217,11 @@ def test_everything_wrong_is_said_at_once():
         "TOPOSPREAD_HTTP_PORT_7947_TCP",
         "TOPOSPREAD_ADDRESS",
         "TOPOSPREAD_CLUSTER",
-        "TOPOSPREADER_WORKERS",
+        "TOPOSPREADER_DECISION_QUEUE",
     ],
 )
 def test_variables_of_others_are_let_be(variable):
-    assert load_settings({}, {**HOME, variable: "tcp://10.0.0.1:7946"}, "").workers == 1
+    assert load_settings({}, {**HOME, variable: "tcp://10.0.0.1:7946"}, "").decision_queue == 1024
 
 
 @pytest.mark.parametrize(
@@ -231,7 +237,7 @@ def test_variables_of_others_are_let_be(variable):
     ],
 )
 def test_a_document_of_another_kind_is_refused(kind, complaint):
-    (line,) = problems(text=f"{kind}\nworkers: 2\n")
+    (line,) = problems(text=f"{kind}\ndecisionQueue: 2\n")
     assert complaint in line
 
 
@@ -241,7 +247,7 @@ def test_a_document_of_another_kind_is_refused(kind, complaint):
         ("a: [", "not YAML: line 1"),
         ("- 1", "not a mapping"),
         ("just words", "not a mapping"),
-        (own(workers=1) + "\nworkers: 2", "the key 'workers' is given twice"),
+        (own(decisionQueue=1) + "\ndecisionQueue: 2", "the key 'decisionQueue' is given twice"),
         (own() + "\n---\n" + own(), "a second TopospreadConfiguration"),
         ("[" * 5000, "not YAML"),
         ("!!python/object:os.system {}", "not YAML"),
@@ -254,8 +260,8 @@ def test_a_broken_file_is_refused(text, complaint):
 
 def test_documents_are_distinguished_by_kind():
     scheduler = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration"
-    text = f"---\n{scheduler}\n---\n{own(workers=2)}\n---\n"
-    assert load_settings({}, HOME, text).workers == 2
+    text = f"---\n{scheduler}\n---\n{own(decisionQueue=2)}\n---\n"
+    assert load_settings({}, HOME, text).decision_queue == 2
 
 
 @pytest.mark.parametrize("flag", ["listen", "http"])
@@ -282,7 +288,14 @@ def test_this_machine_alone_needs_no_encryption(address):
         ({"client_ca": "ca"}, "--client-ca: clients can only be verified with TLS"),
         ({"http_client_ca": "ca"}, "--http-client-ca: clients can only be verified with TLS"),
         ({"http": "127.0.0.1:7946"}, "--http: 127.0.0.1:7946 is the address of --listen"),
-        ({"workers": 2, "store": "memory:"}, "--workers: processes do not share memory:"),
+        (
+            {"reuse_port": True, "store": "memory:"},
+            "--reuse-port: processes do not share memory:",
+        ),
+        *(
+            ({"reuse_port": True, name: "127.0.0.1:0"}, f"--{name.replace('_', '-')}: with --reuse")
+            for name in ("listen", "extender_listen", "expander_listen")
+        ),
     ],
 )
 def test_settings_that_do_not_go_together(flags, complaint):
@@ -340,7 +353,7 @@ def test_passwords_are_not_shown(shown):
 
 
 def test_passwords_are_not_in_errors():
-    said = problems({"store": 5, "workers": "x"}, {"TOPOSPREAD_STORE": SECRET})
+    said = problems({"store": 5, "decision_queue": "x"}, {"TOPOSPREAD_STORE": SECRET})
     assert "hunter2" not in "".join(said)
 
 
@@ -361,4 +374,4 @@ def test_shown_addresses_have_no_password(address, shown):
 
 def test_settings_do_not_change():
     with pytest.raises(dataclasses.FrozenInstanceError):
-        ServerSettings().workers = 2  # type: ignore[misc]
+        ServerSettings().decision_queue = 2  # type: ignore[misc]

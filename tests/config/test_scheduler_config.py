@@ -327,7 +327,7 @@ def test_a_gate_is_on_or_off():
 
 
 def test_settings_that_would_keep_the_server_from_starting_again_are_refused():
-    assert problems(own(workers="many")) == ["workers: 'many' is not a whole number"]
+    assert problems(own(decisionQueue="many")) == ["decisionQueue: 'many' is not a whole number"]
 
 
 def test_both_documents_are_read_and_everything_wrong_is_said_at_once():
@@ -340,4 +340,4 @@ def test_both_documents_are_read_and_everything_wrong_is_said_at_once():
 
 
 def test_a_real_schedulers_file_is_fit_for_the_settings_as_well():
-    assert load_settings({}, {"HOME": "/h"}, REAL).workers == 1
+    assert load_settings({}, {"HOME": "/h"}, REAL).decision_queue == 1024

@@ -15,6 +15,7 @@ from tests.servers import Peer, served, settings, two_zones
 from tests.waiting import PATIENCE
 from topospread import errors
 from topospread.app import factories
+from topospread.config.values import Address
 from topospread.servicers.calls import ClientStreaming, ServerStreaming, UnaryBytes
 from topospread.telemetry.export import tracing_from_environment
 from topospread.telemetry.metrics import Metrics
@@ -132,9 +133,9 @@ def _bare(services: Any) -> Iterator[grpc.Channel]:
     """A server of these methods alone."""
     chosen, tracing = settings(), tracing_from_environment("0")
     pools = factories.make_pools(chosen, factories.COMPLETION_QUEUE)
-    options = factories.grpc_options(chosen, reuse_port=False)
+    options = factories.grpc_options(chosen)
     server = GrpcServer(CallPipeline(tracing, Metrics("0")), services, pools, options)
-    port = server.listen("127.0.0.1:0", None)
+    port = server.listen(Address("127.0.0.1", 0), None)
     server.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield channel

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +21,7 @@ from bench.campaigns.load import (
     zones,
 )
 from tests.redis_server import free_port
-from tests.servers import ServerProcess
+from tests.servers import ServerProcess, shared_address
 from tests.waiting import until
 from topospread_client import Kind, TopospreadClientError
 
@@ -107,32 +105,26 @@ def test_an_apply_that_its_server_did_not_survive_is_whole_or_not_at_all(
     assert len(witness.get_node_table(consistency=NEWEST).node_names) == BATCH + 4
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.faults)])
-def test_a_worker_that_is_killed_is_replaced_and_fails_no_decision(durable, serve, call, kills):
-    """The client repeats decisions and writes that the other worker takes."""
-    server = serve(durable.url, "--workers", "2", "--http", "127.0.0.1:0")
-    client = call(server)
-    client.apply_objects(zones())
-    with Load([server.address], writers=2, readers=3, retries=True) as load:
-        for _ in range(kills):
+@pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.faults)])
+def test_killed_process_of_a_shared_address_fails_no_call(durable, serve, call, kills):
+    """The client repeats decisions and writes, which the other process takes."""
+    with shared_address() as address:
+        flags = ("--listen", address, "--reuse-port", "--preload", CLUSTER)
+        servers = [serve(durable.url, *flags) for _ in range(2)]
+        call(servers[0]).apply_objects(zones())
+        with Load([address], writers=2, readers=3, retries=True) as load:
+            for number in range(kills):
+                load.until_read(100)
+                servers[number % 2].end(signal.SIGKILL)
+                load.until_written()
+                servers[number % 2] = serve(durable.url, *flags)
             load.until_read(100)
-            workers = server.workers()
-            assert len(workers) == 2
-            os.kill(workers[0], signal.SIGKILL)
-            until(partial(replaced, server, workers), "another one takes its place")
-            load.until_written()
-        load.until_read(100)
-    assert load.unread == []
-    assert load.refused == Counter()
-    stored = stored_pods(client)
-    assert set(load.acknowledged) == stored
-    assert counted_pods(client) == len(stored)
-
-
-def replaced(server: ServerProcess, before: list[int]) -> bool:
-    """Whether there are as many as before and all of them are ready."""
-    now = server.workers()
-    return len(now) == len(before) and now != before and server.get("/readyz")[0] == 200
+        assert load.unread == []
+        assert load.refused == Counter()
+        client = call(servers[0])
+        stored = stored_pods(client)
+        assert set(load.acknowledged) == stored
+        assert counted_pods(client) == len(stored)
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.faults)])

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.campaigns.load import NEWEST, Load, client_of, counted_pods, pod, stored_pods, zones
+from tests.servers import shared_address
 from tests.waiting import until
 from topospread_client import StoreIdentityChanged, TopospreadClientError, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.servers import ServerProcess
 
 LONGER = pytest.mark.faults
 CALLS = 12
-"""Calls on connections of their own, so that each of three workers has some of them."""
+"""Calls on connections of their own, so that each of three processes has some of them."""
 
 
 @pytest.fixture
@@ -46,18 +49,25 @@ def other_file(serve, call, path: Path, *pods: str) -> Path:
     return other
 
 
-def loaded(serve, call, path: Path, *arguments: str) -> ServerProcess:
-    """A server of which each worker has loaded the cluster: it was there when they started."""
+@pytest.fixture
+def address() -> Iterator[str]:
+    with shared_address() as reserved:
+        yield reserved
+
+
+def loaded(serve, call, path: Path, address: str, processes: int) -> list[ServerProcess]:
+    """Processes that share the address and have loaded the cluster: it was there at their start."""
     first = serve(f"sqlite://{path}")
     call(first).apply_objects(zones())
     first.end()
-    server: ServerProcess = serve(f"sqlite://{path}", *arguments)
-    return server
+    flags = ("--listen", address, "--reuse-port")
+    return [serve(f"sqlite://{path}", *flags) for _ in range(processes)]
 
 
-@pytest.mark.parametrize("workers", [3, pytest.param(1, marks=LONGER)])
-def test_no_write_is_acknowledged_after_the_file_was_removed(serve, call, path, workers):
-    server = loaded(serve, call, path, "--workers", str(workers))
+@pytest.mark.parametrize("processes", [3, pytest.param(1, marks=LONGER)])
+def test_no_write_is_acknowledged_after_the_file_was_removed(serve, call, path, address, processes):
+    servers = loaded(serve, call, path, address, processes)
+    server = servers[0]
     client = call(server)
     client.apply_objects([pod("before")])
     assert counted_pods(client) == 1
@@ -72,15 +82,16 @@ def test_no_write_is_acknowledged_after_the_file_was_removed(serve, call, path, 
     with Load([server.address], writers=0) as load:
         load.until_read()
     assert load.unread == []
-    server.end()
+    for each in servers:
+        each.end()
     assert not path.exists()
-    again = call(serve(f"sqlite://{path}", "--workers", str(workers)))
+    again = call(serve(f"sqlite://{path}"))
     again.apply_objects([pod("after")])
     assert stored_pods(again) == {"after"}
 
 
 @pytest.mark.parametrize(
-    ("workers", "left"),
+    ("processes", "left"),
     [
         (1, False),
         (3, True),
@@ -88,9 +99,10 @@ def test_no_write_is_acknowledged_after_the_file_was_removed(serve, call, path, 
         pytest.param(3, False, marks=LONGER),
     ],
 )
-def test_another_file_is_another_identity(serve, call, path, workers, left):
+def test_another_file_is_another_identity(serve, call, path, address, processes, left):
     other = other_file(serve, call, path, "theirs")
-    server = loaded(serve, call, path, "--workers", str(workers), "--http", "127.0.0.1:0")
+    servers = loaded(serve, call, path, address, processes)
+    server = servers[0]
     client = call(server)
     client.apply_objects([pod("before")])
     assert counted_pods(client) == 1
@@ -99,7 +111,7 @@ def test_another_file_is_another_identity(serve, call, path, workers, left):
         os.unlink(f"{path}-shm")
     other.rename(path)
 
-    # While the old file's -wal and -shm are still there, a worker answers that it is to be retried.
+    # While the old file's -wal and -shm are still there, a process says that it is to be retried.
     assert set(refusals(server)) <= {StoreIdentityChanged, *([Unavailable] if left else [])}
     until(partial(changed, client), "the status shows it")
     assert set(refusals(server)) == {StoreIdentityChanged}
@@ -115,7 +127,8 @@ def test_another_file_is_another_identity(serve, call, path, workers, left):
     assert {type(error).__name__ for error in load.unread} <= {"Unavailable"}
     expected = {"theirs", *(f"after-{number}" for number in range(CALLS))}
     assert stored_pods(client) == expected
-    server.end()
+    for process in servers:
+        process.end()
     assert stored_pods(call(serve(f"sqlite://{path}"))) == expected
 
 
@@ -124,7 +137,7 @@ def changed(client) -> bool:
 
 
 def written(client, name: str) -> bool:
-    """Whether a pod was written; a worker may need a moment to hear what was accepted."""
+    """Whether a pod was written; a process may need a moment to hear what was accepted."""
     try:
         client.apply_objects([pod(name)])
     except (StoreIdentityChanged, Unavailable):

@@ -1,8 +1,6 @@
-"""Families of constraints: their labels and values, from one process and from several."""
+"""Families of constraints: their labels and values."""
 
 from __future__ import annotations
-
-import pytest
 
 from tests.telemetry.expositions import samples, value
 from topospread.telemetry.constraint_metrics import (
@@ -11,7 +9,6 @@ from topospread.telemetry.constraint_metrics import (
     ClusterConstraints,
     ConstraintGauges,
 )
-from topospread.telemetry.merging import merge_expositions
 from topospread.telemetry.metrics import Metrics
 
 WEB = ("shop", "Deployment", "web", "zone", "DoNotSchedule")
@@ -29,10 +26,6 @@ def seen(
     """A cluster with one constraint that is shown and one that is not."""
     shown = ConstraintGauges((*WEB, f"id-{number}"), state, 3, 1, 2)
     return ClusterConstraints(cluster, {state: 2}, {state: 1}, age, [shown])
-
-
-def of_constraints(exposition: bytes) -> dict[object, float]:
-    return {key: value for key, value in samples(exposition).items() if "_constraint" in key[0]}
 
 
 def test_a_constraint_is_named_by_its_workload() -> None:
@@ -60,19 +53,3 @@ def test_constraints_that_differ_in_their_selector_alone_do_not_collide() -> Non
     one, other = seen(number=1).constraints[0], seen(number=2).constraints[0]
     exposition = exposed(ClusterConstraints("prod", {}, {}, 0.0, [one, other]))
     assert len([name for name, _ in samples(exposition) if name.endswith("_constraint_skew")]) == 2
-
-
-@pytest.mark.parametrize("turned", [False, True])
-def test_workers_show_the_constraints_of_the_one_that_looked_last(turned: bool) -> None:
-    fresh = exposed(seen("blocked", age=1.0, number=1), seen(cluster="dev", age=9.0))
-    older = exposed(seen("violated", age=4.0, number=2), seen(cluster="dev", age=2.0, number=3))
-    merged = merge_expositions([older, fresh] if turned else [fresh, older])
-    expected = exposed(seen("blocked", age=1.0), seen(cluster="dev", age=2.0, number=3))
-    assert of_constraints(merged) == of_constraints(expected)
-
-
-def test_constraints_of_a_worker_that_ended_are_gone() -> None:
-    fresh = exposed(seen("blocked", age=8.0))
-    merged = merge_expositions([fresh], [exposed(seen("violated", age=0.0, number=2))])
-    assert of_constraints(merged) == of_constraints(fresh)
-    assert not of_constraints(merge_expositions([], [fresh]))

@@ -58,7 +58,6 @@ def expander_server(
     tracing: Tracing,
     metrics: Metrics,
     pools: Pools,
-    reuse_port: bool,
 ) -> GrpcServer:
     """A gRPC server of the expander alone, for callers without token or certificate."""
     own = settings.expander_listen
@@ -74,7 +73,7 @@ def expander_server(
         max_response_bytes=settings.max_response_bytes,
         max_connection_age=settings.max_connection_age,
         reflection=False,
-        reuse_port=reuse_port,
+        reuse_port=settings.reuse_port,
         max_calls=factories.EXPANDER_THREADS,
         max_connections=min(MAX_CONNECTIONS, settings.max_connections),
     )

@@ -214,14 +214,14 @@ def limits(settings: ServerSettings) -> ServerLimits:
     )
 
 
-def grpc_options(settings: ServerSettings, *, reuse_port: bool) -> ServerOptions:
+def grpc_options(settings: ServerSettings) -> ServerOptions:
     """The options of the gRPC server."""
     return ServerOptions(
         max_request_bytes=settings.max_request_bytes,
         max_response_bytes=settings.max_response_bytes,
         max_connection_age=settings.max_connection_age,
         reflection=settings.reflection,
-        reuse_port=reuse_port,
+        reuse_port=settings.reuse_port,
         max_connections=settings.max_connections,
         max_calls_per_connection=settings.max_calls_per_connection,
     )

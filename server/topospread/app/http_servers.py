@@ -1,4 +1,4 @@
-"""Factories of the HTTP servers, for a server process or for a supervisor."""
+"""Factories of the HTTP servers, for a server process."""
 
 from __future__ import annotations
 
@@ -74,8 +74,6 @@ def make_extender_http(
     calls: Mapping[str, ASGIApp],
     watcher: CredentialWatcher,
     on_dropped: Callable[[str], None],
-    *,
-    reuse_port: bool,
 ) -> HttpServer | None:
     """A server of the extender and the webhook alone; None when they have no own address.
 
@@ -96,7 +94,7 @@ def make_extender_http(
         address.host,
         address.port,
         tls=watcher.http_files if settings.tls else None,
-        reuse_port=reuse_port,
+        reuse_port=settings.reuse_port,
         flag="--extender-listen",
         max_connections=settings.max_connections,
         on_dropped=on_dropped,

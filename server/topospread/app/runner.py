@@ -8,13 +8,13 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from topospread.app.server import Server
 from topospread.app.stop_event import StopEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import FrameType
 
     from topospread.config.settings import ServerSettings
@@ -41,64 +41,20 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
 
-class RunningServer(Protocol):
-    """A running server: one process, or a supervisor of several."""
-
-    @property
-    def settings(self) -> ServerSettings:
-        """The settings of the server."""
-        ...
-
-    @property
-    def version(self) -> str:
-        """The version of the server."""
-        ...
-
-    @property
-    def address(self) -> str:
-        """host:port of gRPC, with the port that it has now."""
-        ...
-
-    @property
-    def http_address(self) -> str:
-        """host:port of metrics and health; empty when that is off."""
-        ...
-
-    @property
-    def extender_address(self) -> str:
-        """host:port of the extender where it has one of its own; else empty."""
-        ...
-
-    @property
-    def expander_address(self) -> str:
-        """host:port of the expander where it has one of its own; else empty."""
-        ...
-
-
 class _StoppedDuringStartup(BaseException):
     """A signal came while clusters were loaded: there are no calls to wait for."""
 
 
 class ServerRunner:
-    """One server and the signals that stop it: one stops it gracefully, a second one at once.
+    """One server and its signals: one stops it gracefully, a second one at once, SIGHUP reloads.
 
     Args:
         settings: what was configured.
-        stop_signals: SIGHUP reads the configuration again.
-        reuse_port: share gRPC's port with other processes.
     """
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        stop_signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT),
-        *,
-        reuse_port: bool = False,
-    ) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.server: Server | None = None
         self._settings = settings
-        self._stop_signals = stop_signals
-        self._reuse_port = reuse_port
         self._stop = StopEvent()
         self._loading = False
 
@@ -112,16 +68,14 @@ class ServerRunner:
             ConfigError: something in the settings cannot be used.
             StoreUnavailable: the store is out of reach.
         """
-        for number in self._stop_signals:
+        for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop_signal)
         signal.signal(signal.SIGHUP, self._on_reload_signal)
-        # A supervisor starts its workers with them blocked.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (*self._stop_signals, signal.SIGHUP))
         if self._stop:
             return
         start_trimming()
         sys.setswitchinterval(SWITCH_INTERVAL)
-        server = self.server = Server(self._settings, reuse_port=self._reuse_port)
+        server = self.server = Server(self._settings)
         try:
             self._start(server)
             announce(server)

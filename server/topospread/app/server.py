@@ -21,7 +21,6 @@ from topospread.app.expander import (
 )
 from topospread.app.factories import make_extender, make_webhook, within_open_files
 from topospread.app.http_servers import make_extender_http, make_http
-from topospread.app.ports import check_free
 from topospread.app.settings_digest import settings_digest
 from topospread.app.stores import open_store
 from topospread.bounded import CLUSTER, PROCESS, budgets
@@ -106,7 +105,6 @@ class Server:
     Args:
         settings: what was configured.
         environ: the environment, for the store's user and password.
-        reuse_port: share gRPC's port with other processes (one of several workers).
         store: opened already, and the server's to close; None opens the one of the settings.
         socket: path of a Unix socket where gRPC is served instead of at the settings' address.
 
@@ -126,7 +124,6 @@ class Server:
         settings: ServerSettings,
         environ: Mapping[str, str] = os.environ,
         *,
-        reuse_port: bool = False,
         store: Store | None = None,
         socket: str = "",
     ) -> None:
@@ -137,7 +134,6 @@ class Server:
         self._budgets = budgets(PROCESS, settings.max_cache_bytes) | budgets(
             CLUSTER, settings.max_cluster_cache_bytes
         )
-        self._reuse_port = reuse_port
         self._started = time.time()
         self._ready = False
         self._stopping = False
@@ -183,7 +179,7 @@ class Server:
                 settings,
                 self._inspector,
                 self._replicas,
-                exposed=settings.http is not None or reuse_port,
+                exposed=settings.http is not None,
             )
             if self._monitor is not None:
                 made.callback(self._monitor.stop)
@@ -396,9 +392,7 @@ class Server:
         if pages is not None:
             made.callback(pages.stop)
             self._http_port = pages.port
-        own = make_extender_http(
-            self.settings, calls, self._watcher, dropped, reuse_port=self._reuse_port
-        )
+        own = make_extender_http(self.settings, calls, self._watcher, dropped)
         if own is not None:
             made.callback(own.stop)
             self._extender_port = own.port
@@ -454,21 +448,16 @@ class Server:
             ),
             audited(offered) | expander,
             self.pools,
-            factories.grpc_options(settings, reuse_port=self._reuse_port),
+            factories.grpc_options(settings),
         )
 
     def _listen(self, socket: str) -> str:
         """Bind gRPC's address; returns it, with the port that 0 became."""
         settings = self.settings
         if socket:
-            target = f"unix:{socket}"
-            self.grpc.listen(target, None)
-            return target
-        if not self._reuse_port:
-            check_free(settings.listen)
-        port = self.grpc.listen(
-            str(settings.listen), factories.grpc_credentials(settings, self._watcher)
-        )
+            return self.grpc.listen_on_socket(socket)
+        credentials = factories.grpc_credentials(settings, self._watcher)
+        port = self.grpc.listen(settings.listen, credentials)
         return str(Address(settings.listen.host, port))
 
     def _expander_server(self) -> GrpcServer | None:
@@ -482,13 +471,9 @@ class Server:
             tracing=self._tracing,
             metrics=self.metrics,
             pools=self.pools,
-            reuse_port=self._reuse_port,
         )
-        if not self._reuse_port:
-            check_free(address, EXPANDER_FLAG)
-        port = server.listen(
-            str(address), expander_credentials(self.settings, self._watcher), EXPANDER_FLAG
-        )
+        credentials = expander_credentials(self.settings, self._watcher)
+        port = server.listen(address, credentials, EXPANDER_FLAG)
         self.expander_address = str(Address(address.host, port))
         return server
 

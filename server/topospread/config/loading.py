@@ -208,8 +208,12 @@ def _contradictions(settings: ServerSettings) -> Iterator[str]:
             f"--extender-reservation-ttl: {settings.extender_reservation_ttl:g}s is more than"
             f" {LONGEST_RESERVATION:g}s (168h)"
         )
-    if settings.workers > 1 and settings.store == "memory:":
-        yield "--workers: processes do not share memory: ; use sqlite:///PATH, or 1 worker"
+    if settings.reuse_port:
+        if settings.store == "memory:":
+            yield "--reuse-port: processes do not share memory: ; use redis:// or sqlite:///PATH"
+        for flag, address in addresses:
+            if flag != "--http" and address is not None and not address.port:
+                yield f"{flag}: with --reuse-port port 0 is another one in each process; choose one"
 
 
 def _twice(addresses: Sequence[tuple[str, Address | None]]) -> Iterator[str]:

@@ -98,7 +98,7 @@ class ServerSettings:
     listen: Address = setting(  # noqa: RUF009 - it makes a field
         Address("127.0.0.1", 7946),
         values.address(),
-        help="Where gRPC is served. Port 0 lets the system choose.",
+        help="Where gRPC is served. Port 0 lets the system choose, but not with --reuse-port.",
         reason=(
             "Loopback, because nothing is encrypted by default; below 32768, where ports for "
             "outgoing connections begin."
@@ -142,7 +142,7 @@ class ServerSettings:
         values.address_or_off(),
         help=(
             "Where the extender and the webhook are served by themselves; `off`: beside /metrics, "
-            "on --http. Several --workers need it, because there a supervisor serves --http."
+            "on --http. Processes with --reuse-port share it."
         ),
         reason="One port less to open.",
     )
@@ -217,12 +217,17 @@ class ServerSettings:
             "and does not close it."
         ),
     )
-    workers: int = setting(
-        1,
-        values.whole(1, 256),
-        unit="processes",
-        help="Processes that serve on one port.",
-        reason="Decisions use about one core a process; add one for each core they should have.",
+    reuse_port: bool = setting(
+        False,
+        values.switch(),
+        help=(
+            "Share --listen, --extender-listen and --expander-listen with other processes of the "
+            "same user that say so, too: the system deals out connections. Each has its own --http."
+        ),
+        reason=(
+            "A second server on an address is a mistake unless it is meant. Decisions use about "
+            "one core a process; run one for each core they should have (deploy/systemd)."
+        ),
     )
     decision_threads: int = setting(
         1,

@@ -20,7 +20,7 @@ from topospread.errors import ConfigError, StoreUnavailable, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from topospread.app.runner import RunningServer
+    from topospread.app.server import Server
     from topospread.config.settings import Setting
 
 _C = TypeVar("_C", bound="Callable[..., Any]")
@@ -101,21 +101,14 @@ def _run(settings: ServerSettings) -> None:
 
     output = start_logging(settings.log_level, settings.log_format)  # type: ignore[arg-type] # checked
     try:
-        # Imported here, so that a supervisor starts its workers before it has loaded what only they
-        # use.
-        if settings.workers == 1:
-            from topospread.app.runner import ServerRunner
+        from topospread.app.runner import ServerRunner
 
-            ServerRunner(settings).run(_announce)
-        else:
-            from topospread.app.multiprocess.supervisor import Supervisor
-
-            Supervisor(settings).run(_announce)
+        ServerRunner(settings).run(_announce)
     finally:
         output.close()
 
 
-def _announce(server: RunningServer) -> None:
+def _announce(server: Server) -> None:
     """Print where the server listens, with the port that 0 became; programs read these lines."""
     click.echo(f"topospread {server.version} listens on {server.address}")
     scheme = "https" if server.settings.tls else "http"

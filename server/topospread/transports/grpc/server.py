@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from topospread.config.certificates import Pem
+    from topospread.config.values import Address
     from topospread.servicers.calls import Method
     from topospread.threads.executor import BoundedExecutor, StreamExecutor
     from topospread.threads.pool import Pool
@@ -181,6 +184,7 @@ class GrpcServer:
         """
         self.pipeline: Final = pipeline
         self._pools = pools
+        self._reuse_port = options.reuse_port
         self.health: Final = Health((*services,))
         self._server = grpc.server(
             pools.other,
@@ -211,11 +215,19 @@ class GrpcServer:
     def _handler(self, service: str, name: str, method: Method, pool: str) -> Handler:
         return MethodHandler(self.pipeline, service, name, method, pool)
 
-    def listen(self, address: str, credentials: Credentials | None, flag: str = "--listen") -> int:
+    def listen_on_socket(self, path: str) -> str:
+        """Bind a Unix socket; returns gRPC's target for it."""
+        target = f"unix:{path}"
+        self._server.add_insecure_port(target)
+        return target
+
+    def listen(
+        self, address: Address, credentials: Credentials | None, flag: str = "--listen"
+    ) -> int:
         """Bind an address; returns the port.
 
         Args:
-            address: host:port.
+            address: where to listen; port 0 lets the system choose.
             credentials: None serves plain text.
             flag: what the address was configured by, for errors.
 
@@ -223,10 +235,11 @@ class GrpcServer:
             ConfigError: it cannot be bound.
         """
         try:
+            _try_to_bind(address, reuse_port=self._reuse_port)
             if credentials is None:
-                return self._server.add_insecure_port(address)
-            return self._server.add_secure_port(address, credentials)
-        except RuntimeError as cause:
+                return self._server.add_insecure_port(str(address))
+            return self._server.add_secure_port(str(address), credentials)
+        except (OSError, RuntimeError) as cause:
             raise ConfigError(
                 f"{flag}: cannot listen on {address}: it is taken, or not an address of this host"
             ) from cause
@@ -287,6 +300,37 @@ class GrpcServer:
         while arrived != self._pools.arrived() and time.monotonic() < deadline:
             arrived = self._pools.arrived()
             time.sleep(QUIET_PERIOD)
+
+
+def _try_to_bind(address: Address, *, reuse_port: bool) -> None:
+    """Bind an address and release it.
+
+    gRPC would write lines of its own about one that is taken, and where a name has several
+    addresses, of which one is taken, listen on the others.
+
+    Raises:
+        OSError: it is taken, or not an address of this host.
+    """
+    absent: OSError | None = None
+    bound = False
+    for family, kind, protocol, _, place in socket.getaddrinfo(
+        address.host, address.port, type=socket.SOCK_STREAM
+    ):
+        try:
+            with socket.socket(family, kind, protocol) as tried:
+                # Connections of a former process that linger are no reason to refuse.
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(reuse_port))
+                if family == socket.AF_INET6:
+                    tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                tried.bind(place)
+            bound = True
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+            absent = error
+    if absent is not None and not bound:
+        raise absent
 
 
 def _channel_options(options: ServerOptions) -> list[tuple[str, int]]:

@@ -1,1 +1,0 @@
-"""Several serving processes on one port, under a supervisor."""
