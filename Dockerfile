@@ -32,6 +32,7 @@ COPY --from=build --chown=65532:65532 /state /var/lib/topospread
 ENV PATH=/opt/topospread/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    MALLOC_ARENA_MAX=2 \
     XDG_STATE_HOME=/var/lib
 USER 65532:65532
 VOLUME /var/lib/topospread

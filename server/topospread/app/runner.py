@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import signal
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, Final
 
 from topospread.app.server import Server
@@ -25,20 +23,6 @@ LOG: Final = logging.getLogger(__name__)
 SWITCH_INTERVAL: Final = 0.001
 """Seconds after which a thread that computes lets another one go on: a short decision beside long
 computations waits for so long each time it needs the interpreter, a few times."""
-
-ARENAS: Final = 2
-
-LARGE_BLOCK: Final = 1 << 20
-"""Bytes of a block that is taken from the system by itself: a message of a size that matters."""
-
-TRIM_INTERVAL: Final = 5.0
-"""Seconds between two checks of how much memory is free."""
-
-TRIM_THRESHOLD: Final = 16 << 20
-"""Bytes more that are free than after the last time, when arenas are trimmed."""
-
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
 
 
 class _StoppedDuringStartup(BaseException):
@@ -73,7 +57,6 @@ class ServerRunner:
         signal.signal(signal.SIGHUP, self._on_reload_signal)
         if self._stop:
             return
-        start_trimming()
         sys.setswitchinterval(SWITCH_INTERVAL)
         server = self.server = Server(self._settings)
         try:
@@ -109,55 +92,3 @@ class ServerRunner:
         if self.server is not None:
             # Not in the signal handler: it may interrupt a thread that holds the lock.
             threading.Thread(target=self.server.reload, name="reload", daemon=True).start()
-
-
-def start_trimming() -> None:
-    """Set up glibc's allocator, and return free memory to the system from now on.
-
-    With another C library nothing happens. The thread ends with the process.
-    """
-    libc = _glibc()
-    if libc is not None:
-        libc.mallopt(_M_ARENA_MAX, ARENAS)
-        libc.mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK)
-        threading.Thread(target=_trim, args=(libc,), name="trimming", daemon=True).start()
-
-
-def _trim(libc: ctypes.CDLL) -> None:
-    libc.mallinfo2.restype = _MallocInfo
-    kept = 0
-    while True:
-        time.sleep(TRIM_INTERVAL)
-        free: int = libc.mallinfo2().fordblks
-        if free > kept + TRIM_THRESHOLD:
-            libc.malloc_trim(0)
-            # What lies between blocks in use counts as free, also when its pages were given back.
-            free = libc.mallinfo2().fordblks
-            kept = free
-        kept = min(kept, free)
-
-
-class _MallocInfo(ctypes.Structure):
-    """``struct mallinfo2``; fordblks is what is free in all arenas."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "keepcost",
-        )
-    )
-
-
-def _glibc() -> ctypes.CDLL | None:
-    libc = ctypes.CDLL(None)
-    needed = ("mallopt", "malloc_trim", "mallinfo2")
-    return libc if all(hasattr(libc, name) for name in needed) else None
