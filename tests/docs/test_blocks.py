@@ -35,6 +35,7 @@ REASONS = {
     "is tried in tests/languages",
     "needs a Kubernetes cluster",
     "needs a store that was exchanged",
+    "needs systemd",
     "takes minutes",
 }
 """Why blocks are not followed here. They are parsed all the same."""
