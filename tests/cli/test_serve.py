@@ -72,8 +72,8 @@ def test_tls_is_served_and_client_certificates_are_asked_for(tmp_path):
         tls = ("--tls-ca", ca_file, "--tls-cert", caller, "--tls-key", caller)
         assert run("status", "--address", address, *tls).returncode == 0
         refused = run("status", "--address", address, "--tls-ca", ca_file)
-        assert refused.returncode == 2
-        assert "asks for a client certificate, and none is given" in refused.stderr
+        assert refused.returncode == 3
+        assert "asks for client certificates --tls-cert and --tls-key" in refused.stderr
 
 
 MISTAKES = {
