@@ -15,7 +15,7 @@ from topospread_client._enums import VerdictCode
 from topospread_client._tracing import trace_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from topospread_client._enums import WatchEventType
@@ -265,16 +265,20 @@ class EvaluatePodResponse(Answer):
 
     @classmethod
     def from_message(
-        cls, message: decision_service_pb2.EvaluatePodResponse, **read: Any
+        cls,
+        message: decision_service_pb2.EvaluatePodResponse,
+        field_reader: Callable[[Any, Any, str], Callable[[Any], Any]],
+        **read: Any,
     ) -> EvaluatePodResponse:
         """Response whose fields are converted when they are first read.
 
         Args:
             message: with the fields.
+            field_reader: gives for this class, the message's descriptor and a name what reads it.
             read: fields that have been converted already.
         """
         made = object.__new__(cls)
-        made.__dict__.update(read, _message=message)
+        made.__dict__.update(read, _message=message, _field_reader=field_reader)
         return made
 
     if not TYPE_CHECKING:  # every name would be taken for that of a field
@@ -284,9 +288,7 @@ class EvaluatePodResponse(Answer):
             message = self.__dict__.get("_message")
             if message is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            from topospread_client import _decoding  # which makes these classes
-
-            read = _decoding.field_reader(type(self), message.DESCRIPTOR, name)
+            read = self.__dict__["_field_reader"](type(self), message.DESCRIPTOR, name)
             value = self.__dict__[name] = read(message)
             return value
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from google.protobuf.message import Message
 
-    from topospread_client import _explain as explain
     from topospread_client._operations import RpcReply
     from topospread_proto.v1 import decision_service_pb2 as decisions
 
@@ -79,7 +78,9 @@ def evaluated(
     known(message.pre_score_verdict.code)
     for counted in message.verdict_counts[:]:
         known(counted.verdict.code)
-    return answers.EvaluatePodResponse.from_message(message, traceparent=traceparent, **read)
+    return answers.EvaluatePodResponse.from_message(
+        message, field_reader, traceparent=traceparent, **read
+    )
 
 
 @cache
@@ -131,13 +132,6 @@ def batch(
     return answers.BatchEvaluatePodsResponse(
         meta=meta, traceparent=reply.traceparent, results=results
     )
-
-
-def explained(reply: RpcReply[decisions.ExplainPodResponse]) -> explain.ExplainPodResponse:
-    """Convert a response of ExplainPod; its evaluation has its metadata."""
-    meta = value(answers.ResponseMeta, reply.message.meta)
-    evaluation = evaluated(reply.message.evaluation, reply.traceparent, meta=meta)
-    return answer(topospread_client.ExplainPodResponse, reply, meta=meta, evaluation=evaluation)
 
 
 @cache

@@ -9,7 +9,7 @@ from topospread_client import _arguments as arguments
 from topospread_client import _decoding as decoding
 from topospread_client import _requests as requests
 from topospread_client import _rpcs as rpcs
-from topospread_client._answers import Answer
+from topospread_client._answers import Answer, ResponseMeta
 from topospread_client._operations import ClientSession, Operation, call
 from topospread_proto.v1 import decision_service_pb2 as pb
 
@@ -379,4 +379,6 @@ def explain_pod(
         skip_suggestions=skip_suggestions,
     )
     reply = yield from call(rpcs.EXPLAIN_POD, request, timeout, traceparent)
-    return decoding.explained(reply)
+    meta = decoding.value(ResponseMeta, reply.message.meta)
+    evaluation = decoding.evaluated(reply.message.evaluation, reply.traceparent, meta=meta)
+    return decoding.answer(ExplainPodResponse, reply, meta=meta, evaluation=evaluation)
