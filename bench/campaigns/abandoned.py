@@ -18,7 +18,7 @@ from bench.cluster import HOSTNAME, ZONE, Size, app_name, namespace_of
 from bench.processes import server
 from bench.stores import filled_store
 from tests.servers import Peer
-from tests.waiting import PATIENCE, until
+from tests.waiting import PATIENCE
 from topospread_proto.kubernetes.v1 import kubernetes_pb2
 from topospread_proto.v1 import (
     common_pb2,
@@ -156,7 +156,6 @@ def abandoned(
     calls: int,
     *,
     deadline: float | None = None,
-    at_first: bool = False,
 ) -> Spent:
     """Make calls of which nobody awaits the end, and see what they cost afterwards.
 
@@ -165,7 +164,6 @@ def abandoned(
         method: of those in LONG.
         calls: how many at once.
         deadline: seconds; None: they are cancelled, and their connection closed, after SECONDS.
-        at_first: they are cancelled when the first is answered instead, on any machine.
     """
     requests = [LONG[method]().SerializeToString() for _ in range(calls)]
     with Peer(running.address) as other:
@@ -174,10 +172,7 @@ def abandoned(
             begin: Any = peer.channel.unary_unary(_SERVICES + method)
             futures = [begin.future(each, timeout=deadline or PATIENCE) for each in requests]
             if deadline is None:
-                if at_first:
-                    until(lambda: any(future.done() for future in futures), "one is answered")
-                else:
-                    time.sleep(SECONDS)
+                time.sleep(SECONDS)
                 for future in futures:
                     future.cancel()
             for future in futures:

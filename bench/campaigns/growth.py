@@ -57,14 +57,13 @@ def judged(
         measured: the server.
         growth: the field.
         slack: times the bounds of time.
-        closely: look for the most that is accepted also beyond a thousand items, and try the limit
-            in requests that are read like EvaluatePod's, too.
+        closely: look for the most that is accepted also beyond a thousand items, and at the costs
+            of requests that are read like EvaluatePod's, too; of these their limit alone is tried
+            otherwise.
     """
     found: list[str] = []
     costs: dict[int, Cost] = {}
-    sizes = (SMALL, LARGE, growth.limit)
-    if not closely and growth.verb in ALIKE:
-        sizes = (SMALL, LARGE, LARGE)
+    sizes = () if not closely and growth.verb in ALIKE else (SMALL, LARGE, growth.limit)
     for count in sizes:
         if count not in costs and not (costs and costs[max(costs)].refused):
             costs[count] = _tried(measured, growth, count, found, slack)

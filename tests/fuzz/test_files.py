@@ -10,10 +10,10 @@ MIB = 1 << 20
 
 def test_a_short_campaign_finds_nothing():
     with served() as server:
-        found = Files(server.address, seed=1).run(500)
+        found = Files(server.address, seed=1).run(250)
     assert found.faults == []
-    assert found.sent == 500
+    assert found.sent == 250
     # They are neither all refused nor all read.
-    assert found.codes["refused"] > 50
-    assert found.codes["read"] > 50
+    assert found.codes["refused"] > 25
+    assert found.codes["read"] > 25
     assert found.grown < 200 * MIB

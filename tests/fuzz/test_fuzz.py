@@ -15,12 +15,12 @@ MIB = 1 << 20
 
 def test_a_short_campaign_finds_nothing():
     with served(http="127.0.0.1:0", extender="filter") as server:
-        found = Fuzzer(server, seed=1).run(2000)
+        found = Fuzzer(server, seed=1).run(1000)
     assert found.faults == []
-    assert found.sent == 2000
+    assert found.sent == 1000
     # It is no campaign against a closed door.
-    assert found.codes["OK"] > 100
-    assert found.codes["INVALID_ARGUMENT"] > 100
+    assert found.codes["OK"] > 50
+    assert found.codes["INVALID_ARGUMENT"] > 50
     assert found.codes["HTTP 200"] > 10
     assert found.grown < 200 * MIB
 

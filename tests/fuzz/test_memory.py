@@ -14,9 +14,7 @@ MOST = 200
     ("attack", "many", "tls"),
     [
         (memory.packed_checks, 200, False),
-        (memory.long_checks, 60, True),
         (memory.idle_lines, 4200, True),
-        (memory.long_heads, 800, False),
         (memory.long_bodies, 12, False),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -27,19 +27,16 @@ def test_no_server_breaks_a_constraint(bench, store):
     assert value["ended"] > 0
 
 
-def test_without_the_precondition_breaches_are_found(bench, store):
-    completed = bench(*SMALL, "--placements", "600", "--store", store, "--break-precondition")
+def test_without_the_precondition_breaches_are_found(bench, redis_url):
+    broken = ("--store", redis_url, "--break-precondition")
+    completed = bench(*SMALL, "--placements", "600", *broken)
     value = json.loads(completed.out)
     assert completed.code == 1
     assert value["breaches"] > 0
     assert "breach: revision" in completed.err
 
 
-def test_over_many_namespaces(bench, redis_url):
-    completed = bench(*SMALL, "--placements", "200", "--namespaces", "50", "--store", redis_url)
-    assert (completed.code, json.loads(completed.out)["breaches"]) == (0, 0), completed.err
-
-
+@pytest.mark.faults
 def test_nothing_breaks_when_a_server_is_killed_on_the_way(bench, redis_url):
     completed = bench(*SMALL, "--placements", "300", "--store", redis_url, "--kill-server")
     value = json.loads(completed.out)
@@ -48,6 +45,7 @@ def test_nothing_breaks_when_a_server_is_killed_on_the_way(bench, redis_url):
     assert value["placesHeldAgainAfterSeconds"] >= 0
 
 
+@pytest.mark.faults
 def test_nothing_breaks_when_redis_is_killed_and_comes_back(bench, redis_binary):
     program = ("--redis-server", redis_binary)
     completed = bench(*SMALL, "--placements", "300", *program, "--restart-redis")

@@ -1,4 +1,4 @@
-"""A timetable is the same each time, consistent, and has as many changes as it documents."""
+"""A timetable is the same each time, and consistent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.soak.templates import JOB, UNREACHABLE, ZONES
-from bench.soak.timetable import MINUTES_A_DAY, Outage, Timetable
+from bench.soak.timetable import Timetable
 from topospread_client import Kind
 
 if TYPE_CHECKING:
@@ -62,17 +61,13 @@ class World:
         ]
 
 
-def lived(day: Timetable) -> tuple[World, int]:
-    """The world after it, and how many changes it had."""
+def lived(day: Timetable) -> World:
+    """The world after it."""
     world = World()
-    for written in day.first():
-        world.take(written)
-    changes = 0
-    for passing in (day.through(), day.last()):
+    for passing in (day.first(), day.through(), day.last()):
         for written in passing:
             world.take(written)
-            changes += len(written)
-    return world, changes
+    return world
 
 
 def test_equal_seeds_give_equal_days() -> None:
@@ -84,15 +79,10 @@ def test_equal_seeds_give_equal_days() -> None:
     assert all_changes(1) != all_changes(2)
 
 
-def test_day_has_the_documented_number_of_changes() -> None:
-    _, changes = lived(Timetable(300, 3000, MINUTES_A_DAY, 1))
-    assert changes == pytest.approx(470_000 * 3000 / 50_000, rel=0.1)
-
-
-@pytest.mark.parametrize("minutes", [30, 60, 600])
+@pytest.mark.parametrize("minutes", [30, 600])
 def test_day_ends_with_a_cluster_as_at_its_beginning_but_for_names(minutes: int) -> None:
     day = Timetable(NODES, PODS, minutes, 3)
-    world, _ = lived(day)
+    world = lived(day)
     assert len(world.of(Kind.NODE)) == NODES
     assert len(world.running) == len(world.of(Kind.POD)) == pytest.approx(PODS, rel=0.02)
     assert not any(made.node.spec.taints for made in world.of(Kind.NODE))
@@ -103,38 +93,3 @@ def test_day_ends_with_a_cluster_as_at_its_beginning_but_for_names(minutes: int)
     } == apps
     assert len(apps) <= len(world.of(Kind.REPLICA_SET)) <= 2 * len(apps)
     assert set(world.ever.values()) == {1}, "no name comes twice"
-
-
-def test_labels_namespaces_and_nodes_come_and_go() -> None:
-    world, _ = lived(Timetable(NODES, PODS, MINUTES_A_DAY, 1))
-    gone = world.ever.keys() - world.objects.keys()
-    assert any(kind is Kind.NODE for kind, _, _ in gone)
-    assert any(namespace.startswith("preview-") for _, namespace, _ in gone)
-    assert any(name.startswith("job-") for _, _, name in gone)
-    revisions = {made.pod.metadata.labels["pod-template-hash"] for made in world.running}
-    assert revisions == {"r2"}, "each application was rolled once"
-    assert not any(JOB in made.pod.metadata.labels for made in world.running)
-
-
-def test_unreachable_zone_loses_its_pods_and_gets_new_ones_later() -> None:
-    minutes = 240
-    outage, world, day = Outage.of(minutes), World(), Timetable(NODES, PODS, minutes, 1)
-    for written in day.first():
-        world.take(written)
-    for minute, written in enumerate(day.through()):
-        world.take(written)
-        lost = {
-            made.node.metadata.name
-            for made in world.of(Kind.NODE)
-            if any(taint.key == UNREACHABLE for taint in made.node.spec.taints)
-        }
-        there = sum(made.pod.spec.node_name in lost for made in world.running)
-        if outage.begins <= minute < outage.ends:
-            assert len(lost) >= NODES // len(ZONES) * 0.9
-        else:
-            assert not lost
-        if minute == outage.begins:
-            assert there > PODS / len(ZONES) * 0.8
-        if outage.evicted <= minute < outage.ends:
-            assert not there
-            assert len(world.running) > PODS * 0.95

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from bench.campaigns.abandoned import LONG, abandoned
+from bench.campaigns.abandoned import abandoned
 from bench.cluster import Size
 from bench.processes import server
 from bench.stores import filled_store
@@ -31,28 +31,16 @@ LITTLE = 0.6
 TRANSPORTS = ("grpcio", "grpcio-threads")
 
 
-@pytest.fixture(scope="module", params=TRANSPORTS)
-def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+@pytest.fixture
+def running() -> Iterator[Running]:
     """A server whose calls take long."""
-    with (
-        filled_store(Size(1000, 4000)) as store,
-        server(store, f"--transport={request.param}") as one,
-    ):
+    with filled_store(Size(1000, 4000)) as store, server(store) as one:
         yield one
 
 
-def test_cancelled_calls_cost_no_cpu(running):
-    spent = abandoned(running, "DecisionService/BatchEvaluatePods", CALLS, at_first=True)
-    # One thread or two answer them one by one, so that most are left when the first is done.
-    assert spent.codes["CANCELLED"] >= 1
-    assert spent.cpu < LITTLE
-    assert spent.answered
-
-
-@pytest.mark.parametrize("method", ["DecisionService/BatchEvaluatePods", "PlannerService/Simulate"])
-def test_expired_calls_cost_no_cpu(running, method):
-    assert method in LONG
-    spent = abandoned(running, method, FEW, deadline=0.1)
+def test_expired_plans_cost_no_cpu(running):
+    """Of batches the same is tried in tests/overload/test_gone_callers.py."""
+    spent = abandoned(running, "PlannerService/Simulate", FEW, deadline=0.1)
     # Where the server's clock is first, gRPC's core resets the stream, which is CANCELLED.
     assert sum(spent.codes.values()) == FEW
     assert spent.codes.keys() <= {"DEADLINE_EXCEEDED", "CANCELLED"}
@@ -62,20 +50,19 @@ def test_expired_calls_cost_no_cpu(running, method):
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_server_stops_while_calls_are_cancelled(transport):
     request = pb.BatchEvaluatePodsRequest(pods=[evaluate_request().pod] * 200)
-    for number in range(2):
-        with (
-            ServerProcess(
-                "--store", "memory:", "--shutdown-grace-period", "200ms", "--transport", transport
-            ) as serving,
-            Peer(serving.address) as peer,
-        ):
-            peer.apply(*two_zones())
-            futures = [peer.engine.BatchEvaluatePods.future(request) for _ in range(CALLS)]
-            until(futures[0].done, "one is answered")
-            for future in futures[number % 2 :: 2]:
-                future.cancel()
-            # A process that gRPC's core aborts says so with its exit code.
-            assert serving.end() == 0
+    with (
+        ServerProcess(
+            "--store", "memory:", "--shutdown-grace-period", "200ms", "--transport", transport
+        ) as serving,
+        Peer(serving.address) as peer,
+    ):
+        peer.apply(*two_zones())
+        futures = [peer.engine.BatchEvaluatePods.future(request) for _ in range(CALLS)]
+        until(futures[0].done, "one is answered")
+        for future in futures[::2]:
+            future.cancel()
+        # A process that gRPC's core aborts says so with its exit code.
+        assert serving.end() == 0
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
