@@ -25,7 +25,7 @@ from bench.campaigns.campaign import (
     server_flag_option,
 )
 from bench.campaigns.grown import pod
-from bench.campaigns.measured import HOSTNAME, WORKLOADS, ZONE, Measured, load
+from bench.campaigns.measured import AS_SHIPPED, HOSTNAME, WORKLOADS, ZONE, Measured, load
 from tests.servers import ServerProcess
 from tests.waiting import PATIENCE
 from topospread_proto.v1 import (
@@ -302,7 +302,7 @@ def command(
     flags = ("--store", "memory:", "--log-format", "json", *server_flags)
     with (
         TemporaryDirectory() as folder,
-        ServerProcess(*flags, stderr=str(log := Path(folder) / "stderr")) as server,
+        ServerProcess(*flags, stderr=str(log := Path(folder) / "stderr"), **AS_SHIPPED) as server,
     ):
         measured = Measured(server.process.pid, server.address)
         load(measured, nodes, pods)

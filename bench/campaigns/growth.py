@@ -15,7 +15,7 @@ import click
 from bench.campaigns.campaign import MIB, Outcome, campaign, nodes_option, note, pods_option, run
 from bench.campaigns.combined import COMBINED, combined_costs
 from bench.campaigns.grown import DECISIONS, PLACEMENTS, PLANS, growths
-from bench.campaigns.measured import Measured, load
+from bench.campaigns.measured import AS_SHIPPED, Measured, load
 from tests.servers import ServerProcess
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def command(nodes: int, pods: int, only: str, slack: float) -> Outcome:
     """Grow every repeated field of every request, and look for costs beyond their bounds."""
     broken: list[str] = []
     tried = 0
-    with ServerProcess("--http", "off", "--store", "memory:") as server:
+    with ServerProcess("--http", "off", "--store", "memory:", **AS_SHIPPED) as server:
         measured = Measured(server.process.pid, server.address)
         load(measured, nodes, pods)
         before = measured.rss

@@ -16,7 +16,7 @@ import grpc
 from bench.campaigns.campaign import MIB, Outcome, campaign, note, run, server_flag_option
 from bench.campaigns.crowd import ENGINE, PLACEMENT
 from bench.campaigns.grown import pod
-from bench.campaigns.measured import Measured, load
+from bench.campaigns.measured import AS_SHIPPED, Measured, load
 from tests.servers import ServerProcess, replacement
 from tests.servers import pod as stored_pod
 from tests.waiting import PATIENCE
@@ -189,7 +189,7 @@ def _kept(
 ) -> tuple[dict[str, Any], float]:
     """What one kind of request left: the figures, and how many times the memory before."""
     own = ("--store", "memory:", "--max-decision-bytes", "16MiB", "--log-level", "error")
-    with ServerProcess("--http", "127.0.0.1:0", *own, *flags) as server:
+    with ServerProcess("--http", "127.0.0.1:0", *own, *flags, **AS_SHIPPED) as server:
         measured = Measured(server.process.pid, server.address)
         load(measured, nodes, 10 * nodes)
         plain: Any = measured.channel.unary_unary(f"{ENGINE}EvaluatePod")

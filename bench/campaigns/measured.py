@@ -14,6 +14,8 @@ from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import cluster_state_service_pb2_grpc as state_grpc
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
+AS_SHIPPED = {"MALLOC_ARENA_MAX": "2"}
+"""Variables of the image and the systemd unit; glibc would keep more memory for each thread."""
 ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
 WORKLOADS = 500

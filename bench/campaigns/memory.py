@@ -27,6 +27,7 @@ import trustme
 from bench.campaigns import attacker
 from bench.campaigns.attacker import Line
 from bench.campaigns.campaign import MIB, Outcome, campaign, note, run, server_flag_option
+from bench.campaigns.measured import AS_SHIPPED
 from tests.access.callers import AccessFile
 from tests.servers import Peer, ServerProcess, evaluate_request, node, pod, two_zones
 from topospread.transports.grpc.server import MAX_UNTAKEN
@@ -395,7 +396,6 @@ def attacked(
     flags: Sequence[str] = (),
     tls: bool = False,
     settle: float = 30.0,
-    variables: dict[str, str] | None = None,
 ) -> dict[str, float]:
     """One attack on a server of its own; what it came to, in MiB and seconds."""
     with TemporaryDirectory() as folder, ExitStack() as stack:
@@ -422,7 +422,7 @@ def attacked(
             authority.configure_trust(context)
             context.set_alpn_protocols(["h2"])
             credentials = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
-        server = stack.enter_context(ServerProcess(*arguments, **(variables or {})))
+        server = stack.enter_context(ServerProcess(*arguments, **AS_SHIPPED))
         pids = [server.process.pid]
         http = server.http.rpartition("/")[2]
         own, others = ((b"authorization", each.encode()) for each in (bearer, other))

@@ -14,7 +14,7 @@ import pytest
 from bench.campaigns.combined import COMBINED
 from bench.campaigns.grown import Growth, growths
 from bench.campaigns.growth import judged, judged_together
-from bench.campaigns.measured import Measured, load
+from bench.campaigns.measured import AS_SHIPPED, Measured, load
 from tests.servers import ServerProcess
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ SLACK = 6.0
 
 @pytest.fixture(scope="module")
 def measured() -> Iterator[Measured]:
-    with ServerProcess("--listen", "127.0.0.1:0", "--http", "off", "--store", "memory:") as server:
+    with ServerProcess("--http", "off", "--store", "memory:", **AS_SHIPPED) as server:
         one = Measured(server.process.pid, server.address)
         load(one, nodes=100, pods=500, workloads=20)
         yield one

@@ -8,7 +8,7 @@ import pytest
 
 from bench.campaigns import kept
 from bench.campaigns.campaign import MIB
-from bench.campaigns.measured import Measured, load
+from bench.campaigns.measured import AS_SHIPPED, Measured, load
 from tests.servers import ServerProcess
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ KINDS = ("labels", "selector", "topology key", "resource", "cluster", "added pod
 
 @pytest.fixture(scope="module")
 def measured() -> Iterator[Measured]:
-    with ServerProcess("--store", "memory:", "--log-level", "error") as server:
+    with ServerProcess("--store", "memory:", "--log-level", "error", **AS_SHIPPED) as server:
         one = Measured(server.process.pid, server.address)
         load(one, 6, 6)
         yield one
