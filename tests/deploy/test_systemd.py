@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import threading
 from functools import partial
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.deploy.files import ROOT
+from tests.requirements import machine_has
 from topospread.cli.commands.serve import command
 from topospread.config.loading import load_settings
 from topospread.config.values import Address
@@ -42,7 +42,7 @@ def test_instance_shares_the_address_and_has_its_own_http():
     assert settings.store == "sqlite:////var/lib/topospread/state.db"
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@machine_has("systemd-analyze")
 @pytest.mark.parametrize("unit", sorted(path.name for path in UNITS.iterdir()))
 def test_systemd_finds_nothing_wrong(unit: str, tmp_path: Path) -> None:
     for path in UNITS.iterdir():
@@ -82,7 +82,7 @@ def listener(request: pytest.FixtureRequest) -> Iterator[tuple[int, bool]]:
         yield server.server_port, False
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@machine_has("curl")
 def test_process_is_killed_if_it_hangs(listener: tuple[int, bool], tmp_path: Path) -> None:
     port, hangs = listener
     systemctl = tmp_path / "systemctl"
