@@ -31,7 +31,7 @@ A setting has three spellings: a flag of `topospread serve`, a variable, and a k
 `5m`, sizes `16MiB`; a switch is `--name` or `--no-name`, and `true` or `false` as a variable. The
 reason for each default stands in italics. Servers that share a store should agree on the
 configuration file, feature gates and limits: where they do not,
-[they say so](operations.md#configuration-file)."""
+[an alert says so](operations.md#configuration-file)."""
 
 METRICS_ARE = """\
 Served at `/metrics` on the address of `--http`, in Prometheus' text format or OpenMetrics. Families
