@@ -43,7 +43,7 @@ MARGIN: Final = 5.0
 CLIENTS: Final = 4
 """Of each kind; callers share them."""
 
-REPEATED: Final = ("evaluate", "stream", "get", "place", "apply")
+REPEATED: Final = ("evaluate", "get", "place", "apply")
 
 
 @dataclass
