@@ -71,6 +71,6 @@ def test_the_client_calls_with_either_protobuf(address, python, major):
     command = [python, "-W", "error", "-c", CALLER, address, f"protobuf-{major}"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
-    used, *answers = json.loads(ran.stdout)
+    used, best = json.loads(ran.stdout)
     assert used.split(".")[0] == major
-    assert answers == ["n1", "n1"]
+    assert best == "n1"
