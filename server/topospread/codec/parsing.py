@@ -268,9 +268,7 @@ class _Walk:
                 start, at = at, at + size
             elif wire == 0:
                 start = at
-                while at < end and sent[at] > 127:
-                    at += 1
-                at += 1
+                _, at = self._varint(at, end)
             else:
                 start, at = at, at + {1: 8, 5: 4}.get(wire, 0)
             field = fields.get(tag >> 3)
