@@ -399,9 +399,14 @@ def test_a_cluster_restored_from_a_backup_is_taken_as_it_is(
         api.faults += [Fault(of(plural), status=410) for plural in ("pods", "services")]
         until(lambda: state.pods() == {"web-0": "a1", "web-1": "a2"}, "the backup's pods")
         until(lambda: not state.names(Kind.SERVICE), "the backup's services")
-        # Else who waits for what comes after the backup would not wait at all.
-        read = read_up_to(state)
-        assert max(read[Kind.POD], read[Kind.SERVICE]) <= objects.version
+
+        def read_no_further() -> bool:
+            read = read_up_to(state)
+            return max(read[Kind.POD], read[Kind.SERVICE]) <= objects.version
+
+        # Else who waits for what comes after the backup would not wait at all. The versions follow
+        # the objects, in a change of their own.
+        until(read_no_further, "the backup's versions")
 
 
 def test_a_cluster_that_was_dropped_is_filled_again(
