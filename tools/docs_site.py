@@ -14,6 +14,7 @@ import posixpath
 import re
 import shutil
 import sys
+from collections.abc import Mapping
 from enum import EnumMeta
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,9 @@ PROJECT_PAGES: Final = {
 CLIENT_PAGE: Final = "reference/python-client.md"
 API_PAGE: Final = "reference/index.md"
 RECORDS_PAGE: Final = "decisions/index.md"
+# Of a constant's value Sphinx would read the docstring of its type.
+_DIRECTIVES: Final = {"Functions": "autofunction", "Constants": "py:data"}
+"""Sphinx's directive for the names of a group; others are classes."""
 
 _FENCE: Final = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
@@ -182,19 +186,18 @@ def _client_page() -> str:
         "Responses": [],
         "Values": [],
         "Functions": [],
+        "Constants": [],
     }
     for name in topospread_client.__all__:
-        # A constant has no docstring that could be read from the value.
-        if name not in clients and not name.isupper():
+        if name not in clients:
             groups[_group_of(getattr(topospread_client, name))].append(name)
     lines = ["# Python client reference\n"]
     lines += ["[The Python client](../python-client.md) shows how it is used.\n"]
     for heading, names in groups.items():
-        directive = "autofunction" if heading == "Functions" else "autoclass"
         lines += [f"## {heading}\n", "```{eval-rst}", ".. currentmodule:: topospread_client", ""]
         for name in names:
-            lines += [f".. {directive}:: {name}"]
-            if heading != "Functions":
+            lines += [f".. {_DIRECTIVES.get(heading, 'autoclass')}:: {name}"]
+            if heading not in _DIRECTIVES:
                 lines += ["   :members:", "   :show-inheritance:"]
             if heading == "Enums":
                 lines += ["   :undoc-members:"]
@@ -210,6 +213,8 @@ def _group_of(found: object) -> str:
         if issubclass(found, Exception):
             return "Errors"
         return "Responses" if found.__name__.endswith("Response") else "Values"
+    if isinstance(found, (str, frozenset, Mapping)):
+        return "Constants"
     return "Functions" if callable(found) and hasattr(found, "__name__") else "Values"
 
 
