@@ -52,7 +52,10 @@ OLD: Final = "4f2d1d9bc9bdc8be505d7a9e540aeda33e00bdf4"
 
 EXPLAINED: Final[Mapping[str, str]] = {
     r"BestOptions: .*\nold .*nodeBytesMap": "templates are told in the order of the options",
-    "only in old: .*StreamEvaluatePods": "removed: nobody measured a gain",
+    "only in old: .*StreamEvaluatePods": "removed: BatchEvaluatePods does the same",
+    r"only in old: field GetServerInfoResponse\.(differing|pending)_settings": (
+        "removed: Prometheus compares settings"
+    ),
     r"(PlanRebalance|plan): .*groups\[\]\.reason\n.*new .*explain one of its pods": (
         "a group without a plan points to explain instead of saying why"
     ),
