@@ -246,8 +246,7 @@ class Comparison:
         self._fill(cluster)
         for _ in range(many):
             request = traffic.write(cluster, random)
-            if "Place" in request.method.name or "Reserve" in request.method.name:
-                self._settle(cluster)
+            self._settle(cluster)
             self._compare(*self._ask(request))
             if request.method.name == "DeleteCluster":
                 self._fill(cluster)
@@ -263,7 +262,7 @@ class Comparison:
             side.peer.apply(*two_zones(), cluster=cluster)
 
     def _settle(self, cluster: str) -> None:
-        """See to it that a place is decided on what was written before."""
+        """See to it that places and watches, too, know what was written before."""
         asked = state.GetClusterRequest(cluster=cluster, consistency=NOW)
         for side in (self._old, self._new):
             side.peer.state.GetCluster(asked, timeout=_DEADLINE)
