@@ -154,7 +154,10 @@ class CompletionQueueTransport(LendingPool):
 
     def stop(self) -> None:
         """See :class:`~topospread.transports.grpc.transport.Transport`."""
-        self._stopping = True
+        # A server that ends while it is asked for a call ends the process: gRPC looks whether it is
+        # stopping, lets other threads run, and then uses it.
+        with self._beginning:
+            self._stopping = True
 
     @override
     @contextmanager
