@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +16,14 @@ from bench.campaigns.load import CLUSTER, client_of, pod, stored_pods, zones
 from tests.servers import incoming
 from tests.store.backends import RedisBackend, SqliteBackend
 from topospread.codec.stored import stored
+from topospread.errors import StoreUnavailable
 from topospread.store.model import Put, StoreSettings
 from topospread_client import Consistency, RevisionUnavailable, object_from_manifest
 
 if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
     from tests.store.backends import Backend
 
 KEPT = 4
@@ -39,6 +43,24 @@ def backend(request, tmp_path) -> Backend:
     return SqliteBackend(f"sqlite://{tmp_path}/state.db")
 
 
+@contextmanager
+def frozen(process: subprocess.Popen[str], write: Callable[[], object]) -> Iterator[None]:
+    """A process that is stopped, but not within a write of its own: another's passes."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        while True:
+            try:
+                write()
+            except StoreUnavailable:
+                process.send_signal(signal.SIGCONT)
+                process.send_signal(signal.SIGSTOP)
+            else:
+                break
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
 def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call):
     server = serve(backend.url)
     client = call(server)
@@ -49,13 +71,12 @@ def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call)
     ):
         for attempt in range(3):
             before = client.get_node_table().revision
-            server.process.send_signal(signal.SIGSTOP)
-            placing = elsewhere.submit(client.place_pod, another(attempt))
-            for number in range(KEPT * 4):
-                made = object_from_manifest(pod(f"w-{attempt}-{number}"))
-                assert made is not None, "its kind is known"
-                store.apply(CLUSTER, [Put(stored(made))])
-            server.process.send_signal(signal.SIGCONT)
+            written = [object_from_manifest(pod(f"w-{attempt}-{n}")) for n in range(KEPT * 4)]
+            puts = [Put(stored(made)) for made in written if made is not None]
+            with frozen(server.process, lambda: store.apply(CLUSTER, puts[:1])):  # noqa: B023
+                placing = elsewhere.submit(client.place_pod, another(attempt))
+                for each in puts[1:]:
+                    store.apply(CLUSTER, [each])
 
             assert placing.result().node
 
