@@ -267,8 +267,12 @@ class _Walk:
                     size, at = self._varint(at - 1, end)
                 start, at = at, at + size
             elif wire == 0:
+                if at >= end:
+                    break
                 start = at
-                _, at = self._varint(at, end)
+                at += 1
+                if sent[start] > 127:
+                    _, at = self._varint(start, end)
             else:
                 start, at = at, at + {1: 8, 5: 4}.get(wire, 0)
             field = fields.get(tag >> 3)
