@@ -262,7 +262,7 @@ class Comparison:
             side.peer.apply(*two_zones(), cluster=cluster)
 
     def _settle(self, cluster: str) -> None:
-        """See to it that places and watches, too, know what was written before."""
+        """Wait until both servers know what was written before, as places and watches do not."""
         asked = state.GetClusterRequest(cluster=cluster, consistency=NOW)
         for side in (self._old, self._new):
             side.peer.state.GetCluster(asked, timeout=_DEADLINE)
