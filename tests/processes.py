@@ -3,6 +3,28 @@
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def suspended(pid: int) -> Iterator[None]:
+    """A process stands still, as one whose share of the processors is used up does.
+
+    What callers send meanwhile is there at once when it goes on.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: stopped(pid), "the process stands still")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def stopped(pid: int) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import signal
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bench.campaigns.load import NEWEST, Load, counted_pods, pod, stored_pods, zones
-from tests.processes import stopped
+from tests.processes import suspended
 from tests.servers import incoming, start
 from tests.waiting import until
 from topospread_client import Consistency, Kind, ServerFault, Unavailable
@@ -26,14 +25,12 @@ def test_a_follower_that_the_log_has_outrun_loads_anew(two, durable, call):
     call(fast).apply_objects([pod("before")])
     assert counted_pods(call(slow)) == 1
 
-    slow.process.send_signal(signal.SIGSTOP)
-    until(lambda: stopped(slow.process.pid), "it stands still")
     revision = ""
-    for number in range(50):
-        revision = call(fast).apply_objects([pod(f"meanwhile-{number}")]).revision
-    with durable.client() as redis:
-        redis.xtrim("ts:{default}:log", maxlen=3, approximate=False)
-    slow.process.send_signal(signal.SIGCONT)
+    with suspended(slow.process.pid):
+        for number in range(50):
+            revision = call(fast).apply_objects([pod(f"meanwhile-{number}")]).revision
+        with durable.client() as redis:
+            redis.xtrim("ts:{default}:log", maxlen=3, approximate=False)
 
     client = call(slow)
     until(lambda: seen(client, revision), "it has caught up")

@@ -5,7 +5,6 @@ Nothing was written then, so the pod is judged again, at the state that there is
 
 from __future__ import annotations
 
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench.campaigns.load import CLUSTER, client_of, pod, stored_pods, zones
+from tests.processes import suspended
 from tests.servers import incoming
 from tests.store.backends import RedisBackend, SqliteBackend
 from topospread.codec.stored import stored
@@ -21,10 +21,10 @@ from topospread.store.model import Put, StoreSettings
 from topospread_client import Consistency, RevisionUnavailable, object_from_manifest
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.store.backends import Backend
+    from topospread.store.api import Store
 
 KEPT = 4
 """Changes that the log keeps."""
@@ -43,22 +43,27 @@ def backend(request, tmp_path) -> Backend:
     return SqliteBackend(f"sqlite://{tmp_path}/state.db")
 
 
+def write(store: Store, name: str) -> None:
+    """Store a pod, beside all servers."""
+    made = object_from_manifest(pod(name))
+    assert made is not None, "its kind is known"
+    store.apply(CLUSTER, [Put(stored(made))])
+
+
 @contextmanager
-def frozen(process: subprocess.Popen[str], write: Callable[[], object]) -> Iterator[None]:
-    """A process that is stopped, but not within a write of its own: another's passes."""
-    process.send_signal(signal.SIGSTOP)
-    try:
-        while True:
+def suspended_between_writes(pid: int, store: Store) -> Iterator[None]:
+    """A server stands still, but not within a write of its own, which would keep SQLite's lock."""
+    while True:
+        with suspended(pid):
             try:
-                write()
+                write(store, "first")
             except StoreUnavailable:
-                process.send_signal(signal.SIGCONT)
-                process.send_signal(signal.SIGSTOP)
+                pass
             else:
-                break
-        yield
-    finally:
-        process.send_signal(signal.SIGCONT)
+                yield
+                return
+        # It has ended that write when another's passes.
+        write(store, "between")
 
 
 def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call):
@@ -71,12 +76,10 @@ def test_behind_a_trimmed_log_a_pod_is_placed_all_the_same(backend, serve, call)
     ):
         for attempt in range(3):
             before = client.get_node_table().revision
-            written = [object_from_manifest(pod(f"w-{attempt}-{n}")) for n in range(KEPT * 4)]
-            puts = [Put(stored(made)) for made in written if made is not None]
-            with frozen(server.process, lambda: store.apply(CLUSTER, puts[:1])):  # noqa: B023
+            with suspended_between_writes(server.process.pid, store):
                 placing = elsewhere.submit(client.place_pod, another(attempt))
-                for each in puts[1:]:
-                    store.apply(CLUSTER, [each])
+                for number in range(KEPT * 4):
+                    write(store, f"w-{attempt}-{number}")
 
             assert placing.result().node
 
@@ -94,11 +97,10 @@ def test_after_writes_were_lost_a_pod_is_placed_all_the_same(start_redis, serve)
             with master.client() as redis:
                 redis.save()
             lost = client.apply_objects([pod(f"lost-{attempt}")]).revision
-            server.process.send_signal(signal.SIGSTOP)
-            placing = elsewhere.submit(client.place_pod, another(attempt))
-            master.kill()
-            master.start()
-            server.process.send_signal(signal.SIGCONT)
+            with suspended(server.process.pid):
+                placing = elsewhere.submit(client.place_pod, another(attempt))
+                master.kill()
+                master.start()
 
             assert placing.result().node
 

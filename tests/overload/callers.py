@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -15,14 +12,15 @@ from google.rpc import error_details_pb2, status_pb2
 
 from bench.campaigns.heavy import ENGINE, EVALUATE, QUESTION
 from bench.campaigns.measured import Measured
-from tests.processes import stopped
+from tests.processes import suspended
 from tests.telemetry.expositions import samples
 from tests.waiting import PATIENCE, until
 from topospread_proto.v1 import cluster_state_service_pb2 as state_pb
 from topospread_proto.v1 import decision_service_pb2 as engine_pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tests.servers import ServerProcess
 
@@ -172,19 +170,9 @@ class Service:
 
         return until(idle, "no decision is under way")
 
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
-        """The process stands still, as one whose share of the processors is used up does.
-
-        What callers send meanwhile is there at once when it goes on.
-        """
-        pid = self._process.process.pid
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            until(lambda: stopped(pid), "the process stands still")
-            yield
-        finally:
-            os.kill(pid, signal.SIGCONT)
+    def suspended(self) -> AbstractContextManager[None]:
+        """The server stands still meanwhile."""
+        return suspended(self._process.process.pid)
 
 
 class Scraper:
