@@ -24,13 +24,13 @@ from tests.apiserver.server import ApiServer as MadeUpApiServer
 from topospread.app.stores import open_store
 from topospread.cli.errors import Unreachable
 from topospread.codec.stored import object_from_stored
+from topospread.kubernetes.api_server import ApiServer, ClusterAccess
+from topospread.kubernetes.cluster_sync import ClusterSync
+from topospread.kubernetes.sink import ServiceSink
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.service.state.leases import Leases
 from topospread.service.state.write import StateWriter
-from topospread.transports.kubernetes.api_server import ApiServer, ClusterAccess
-from topospread.transports.kubernetes.cluster_sync import ClusterSync
-from topospread.transports.kubernetes.sink import ServiceSink
 from topospread_client import manifest_from_object
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from tests.servers import (
 )
 from tests.waiting import PATIENCE, until
 from topospread.app.expander import MAX_CONNECTIONS
-from topospread.transports.http import server as http_server
+from topospread.http import server as http_server
 from topospread_client import Client, LimitExceeded
 from topospread_proto.v1 import cluster_state_service_pb2 as pb
 from topospread_proto.v1 import common_pb2

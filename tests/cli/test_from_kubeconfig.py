@@ -11,7 +11,7 @@ import yaml
 from tests.apiserver.objects import RESOURCES, Objects
 from tests.apiserver.server import ApiServer, Fault
 from tests.cli.manifests import CLUSTER, NOWHERE
-from tests.transports.kubernetes.syncing import kubeconfig
+from tests.kubernetes.syncing import kubeconfig
 
 STORED = {resource.kind for resource in RESOURCES}
 PODS = ["pod/shop/web-0", "pod/shop/web-1", "pod/shop/web-3"]

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.apiserver.server import ApiServer
 from tests.deploy.files import ROOT
 from tests.deploy.metrics import NAME, labels_used, metric_labels
-from tests.transports.kubernetes.syncing import pod, small_cluster, synced
+from tests.kubernetes.syncing import pod, small_cluster, synced
 from tests.waiting import until
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import pytest
 from tests.apiserver.server import ApiServer
 from tests.deploy.files import ROOT, parsed
 from tests.deploy.metrics import metric_labels
+from tests.kubernetes.syncing import small_cluster, synced
 from tests.telemetry.expositions import samples
-from tests.transports.kubernetes.syncing import small_cluster, synced
 from tests.waiting import until
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from tests.deploy.files import ROOT, parsed
 from topospread.cli.commands.serve import command as serve_command
 from topospread.config.loading import load_settings
 from topospread.config.settings import SETTINGS, ServerSettings
-from topospread.transports.http.webhook import ROOT as WEBHOOK
-from topospread.transports.kubernetes.objects import RESOURCES
+from topospread.http.webhook import ROOT as WEBHOOK
+from topospread.kubernetes.objects import RESOURCES
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 BASE = FOLDER / "base"

@@ -12,8 +12,8 @@ from google.rpc import code_pb2, status_pb2
 
 from tests.access.callers import AccessFile
 from tests.errors.error_status import ErrorStatus
+from tests.http.extender_client import Scheduler, node, spreading
 from tests.servers import served
-from tests.transports.http.extender_client import Scheduler, node, spreading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,14 +18,14 @@ from examples.scheduler import scheduler as example
 from examples.scheduler.scheduler import Cluster, Scheduler
 from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer, Asked, Fault
-from tests.transports.kubernetes.syncing import ZONE, kubeconfig, node, pod, synced
+from tests.kubernetes.syncing import ZONE, kubeconfig, node, pod, synced
 from tests.waiting import until
 from topospread_client import Consistency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.transports.kubernetes.syncing import State
+    from tests.kubernetes.syncing import State
 
 ROOT = Path(__file__).parents[2]
 SPREAD = {

@@ -7,11 +7,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 
 from tests.telemetry.expositions import names, samples, value
+from topospread.http import server
 from topospread.store import observed
 from topospread.store.observed import OPERATIONS
 from topospread.telemetry.families import DROPPED, FIRST_CODES, ClusterGauges, PoolGauges
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.http import server
 
 # What kube-scheduler 1.36 writes as `le`: ExponentialBuckets(0.00001, 1.5, 20) and
 # ExponentialBuckets(0.0001, 2, 12) of its metrics package, as Go formats them.

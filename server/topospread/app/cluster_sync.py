@@ -15,26 +15,26 @@ from typing import TYPE_CHECKING, Final
 from topospread.app.stop_event import StopEvent
 from topospread.config.values import Address
 from topospread.errors import ConfigError, InvalidRequest
+from topospread.http.routes import make_app
+from topospread.http.server import HttpServer
+from topospread.kubernetes.api_server import ApiServer, ClusterAccess
+from topospread.kubernetes.cluster_sync import ClusterSync
+from topospread.kubernetes.pod_waker import PodWaker
+from topospread.kubernetes.sink import ServiceSink
 from topospread.service.extender.unschedulable_pods import UnschedulablePods
 from topospread.store.checks import check_cluster
 from topospread.store.values import OBSERVABLE
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.http.routes import make_app
-from topospread.transports.http.server import HttpServer
-from topospread.transports.kubernetes.api_server import ApiServer, ClusterAccess
-from topospread.transports.kubernetes.cluster_sync import ClusterSync
-from topospread.transports.kubernetes.pod_waker import PodWaker
-from topospread.transports.kubernetes.sink import ServiceSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from types import FrameType
 
     from topospread.config.settings import ServerSettings
+    from topospread.kubernetes.sink import Sink
     from topospread.service.decisions.engine import Engine
     from topospread.service.state.leases import Leases
     from topospread.service.state.write import StateWriter
-    from topospread.transports.kubernetes.sink import Sink
 
 SYNCED_KINDS: Final = frozenset(OBSERVABLE)
 

@@ -12,6 +12,9 @@ import grpc
 
 from topospread.codec.parsing import NODES
 from topospread.errors import ConfigError, QueueFull
+from topospread.http.extender import Executors, Extender
+from topospread.http.extender_handlers import ExtenderHandlers
+from topospread.http.webhook import Webhook
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import Freshness
@@ -37,9 +40,6 @@ from topospread.transports.grpc.server import (
     credentials,
 )
 from topospread.transports.grpc.thread_transport import ThreadTransport
-from topospread.transports.http.extender import Executors, Extender
-from topospread.transports.http.extender_handlers import ExtenderHandlers
-from topospread.transports.http.webhook import Webhook
 from topospread_proto.v1.server_service_pb2 import ServerLimits
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from topospread.app.credentials import CredentialWatcher
     from topospread.bounded import Budgets
     from topospread.config.settings import ServerSettings
+    from topospread.http.calls import CallResponse, Submit
     from topospread.replica.replica import Replica
     from topospread.service.decisions.engine import Engine
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from topospread.telemetry.tracing import Tracing
     from topospread.threads.pool import Pool
     from topospread.transports.grpc.transport import Transport
-    from topospread.transports.http.calls import CallResponse, Submit
 
 
 LOG: Final = logging.getLogger(__name__)

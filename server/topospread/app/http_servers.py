@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from topospread.transports.http.authorization import with_authorization
-from topospread.transports.http.routes import NO_CALLS, by_path, make_app, nothing_else
-from topospread.transports.http.server import HttpServer
+from topospread.http.authorization import with_authorization
+from topospread.http.routes import NO_CALLS, by_path, make_app, nothing_else
+from topospread.http.server import HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from topospread.app.credentials import CredentialWatcher
     from topospread.config.settings import ServerSettings
-    from topospread.transports.http.routes import Exposition, Health
+    from topospread.http.routes import Exposition, Health
 
 
 def make_http(

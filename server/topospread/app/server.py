@@ -30,6 +30,7 @@ from topospread.config.reloading import FileWatcher, Loaded
 from topospread.config.settings import ALL_CLUSTERS
 from topospread.config.values import Address
 from topospread.errors import TopospreadError
+from topospread.http.routes import EXTENDER, WEBHOOK
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
@@ -74,7 +75,6 @@ from topospread.transports.grpc.authorization import AccessControl
 from topospread.transports.grpc.pending_responses import PendingResponses
 from topospread.transports.grpc.pipeline import CallPipeline
 from topospread.transports.grpc.server import GrpcServer
-from topospread.transports.http.routes import EXTENDER, WEBHOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -83,9 +83,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from topospread.config.settings import ServerSettings
+    from topospread.http.server import HttpServer
     from topospread.service.extender.unschedulable_pods import UnschedulablePods
     from topospread.store.api import Store
-    from topospread.transports.http.server import HttpServer
 
 LOG: Final = logging.getLogger(__name__)
 

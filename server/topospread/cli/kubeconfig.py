@@ -39,7 +39,7 @@ def context_namespace(kubeconfig: str, context: str) -> str:
     for content in reversed(contents):
         contexts |= _contexts(content)
     if context and context not in contexts:
-        from topospread.transports.kubernetes.kubeconfig import no_such_context
+        from topospread.kubernetes.kubeconfig import no_such_context
 
         raise BadInput(no_such_context(context, os.pathsep.join(map(str, files)), contexts))
     chosen = contexts.get(context or (named[0] if named else "")) or {}

@@ -14,9 +14,9 @@ from topospread.cli.errors import BadInput, Unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from topospread.kubernetes.api_server import ApiServer
+    from topospread.kubernetes.objects import ObservedObject, Resource
     from topospread.store.model import StoredObject
-    from topospread.transports.kubernetes.api_server import ApiServer
-    from topospread.transports.kubernetes.objects import ObservedObject, Resource
 
 _FORBIDDEN: Final = 403
 _UNAUTHORIZED: Final = 401
@@ -45,7 +45,7 @@ def listed_objects(kubeconfig: str, context: str) -> Iterator[StoredObject]:
     """
     from topospread.app.cluster_sync import open_api_server
     from topospread.errors import ConfigError
-    from topospread.transports.kubernetes.api_server import ClusterAccess
+    from topospread.kubernetes.api_server import ClusterAccess
 
     try:
         api = open_api_server(ClusterAccess(kubeconfig, context))
@@ -60,9 +60,9 @@ def listed_objects(kubeconfig: str, context: str) -> Iterator[StoredObject]:
 
 def _listed(api: ApiServer, progress: Callable[[int, int], None]) -> list[ObservedObject]:
     from topospread.errors import ClusterUnavailable, RevisionUnavailable
-    from topospread.transports.kubernetes.api_server import NoResponse, Refusal
-    from topospread.transports.kubernetes.listing import list_objects
-    from topospread.transports.kubernetes.objects import RESOURCES
+    from topospread.kubernetes.api_server import NoResponse, Refusal
+    from topospread.kubernetes.listing import list_objects
+    from topospread.kubernetes.objects import RESOURCES
 
     found: list[ObservedObject] = []
     forbidden: list[Resource] = []
@@ -109,7 +109,7 @@ def _show(
 
 def _decoded(resource: Resource, manifest: Any) -> ObservedObject | None:
     from topospread.errors import InvalidRequest, LimitExceeded
-    from topospread.transports.kubernetes.objects import decode_object
+    from topospread.kubernetes.objects import decode_object
 
     try:
         return decode_object(resource, manifest)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
     from topospread.app.cluster_sync import SyncProcess
+    from topospread.kubernetes.objects import DeletedObject, ObservedObject
     from topospread.store.model import Kind as StoredKind
-    from topospread.transports.kubernetes.objects import DeletedObject, ObservedObject
     from topospread_client import Client
 
 
@@ -82,8 +82,8 @@ def command(
     within a server.
     """
     from topospread.app.cluster_sync import SyncProcess, holder_identity, open_api_server
+    from topospread.kubernetes.api_server import ClusterAccess
     from topospread.telemetry.logs import start_logging
-    from topospread.transports.kubernetes.api_server import ClusterAccess
 
     try:
         api = open_api_server(ClusterAccess(kubeconfig, kube_context))
@@ -113,7 +113,7 @@ def _announce(syncing: SyncProcess) -> None:
 
 
 class ClientSink:
-    """A :class:`~topospread.transports.kubernetes.sink.Sink` over gRPC.
+    """A :class:`~topospread.kubernetes.sink.Sink` over gRPC.
 
     Args:
         client: for the cluster that is synced.

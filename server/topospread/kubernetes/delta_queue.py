@@ -8,7 +8,7 @@ import time
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from topospread.transports.kubernetes.objects import DeletedObject, ObservedObject
+from topospread.kubernetes.objects import DeletedObject, ObservedObject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

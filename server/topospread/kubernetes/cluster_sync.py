@@ -15,19 +15,19 @@ from topospread.errors import (
     TopospreadError,
     Unavailable,
 )
+from topospread.kubernetes.delta_queue import DeltaQueue
+from topospread.kubernetes.objects import RESOURCES, DeletedObject, ObservedObject
+from topospread.kubernetes.reflector import Reflector
 from topospread.store.model import MAX_CHANGES
 from topospread.telemetry.sync_metrics import KindCounters, KindGauges, SyncGauges
-from topospread.transports.kubernetes.delta_queue import DeltaQueue
-from topospread.transports.kubernetes.objects import RESOURCES, DeletedObject, ObservedObject
-from topospread.transports.kubernetes.reflector import Reflector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from topospread.kubernetes.api_server import ApiServer
+    from topospread.kubernetes.delta_queue import Change
+    from topospread.kubernetes.sink import Sink
     from topospread.store.model import Kind
-    from topospread.transports.kubernetes.api_server import ApiServer
-    from topospread.transports.kubernetes.delta_queue import Change
-    from topospread.transports.kubernetes.sink import Sink
 
 
 LOG: Final = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ def configure(configuration: Any, kubeconfig: str, context: str) -> None:
 
     Args:
         configuration: the client's, which has no types.
-        kubeconfig: as :class:`~topospread.transports.kubernetes.api_server.ClusterAccess` has it.
+        kubeconfig: as :class:`~topospread.kubernetes.api_server.ClusterAccess` has it.
         context: likewise.
 
     Raises:

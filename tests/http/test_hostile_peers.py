@@ -18,10 +18,10 @@ from starlette.routing import Route
 
 from tests.waiting import PATIENCE, until
 from topospread.config.certificates import PemFiles
+from topospread.http import server
+from topospread.http.routes import make_app
+from topospread.http.server import HttpServer
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.http import server
-from topospread.transports.http.routes import make_app
-from topospread.transports.http.server import HttpServer
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -13,10 +13,10 @@ from topospread.store.model import Remove, WriteOutcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from topospread.kubernetes.objects import DeletedObject, ObservedObject
     from topospread.service.state.leases import Leases
     from topospread.service.state.write import StateWriter
     from topospread.store.model import Kind
-    from topospread.transports.kubernetes.objects import DeletedObject, ObservedObject
 
 LEASE_SECONDS: Final = 5.0
 WRITE_SECONDS: Final = 10.0

@@ -14,9 +14,9 @@ import trustme
 from kubernetes.config import incluster_config
 
 from tests.apiserver.server import ApiServer, Fault
+from tests.kubernetes.syncing import kubeconfig, pod, small_cluster
+from tests.kubernetes.test_cluster_sync import metric, of
 from tests.servers import served
-from tests.transports.kubernetes.syncing import kubeconfig, pod, small_cluster
-from tests.transports.kubernetes.test_cluster_sync import metric, of
 from tests.waiting import until
 from topospread_client import Client, Kind
 

@@ -9,19 +9,19 @@ import httpx
 import pytest
 
 from tests.access.callers import AccessFile
+from tests.http.extender_client import Scheduler, node
 from tests.servers import ZONE, served
 from tests.telemetry.expositions import value
-from tests.transports.http.extender_client import Scheduler, node
 from tests.waiting import PATIENCE
 from topospread.errors import ConfigError
-from topospread.spread.linting.catalog import RULES, Severity
-from topospread.spread.linting.engine import lint
-from topospread.transports.http import webhook
-from topospread.transports.http.admission_json import (
+from topospread.http import webhook
+from topospread.http.admission_json import (
     MAX_WARNING,
     MAX_WARNINGS,
     bounded_lines,
 )
+from topospread.spread.linting.catalog import RULES, Severity
+from topospread.spread.linting.engine import lint
 
 LIMIT = 1 << 20
 

@@ -13,16 +13,16 @@ import pytest
 from tests.apiserver.objects import RESOURCES as REAL
 from tests.apiserver.objects import Objects
 from tests.apiserver.server import ApiServer, Asked, Fault
-from tests.transports.kubernetes.syncing import ZONE, node, pod, small_cluster, synced
+from tests.kubernetes.syncing import ZONE, node, pod, small_cluster, synced
 from tests.waiting import until
-from topospread.transports.kubernetes.objects import RESOURCES
+from topospread.kubernetes.objects import RESOURCES
 from topospread_client import Client, Consistency, Kind, NotFound, ResourceVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.transports.kubernetes.syncing import State
+    from tests.kubernetes.syncing import State
 
 
 @pytest.fixture
@@ -472,7 +472,7 @@ def test_lag_grows_while_the_api_server_is_away(tmp_path: Path, objects: Objects
 def test_debug_has_a_line_for_each_batch_that_is_written(
     tmp_path: Path, objects: Objects, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "topospread.transports.kubernetes")
+    caplog.set_level(logging.DEBUG, "topospread.kubernetes")
     with ApiServer(objects) as api, synced(tmp_path, api) as (state, server):
         until(lambda: server.ready()[0], "all kinds listed")
         objects.put(pod("web-2", "b1"))
@@ -491,7 +491,7 @@ def test_an_outage_of_the_api_server_is_one_line_and_its_end_another(
         return [metric(server, "topospread_sync_failures_total", kind=kind) for kind in kinds]
 
     def said() -> list[str]:
-        names = ("topospread.transports.kubernetes", "urllib3")
+        names = ("topospread.kubernetes", "urllib3")
         return [one.getMessage() for one in caplog.records if one.name.startswith(names)]
 
     with ExitStack() as first:

@@ -19,26 +19,26 @@ from topospread.errors import (
     RevisionUnavailable,
     TopospreadError,
 )
-from topospread.store.values import VERSION
-from topospread.telemetry.sync_metrics import KindCounters, KindGauges
-from topospread.transports.kubernetes.api_server import REMINDER_SECONDS, NoResponse, failure
-from topospread.transports.kubernetes.listing import list_objects
-from topospread.transports.kubernetes.objects import (
+from topospread.kubernetes.api_server import REMINDER_SECONDS, NoResponse, failure
+from topospread.kubernetes.listing import list_objects
+from topospread.kubernetes.objects import (
     DeletedObject,
     ObservedObject,
     decode_object,
     key_of,
     version_of,
 )
+from topospread.store.values import VERSION
+from topospread.telemetry.sync_metrics import KindCounters, KindGauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from topospread.kubernetes.api_server import ApiServer, WatchStream
+    from topospread.kubernetes.delta_queue import DeltaQueue
+    from topospread.kubernetes.objects import Resource
+    from topospread.kubernetes.sink import Sink
     from topospread.store.model import Key
-    from topospread.transports.kubernetes.api_server import ApiServer, WatchStream
-    from topospread.transports.kubernetes.delta_queue import DeltaQueue
-    from topospread.transports.kubernetes.objects import Resource
-    from topospread.transports.kubernetes.sink import Sink
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import zlib
 from typing import TYPE_CHECKING, Final, Self
 
 from topospread.errors import CallerGone, InvalidRequest, QueueFull, TooLarge
-from topospread.transports.http.failures import HttpError
+from topospread.http.failures import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ import pytest
 
 from tests.apiserver.server import ApiServer
 from tests.cli.processes import TOPOSPREAD, environment, run
+from tests.kubernetes.syncing import State, kubeconfig, node, pod, small_cluster
 from tests.servers import http_get, served
-from tests.transports.kubernetes.syncing import State, kubeconfig, node, pod, small_cluster
 from tests.waiting import until
 from topospread_client import Client, Kind
 

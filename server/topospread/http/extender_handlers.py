@@ -22,6 +22,13 @@ from topospread.errors import (
     TooLarge,
     Unauthenticated,
 )
+from topospread.http import extender_json as messages
+from topospread.http.extender_json import (
+    PreemptionArgs,
+    preemption_result,
+    read_preemption,
+)
+from topospread.http.failures import HttpError, HttpFailure
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.extender.extend import (
@@ -33,13 +40,6 @@ from topospread.service.extender.extend import (
 )
 from topospread.service.extender.preemption import PodsByUid, nodes_made_feasible
 from topospread.spread.verdicts import Code
-from topospread.transports.http import extender_json as messages
-from topospread.transports.http.extender_json import (
-    PreemptionArgs,
-    preemption_result,
-    read_preemption,
-)
-from topospread.transports.http.failures import HttpError, HttpFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from topospread.access.audit import DenialLog
 from topospread.access.callers import ANONYMOUS, Caller, Role
 from topospread.access.certificates import NO_NAMES
 from topospread.errors import PermissionDenied, RateExceeded, TopospreadError, Unauthenticated
-from topospread.transports.http.failures import failure_of
+from topospread.http.failures import failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

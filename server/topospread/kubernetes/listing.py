@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from topospread.errors import ClusterUnavailable, RevisionUnavailable
-from topospread.transports.kubernetes.objects import version_of
+from topospread.kubernetes.objects import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from topospread.kubernetes.api_server import ApiServer
+    from topospread.kubernetes.objects import ObservedObject
     from topospread.store.model import Key
-    from topospread.transports.kubernetes.api_server import ApiServer
-    from topospread.transports.kubernetes.objects import ObservedObject
 
 PAGE: Final = 500
 """Objects in a page: what client-go asks for."""

@@ -19,16 +19,16 @@ from topospread.access.audit import audit
 from topospread.access.callers import Role
 from topospread.checkpoints import Beneficiary, TakesLong, checkpoint, computing_for
 from topospread.errors import CallerGone, MethodNotServed
-from topospread.transports.http.authorization import caller_of, require_role
-from topospread.transports.http.bodies import Body, BodyBudget, compressed, decompressed
-from topospread.transports.http.calls import (
+from topospread.http.authorization import caller_of, require_role
+from topospread.http.bodies import Body, BodyBudget, compressed, decompressed
+from topospread.http.calls import (
     CallResponse,
     Submit,
     await_disconnect,
     response_start,
     trace_headers,
 )
-from topospread.transports.http.extender_handlers import (
+from topospread.http.extender_handlers import (
     ExtenderCall,
     ExtenderHandlers,
     ExtenderTarget,
@@ -37,7 +37,7 @@ from topospread.transports.http.extender_handlers import (
     parse_target,
     uses_store,
 )
-from topospread.transports.http.failures import HttpError, failure_of
+from topospread.http.failures import HttpError, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,21 +23,21 @@ from topospread.access.callers import Role
 from topospread.checkpoints import Beneficiary, computing_for
 from topospread.codec.lint_manifests import is_workload, workload_from_manifest
 from topospread.errors import CallerGone, InvalidRequest, MethodNotServed, TopospreadError
-from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
-from topospread.service.linting import lint_at
-from topospread.spread.linting.catalog import Severity
-from topospread.spread.linting.engine import lint
-from topospread.transports.http.admission_json import admission_response, read_review
-from topospread.transports.http.authorization import require_role
-from topospread.transports.http.bodies import Body, BodyBudget, decompressed
-from topospread.transports.http.calls import (
+from topospread.http.admission_json import admission_response, read_review
+from topospread.http.authorization import require_role
+from topospread.http.bodies import Body, BodyBudget, decompressed
+from topospread.http.calls import (
     CallResponse,
     Submit,
     await_disconnect,
     response_start,
     trace_headers,
 )
-from topospread.transports.http.failures import HttpError, failure_of
+from topospread.http.failures import HttpError, failure_of
+from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
+from topospread.service.linting import lint_at
+from topospread.spread.linting.catalog import Severity
+from topospread.spread.linting.engine import lint
 from topospread_client import ManifestError, pod_from_manifest
 
 if TYPE_CHECKING:

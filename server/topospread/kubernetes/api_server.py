@@ -26,7 +26,7 @@ from topospread.errors import (
     RevisionCompacted,
     RevisionUnavailable,
 )
-from topospread.transports.kubernetes.kubeconfig import configure
+from topospread.kubernetes.kubeconfig import configure
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping

@@ -13,9 +13,7 @@ import httpx
 import pytest
 
 from tests.access.callers import AccessFile
-from tests.servers import ZONE, served
-from tests.telemetry.expositions import value
-from tests.transports.http.extender_client import (
+from tests.http.extender_client import (
     HOST,
     REASON,
     SAMPLES,
@@ -25,11 +23,13 @@ from tests.transports.http.extender_client import (
     sample,
     spreading,
 )
+from tests.servers import ZONE, served
+from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
 from topospread.checkpoints import LONG, checkpoint
+from topospread.http import extender_handlers
 from topospread.service.extender.extend import filter_candidates
 from topospread.threads.turns import LONG_DECISIONS
-from topospread.transports.http import extender_handlers
 from topospread_proto.v1 import placement_service_pb2
 from topospread_proto.v1.placement_service_pb2_grpc import PlacementServiceStub
 

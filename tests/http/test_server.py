@@ -18,9 +18,9 @@ from tests.waiting import PATIENCE
 from topospread.codec.error_details import UNEXPECTED
 from topospread.config.certificates import PemFiles
 from topospread.errors import ConfigError
+from topospread.http.routes import make_app
+from topospread.http.server import HttpServer
 from topospread.telemetry.metrics import Metrics
-from topospread.transports.http.routes import make_app
-from topospread.transports.http.server import HttpServer
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.apiserver.server import ApiServer
+from tests.kubernetes.syncing import node, pod, small_cluster, synced
+from tests.kubernetes.test_cluster_sync import metric
 from tests.servers import served
-from tests.transports.kubernetes.syncing import node, pod, small_cluster, synced
-from tests.transports.kubernetes.test_cluster_sync import metric
 from tests.waiting import until
 from topospread.cli.commands.sync import ClientSink
 from topospread.errors import Fenced
+from topospread.kubernetes.objects import RESOURCES, DeletedObject, decode_object
 from topospread.store.model import Key, Kind
-from topospread.transports.kubernetes.objects import RESOURCES, DeletedObject, decode_object
 from topospread_client import Client, Consistency, InvalidRequest
 from topospread_client import Kind as Kinds
 

@@ -16,8 +16,8 @@ from starlette.routing import BaseRoute, Route
 
 from topospread.access.callers import Role
 from topospread.errors import MethodNotServed, TooLarge, TopospreadError
-from topospread.transports.http.authorization import error_response, has_role, with_authorization
-from topospread.transports.http.failures import HttpError
+from topospread.http.authorization import error_response, has_role, with_authorization
+from topospread.http.failures import HttpError
 
 if TYPE_CHECKING:
     from starlette.requests import Request

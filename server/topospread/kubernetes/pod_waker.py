@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from topospread.kubernetes.api_server import ApiServer
     from topospread.service.extender.unschedulable_pods import UnschedulablePod
-    from topospread.transports.kubernetes.api_server import ApiServer
 
 CONDITION: Final = "topospread.io/FitsAgain"
 """Type of the condition; kube-scheduler takes any change of a waiting pod for an event."""

@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tests.apiserver.server import ApiServer
+from tests.kubernetes.syncing import State, kubeconfig, pod, small_cluster
 from tests.redis_server import free_port
 from tests.servers import served
-from tests.transports.kubernetes.syncing import State, kubeconfig, pod, small_cluster
 from tests.waiting import until
 from topospread.cli.commands.sync import ClientSink
+from topospread.kubernetes.api_server import ApiServer as Reached
+from topospread.kubernetes.api_server import ClusterAccess
+from topospread.kubernetes.cluster_sync import ClusterSync
+from topospread.kubernetes.delta_queue import DeltaQueue
+from topospread.kubernetes.objects import DeletedObject
 from topospread.store.model import Key, Kind
-from topospread.transports.kubernetes.api_server import ApiServer as Reached
-from topospread.transports.kubernetes.api_server import ClusterAccess
-from topospread.transports.kubernetes.cluster_sync import ClusterSync
-from topospread.transports.kubernetes.delta_queue import DeltaQueue
-from topospread.transports.kubernetes.objects import DeletedObject
 from topospread_client import Client
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from topospread.access.certificates import NO_NAMES, CertificateNames, names_of
 from topospread.errors import ConfigError
-from topospread.transports.http.authorization import NAMES
+from topospread.http.authorization import NAMES
 
 if TYPE_CHECKING:
     import ssl

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from tests.http.extender_client import HOST, Scheduler, node, pod, spreading
 from tests.servers import ZONE, at_least, served
-from tests.transports.http.extender_client import HOST, Scheduler, node, pod, spreading
 from topospread_client import object_from_manifest, pod_from_manifest
 from topospread_proto.v1 import common_pb2, decision_service_pb2
 

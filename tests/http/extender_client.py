@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from topospread.app.server import Server
 
-SAMPLES = Path(__file__).parents[2] / "samples"
+SAMPLES = Path(__file__).parents[1] / "samples"
 """Bytes that real peers sent."""
 
 HOST = "kubernetes.io/hostname"
