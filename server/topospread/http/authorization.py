@@ -19,6 +19,7 @@ from topospread.access.callers import ANONYMOUS, Caller, Role
 from topospread.access.certificates import NO_NAMES
 from topospread.errors import PermissionDenied, RateExceeded, TopospreadError, Unauthenticated
 from topospread.http.failures import failure_of
+from topospread.http.server import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -35,11 +36,8 @@ OPEN: Final = frozenset({"/livez", "/readyz"})
 READ_EVERYWHERE: Final = frozenset({"/", "/metrics"})
 
 CALLER: Final = "topospread_caller"
-NAMES: Final = "topospread_names"
 LOG_DENIAL: Final = "topospread_refused"
-"""Keys of a request's state. The second is set by the server, from the client's certificate; the
-third writes a denial to the audit log.
-"""
+"""Keys of a request's state; the second writes a denial to the audit log."""
 
 
 class AuthMiddleware:

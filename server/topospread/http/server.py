@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from topospread.access.certificates import NO_NAMES, CertificateNames, names_of
+from topospread.access.certificates import NO_NAMES, names_of
 from topospread.errors import ConfigError
-from topospread.http.authorization import NAMES
 
 if TYPE_CHECKING:
     import ssl
@@ -43,10 +43,10 @@ they who close it: a request that crosses the server's closing is lost, and a PO
 """
 
 REQUEST_SECONDS: Final = 30.0
-"""In which a request must have come as a whole: many times what the largest body takes."""
-
 RESPONSE_SECONDS: Final = 30.0
-"""In which a response must have been read: many times what the longest one takes."""
+"""In which a request must have come, and a response been read, as a whole: many times what the
+largest body takes. It is checked once a second.
+"""
 
 MAX_HEAD_BYTES: Final = 32 << 10
 """Of a request that are no body; a body's bytes pay for as much framing of their chunks."""
@@ -63,13 +63,12 @@ MALFORMED: Final = "malformed"
 SLOW: Final = "slow"
 """Why a connection was closed for what its peer did."""
 
+NAMES: Final = "topospread_names"
+"""The key of a request's state for the names in the client's certificate."""
+
 # uvicorn warns of each malformed request; its errors are bugs of the application.
 _ERRORS: Final = logging.getLogger("uvicorn.error.connection")
 _ERRORS.setLevel(logging.ERROR)
-
-
-def _ignore(reason: str) -> None:
-    """Count no closed connection."""
 
 
 class HttpServer:
@@ -101,25 +100,21 @@ class HttpServer:
         reuse_port: bool = False,
         flag: str = "--http",
         max_connections: int = 1024,
-        on_dropped: Callable[[str], None] = _ignore,
+        on_dropped: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._tls = tls
-        self._context = self._newest = None if tls is None else tls.context()
-        if self._context is not None:
-            self._context.sni_callback = self._use_newest
-        self._socket = _bound(flag, host, port, reuse_port=reuse_port)
         config = uvicorn.Config(
             app,
-            http=partial(BoundedProtocol, on_dropped),  # type: ignore[arg-type] # any maker will do
             ws="none",
             lifespan="off",
             access_log=False,
             log_config=None,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE,
-            ssl_context_factory=None if self._context is None else lambda *_: self._tls_context(),
         )
-        self._server = _UvicornServer(config, max_connections, on_dropped)
+        self._server = _Server(config, max_connections, on_dropped)
+        self.reload_certificates()
+        self._socket = _bound(flag, host, port, reuse_port=reuse_port)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     @property
@@ -151,19 +146,7 @@ class HttpServer:
             ConfigError: they cannot be used; the old ones stay.
         """
         if self._tls is not None:
-            self._newest = self._tls.context()
-
-    def _use_newest(
-        self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext
-    ) -> None:
-        """At the beginning of each handshake, also of those that ask for no name."""
-        del name, context
-        if self._newest is not None:
-            connection.context = self._newest
-
-    def _tls_context(self) -> ssl.SSLContext:
-        assert self._context is not None
-        return self._context
+            self._server.tls = self._tls.context()
 
     def _run(self) -> None:
         try:
@@ -172,11 +155,12 @@ class HttpServer:
             self._server.accepting.set()
 
 
-class _UvicornServer(uvicorn.Server):
+class _Server(uvicorn.Server):
     """Accepts connections itself, so that those at their handshake are bounded as well.
 
     Attributes:
         accepting: set when it does.
+        tls: for connections that come; None: plain text.
     """
 
     def __init__(
@@ -184,15 +168,14 @@ class _UvicornServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self.accepting = threading.Event()
+        self.tls: ssl.SSLContext | None = None
         self._max_connections = max_connections
         self._on_dropped = on_dropped
-        self._handshakes: dict[asyncio.Task[None], socket.socket] = {}
-        self._listening: set[socket.socket] = set()
-        self._resuming: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._handshakes: set[asyncio.Task[object]] = set()
+        self._resuming: asyncio.TimerHandle | None = None
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await self.lifespan.startup()
         self.servers = []
         for bound in sockets or ():
             bound.setblocking(False)
@@ -202,25 +185,30 @@ class _UvicornServer(uvicorn.Server):
         self.accepting.set()
 
     @override
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # of a second
+            now = asyncio.get_running_loop().time()
+            for each in list(self.server_state.connections):
+                assert isinstance(each, BoundedProtocol), "no others are made"
+                each.drop_if_slow(now)
+        return await super().on_tick(counter)
+
+    @override
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        loop = asyncio.get_running_loop()
-        for bound in self._listening:
-            loop.remove_reader(bound)
-        for timer in self._resuming.values():
-            timer.cancel()
-        handshakes = list(self._handshakes)
-        for task in handshakes:
+        if self._resuming is not None:
+            self._resuming.cancel()
+        for bound in sockets or ():
+            asyncio.get_running_loop().remove_reader(bound)
+        for task in self._handshakes:
             task.cancel()
-        await asyncio.gather(*handshakes, return_exceptions=True)
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
         await super().shutdown(sockets)
 
     def _listen(self, bound: socket.socket) -> None:
-        self._resuming.pop(bound, None)
-        self._listening.add(bound)
         asyncio.get_running_loop().add_reader(bound, self._accept, bound)
 
     def _accept(self, bound: socket.socket) -> None:
-        """Accept one connection; others that wait get their turns of the loop.
+        """Accept one connection; others that wait are accepted after what the loop has to do.
 
         No coroutine (sock_accept), because one that is cancelled loses a connection that it has
         accepted but not returned: the peer would wait until Python collects the socket.
@@ -232,78 +220,77 @@ class _UvicornServer(uvicorn.Server):
             return
         except OSError:
             loop.remove_reader(bound)
-            self._listening.discard(bound)
-            self._resuming[bound] = loop.call_later(NO_FILE_SECONDS, self._listen, bound)
+            self._resuming = loop.call_later(NO_FILE_SECONDS, self._listen, bound)
             return
         if len(self.server_state.connections) + len(self._handshakes) >= self._max_connections:
             connection.close()
             self._on_dropped(OVER_LIMIT)
             return
         connection.setblocking(False)
-        task = loop.create_task(self._handshake(connection))
-        self._handshakes[task] = connection
-        task.add_done_callback(self._handshake_done)
+        task: asyncio.Task[object] = loop.create_task(self._connect(connection))
+        self._handshakes.add(task)
+        task.add_done_callback(partial(self._connected, connection))
 
-    async def _handshake(self, connection: socket.socket) -> None:
-        tls = self.config.ssl
-        try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._protocol,
-                connection,
-                ssl=tls,
-                ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
-            )
-        except OSError:
+    async def _connect(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: BoundedProtocol(self.config, self.server_state, self._on_dropped),
+            connection,
+            ssl=self.tls,
+            ssl_handshake_timeout=None if self.tls is None else HANDSHAKE_SECONDS,
+        )
+
+    def _connected(self, connection: socket.socket, task: asyncio.Task[object]) -> None:
+        self._handshakes.discard(task)
+        if task.cancelled():
+            connection.close()
+        elif task.exception() is not None:
             connection.close()
             self._on_dropped(HANDSHAKE)
-
-    def _handshake_done(self, task: asyncio.Task[None]) -> None:
-        connection = self._handshakes.pop(task)
-        if task.cancelled():
-            # It may have been cancelled before its first step.
-            connection.close()
-
-    def _protocol(self) -> asyncio.Protocol:
-        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg] # is bound
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
-        return made
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """One HTTP connection, closed when its peer sends too much or keeps the server waiting.
 
     Args:
+        config: uvicorn's.
+        server_state: uvicorn's.
         on_dropped: called with the reason when the connection is closed for what its peer does.
-        arguments, more: uvicorn's.
     """
 
-    def __init__(self, on_dropped: Callable[[str], None], *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: uvicorn.server.ServerState,
+        on_dropped: Callable[[str], None],
+    ) -> None:
+        super().__init__(config, server_state, {})
         self.logger = _ERRORS
         self._on_dropped = on_dropped
-        self._names: CertificateNames = NO_NAMES
-        self._request_timer: asyncio.TimerHandle | None = None
-        self._response_timer: asyncio.TimerHandle | None = None
-        self._received = 0
-        self._body = 0
+        # On the loop's clock: since when a request is coming, and a response not being read.
+        self._requested = self.loop.time()
+        self._stuck = math.inf
+        self._received = self._body = 0
 
-    # ------------------------------ the connection
+    def drop_if_slow(self, now: float) -> None:
+        """Close the connection if its peer sends or reads too slowly."""
+        if not (self.flow.write_paused or self.transport.is_closing()):
+            self._stuck = math.inf
+        elif self._stuck == math.inf:
+            self._stuck = now
+        if now > self._requested + REQUEST_SECONDS or now > self._stuck + RESPONSE_SECONDS:
+            self._on_dropped(SLOW)
+            self.transport.abort()
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
-        self._start_request_timer()
         tls = transport.get_extra_info("ssl_object")
-        if tls is not None:
-            certificate = tls.getpeercert(binary_form=True)
-            self._names = NO_NAMES if certificate is None else names_of(certificate)
+        certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        self.app_state[NAMES] = NO_NAMES if certificate is None else names_of(certificate)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_request_timer()
-        self._cancel_response_timer()
         super().connection_lost(exc)
         # uvicorn leaves it when the connection was reset, and with it all that the connection had.
         if self.timeout_keep_alive_task is not None:
@@ -319,17 +306,14 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def send_400_response(self, msg: str) -> None:
-        if self.transport.is_closing():
-            return
-        self._on_dropped(MALFORMED)
-        super().send_400_response(msg)
-        self._start_response_timer()
+        if not self.transport.is_closing():
+            self._on_dropped(MALFORMED)
+            super().send_400_response(msg)
 
-    def _abort(self) -> None:
-        self._on_dropped(SLOW)
-        self.transport.abort()
-
-    # ------------------------------ requests
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stuck = math.inf
 
     @override
     def on_message_begin(self) -> None:
@@ -337,8 +321,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             raise OverflowError("too many requests before their responses")
         self._received = self._body = 0
-        self._start_request_timer()
-        self.scope["state"][NAMES] = self._names
+        self._requested = self.loop.time()
 
     @override
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -353,51 +336,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def on_message_complete(self) -> None:
-        self._cancel_request_timer()
         super().on_message_complete()
-
-    def _start_request_timer(self) -> None:
-        self._cancel_request_timer()
-        self._request_timer = self.loop.call_later(REQUEST_SECONDS, self._abort)
-
-    def _cancel_request_timer(self) -> None:
-        if self._request_timer is not None:
-            self._request_timer.cancel()
-            self._request_timer = None
-
-    # ------------------------------ responses
-
-    @override
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self.transport.is_closing():
-            self._start_response_timer()
-
-    @override
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._start_response_timer()
-
-    @override
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if not self.transport.is_closing():
-            self._cancel_response_timer()
-
-    @override
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        # Closing waits for a peer that never reads the rest of its response.
-        self._start_response_timer()
-
-    def _start_response_timer(self) -> None:
-        if self._response_timer is None:
-            self._response_timer = self.loop.call_later(RESPONSE_SECONDS, self._abort)
-
-    def _cancel_response_timer(self) -> None:
-        if self._response_timer is not None:
-            self._response_timer.cancel()
-            self._response_timer = None
+        self._requested = math.inf
 
 
 def _bound(flag: str, host: str, port: int, *, reuse_port: bool) -> socket.socket:
