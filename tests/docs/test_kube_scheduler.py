@@ -17,8 +17,7 @@ from tests.servers import served
 from topospread.cli.commands.serve import command as serve_command
 from topospread.codec.scheduler_config import read_rules
 from topospread.config.loading import load_settings
-from topospread.http.extender import TIMEOUT
-from topospread.http.extender_handlers import Verb, parse_target
+from topospread.http.extender import TIMEOUT, Verb, parse_target
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kube-scheduler.md").read_text("utf-8")
 CONFIGURATIONS = {

@@ -27,7 +27,7 @@ from tests.servers import ZONE, served
 from tests.telemetry.expositions import value
 from tests.waiting import PATIENCE, until
 from topospread.checkpoints import LONG, checkpoint
-from topospread.http import extender_handlers
+from topospread.http import extender
 from topospread.service.extender.extend import filter_candidates
 from topospread.threads.turns import LONG_DECISIONS
 from topospread_proto.v1 import placement_service_pb2
@@ -605,7 +605,7 @@ def test_a_filter_that_takes_long_holds_no_other_connection_up(fresh, monkeypatc
             checkpoint()
         return filter_candidates(*call)
 
-    monkeypatch.setattr(extender_handlers, "filter_candidates", takes_long)
+    monkeypatch.setattr(extender, "filter_candidates", takes_long)
     fresh.http.get("/livez")
     left = ExitStack()
     assert LONG_DECISIONS.try_take()

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from tests.waiting import PATIENCE, until
 from topospread.config.certificates import PemFiles
 from topospread.http import server
-from topospread.http.routes import make_app
+from topospread.http.app import make_app
 from topospread.http.server import HttpServer
 from topospread.telemetry.metrics import Metrics
 

@@ -18,7 +18,7 @@ from tests.waiting import PATIENCE
 from topospread.codec.error_details import UNEXPECTED
 from topospread.config.certificates import PemFiles
 from topospread.errors import ConfigError
-from topospread.http.routes import make_app
+from topospread.http.app import make_app
 from topospread.http.server import HttpServer
 from topospread.telemetry.metrics import Metrics
 

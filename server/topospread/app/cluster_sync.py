@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from topospread.app.stop_event import StopEvent
 from topospread.config.values import Address
 from topospread.errors import ConfigError, InvalidRequest
-from topospread.http.routes import make_app
+from topospread.http.app import make_app
 from topospread.http.server import HttpServer
 from topospread.kubernetes.api_server import ApiServer, ClusterAccess
 from topospread.kubernetes.cluster_sync import ClusterSync

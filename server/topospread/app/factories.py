@@ -12,9 +12,8 @@ import grpc
 
 from topospread.codec.parsing import NODES
 from topospread.errors import ConfigError, QueueFull
-from topospread.http.extender import Executors, Extender
-from topospread.http.extender_handlers import ExtenderHandlers
-from topospread.http.webhook import Webhook
+from topospread.http import extender, webhook
+from topospread.http.calls import HttpCalls
 from topospread.replica.replicas import Replicas
 from topospread.replica.state import ReplicaOptions
 from topospread.replica.view import Freshness
@@ -299,8 +298,8 @@ def make_extender(
     tracing: Tracing,
     metrics: Metrics,
     pools: Pools,
-) -> Extender | None:
-    """The extender; None when that is off.
+) -> HttpCalls | None:
+    """The extender's calls; None when that is off.
 
     Args:
         settings: what was configured.
@@ -313,23 +312,26 @@ def make_extender(
     """
     if settings.extender == "off":
         return None
-    return Extender(
-        ExtenderHandlers(
-            engine,
-            placement,
-            metrics,
-            round(settings.extender_reservation_ttl * 1000),
-            unschedulable,
-        ),
-        tracing,
+    service = extender.Extender(
+        engine,
+        placement,
         metrics,
-        Executors(
+        extender.Executors(
             decide=_submit(pools.extender, "extender", metrics),
             wait=_submit(pools.state, "state", metrics),
             run_decision=decided,
         ),
+        lifetime=round(settings.extender_reservation_ttl * 1000),
+        unschedulable=unschedulable,
         places=settings.extender == "place",
+    )
+    return HttpCalls(
+        service.method,
+        extender.LABELS,
+        tracing,
+        metrics,
         max_body_bytes=settings.http_max_body_bytes,
+        bodies=extender.BODIES,
     )
 
 
@@ -340,8 +342,8 @@ def make_webhook(
     tracing: Tracing,
     metrics: Metrics,
     pools: Pools,
-) -> Webhook | None:
-    """The validating webhook; None when that is off.
+) -> HttpCalls | None:
+    """The validating webhook's calls; None when that is off.
 
     Raises:
         ConfigError: it is to refuse for a code that there is not.
@@ -354,13 +356,14 @@ def make_webhook(
             f"--webhook-refuse: there is no code {unknown[0]!r}: write error, or codes of "
             "docs/lint.md"
         )
-    return Webhook(
-        engine,
+    submit = _submit(pools.planner, "planner", metrics)
+    return HttpCalls(
+        webhook.Webhook(engine, submit, frozenset(settings.webhook_refuse)).method,
+        [webhook.LABEL],
         tracing,
         metrics,
-        _submit(pools.planner, "planner", metrics),
-        refused=frozenset(settings.webhook_refuse),
-        max_body_bytes=settings.http_max_body_bytes,
+        max_body_bytes=min(settings.http_max_body_bytes, webhook.MAX_BYTES),
+        bodies=webhook.BODIES,
     )
 
 

@@ -2,102 +2,90 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from topospread.http.authorization import with_authorization
-from topospread.http.routes import NO_CALLS, by_path, make_app, nothing_else
+from topospread.http.app import NO_CALLS, Access, make_app
 from topospread.http.server import HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import ExitStack
 
     from starlette.types import ASGIApp
 
     from topospread.app.credentials import CredentialWatcher
     from topospread.config.settings import ServerSettings
-    from topospread.http.routes import Exposition, Health
+    from topospread.config.values import Address
+    from topospread.http.app import Endpoint, Exposition, Health
 
 
-def make_http(
+class HttpServers(NamedTuple):
+    """The servers of metrics and health, and of calls alone; None where there is none."""
+
+    pages: HttpServer | None
+    calls: HttpServer | None
+
+
+def make_http_servers(
     settings: ServerSettings,
     version: str,
+    made: ExitStack,
+    *,
     metrics: Exposition,
     ready: Health,
     watcher: CredentialWatcher,
     on_dropped: Callable[[str], None],
-    calls: Mapping[str, ASGIApp] = NO_CALLS,
-) -> HttpServer | None:
-    """The server of metrics and health, and of calls beside them; None when that is off.
+    calls: Mapping[str, Endpoint],
+) -> HttpServers:
+    """The HTTP servers of a server process.
 
     Args:
         settings: where and how.
         version: of the server.
+        made: stops them.
         metrics: what /metrics shows.
         ready: what /readyz shows.
         watcher: of the access file and the certificates.
         on_dropped: called with the reason each time that a connection is dropped for what its peer
             does.
-        calls: the scheduler extender and the webhook by their paths, served here if they have no
-            address of their own.
+        calls: the scheduler extender and the webhook by their paths, served beside the pages if
+            they have no address of their own.
 
     Raises:
-        ConfigError: it cannot listen, or a TLS file cannot be used.
+        ConfigError: one cannot listen, or a TLS file cannot be used.
     """
-    if settings.http is None:
-        return None
-    app = make_app(
-        version=version,
-        metrics=metrics,
-        live=lambda: (True, ()),
-        ready=ready,
-        max_body_bytes=settings.http_max_body_bytes,
-        authenticator=watcher.authenticator,
-        calls=NO_CALLS if settings.extender_listen else calls,
-        rate_limiter=watcher.rate_limiter,
-        denials=watcher.denials,
-    )
-    tls = watcher.http_files if settings.tls else None
-    server = HttpServer(
-        app,
-        settings.http.host,
-        settings.http.port,
-        tls=tls,
-        max_connections=settings.max_connections,
-        on_dropped=on_dropped,
-    )
-    watcher.keep_reloaded(server)
-    return server
 
+    def server(address: Address, flag: str, app: Access, *, reuse_port: bool) -> HttpServer:
+        http = HttpServer(
+            app,
+            address.host,
+            address.port,
+            tls=watcher.http_files if settings.tls else None,
+            reuse_port=reuse_port,
+            flag=flag,
+            max_connections=settings.max_connections,
+            on_dropped=on_dropped,
+        )
+        made.callback(http.stop)
+        watcher.keep_reloaded(http)
+        return http
 
-def make_extender_http(
-    settings: ServerSettings,
-    calls: Mapping[str, ASGIApp],
-    watcher: CredentialWatcher,
-    on_dropped: Callable[[str], None],
-) -> HttpServer | None:
-    """A server of the extender and the webhook alone; None when they have no own address.
+    def access(pages: ASGIApp | None, calls: Mapping[str, Endpoint]) -> Access:
+        return Access(pages, calls, watcher.authenticator, watcher.rate_limiter, watcher.denials)
 
-    Raises:
-        ConfigError: as :func:`make_http`.
-    """
-    address = settings.extender_listen
-    if address is None or not calls:
-        return None
-    server = HttpServer(
-        with_authorization(
-            by_path(calls, nothing_else),
-            watcher.authenticator,
-            watcher.rate_limiter,
-            watcher.denials,
-            open_paths=frozenset(),
-        ),
-        address.host,
-        address.port,
-        tls=watcher.http_files if settings.tls else None,
-        reuse_port=settings.reuse_port,
-        flag="--extender-listen",
-        max_connections=settings.max_connections,
-        on_dropped=on_dropped,
-    )
-    watcher.keep_reloaded(server)
-    return server
+    own = settings.extender_listen
+    pages_server = calls_server = None
+    if settings.http is not None:
+        pages = make_app(
+            version=version,
+            metrics=metrics,
+            live=lambda: (True, ()),
+            ready=ready,
+            max_body_bytes=settings.http_max_body_bytes,
+        )
+        app = access(pages, NO_CALLS if own else calls)
+        pages_server = server(settings.http, "--http", app, reuse_port=False)
+    if own is not None and calls:
+        app = access(None, calls)
+        calls_server = server(own, "--extender-listen", app, reuse_port=settings.reuse_port)
+    return HttpServers(pages_server, calls_server)

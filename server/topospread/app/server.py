@@ -20,7 +20,7 @@ from topospread.app.expander import (
     expander_server,
 )
 from topospread.app.factories import make_extender, make_webhook, within_open_files
-from topospread.app.http_servers import make_extender_http, make_http
+from topospread.app.http_servers import make_http_servers
 from topospread.app.settings_digest import settings_digest
 from topospread.app.stores import open_store
 from topospread.bounded import CLUSTER, PROCESS, budgets
@@ -30,7 +30,7 @@ from topospread.config.reloading import FileWatcher, Loaded
 from topospread.config.settings import ALL_CLUSTERS
 from topospread.config.values import Address
 from topospread.errors import TopospreadError
-from topospread.http.routes import EXTENDER, WEBHOOK
+from topospread.http.app import EXTENDER, WEBHOOK
 from topospread.replica.replicas import seconds_from_now
 from topospread.service.decisions.cycle import CycleCache
 from topospread.service.decisions.engine import Engine
@@ -79,8 +79,6 @@ from topospread.transports.grpc.server import GrpcServer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import TracebackType
-
-    from starlette.types import ASGIApp
 
     from topospread.config.settings import ServerSettings
     from topospread.http.server import HttpServer
@@ -377,26 +375,22 @@ class Server:
             metrics=self.metrics,
             pools=self.pools,
         )
-        served: dict[str, ASGIApp | None] = {EXTENDER: extender, WEBHOOK: webhook}
-        calls = {path: app for path, app in served.items() if app is not None}
-        dropped = self.metrics.http_dropped
-        pages = make_http(
+        served = {EXTENDER: extender, WEBHOOK: webhook}
+        servers = make_http_servers(
             self.settings,
             self.version,
+            made,
             metrics=self.metrics.expose,
             ready=self.ready,
             watcher=self._watcher,
-            on_dropped=dropped,
-            calls=calls,
+            on_dropped=self.metrics.http_dropped,
+            calls={path: calls for path, calls in served.items() if calls is not None},
         )
-        if pages is not None:
-            made.callback(pages.stop)
-            self._http_port = pages.port
-        own = make_extender_http(self.settings, calls, self._watcher, dropped)
-        if own is not None:
-            made.callback(own.stop)
-            self._extender_port = own.port
-        return [server for server in (pages, own) if server is not None]
+        if servers.pages is not None:
+            self._http_port = servers.pages.port
+        if servers.calls is not None:
+            self._extender_port = servers.calls.port
+        return [server for server in servers if server is not None]
 
     def _grpc_server(self) -> GrpcServer:
         settings = self.settings

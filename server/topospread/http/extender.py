@@ -1,4 +1,8 @@
-"""kube-scheduler's HTTP extender: the ASGI application around its handlers.
+"""kube-scheduler's HTTP extender: its URLs, and a handler for each verb.
+
+A handler decodes, calls the use case and encodes. URLs are ``/extender/v1/VERB`` or
+``/extender/v1/CLUSTER/VERB``, with ``?cluster=`` and ``?mode=``. kube-scheduler joins its urlPrefix
+and a verb with a slash, so that a query goes with the verb.
 
 A malformed or denied request gets a status of HTTP. A failure of a request that a scheduler may
 well send is reported, where the protocol has a field for it, in a response with 200.
@@ -6,46 +10,60 @@ well send is reported, where the protocol has a field for it, in a response with
 
 from __future__ import annotations
 
-import asyncio
-import time
-from contextlib import suppress
-from dataclasses import dataclass, field
-from threading import Event
-from typing import TYPE_CHECKING, Final, Protocol
+import logging
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from urllib.parse import parse_qsl
 
-from starlette.requests import HTTPConnection
-
-from topospread.access.audit import audit
 from topospread.access.callers import Role
 from topospread.checkpoints import Beneficiary, TakesLong, checkpoint, computing_for
-from topospread.errors import CallerGone, MethodNotServed
-from topospread.http.authorization import caller_of, require_role
-from topospread.http.bodies import Body, BodyBudget, compressed, decompressed
-from topospread.http.calls import (
-    CallResponse,
-    Submit,
-    await_disconnect,
-    response_start,
-    trace_headers,
+from topospread.errors import (
+    InvalidPod,
+    InvalidRequest,
+    MethodNotServed,
+    PermissionDenied,
+    TooLarge,
+    Unauthenticated,
 )
-from topospread.http.extender_handlers import (
-    ExtenderCall,
-    ExtenderHandlers,
-    ExtenderTarget,
-    Verb,
-    error_result,
-    parse_target,
-    uses_store,
+from topospread.http import extender_json as messages
+from topospread.http.calls import HttpCall, HttpMethod, Submit
+from topospread.http.responses import HttpError, HttpFailure
+from topospread.kube.objects import DEFAULT_NAMESPACE
+from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
+from topospread.service.extender.extend import (
+    CandidateVerdicts,
+    UnboundPods,
+    filter_candidates,
+    place_candidate,
+    prioritize,
 )
-from topospread.http.failures import HttpError, failure_of
+from topospread.service.extender.preemption import PodsByUid, nodes_made_feasible
+from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator
 
-    from starlette.types import Receive, Scope, Send
+    from topospread.codec.json_pods import JsonPod
+    from topospread.service.decisions.engine import Engine
+    from topospread.service.decisions.pods import ShapedPod
+    from topospread.service.extender.unschedulable_pods import UnschedulablePods
+    from topospread.service.placement.coordinator import PlacementCoordinator
+    from topospread.service.placement.requests import PlacementRequest
+    from topospread.service.state.write import Traced
+    from topospread.telemetry.metrics import Metrics, Placed
+    from topospread.telemetry.tracing import Attribute, CallSpan
 
-    from topospread.telemetry.metrics import Metrics
-    from topospread.telemetry.tracing import Tracing
+
+LOG: Final = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+ROOT: Final = "/extender/v1/"
+
+PLACE: Final = "place"
 
 TIMEOUT: Final = 4.5
 """Seconds for a response: kube-scheduler waits 5 by default, and should get the error before."""
@@ -53,11 +71,91 @@ TIMEOUT: Final = 4.5
 LARGE: Final = 1 << 18
 """Bytes of a body past which it is not worked on among the quick decisions."""
 
-BUDGET_BODIES: Final = 2
+BODIES: Final = 2
 """How many of the largest bodies fit into memory for all requests in flight."""
 
-_NOT_POST: Final = 405
-_GONE: Final = 499
+_STATUSES: Final = (HttpError, MethodNotServed, TooLarge, Unauthenticated, PermissionDenied)
+"""Errors that have a status of their own, whatever the verb."""
+
+PLACED_BY: Final = "Extender/filter"
+"""The call label of place mode in metrics of placements."""
+
+_KNOWN: Final = f"filter, {PLACE}, prioritize and preempt"
+
+
+class Verb(Enum):
+    """The calls of a scheduler. `place` is `filter` in the mode of that name."""
+
+    FILTER = "filter"
+    PRIORITIZE = "prioritize"
+    PREEMPT = "preempt"
+
+
+LABELS: Final = ("Extender/other", *(f"Extender/{verb.value}" for verb in Verb))
+"""Names of calls in metrics; the first one is of requests that name no verb."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtenderTarget:
+    """The verb, cluster and mode that a URL names.
+
+    Attributes:
+        places: filter reserves the node that it answers.
+    """
+
+    verb: Verb
+    cluster: str
+    places: bool = False
+
+
+def parse_target(path: str, query: bytes, places: bool) -> ExtenderTarget:
+    """The verb, cluster and mode of a URL.
+
+    Args:
+        path: of the request.
+        query: as it was sent.
+        places: filter's mode where the URL does not say.
+
+    Raises:
+        MethodNotServed: there is no such call.
+        HttpError: its query cannot be read.
+    """
+    parts = path.removeprefix(ROOT).split("/") if path.startswith(ROOT) else []
+    if len(parts) not in (1, 2) or not parts[-1]:
+        raise MethodNotServed(f"no such page: calls are {ROOT}[CLUSTER/]VERB with {_KNOWN}")
+    parameters = _parameters(query)
+    mode = parameters.get("mode", "")
+    if mode not in ("", "filter", PLACE):
+        raise HttpError(
+            400, InvalidRequest.at("mode", f"must be filter or {PLACE}, not {mode[:40]!r}")
+        )
+    cluster = _cluster(parts[0] if len(parts) == 2 else "", parameters.get("cluster", ""))
+    name = parts[-1]
+    if name == PLACE:
+        return ExtenderTarget(Verb.FILTER, cluster, places=True)
+    try:
+        verb = Verb(name)
+    except ValueError:
+        raise MethodNotServed(f"unknown verb {name[:40]!r}: this extender has {_KNOWN}") from None
+    return ExtenderTarget(
+        verb, cluster, (mode == PLACE if mode else places) and verb is Verb.FILTER
+    )
+
+
+def _parameters(query: bytes) -> dict[str, str]:
+    parameters = dict(parse_qsl(query.decode("ascii", "replace"), keep_blank_values=True))
+    if unknown := parameters.keys() - {"cluster", "mode"}:
+        name = min(unknown)[:40]
+        text = "unknown parameter: there are cluster and mode"
+        raise HttpError(400, InvalidRequest.at(name, text, "Forbidden"))
+    return parameters
+
+
+def _cluster(in_path: str, in_query: str) -> str:
+    if in_path and in_query and in_path != in_query:
+        text = f"the path names cluster {in_path[:253]!r}, and the query {in_query[:253]!r}"
+        raise HttpError(400, InvalidRequest.at("cluster", text))
+    return in_path or in_query or DEFAULT_CLUSTER
 
 
 class RunDecision(Protocol):
@@ -71,18 +169,17 @@ class RunDecision(Protocol):
         active: Callable[[], bool],
         /,
     ) -> bytes:
-        """See :func:`topospread.threads.pool.decided`."""
+        """See :func:`topospread.threads.turns.decided`."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Executors:
-    """The thread pools that carry out calls.
+class Executors(NamedTuple):
+    """What carries out calls.
 
     Attributes:
-        decide: for decisions, which only compute.
-        wait: for calls that wait for the store, and for large bodies.
-        run_decision: runs what may take long on one of their threads.
+        decide: threads for decisions, which only compute.
+        wait: threads for calls that wait for the store, and for large bodies.
+        run_decision: runs what may take long on one of these threads.
     """
 
     decide: Submit
@@ -90,151 +187,250 @@ class Executors:
     run_decision: RunDecision
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A request whose body was read.
-
-    Attributes:
-        gone: set when the caller has closed its connection.
-    """
-
-    target: ExtenderTarget
-    body: bytes
-    headers: Mapping[bytes, bytes]
-    deadline: float
-    gone: Event = field(default_factory=Event)
-
-    def left(self) -> float:
-        """Seconds until the deadline."""
-        return self.deadline - time.monotonic()
-
-
 class Extender:
-    """An ASGI application for all that begins with ``/extender/``.
+    """The methods of the extender.
 
     Args:
-        handlers: one for each verb.
-        tracing: starts spans.
-        metrics: counts calls.
-        executors: carry out the calls.
+        engine: judges pods.
+        placement: holds places.
+        metrics: counts results.
+        executors: carry out calls.
+        lifetime: milliseconds that a place is held.
+        unschedulable: remembers pods that Filter refuses, to wake them when they fit.
         places: filter reserves the node that it answers, where a URL does not say.
-        max_body_bytes: of a request, compressed or not.
     """
 
     def __init__(
         self,
-        handlers: ExtenderHandlers,
-        tracing: Tracing,
+        engine: Engine,
+        placement: PlacementCoordinator,
         metrics: Metrics,
         executors: Executors,
         *,
+        lifetime: int,
+        unschedulable: UnschedulablePods | None = None,
         places: bool = False,
-        max_body_bytes: int = 64 << 20,
     ) -> None:
-        self._handlers = handlers
-        self._tracing = tracing
+        self._engine = engine
+        self._placement = placement
+        self._pods = PodsByUid(placement.store)
+        self._metrics = metrics
+        metrics.expect_placements(PLACED_BY)
         self._executors = executors
+        self._lifetime = lifetime
+        self._unschedulable = unschedulable
         self._places = places
-        self._max_body_bytes = max_body_bytes
-        self._budget = BodyBudget(BUDGET_BODIES * max_body_bytes)
-        self._meters = {verb: metrics.call(f"Extender/{verb.value}") for verb in Verb}
-        self._other = metrics.call("Extender/other")
+        self._bursts = UnboundPods(engine.budgets["bursts"])
+        self._warned = False
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        started = time.perf_counter()
-        meter = self._other
-        target: ExtenderTarget | None = None
-        try:
-            target = parse_target(scope["path"], scope["query_string"], self._places)
-            meter = self._meters[target.verb]
-            role = Role.PLACE if target.places else Role.DECIDE
-            require_role(HTTPConnection(scope), role, target.cluster)
-            response = await self._respond(target, scope, receive)
-        except CallerGone:
-            meter.done("CANCELLED", time.perf_counter() - started)
-            return
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            failure = failure_of(error)
-            status, body = failure.status, failure.body
-            if target is not None:
-                status, body = error_result(target.verb, failure, error)
-            response = CallResponse(status, body, failure.code, retry_after=failure.retry_after)
-        meter.done(response.code, time.perf_counter() - started)
-        # Denied calls are logged by the middleware.
-        if target is not None and target.places and response.code != "PERMISSION_DENIED":
-            _audit(target, response, scope)
-        await send(response_start(response))
-        await send({"type": "http.response.body", "body": response.body})
-
-    async def _respond(
-        self, target: ExtenderTarget, scope: Scope, receive: Receive
-    ) -> CallResponse:
-        if scope["method"] != "POST":
-            raise HttpError(_NOT_POST, MethodNotServed(f"{target.verb.value} is called with POST"))
-        headers = dict(scope["headers"])
-        length = headers.get(b"content-length", b"")
-        with Body(self._budget) as body:
-            await body.read(receive, length, self._max_body_bytes)
-            call = _Call(target, body.content, headers, time.monotonic() + TIMEOUT)
-            quick = len(body.content) <= LARGE and not uses_store(target)
-            if quick and self._handlers.is_loaded(target.cluster):
-                # A decision takes less time than its way to another thread and back. This thread
-                # has other connections to mind, so that one that takes longer is begun anew there.
-                with suppress(TakesLong):
-                    return self._serve(call, _at_once)
-            submit = self._executors.decide if quick else self._executors.wait
-            watching = asyncio.create_task(await_disconnect(receive, call.gone))
-            try:
-                return await asyncio.wrap_future(
-                    submit(lambda: self._serve(call, self._executors.run_decision))
-                )
-            finally:
-                watching.cancel()
-
-    # ------------------------------ on whichever thread does the work
-
-    def _serve(self, call: _Call, decided: RunDecision) -> CallResponse:
-        """Carry out a call in its span."""
-        verb, headers = call.target.verb, call.headers
-        span = self._tracing.start(f"extender {verb.value}", trace_headers(headers))
-        span.set("topospread.cluster", call.target.cluster)
-        audit_fields: dict[str, object] = {}
-        try:
-
-            def decide() -> bytes:
-                checkpoint()  # it may have waited in a queue
-                encoding = headers.get(b"content-encoding", b"")
-                body = decompressed(call.body, encoding, self._max_body_bytes)
-                return self._handlers.serve(
-                    ExtenderCall(call.target, body, call.deadline, span, audit_fields)
-                )
-
-            found = decided(decide, call.left, call.deadline, lambda: not call.gone.is_set())
-        except CallerGone as gone:
-            span.end_http(_GONE, gone)
-            raise
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            failure = failure_of(error, span.traceparent)
-            status, found = error_result(verb, failure, error)
-            span.end_http(failure.status, error)
-            return CallResponse(
-                status,
-                found,
-                failure.code,
-                traceparent=span.traceparent,
-                audit_fields=audit_fields,
-                retry_after=failure.retry_after,
-            )
-        span.end_http(200)
-        found, is_compressed = compressed(found, headers.get(b"accept-encoding", b""))
-        return CallResponse(
-            200,
-            found,
-            is_compressed=is_compressed,
-            traceparent=span.traceparent,
-            audit_fields=audit_fields,
+    def method(self, path: str, query: bytes) -> HttpMethod:
+        """What a URL asks for; raises as :func:`parse_target`."""
+        target = parse_target(path, query, self._places)
+        verb = target.verb
+        return HttpMethod(
+            verb.value,
+            f"Extender/{verb.value}",
+            f"extender {verb.value}",
+            target.cluster,
+            Role.PLACE if target.places else Role.DECIDE,
+            TIMEOUT,
+            partial(self._serve, target),
+            partial(self._lane, target),
+            partial(error_result, verb),
+            compressed=True,
+            audited=target.places,
         )
+
+    def _lane(self, target: ExtenderTarget, size: int) -> tuple[Submit, bool]:
+        if size > LARGE or target.places or target.verb is Verb.PREEMPT:
+            return self._executors.wait, False
+        replica = self._engine.replicas.get(target.cluster)
+        is_loaded = replica is not None and replica.view is not None and not replica.gone
+        return self._executors.decide, is_loaded
+
+    def _serve(self, target: ExtenderTarget, call: HttpCall) -> bytes:
+        def decide() -> bytes:
+            checkpoint()  # it may have waited in a queue
+            return self._answer(target, call)
+
+        if not call.brief:
+            return self._executors.run_decision(decide, call.left, call.deadline, call.active)
+        with computing_for(Beneficiary(call.deadline, call.active, _NO_LONG_TURNS, anew=True)):
+            return decide()
+
+    def _answer(self, target: ExtenderTarget, call: HttpCall) -> bytes:
+        body = call.body()
+        try:
+            if target.verb is Verb.PREEMPT:
+                return self._preempt(_parsed(messages.read_preemption, body), target, call)
+            args = _parsed(messages.read_args, body)
+            if target.verb is Verb.PRIORITIZE:
+                return self._prioritize(args, target, call)
+            return self._filter(args, target, call)
+        except InvalidPod as wrong:
+            raise wrong.under("Pod") from wrong
+
+    def _filter(self, args: messages.ExtenderArgs, target: ExtenderTarget, call: HttpCall) -> bytes:
+        cluster = target.cluster
+        if target.places:
+            judged, pod = self._placed(args, cluster, call)
+        else:
+            pod = self._engine.intern(args.pod)
+            request = DecisionRequest(deadline=call.deadline, cluster=cluster, pod=pod)
+            judged = filter_candidates(self._engine, request, args.names, args.describe)
+            self._observe(judged)
+            self._notice_burst(judged, cluster, pod)
+        self._remember(args, cluster, pod, judged)
+        if judged.unknown:
+            self._metrics.unknown_nodes(cluster)
+        if call.span.recording:
+            _describe(call.span, judged, len(args.names))
+        if judged.status.code is Code.ERROR:
+            return messages.filter_error(judged.status.reasons[0])
+        return messages.filter_result(args, judged.fit, judged.refused, judged.unresolvable)
+
+    def _notice_burst(self, judged: CandidateVerdicts, cluster: str, pod: ShapedPod) -> None:
+        """Count, and log once, that pods come faster than the state has them."""
+        if not judged.fit or judged.status.code is not Code.SUCCESS:
+            return
+        if not self._bursts.outran(self._engine.replicas.get(cluster), pod):
+            return
+        self._metrics.stale_decision(cluster)
+        if not self._warned:
+            self._warned = True
+            LOG.warning(
+                "cluster %s: pod %s/%s was judged before the state had the pod before it: a burst"
+                " through mode filter may break maxSkew, mode place keeps it"
+                " (docs/kube-scheduler.md); further ones are counted in"
+                " topospread_extender_stale_decisions_total",
+                cluster[:63],
+                pod.shape.pod.namespace[:63],
+                pod.name[:253],
+            )
+
+    def _remember(
+        self, args: messages.ExtenderArgs, cluster: str, pod: ShapedPod, judged: CandidateVerdicts
+    ) -> None:
+        """Remember the pod while it waits for the state to change."""
+        unschedulable = self._unschedulable
+        if unschedulable is None or cluster != unschedulable.cluster:
+            return
+        if judged.fit or judged.status.code is not Code.SUCCESS:
+            unschedulable.accepted(pod)
+        else:
+            unschedulable.refused(pod, args.names, args.pod.size)
+
+    def _placed(
+        self, args: messages.ExtenderArgs, cluster: str, call: HttpCall
+    ) -> tuple[CandidateVerdicts, ShapedPod]:
+        decision = DecisionRequest(deadline=call.deadline, cluster=cluster)
+        pod = args.pod.message()
+        encoded, meta = pod.SerializeToString(), pod.metadata
+        call.fields["pod"] = f"{meta.namespace or DEFAULT_NAMESPACE}/{meta.name}"
+        request = self._placement.new_request(decision, encoded, self._lifetime)
+        with self._conflicts_counted(request):
+            judged = place_candidate(
+                self._placement, request, args.names, _traced(call.span, cluster)
+            )
+        if (held := judged.held) is not None:
+            result: Placed = "bound" if held.already_bound else "held" if held.node else "refused"
+            self._metrics.placement(PLACED_BY, result)
+            call.fields["revision"] = held.token
+            call.fields["node"] = held.node
+            call.fields["verdict"] = held.status.code.label
+            call.fields["already_bound"] = held.already_bound
+        return judged, request.pod
+
+    @contextmanager
+    def _conflicts_counted(self, request: PlacementRequest) -> Iterator[None]:
+        """Count conflicts, also of calls that fail because of them."""
+        try:
+            yield
+        finally:
+            for _ in range(request.conflicts):
+                self._metrics.placement_conflict(PLACED_BY)
+
+    def _prioritize(
+        self, args: messages.ExtenderArgs, target: ExtenderTarget, call: HttpCall
+    ) -> bytes:
+        request = self._request(args.pod, target, call)
+        scores = prioritize(self._engine, request, args.names, args.describe)
+        if call.span.recording:
+            call.span.set("topospread.nodes", len(scores.points))
+            call.span.stage("score", scores.seconds)
+        return messages.priority_list(args.names, scores.points)
+
+    def _preempt(
+        self, args: messages.PreemptionArgs, target: ExtenderTarget, call: HttpCall
+    ) -> bytes:
+        candidates = {name: node.victims for name, node in args.nodes.items()}
+        request = self._request(args.pod, target, call)
+        kept = nodes_made_feasible(self._engine, self._pods, request, candidates)
+        if call.span.recording:
+            call.span.set_many(
+                {"topospread.nodes": len(candidates), "topospread.feasible": len(kept)}
+            )
+        return messages.preemption_result(args, kept)
+
+    def _request(self, pod: JsonPod, target: ExtenderTarget, call: HttpCall) -> DecisionRequest:
+        subject = self._engine.intern(pod)
+        return DecisionRequest(deadline=call.deadline, cluster=target.cluster, pod=subject)
+
+    def _observe(self, judged: CandidateVerdicts) -> None:
+        """Observe a Filter for kube-scheduler's dashboards."""
+        if judged.status.code is Code.SUCCESS:
+            code = Code.SUCCESS if judged.fit else Code.UNSCHEDULABLE
+            profile = judged.cycle.rules.profile.name
+            self._metrics.extension_point("Filter", profile).observe(code.label, judged.seconds)
+
+
+def error_result(verb: Verb, failure: HttpFailure, error: Exception) -> tuple[int, bytes]:
+    """Status and body for a call that failed.
+
+    Filter's result has a place for what went wrong, and kube-scheduler shows it on the pod; of a
+    status other than 200 it shows the number alone. It takes both for an error of the extender.
+    What is wrong with the request or the caller as such keeps its status, for proxies and people
+    who look at those.
+    """
+    if verb is Verb.FILTER and not isinstance(error, _STATUSES):
+        return 200, messages.filter_error(failure.text)
+    return failure.status, failure.body
+
+
+def _parsed(read: Callable[[bytes], _T], body: bytes) -> _T:
+    try:
+        return read(body)
+    except InvalidRequest as wrong:
+        raise HttpError(400, wrong) from wrong
+
+
+def _traced(span: CallSpan, cluster: str) -> Traced:
+    """Make writes to the store child spans of the call."""
+
+    def child(operation: str, changes: int) -> AbstractContextManager[object]:
+        attributes: dict[str, Attribute] = {
+            "topospread.cluster": cluster,
+            "topospread.store.operation": operation,
+            "topospread.store.changes": changes,
+        }
+        return span.child(f"store {operation}", attributes)
+
+    return child
+
+
+def _describe(span: CallSpan, judged: CandidateVerdicts, candidates: int) -> None:
+    span.set_many(
+        {
+            "topospread.revision": judged.cycle.view.token,
+            "topospread.profile": judged.cycle.rules.profile.name,
+            "topospread.status": judged.status.code.label,
+            "topospread.nodes": candidates,
+            "topospread.feasible": len(judged.fit),
+            "topospread.nodes.unknown": judged.unknown,
+        }
+    )
+    if judged.held is not None:
+        span.set("topospread.node", judged.held.node)
 
 
 class _NoLongTurns:
@@ -251,24 +447,3 @@ class _NoLongTurns:
 
 
 _NO_LONG_TURNS: Final = _NoLongTurns()
-
-
-def _at_once(
-    decide: Callable[[], bytes],
-    left: Callable[[], float],
-    deadline: float,
-    active: Callable[[], bool],
-) -> bytes:
-    """Carry out a decision that takes no time; otherwise it ends with TakesLong."""
-    del left
-    with computing_for(Beneficiary(deadline, active, _NO_LONG_TURNS, anew=True)):
-        return decide()
-
-
-def _audit(target: ExtenderTarget, response: CallResponse, scope: Scope) -> None:
-    """Write a filter that reserved a node to the audit log."""
-    fields = {"cluster": target.cluster, **response.audit_fields}
-    if response.traceparent:
-        fields["trace_id"] = response.traceparent.split("-")[1]
-    caller, address = caller_of(HTTPConnection(scope)), (scope["client"] or ("",))[0]
-    audit(f"Extender/{target.verb.value}", caller, address, response.code, fields)

@@ -8,32 +8,20 @@ write both.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-import time
 from dataclasses import dataclass, replace
-from threading import Event
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
-
-from starlette.requests import HTTPConnection
 
 from topospread.access.callers import Role
 from topospread.checkpoints import Beneficiary, computing_for
 from topospread.codec.lint_manifests import is_workload, workload_from_manifest
 from topospread.errors import CallerGone, InvalidRequest, MethodNotServed, TopospreadError
 from topospread.http.admission_json import admission_response, read_review
-from topospread.http.authorization import require_role
-from topospread.http.bodies import Body, BodyBudget, decompressed
-from topospread.http.calls import (
-    CallResponse,
-    Submit,
-    await_disconnect,
-    response_start,
-    trace_headers,
-)
-from topospread.http.failures import HttpError, failure_of
+from topospread.http.calls import HttpCall, HttpMethod, Submit
+from topospread.http.responses import HttpError
 from topospread.service.decisions.request import DEFAULT_CLUSTER, DecisionRequest
 from topospread.service.linting import lint_at
 from topospread.spread.linting.catalog import Severity
@@ -41,25 +29,24 @@ from topospread.spread.linting.engine import lint
 from topospread_client import ManifestError, pod_from_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from starlette.types import Receive, Scope, Send
+    from collections.abc import Collection, Mapping, Sequence
 
     from topospread.service.decisions.engine import Engine
     from topospread.spread.findings import FindingCode
     from topospread.spread.linting.catalog import LintFinding
     from topospread.spread.linting.workloads import LintedWorkload
-    from topospread.telemetry.metrics import Metrics
-    from topospread.telemetry.tracing import CallSpan, Tracing
 
 LOG: Final = logging.getLogger(__name__)
 
 ROOT: Final = "/validate"
 
+LABEL: Final = "Webhook/validate"
+"""The call's name in metrics."""
+
 MAX_BYTES: Final = 8 << 20
 """Of a review: it has an object and the one before, of 1.5 MiB at most."""
 
-BUDGET_BODIES: Final = 4
+BODIES: Final = 4
 """How many of the largest bodies fit into memory for all requests in flight."""
 
 TIMEOUT: Final = 2.0
@@ -70,8 +57,6 @@ MARGIN: Final = 0.2
 
 MAX_TIMEOUT: Final = 30.0
 
-_NOT_POST: Final = 405
-_GONE: Final = 499
 _TIMEOUT: Final = re.compile(r"^(\d{1,4})(ms|s)$")
 
 
@@ -88,108 +73,40 @@ class _Linted:
 
 
 class Webhook:
-    """An ASGI application for ``/validate``.
+    """The method of the webhook.
 
     Args:
         engine: tells what the state makes of a workload's pod.
-        tracing: starts spans.
-        metrics: counts calls.
         submit: gives work to threads.
         refused: codes of findings for which objects are refused, and ``error`` for all errors.
-        max_body_bytes: of a review, compressed or not.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        tracing: Tracing,
-        metrics: Metrics,
-        submit: Submit,
-        *,
-        refused: frozenset[str] = frozenset(),
-        max_body_bytes: int = MAX_BYTES,
-    ) -> None:
+    def __init__(self, engine: Engine, submit: Submit, refused: Collection[str] = ()) -> None:
         self._engine = engine
-        self._tracing = tracing
         self._submit = submit
         self._refused = refused
-        self._max_body_bytes = min(max_body_bytes, MAX_BYTES)
-        self._budget = BodyBudget(BUDGET_BODIES * self._max_body_bytes)
-        self._meter = metrics.call("Webhook/validate")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        started = time.perf_counter()
+    def method(self, path: str, query: bytes) -> HttpMethod:
+        """What a URL asks for.
+
+        Raises:
+            MethodNotServed: there is no such page.
+        """
+        cluster = _cluster(path)
+        return HttpMethod(
+            "the webhook",
+            LABEL,
+            "webhook validate",
+            cluster,
+            Role.DECIDE,
+            _timeout(query),
+            partial(self._answer, cluster),
+            lambda _: (self._submit, False),
+        )
+
+    def _answer(self, cluster: str, call: HttpCall) -> bytes:
         try:
-            cluster = _cluster(scope["path"])
-            require_role(HTTPConnection(scope), Role.DECIDE, cluster)
-            response = await self._respond(cluster, scope, receive)
-        except CallerGone:
-            self._meter.done("CANCELLED", time.perf_counter() - started)
-            return
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            failure = failure_of(error)
-            response = CallResponse(
-                failure.status, failure.body, failure.code, retry_after=failure.retry_after
-            )
-        self._meter.done(response.code, time.perf_counter() - started)
-        await send(response_start(response))
-        await send({"type": "http.response.body", "body": response.body})
-
-    async def _respond(self, cluster: str, scope: Scope, receive: Receive) -> CallResponse:
-        if scope["method"] != "POST":
-            raise HttpError(_NOT_POST, MethodNotServed("the webhook is called with POST"))
-        headers = dict(scope["headers"])
-        deadline = time.monotonic() + _timeout(scope["query_string"])
-        with Body(self._budget) as body:
-            length = headers.get(b"content-length", b"")
-            await body.read(receive, length, self._max_body_bytes)
-            content, gone = body.content, Event()
-            watching = asyncio.create_task(await_disconnect(receive, gone))
-            try:
-                return await asyncio.wrap_future(
-                    self._submit(lambda: self._serve(cluster, content, headers, deadline, gone))
-                )
-            finally:
-                watching.cancel()
-
-    # ------------------------------ on whichever thread does the work
-
-    def _serve(
-        self,
-        cluster: str,
-        content: bytes,
-        headers: Mapping[bytes, bytes],
-        deadline: float,
-        gone: Event,
-    ) -> CallResponse:
-        """Answer a review in a span of its own."""
-        span = self._tracing.start("webhook validate", trace_headers(headers))
-        span.set("topospread.cluster", cluster)
-        try:
-            encoding = headers.get(b"content-encoding", b"")
-            body = decompressed(content, encoding, self._max_body_bytes)
-            request = DecisionRequest(deadline=deadline, cluster=cluster)
-            answer = self._answer(body, request, gone, span)
-        except CallerGone as error:
-            span.end_http(_GONE, error)
-            raise
-        except Exception as error:  # noqa: BLE001 - every failure becomes a status in one place
-            failure = failure_of(error, span.traceparent)
-            span.end_http(failure.status, error)
-            return CallResponse(
-                failure.status,
-                failure.body,
-                failure.code,
-                traceparent=span.traceparent,
-                retry_after=failure.retry_after,
-            )
-        span.end_http(200)
-        return CallResponse(200, answer, traceparent=span.traceparent)
-
-    def _answer(self, body: bytes, request: DecisionRequest, gone: Event, span: CallSpan) -> bytes:
-        try:
-            review = read_review(body)
+            review = read_review(call.body())
         except InvalidRequest as wrong:
             raise HttpError(400, wrong) from wrong
         if review.content is None or review.is_leaving or not is_workload(review.content):
@@ -200,8 +117,8 @@ class Webhook:
             return admission_response(review.uid, (), ())
         before = _before(review.before) if self._refused else None
         given = [linted] if before is None else [linted, before]
-        found = self._findings(given, request, gone)
-        span.set("topospread.findings", len(found[0]))
+        found = self._findings(given, cluster, call)
+        call.span.set("topospread.findings", len(found[0]))
         shown = [each for each in found[0] if each.severity.at_least(Severity.WARNING)]
         shown.sort(key=lambda each: each.severity.rank)
         refusals = self._refusals(given, found)
@@ -212,19 +129,20 @@ class Webhook:
         )
 
     def _findings(
-        self, given: Sequence[_Linted], request: DecisionRequest, gone: Event
+        self, given: Sequence[_Linted], cluster: str, call: HttpCall
     ) -> list[list[LintFinding]]:
         """All findings on each; of all manifests alone where the state does not tell of one.
 
         Otherwise an object would seem to have a finding that it lacked before.
         """
+        request = DecisionRequest(deadline=call.deadline, cluster=cluster)
         try:
-            with computing_for(Beneficiary(request.deadline, lambda: not gone.is_set())):
+            with computing_for(Beneficiary(call.deadline, call.active)):
                 return [lint_at(self._engine, request, each.workload, each.pod) for each in given]
         except CallerGone:
             raise
         except TopospreadError as error:
-            LOG.debug("the webhook lints without the state of %s: %s", request.cluster[:63], error)
+            LOG.debug("the webhook lints without the state of %s: %s", cluster[:63], error)
             # A workload is small: this takes no time that would have to be left for it.
             return [lint(each.workload) for each in given]
 

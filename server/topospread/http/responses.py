@@ -1,14 +1,15 @@
-"""Errors to HTTP statuses, in one place."""
+"""Responses over HTTP: errors to statuses, in one place, and compression."""
 
 from __future__ import annotations
 
+import gzip
 import logging
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 from google.protobuf.json_format import MessageToDict
+from starlette.responses import Response
 
 from topospread.codec.error_details import INTERNAL, TYPE_URL, UNEXPECTED, code_of, details_of
 from topospread.errors import InvalidRequest, TooLarge, TopospreadError
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 LOG: Final = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 4096
+
+MIN_COMPRESSED: Final = 1400
+"""Bytes that fit one packet of a usual network: compressing these gains nothing."""
+
+LEVEL: Final = 1
+"""Of compression: names of nodes are so alike that more effort finds little more."""
+
+GZIP: Final = (b"gzip", b"x-gzip")
+
+TOO_LARGE: Final = 413
 
 _STATUSES: Final[Mapping[str, int]] = {
     "INVALID_ARGUMENT": 400,
@@ -36,11 +47,17 @@ _STATUSES: Final[Mapping[str, int]] = {
 }
 """By gRPC's code for the same error."""
 
-_TOO_LARGE: Final = 413
+
+class HttpError(TopospreadError):
+    """An error with a status of its own, for requests that are wrong as HTTP."""
+
+    def __init__(self, status: int, error: TopospreadError) -> None:
+        super().__init__(str(error))
+        self.status = status
+        self.error = error
 
 
-@dataclass(frozen=True, slots=True)
-class HttpFailure:
+class HttpFailure(NamedTuple):
     """The response to a failed call.
 
     Attributes:
@@ -65,19 +82,9 @@ class HttpFailure:
     @property
     def headers(self) -> dict[str, str]:
         """The headers of such a response."""
-        headers = {"content-type": "application/json"}
-        if self.retry_after is not None:
-            headers["retry-after"] = str(math.ceil(self.retry_after))
-        return headers
-
-
-class HttpError(TopospreadError):
-    """An error with a status of its own, for requests that are wrong as HTTP."""
-
-    def __init__(self, status: int, error: TopospreadError) -> None:
-        super().__init__(str(error))
-        self.status = status
-        self.error = error
+        again = self.retry_after
+        retry = {} if again is None else {"retry-after": str(math.ceil(again))}
+        return {"content-type": "application/json", **retry}
 
 
 def failure_of(error: Exception, traceparent: str = "") -> HttpFailure:
@@ -87,19 +94,51 @@ def failure_of(error: Exception, traceparent: str = "") -> HttpFailure:
         error: that a call raised.
         traceparent: of the call; finds what only the log has.
     """
-    own = error.status if isinstance(error, HttpError) else 0
+    own = 0
     if isinstance(error, HttpError):
-        error = error.error
+        own, error = error.status, error.error
     details = [
         {"@type": f"{TYPE_URL}{detail.DESCRIPTOR.name}", **MessageToDict(detail)}
         for detail in details_of(error, traceparent)
     ]
     code = code_of(error)
     if isinstance(error, TopospreadError) and code in _STATUSES:
-        status = own or (_TOO_LARGE if isinstance(error, TooLarge) else _STATUSES[code])
+        status = own or (TOO_LARGE if isinstance(error, TooLarge) else _STATUSES[code])
         return HttpFailure(status, code, _text(error), details, error.retry_after)
     LOG.error("a call failed unexpectedly", exc_info=error)
     return HttpFailure(500, INTERNAL, UNEXPECTED, details)
+
+
+def error_response(error: Exception, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer for an error, where no call was begun."""
+    failure = failure_of(error)
+    return Response(failure.body, failure.status, {**failure.headers, **(headers or {})})
+
+
+def body_too_large(limit: int) -> TooLarge:
+    """The error for a body beyond the limit."""
+    setting = "--http-max-body-bytes"
+    return TooLarge(f"the request is larger than {limit} bytes ({setting})", setting, limit)
+
+
+def compressed(body: bytes, accepted: bytes) -> tuple[bytes, bool]:
+    """A response's body, compressed if that pays, and whether it is.
+
+    Args:
+        body: the plain one.
+        accepted: the request's Accept-Encoding.
+    """
+    if len(body) <= MIN_COMPRESSED or not _accepts_gzip(accepted):
+        return body, False
+    return gzip.compress(body, LEVEL, mtime=0), True
+
+
+def _accepts_gzip(accepted: bytes) -> bool:
+    for each in accepted.lower().split(b","):
+        name, _, quality = each.partition(b";")
+        if name.strip() in (*GZIP, b"*"):
+            return quality.replace(b" ", b"") not in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000")
+    return False
 
 
 def _text(error: TopospreadError) -> str:
