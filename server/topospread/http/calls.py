@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.responses import Response
 
@@ -20,7 +21,7 @@ from topospread.http.bodies import Bodies
 from topospread.http.responses import TOO_LARGE, HttpError, HttpFailure, compressed, failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable
     from concurrent.futures import Future
 
     from starlette.requests import Request
@@ -53,12 +54,8 @@ class CallResponse(NamedTuple):
     fields: Mapping[str, object]
 
 
-class Submit(Protocol):
-    """Submits work to a thread pool."""
-
-    def __call__(self, work: Callable[[], CallResponse], /) -> Future[CallResponse]:
-        """The future fails with LimitExceeded where the pool's queue is full."""
-        ...
+Submit = Callable[[Callable[[], CallResponse]], "Future[CallResponse]"]
+"""Submits work to a thread pool; the future fails with LimitExceeded where its queue is full."""
 
 
 class HttpMethod(NamedTuple):

@@ -11,11 +11,12 @@ well send is reported, where the protocol has a field for it, in a response with
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from topospread.access.callers import Role
@@ -44,7 +45,7 @@ from topospread.service.extender.preemption import PodsByUid, nodes_made_feasibl
 from topospread.spread.verdicts import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from topospread.codec.json_pods import JsonPod
     from topospread.service.decisions.engine import Engine
@@ -158,19 +159,8 @@ def _cluster(in_path: str, in_query: str) -> str:
     return in_path or in_query or DEFAULT_CLUSTER
 
 
-class RunDecision(Protocol):
-    """Runs a decision; one that takes long waits for its turn."""
-
-    def __call__(
-        self,
-        decide: Callable[[], bytes],
-        left: Callable[[], float],
-        deadline: float,
-        active: Callable[[], bool],
-        /,
-    ) -> bytes:
-        """See :func:`topospread.threads.turns.decided`."""
-        ...
+RunDecision = Callable[[Callable[[], bytes], Callable[[], float], float, Callable[[], bool]], bytes]
+"""Runs a decision; see :func:`topospread.threads.turns.decided`."""
 
 
 class Executors(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from topospread.codec.json_pods import Fields, JsonPod, json_node, json_pod
-from topospread.errors import FieldViolation, InvalidRequest
+from topospread.errors import InvalidRequest
 from topospread.kube.objects import DEFAULT_NAMESPACE
 from topospread.kube.violations import required
 from topospread.service.extender.preemption import Victim
@@ -54,12 +54,7 @@ class ExtenderArgs:
         return lambda names: [json_node(by_name[name]) for name in names]
 
 
-def members(body: bytes, what: str) -> Fields:
-    """The members of a JSON object by their names in lower case.
-
-    Raises:
-        InvalidRequest: it is no JSON, or no object.
-    """
+def _members(body: bytes, what: str) -> Fields:
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as cause:
@@ -67,17 +62,13 @@ def members(body: bytes, what: str) -> Fields:
         raise InvalidRequest(f"the body is no {what} in JSON: {cause.msg} at {where}") from cause
     if not isinstance(found, dict):
         raise InvalidRequest(f"the body is no {what}: it must be a JSON object")
-    return lower_case(found, what)
+    return _lower_case(found, what)
 
 
-def lower_case(fields: object, path: str) -> Fields:
-    """The members of an object by their names in lower case.
-
-    Raises:
-        InvalidRequest: it is no object.
-    """
+def _lower_case(fields: object, path: str) -> Fields:
+    """The members of an object by their names in lower case."""
     if not isinstance(fields, dict):
-        raise InvalidRequest.of([FieldViolation(path, "must be an object")])
+        raise InvalidRequest.at(path, "must be an object")
     return {name.lower(): value for name, value in fields.items()}
 
 
@@ -87,12 +78,12 @@ def read_args(body: bytes) -> ExtenderArgs:
     Raises:
         InvalidRequest: it is not what a scheduler sends.
     """
-    given = members(body, "ExtenderArgs")
-    pod = read_pod(given)
+    given = _members(body, "ExtenderArgs")
+    pod = _pod(given)
     names, nodes = given.get("nodenames"), given.get("nodes")
     if names is not None:
         if not isinstance(names, list) or not set(map(type, names)) <= {str}:
-            raise InvalidRequest.of([FieldViolation("NodeNames", "must be an array of strings")])
+            raise InvalidRequest.at("NodeNames", "must be an array of strings")
         return ExtenderArgs(pod, names, None)
     if nodes is None:
         text = (
@@ -104,17 +95,12 @@ def read_args(body: bytes) -> ExtenderArgs:
     return ExtenderArgs(pod, list(map(_name_of, range(len(items)), items)), items)
 
 
-def read_pod(given: Fields) -> JsonPod:
-    """The pod of a request.
-
-    Raises:
-        InvalidRequest: there is none.
-    """
+def _pod(given: Fields) -> JsonPod:
     pod = given.get("pod")
     if pod is None:
         raise InvalidRequest.of([required(_NAMED, "")])
     if not isinstance(pod, dict):
-        raise InvalidRequest.of([FieldViolation(_NAMED, "must be an object")])
+        raise InvalidRequest.at(_NAMED, "must be an object")
     return json_pod(pod)
 
 
@@ -130,28 +116,17 @@ def filter_result(
         kept = set(fit)
         chosen = [n for name, n in zip(args.names, args.nodes, strict=True) if name in kept]
         nodes = {"metadata": {}, "items": chosen}
-    return orjson.dumps(
-        {
-            "Nodes": nodes,
-            "NodeNames": names if nodes is None else None,
-            "FailedNodes": refused,
-            "FailedAndUnresolvableNodes": unresolvable,
-            "Error": "",
-        }
-    )
+    return _filter_result(nodes, names if nodes is None else None, refused, unresolvable, "")
 
 
 def filter_error(text: str) -> bytes:
     """An ExtenderFilterResult that says why there is none; kube-scheduler shows it on the pod."""
-    return orjson.dumps(
-        {
-            "Nodes": None,
-            "NodeNames": None,
-            "FailedNodes": None,
-            "FailedAndUnresolvableNodes": None,
-            "Error": text,
-        }
-    )
+    return _filter_result(None, None, None, None, text)
+
+
+def _filter_result(*values: object) -> bytes:
+    names = ("Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error")
+    return orjson.dumps(dict(zip(names, values, strict=True)))
 
 
 def priority_list(names: Sequence[str], scores: Sequence[int]) -> bytes:
@@ -162,12 +137,12 @@ def priority_list(names: Sequence[str], scores: Sequence[int]) -> bytes:
 
 def _items(nodes: object) -> list[Fields]:
     if isinstance(nodes, dict):
-        items = lower_case(nodes, "Nodes").get("items")
+        items = _lower_case(nodes, "Nodes").get("items")
         if items is None:
             return []
         if isinstance(items, list):
             return items
-    raise InvalidRequest.of([FieldViolation("Nodes", "must be an object with an array of items")])
+    raise InvalidRequest.at("Nodes", "must be an object with an array of items")
 
 
 def _name_of(index: int, node: object) -> str:
@@ -205,8 +180,8 @@ def read_preemption(body: bytes) -> PreemptionArgs:
     Raises:
         InvalidRequest: it is not what a scheduler sends.
     """
-    given = members(body, "ExtenderPreemptionArgs")
-    pod = read_pod(given)
+    given = _members(body, "ExtenderPreemptionArgs")
+    pod = _pod(given)
     for name, of_pod in (
         ("NodeNameToMetaVictims", _meta_victim),
         ("NodeNameToVictims", _victim),
@@ -215,7 +190,7 @@ def read_preemption(body: bytes) -> PreemptionArgs:
         if nodes is None:
             continue
         if not isinstance(nodes, dict):
-            raise InvalidRequest.of([FieldViolation(name, "must be an object")])
+            raise InvalidRequest.at(name, "must be an object")
         found = {
             node: _victims_of(f"{name}[{node}]", victims, of_pod) for node, victims in nodes.items()
         }
@@ -242,32 +217,30 @@ def preemption_result(args: PreemptionArgs, kept: Iterable[str]) -> bytes:
 def _victims_of(path: str, given: object, of_pod: _OfPod) -> NodeVictims:
     if given is None:
         return NodeVictims((), 0)
-    fields = lower_case(given, path)
+    fields = _lower_case(given, path)
     pods, violations = fields.get("pods"), fields.get("numpdbviolations")
     if pods is None:
         pods = []
     if not isinstance(pods, list):
-        raise InvalidRequest.of([FieldViolation(f"{path}.Pods", "must be an array")])
+        raise InvalidRequest.at(f"{path}.Pods", "must be an array")
     if violations is None:
         violations = 0
     if not isinstance(violations, int) or isinstance(violations, bool):
-        raise InvalidRequest.of(
-            [FieldViolation(f"{path}.NumPDBViolations", "must be a whole number")]
-        )
+        raise InvalidRequest.at(f"{path}.NumPDBViolations", "must be a whole number")
     found = [of_pod(f"{path}.Pods[{index}]", each) for index, each in enumerate(pods)]
     return NodeVictims(found, violations)
 
 
 def _meta_victim(path: str, given: object) -> Victim:
-    return Victim(_required_text(f"{path}.UID", lower_case(given, path).get("uid")))
+    return Victim(_required_text(f"{path}.UID", _lower_case(given, path).get("uid")))
 
 
 def _victim(path: str, given: object) -> Victim:
     if not isinstance(given, dict):
-        raise InvalidRequest.of([FieldViolation(path, "must be an object")])
+        raise InvalidRequest.at(path, "must be an object")
     meta: Fields = given.get("metadata") or {}
     if not isinstance(meta, dict):
-        raise InvalidRequest.of([FieldViolation(f"{path}.metadata", "must be an object")])
+        raise InvalidRequest.at(f"{path}.metadata", "must be an object")
     return Victim(
         _required_text(f"{path}.metadata.uid", meta.get("uid")),
         _required_text(f"{path}.metadata.name", meta.get("name")),
