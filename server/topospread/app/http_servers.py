@@ -37,19 +37,10 @@ def make_http_servers(
     on_dropped: Callable[[str], None],
     calls: Mapping[str, Endpoint],
 ) -> HttpServers:
-    """The HTTP servers of a server process.
+    """The HTTP servers of a server process; `made` stops them.
 
-    Args:
-        settings: where and how.
-        version: of the server.
-        made: stops them.
-        metrics: what /metrics shows.
-        ready: what /readyz shows.
-        watcher: of the access file and the certificates.
-        on_dropped: called with the reason each time that a connection is dropped for what its peer
-            does.
-        calls: the scheduler extender and the webhook by their paths, served beside the pages if
-            they have no address of their own.
+    Calls (the extender, the webhook) are served beside the pages of metrics and health where they
+    have no address of their own.
 
     Raises:
         ConfigError: one cannot listen, or a TLS file cannot be used.

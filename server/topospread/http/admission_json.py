@@ -46,11 +46,7 @@ class Review:
 
 
 def read_review(body: bytes) -> Review:
-    """Read a review.
-
-    Raises:
-        InvalidRequest: it is none of v1.
-    """
+    """Read a review; InvalidRequest where it is none of v1."""
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as wrong:
@@ -86,13 +82,7 @@ def _object(request: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
 
 
 def admission_response(uid: str, warnings: Sequence[str], refusals: Sequence[str]) -> bytes:
-    """The answer, in JSON.
-
-    Args:
-        uid: of the request.
-        warnings: for whoever applied the object.
-        refusals: why it is refused; without any it is allowed.
-    """
+    """The answer, in JSON; without refusals the object is allowed."""
     response: dict[str, Any] = {"uid": uid, "allowed": not refusals}
     if refusals:
         response["status"] = {

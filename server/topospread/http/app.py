@@ -83,15 +83,9 @@ def make_app(
     max_body_bytes: int,
     routes: Sequence[BaseRoute] = (),
 ) -> ASGIApp:
-    """The pages of every server.
+    """The pages of every server, and more routes.
 
-    Args:
-        version: the server's.
-        metrics: see :data:`Exposition`; called on a thread of its own.
-        live: false only when a restart would help.
-        ready: false while calls should go elsewhere.
-        max_body_bytes: a larger request body is answered with 413.
-        routes: more of them.
+    ``live`` is false only when a restart would help, ``ready`` while calls should go elsewhere.
     """
 
     async def scrape(request: Request) -> Response:

@@ -110,12 +110,7 @@ class ExtenderTarget:
 
 
 def parse_target(path: str, query: bytes, places: bool) -> ExtenderTarget:
-    """The verb, cluster and mode of a URL.
-
-    Args:
-        path: of the request.
-        query: as it was sent.
-        places: filter's mode where the URL does not say.
+    """The verb, cluster and mode of a URL; `places` is filter's mode where it does not say.
 
     Raises:
         MethodNotServed: there is no such call.

@@ -88,12 +88,7 @@ class HttpFailure(NamedTuple):
 
 
 def failure_of(error: Exception, traceparent: str = "") -> HttpFailure:
-    """The response to an error; an unexpected one is a bug: logged, answered with 500.
-
-    Args:
-        error: that a call raised.
-        traceparent: of the call; finds what only the log has.
-    """
+    """The response to an error; an unexpected one is a bug: logged, answered with 500."""
     own = 0
     if isinstance(error, HttpError):
         own, error = error.status, error.error
@@ -122,12 +117,7 @@ def body_too_large(limit: int) -> TooLarge:
 
 
 def compressed(body: bytes, accepted: bytes) -> tuple[bytes, bool]:
-    """A response's body, compressed if that pays, and whether it is.
-
-    Args:
-        body: the plain one.
-        accepted: the request's Accept-Encoding.
-    """
+    """A body, compressed if that pays and Accept-Encoding allows it, and whether it is."""
     if len(body) <= MIN_COMPRESSED or not _accepts_gzip(accepted):
         return body, False
     return gzip.compress(body, LEVEL, mtime=0), True
