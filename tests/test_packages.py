@@ -18,17 +18,8 @@ from tests.redis_server import ROOT
 MODULES = {"__init__.py", "__main__.py", "bounded.py", "checkpoints.py", "errors.py", "py.typed"}
 PACKAGES = {
     *("access", "app", "cli", "codec", "config", "generated", "http", "index", "kube"),
-    *(
-        "kubernetes",
-        "replica",
-        "servicers",
-        "service",
-        "spread",
-        "store",
-        "telemetry",
-        "threads",
-        "transports",
-    ),
+    *("kubernetes", "replica", "servicers", "service", "spread", "store", "telemetry"),
+    *("threads", "transports"),
 }
 SHIPPED = {
     "topospread": {"topospread": MODULES | PACKAGES},
