@@ -1,1 +1,1 @@
-"""The HTTP transport: scheduler extender, metrics, health and the start page."""
+"""The HTTP transport: metrics, health, the scheduler extender and the validating webhook."""
